@@ -23,6 +23,7 @@ class ClientConnection:
         self._frames = Frames()
         self._unsent = bytearray()
         self.is_gone = False
+        self._descriptors: list[int] = []
         self.waits_for: str | None = None
         self.wants_output = False
 
@@ -40,7 +41,8 @@ class ClientConnection:
 
     def read(self) -> list[list[bytes]]:
         try:
-            piece = self._socket.recv(_PIECE)
+            piece, ancillary, _, _ = self._socket.recvmsg(_PIECE, _socket.CMSG_SPACE(2 * _INT))
+            self._take_descriptors(ancillary)
             messages = self._frames.feed(piece)
         except BlockingIOError:
             return []
@@ -49,6 +51,18 @@ class ClientConnection:
             return []
         self.is_gone = self.is_gone or not piece
         return messages
+
+    def _take_descriptors(self, ancillary: list[tuple[int, int, bytes]]) -> None:
+        for _, _, packed in ancillary:
+            for at in range(0, len(packed) - len(packed) % _INT, _INT):
+                descriptor = int.from_bytes(packed[at : at + _INT], sys.byteorder)
+                os.set_inheritable(descriptor, False)
+                self._descriptors.append(descriptor)
+
+    def take_streams(self) -> list[int]:
+        """The input and output that a client has sent for the program that it asks for."""
+        streams, self._descriptors = self._descriptors, []
+        return streams
 
     def send(self, *fields: bytes) -> None:
         self._unsent += frame(*fields)
@@ -82,4 +96,6 @@ class ClientConnection:
         self.close()
 
     def close(self) -> None:
+        for descriptor in self.take_streams():
+            os.close(descriptor)
         self._socket.close()

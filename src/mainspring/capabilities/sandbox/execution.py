@@ -22,6 +22,13 @@ class ProgramRequest:
         self.max_bytes = int(max_bytes)
         self.argv = unpack(argv)
         self.env = unpack(env)
+        self.streams: list[int] = []
+        """Input and output of a program that its client talks to, if it is such a one."""
+
+    def close_streams(self) -> None:
+        for descriptor in self.streams:
+            os.close(descriptor)
+        self.streams = []
 
     def request(self, rlimits: bytes) -> bytes:
         """For the agent. A NUL cannot be in any of it: the system would not take it either."""
@@ -31,7 +38,8 @@ class ProgramRequest:
     @property
     def is_sound(self) -> bool:
         words = [self.cwd, *self.argv, *self.env]
-        return bool(self.argv) and not any(b"\0" in word for word in words)
+        is_complete = bool(self.argv) and len(self.streams) in (0, 2)
+        return is_complete and not any(b"\0" in word for word in words)
 
 
 class HeadTailBuffer:
@@ -61,6 +69,7 @@ class Execution:
 
     def __init__(self, program_request: ProgramRequest, rlimits: bytes) -> None:
         self.name = program_request.name
+        self.is_attached = bool(program_request.streams)
         self._begun = time.monotonic()
         self.deadline = self._begun + program_request.wall_seconds
         self.stopped: str | None = None

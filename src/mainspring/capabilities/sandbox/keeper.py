@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _LOCK = "lock"
 _LAUNCH_SECONDS = 15.0
 _WATCH_SECONDS = 0.01
+_ATTACHED_WATCH_SECONDS = 0.25
+"""A server does nothing for most of its time; looking after it is not to cost more than that."""
 _STOP_SECONDS = 3.0
 
 
@@ -72,6 +74,8 @@ class Keeper:
         self._visitors: dict[int, ClientConnection] = {}
         self._queue: list[ProgramRequest] = []
         self._running: Execution | None = None
+        self._owner: ClientConnection | None = None
+        """Who has the streams of what runs: it ends with them."""
         self._sentry: ResourceMonitor | None = None
         self._next_watch = 0.0
         # whoever has started it takes a moment to knock, however short it is to linger
@@ -150,13 +154,17 @@ class Keeper:
         elif self._visitors.pop(client_connection.descriptor, None):
             self._poll.unregister(client_connection.descriptor)
             client_connection.close()
+            if self._running and self._owner is client_connection:
+                self._stop(self._running, "cancelled")
             if not self._visitors:
                 self._alone_since = time.monotonic()
 
     def _answer(self, client_connection: ClientConnection, message: list[bytes]) -> None:
         kind, *fields = message
         if kind == b"run":
-            self._take(client_connection, ProgramRequest(fields))
+            program_request = ProgramRequest(fields)
+            program_request.streams = client_connection.take_streams()
+            self._take(client_connection, program_request)
         elif kind == b"found":
             self._tell_or_join(client_connection, fields[0].decode("ascii"))
         elif kind == b"peek":
@@ -195,13 +203,17 @@ class Keeper:
         client_connection.waits_for = name
         client_connection.wants_output = True
         if self._is_under_way(name):
-            return
+            return program_request.close_streams()
         if self._shelf.was_started(name):
             client_connection.send(b"ran", self._shelf.get(name) or LOST_RESULT)
         elif program_request.is_sound:
+            if program_request.streams:
+                self._owner = client_connection
             self._queue.append(program_request)
+            return
         else:
             client_connection.send(b"failed", b"a NUL byte in a command, or no command at all")
+        program_request.close_streams()
 
     def _is_under_way(self, name: str) -> bool:
         is_running = self._running is not None and self._running.name == name
@@ -239,13 +251,16 @@ class Keeper:
             )
             return
         execution = Execution(program_request, self._config.rlimits)
-        stdin = memory_file(program_request.stdin)
-        out, err = execution.outer
+        program_request.streams = program_request.streams or [
+            memory_file(program_request.stdin),
+            os.dup(execution.outer[0]),
+        ]
+        stdin, out = program_request.streams
         try:
-            self._launched.start(execution.request, (stdin, out, err))
+            self._launched.start(execution.request, (stdin, out, execution.outer[1]))
         except OSError:
             self._is_closed = True
-        os.close(stdin)
+        program_request.close_streams()
         execution.close_child_ends()
         for stream in execution.streams:
             self._poll.register(stream, select.POLLIN)
@@ -279,7 +294,8 @@ class Keeper:
             breach = self._sentry.breach()
             if breach:
                 self._stop(execution, breach)
-            self._next_watch = time.monotonic() + _WATCH_SECONDS
+            pause = _ATTACHED_WATCH_SECONDS if execution.is_attached else _WATCH_SECONDS
+            self._next_watch = time.monotonic() + pause
 
     def _stop(self, execution: Execution, why: str) -> None:
         if execution.stopped is None:

@@ -88,6 +88,20 @@ class KeeperConnection:
                 await self.cancel(name)
             raise
 
+    async def attach(self, name: str, message: bytes, streams: list[int]) -> None:
+        """Have a program run with this input and output. It ends with this connection.
+
+        Raises:
+            SandboxFailed: it was not started.
+        """
+        with CancelScope(shield=True):
+            try:
+                await self._stream.send_fds(frame(b"streams"), streams)
+            except _DISCONNECTS as error:
+                raise SandboxFailed("the sandbox died before it was used") from error
+        if not (await self.exchange(message + frame(b"peek", name.encode()))).is_running:
+            raise SandboxFailed("the program ended at once")
+
     async def cancel(self, name: str) -> None:
         """Kill a program, and wait until it is dead."""
         try:

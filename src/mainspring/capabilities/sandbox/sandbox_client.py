@@ -130,6 +130,21 @@ class KeeperSandbox:
             if (await talk.exchange(message)).record is None:
                 raise SandboxFailed("not run: the sandbox ended before the command began")
 
+    async def attach(self, wanted: ExecRequest, streams: list[int]) -> KeeperConnection:
+        """Start a program with this input and output; it ends when the connection is closed.
+
+        Raises:
+            SandboxFailed: it was not started.
+        """
+        name = _name(wanted.key)
+        talk = await self._visit()
+        try:
+            await talk.attach(name, self._message(name, wanted), streams)
+        except BaseException:
+            await talk.aclose()
+            raise
+        return talk
+
     async def progress(self, key: str) -> ExecutionProgress | None:
         """How far a program is; `None` if it was never started."""
         if talk := await connect_to_keeper(self._site.state):

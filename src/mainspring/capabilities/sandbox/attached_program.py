@@ -1,0 +1,103 @@
+"""A program in a sandbox of its own that the harness talks to by its input and output."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import anyio
+from anyio import CancelScope
+
+from mainspring.capabilities.sandbox.keeper_connection import KeeperConnection
+from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
+from mainspring.core.errors import SandboxFailed
+from mainspring.core.ports import ExecRequest
+
+_PIECE = 1 << 16
+_CLOSE_SECONDS = 15.0
+_MAX_ERROR_CHARS = 4_000
+
+
+class SandboxedProgram:
+    """An `AttachedProgram`. Nothing of it outlives the process that has attached it."""
+
+    def __init__(
+        self,
+        sandbox: KeeperSandbox,
+        wanted: ExecRequest,
+        connection: KeeperConnection,
+        descriptors: tuple[int, int],
+    ) -> None:
+        self._sandbox = sandbox
+        self._key = wanted.key
+        self._connection = connection
+        self._input, self._output = descriptors
+        self._is_closed = False
+
+    async def send(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            if self._is_closed:
+                raise OSError("closed")
+            try:
+                rest = rest[os.write(self._input, rest) :]
+            except BlockingIOError:
+                await self._wait(anyio.wait_writable, self._input)
+
+    async def receive(self) -> bytes:
+        while not self._is_closed:
+            try:
+                return os.read(self._output, _PIECE)
+            except BlockingIOError:
+                await self._wait(anyio.wait_readable, self._output)
+        return b""
+
+    async def error_output(self) -> str:
+        with suppress(SandboxFailed):
+            if (progress := await self._sandbox.progress(self._key)) is not None:
+                stderr = progress.exec_result.stderr
+                text = (stderr.head + stderr.tail).decode("utf-8", "replace")
+                return text[-_MAX_ERROR_CHARS:].strip()
+        return ""
+
+    async def aclose(self) -> None:
+        """Kill it, and its sandbox."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for descriptor in (self._input, self._output):
+            anyio.notify_closing(descriptor)
+            os.close(descriptor)
+        with CancelScope(shield=True), anyio.move_on_after(_CLOSE_SECONDS):
+            await self._connection.aclose()
+            await self._sandbox.close()
+            await self._sandbox.forget(self._key)
+
+    async def _wait(self, ready: Callable[[int], Awaitable[None]], descriptor: int) -> None:
+        with suppress(anyio.ClosedResourceError):
+            await ready(descriptor)
+
+
+async def attach_program(sandbox: KeeperSandbox, wanted: ExecRequest) -> SandboxedProgram:
+    """Start a program in a sandbox that runs nothing else.
+
+    Raises:
+        SandboxFailed: it was not started.
+    """
+    their_input, our_input = os.pipe()
+    our_output, their_output = os.pipe()
+    try:
+        connection = await sandbox.attach(wanted, [their_input, their_output])
+    except BaseException:
+        os.close(our_input)
+        os.close(our_output)
+        with CancelScope(shield=True), anyio.move_on_after(_CLOSE_SECONDS):
+            await sandbox.close()
+        raise
+    finally:
+        os.close(their_input)
+        os.close(their_output)
+    for descriptor in (our_input, our_output):
+        os.set_blocking(descriptor, False)
+    return SandboxedProgram(sandbox, wanted, connection, (our_input, our_output))
