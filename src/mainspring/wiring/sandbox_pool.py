@@ -216,8 +216,17 @@ class SandboxPool:
         await parting.enter_async_context(sandbox)
         parting.push_async_callback(services.close)
         equipment = (sandbox_environment, credentials)
+        assert self._group is not None
         return SandboxSession(
-            sandbox, services, variables, side_events, watcher, equipment, another, cleanup=parting
+            sandbox,
+            services,
+            variables,
+            side_events,
+            watcher,
+            equipment,
+            another,
+            self._group,
+            cleanup=parting,
         )
 
     def _serving(

@@ -20,6 +20,7 @@ from mainspring.runtime.agent_folder.folder_instructions import (
     PathInstructions,
     load_path_instructions,
 )
+from mainspring.runtime.agent_folder.mcp_file import McpServer
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.definition_files.settings_file import Preferences
 from mainspring.runtime.run_options import RunOptions
@@ -47,6 +48,7 @@ class SessionRuntime:
     pinned_policy: PinnedPolicy
     sandbox_environment: SandboxEnvironment
     preferences: Preferences
+    servers: tuple[McpServer, ...] = ()
 
     @property
     def policy(self) -> Policy:

@@ -33,12 +33,16 @@ from mainspring.harness.permissions.policy import Policy, remove_denied
 from mainspring.harness.permissions.tool_names import ALIASES
 from mainspring.harness.toolbox import Toolbox
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
+from mainspring.runtime.agent_folder.mcp_file import McpServer
 from mainspring.runtime.agent_folder.skill_rules import reading_rules
+from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.model_question import make_ask_model
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import WORKSPACE_ALIASES, SessionPaths, worktree_paths
 from mainspring.runtime.session_context import SetupRequest, ToolboxFactory, toolbox_without_tools
 from mainspring.runtime.settings.pinned_policy import pin_policy, with_rules
+from mainspring.runtime.settings.policy_loader import LoadedPolicy
+from mainspring.runtime.settings.session_servers import usable_servers
 from mainspring.wiring.builtin_tools import built_in_tools, select_tools, web_tools, workspace_tools
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
@@ -49,10 +53,11 @@ from mainspring.wiring.thread_workspace import SessionRuntime, ThreadWorkspace, 
 if TYPE_CHECKING:
     from mainspring.capabilities.hooks import config as hook_config
     from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
-    from mainspring.wiring import session_hooks
+    from mainspring.wiring import mcp_servers, session_hooks
 else:
     hook_config = LazyModule("mainspring.capabilities.hooks.config")
     session_hooks = LazyModule("mainspring.wiring.session_hooks")  # most sessions have none
+    mcp_servers = LazyModule("mainspring.wiring.mcp_servers")
 
 
 _MAX_CACHED = 1000
@@ -116,6 +121,7 @@ class ToolboxBuilder:
             pinned_policy=with_rules(rules.pinned_policy, reading_rules(setup.agent)),
             sandbox_environment=environment,
             preferences=preferences,
+            servers=() if options.is_served else await self._servers(paths, rules.loaded),
         )
         async with self._workspaces.open(setup, session, paths) as thread_workspace:
             opened = _sandbox_opened(setup, paths, thread_workspace.sandbox)
@@ -174,12 +180,14 @@ class ToolboxBuilder:
                 tools[name] = with_path_instructions(
                     tools[name], thread_workspace.path_instructions
                 )
+            foreign, server_notes = await self._server_tools(setup, session, sandbox_session)
+            foreign = remove_denied(foreign, policy)
             brought = {tool.spec.name: tool for tool in setup.agent.tools}
             offered = remove_denied(brought, policy)
-            deferred = deferred_tools(offered)
+            deferred = deferred_tools({**offered, **foreign})
             yield Toolbox(
                 authorizer=authorizer,
-                tools=[*tools.values(), *tool_search_tools(deferred)],
+                tools=[*tools.values(), *foreign.values(), *tool_search_tools(deferred)],
                 denied=frozenset(brought.keys() - offered.keys()),
                 deferred=frozenset(deferred),
                 client_tools=[ASK_USER, EXIT_PLAN] if options.is_attended else [],
@@ -188,7 +196,10 @@ class ToolboxBuilder:
                 snapshots=WorkspaceSnapshots(
                     thread_workspace.folder_workspace, thread_workspace.paths.snapshots
                 ),
-                environment=_workspace_note(setup, thread_workspace, session),
+                environment="
+".join(
+                    (_workspace_note(setup, thread_workspace, session), *server_notes)
+                ),
                 pending_facts=side_events,
                 facts=facts,
                 for_thread=partial(self._for_thread, session, thread_workspace),
@@ -223,6 +234,21 @@ class ToolboxBuilder:
             self._toolbox(setup, moved, elsewhere) as toolbox,
         ):
             yield toolbox
+
+    async def _servers(self, paths: SessionPaths, loaded: LoadedPolicy) -> tuple[McpServer, ...]:
+        scopes = Scopes(folder=paths.workspace, home=self._home, managed=MANAGED)
+        return await to_thread.run_sync(usable_servers, scopes, self._settings.environment, loaded)
+
+    async def _server_tools(
+        self, setup: SetupRequest, session: SessionRuntime, sandbox: SandboxSession | None
+    ) -> tuple[dict[str, Tool], list[str]]:
+        """Tools of MCP servers, and what the model needs to know of servers that do not work."""
+        if not session.servers or sandbox is None:
+            return {}, []
+        opened = await mcp_servers.open_servers(session.servers, sandbox)
+        for problem in opened.problems:
+            self._warn(setup.options, problem)
+        return opened.selected(setup.agent.built_ins), opened.notes
 
     def _toolbox_of_client(self, setup: SetupRequest) -> ToolboxFactory:
         """Without built-in tools; the rules bind a client that runs tools itself, too."""

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import anyio
 from anyio import CancelScope
+from anyio.abc import TaskGroup
 
 from mainspring.capabilities.sandbox.background_services import SandboxServices
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
@@ -87,6 +88,8 @@ class SandboxSession:
     """The settings and credentials that it was opened with."""
     open_another: Callable[[str], KeeperSandbox]
     """Another sandbox over the same workspace, by a name: each runs one program at a time."""
+    group: TaskGroup
+    """For what has to go on between runs."""
     ran: set[str] = field(default_factory=set[str])
     """Keys of the results that the sandbox still has."""
     cleanup: AsyncExitStack = field(default_factory=AsyncExitStack)

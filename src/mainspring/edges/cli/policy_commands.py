@@ -294,6 +294,8 @@ async def trust(settings: Settings, *, folder: str | None) -> int:
         screen.paragraph((f"  runs outside the sandbox: {shown} ({source})", ""))
     for names, source in project.variables:
         screen.paragraph((f"  variables for commands in the sandbox: {names} ({source})", ""))
+    for text, source in project.server_commands:
+        screen.paragraph((f"  MCP server: {' '.join(text.split())} ({source})", ""))
     if unscheduled:
         screen.paragraph((f"  schedule: {unscheduled}", "yellow"))
     return 0

@@ -18,6 +18,7 @@ from mainspring.runtime.definition_files.json_file import (
     JsonValueError,
     ValueReader,
     as_object,
+    decode_object,
     flag,
     read_object,
     string,
@@ -82,6 +83,20 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __repr__(self) -> str:  # the rest may hold secrets
         return f"McpServer(name={self.name!r}, transport={self.transport!r})"
 
+    @property
+    def unused_reason(self) -> str | None:
+        if not self.is_enabled:
+            return "disabled"
+        if self.plugin is not None:
+            return "servers of plugins are not connected yet"
+        if self.headers_helper is not None:
+            return "headersHelper is not supported yet"
+        is_known = self.transport in ("stdio", "http")
+        return None if is_known else f"the transport {self.transport} is not supported yet"
+
+
+_ServersRead: TypeAlias = tuple[list[McpServer], list[Finding]]
+
 
 @dataclass(frozen=True, slots=True)
 class McpServers:
@@ -99,15 +114,22 @@ class ServerTable:
     entries: object
 
 
+PROJECT_FILES = (".mcp.json", "mcp.json")
+
+
 def read_mcp(
-    scopes: Scopes, environment: Mapping[str, str], *, plugins: Iterable[McpServer] = ()
+    scopes: Scopes,
+    environment: Mapping[str, str],
+    *,
+    plugins: Iterable[McpServer] = (),
+    project: Mapping[str, bytes] | None = None,
 ) -> McpServers:
     """All servers for a folder, with findings. Unlike for other parts of an agent, and as in Claude
     Code, local wins over project and project over user, entry by entry. Only the operator's servers
-    come before those."""
+    come before those. `project`: the project's files, if they were read already."""
     by_name: dict[str, McpServer] = {}
     findings: list[Finding] = []
-    for found, odd in (*_sources(scopes), (tuple(plugins), ())):
+    for found, odd in (*_sources(scopes, project), (tuple(plugins), ())):
         findings += odd
         for server in found:
             if server.name in by_name:
@@ -116,7 +138,7 @@ def read_mcp(
                 by_name[server.name] = server
     values = {"CLAUDE_PROJECT_DIR": scopes.folder.as_posix(), **environment}
     for server in by_name.values():
-        findings += [*expand_server(server, values)[1], _description_finding(server)]
+        findings += expand_server(server, values)[1]
     return McpServers(tuple(by_name.values()), tuple(findings))
 
 
@@ -160,9 +182,7 @@ def expand(text: str, values: Mapping[str, str]) -> tuple[str, list[str]]:
     return _PLACEHOLDER.sub(value, text), unresolved
 
 
-def read_table(
-    server_table: ServerTable, start: McpServer
-) -> tuple[list[McpServer], list[Finding]]:
+def read_table(server_table: ServerTable, start: McpServer) -> _ServersRead:
     """The servers of a table: each is `start` plus its entry. Invalid ones are reported and
     skipped."""
     entries = as_object(server_table.entries)
@@ -195,7 +215,9 @@ def table_of(file: JsonFile) -> tuple[ServerTable, list[Finding]]:
     return ServerTable(file, (), bare), findings if bare else []
 
 
-def _sources(scopes: Scopes) -> Iterator[tuple[Iterable[McpServer], Iterable[Finding]]]:
+def _sources(
+    scopes: Scopes, project: Mapping[str, bytes] | None
+) -> Iterator[tuple[Iterable[McpServer], Iterable[Finding]]]:
     """In order of precedence."""
     claude = _claude_file(scopes)
     if scopes.managed is not None:
@@ -203,8 +225,7 @@ def _sources(scopes: Scopes) -> Iterator[tuple[Iterable[McpServer], Iterable[Fin
     if isinstance(claude, JsonFile):
         for folder in {str(scopes.folder): None, str(scopes.folder.resolve()): None}:
             yield _of_claude(claude, "local", "projects", folder)
-    yield _read_file(scopes, scopes.folder / ".mcp.json", "project")
-    yield _read_file(scopes, scopes.folder / "mcp.json", "project")
+    yield from (_of_project(scopes, project, name) for name in PROJECT_FILES)
     if scopes.home is not None:
         yield _read_file(scopes, scopes.home / ".mainspring" / "mcp.json", "user")
     if isinstance(claude, JsonFile):
@@ -213,11 +234,18 @@ def _sources(scopes: Scopes) -> Iterator[tuple[Iterable[McpServer], Iterable[Fin
         yield (), (claude,)
 
 
-def _read_file(
-    scopes: Scopes, file: Path, scope: ServerScope
-) -> tuple[list[McpServer], list[Finding]]:
+def _of_project(scopes: Scopes, project: Mapping[str, bytes] | None, name: str) -> _ServersRead:
+    if project is None:
+        return _read_file(scopes, scopes.folder / name, "project")
+    return _servers_in(decode_object(project[name], name) if name in project else None, "project")
+
+
+def _read_file(scopes: Scopes, file: Path, scope: ServerScope) -> _ServersRead:
     within = scopes.folder if scope == "project" else None
-    json_file = read_object(file, scopes.display_path(file), within=within)
+    return _servers_in(read_object(file, scopes.display_path(file), within=within), scope)
+
+
+def _servers_in(json_file: JsonFile | Finding | None, scope: ServerScope) -> _ServersRead:
     if not isinstance(json_file, JsonFile):
         return [], [] if json_file is None else [json_file]
     server_table, table_findings = table_of(json_file)
@@ -233,9 +261,7 @@ def _claude_file(scopes: Scopes) -> JsonFile | Finding | None:
     return read_object(file, scopes.display_path(file), max_bytes=_MAX_CLAUDE_BYTES)
 
 
-def _of_claude(
-    file: JsonFile, scope: ServerScope, *path: str
-) -> tuple[list[McpServer], list[Finding]]:
+def _of_claude(file: JsonFile, scope: ServerScope, *path: str) -> _ServersRead:
     """The part of Claude Code's own file that concerns `path`; the rest is ignored."""
     fields: JsonObject | None = file.fields
     for key in path:
@@ -370,10 +396,4 @@ def _unresolved_finding(server: McpServer, name: str) -> Finding:
 
 def _shadowed_finding(server: McpServer, *, by: McpServer) -> Finding:
     what = f"MCP server {server.name}: the one in {by.file} ({by.scope}) is used instead"
-    return Finding(level="note", file=server.file, what=what)
-
-
-def _description_finding(server: McpServer) -> Finding:
-    state = "described, not connected in this version" if server.is_enabled else "disabled"
-    what = f"MCP server {server.name} ({server.transport}): {state}"
     return Finding(level="note", file=server.file, what=what)

@@ -233,7 +233,7 @@ def _unsupported_fields(subagent: Subagent, plugins: InstalledPlugins) -> Iterat
     if subagent.memory:
         yield IgnoredItem(f"{subagent.name}: memory", "subagents have no memory of their own")
     if subagent.mcp_servers:
-        yield IgnoredItem(f"{subagent.name}: mcpServers", "MCP servers are not connected yet")
+        yield IgnoredItem(f"{subagent.name}: mcpServers", "it has the servers of its parent")
     if subagent.hooks and is_plugins:
         yield IgnoredItem(
             f"{subagent.name}: hooks", "hooks of a plugin belong in its hooks/hooks.json"
@@ -249,10 +249,14 @@ def _styles(folder: Path) -> PartReport:
 
 
 def _servers(servers: McpServers) -> PartReport:
-    why = "it is read; MCP servers are not connected yet"
     return PartReport(
         name="MCP servers",
-        ignored=tuple(IgnoredItem(_server(server), why) for server in servers.servers),
+        supported=tuple(_server(item) for item in servers.servers if item.unused_reason is None),
+        ignored=tuple(
+            IgnoredItem(_server(item), item.unused_reason)
+            for item in servers.servers
+            if item.unused_reason is not None
+        ),
         findings=tuple(finding for finding in servers.findings if finding.level != "note"),
     )
 

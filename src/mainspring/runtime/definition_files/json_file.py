@@ -54,10 +54,12 @@ def read_object(
         return _error_finding(shown, str(error).removeprefix(f"{file}: "))
     if content is None:
         return _error_finding(shown, "a link that leads nowhere") if file.is_symlink() else None
-    return _decoded(content.removeprefix(b"\xef\xbb\xbf"), shown)
+    return decode_object(content, shown)
 
 
-def _decoded(content: bytes, shown: str) -> JsonFile | Finding:
+def decode_object(content: bytes, shown: str) -> JsonFile | Finding:
+    """As `read_object`, from bytes that were read already."""
+    content = content.removeprefix(b"\xef\xbb\xbf")
     try:
         value: object = msgspec.json.decode(content)
         text = content.decode()

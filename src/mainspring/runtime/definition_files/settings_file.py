@@ -49,6 +49,7 @@ class SettingsFile(Struct, frozen=True, rename="camel"):
     allow_managed_hooks_only: bool = False
     strict_plugin_only_customization: bool | tuple[CustomizationKind, ...] = False
     hooks_fail_open: bool | None = None
+    disabled_mcpjson_servers: tuple[str, ...] = ()
 
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -80,6 +81,8 @@ class Preferences:
     """Whether a file disables all hooks except the operator's."""
     plugins_only: frozenset[CustomizationKind] = frozenset()
     """Kinds of parts that only plugins and the operator may bring."""
+    disabled_servers: frozenset[str] = frozenset()
+    """MCP servers of the project that are not used."""
 
     @property
     def disabled_plugins(self) -> frozenset[str]:
@@ -123,6 +126,7 @@ def merge_preferences(files: Iterable[tuple[Scope, SettingsFile]]) -> Preference
     own_env: dict[str, str] = {}
     plugins: dict[str, bool] = {}
     managed = SettingsFile()
+    disabled_servers: set[str] = set()
     is_without_hooks = False
     for scope, settings in files:
         env |= (said := dict(_variables(settings)))
@@ -131,6 +135,7 @@ def merge_preferences(files: Iterable[tuple[Scope, SettingsFile]]) -> Preference
             key.partition("@")[0]: is_used for key, is_used in settings.enabled_plugins.items()
         }
         is_without_hooks = is_without_hooks or settings.disable_all_hooks
+        disabled_servers |= set(settings.disabled_mcpjson_servers)
         managed = settings if scope == "managed" else managed
         merged = SettingsFile(
             api_key_helper=settings.api_key_helper or merged.api_key_helper,
@@ -151,6 +156,7 @@ def merge_preferences(files: Iterable[tuple[Scope, SettingsFile]]) -> Preference
         ),
         is_without_hooks=is_without_hooks,
         managed_hooks_only=managed.allow_managed_hooks_only,
+        disabled_servers=frozenset(disabled_servers),
         plugins_only=frozenset((kinds if strict else ()) if isinstance(strict, bool) else strict),
     )
 

@@ -53,9 +53,8 @@ _REASONS = {
     "model": "agent.yaml has `model`",
     "effortLevel": "agent.yaml has `effort`",
     "extraKnownMarketplaces": "plugins are installed with `mainspring plugin install`",
-    "enableAllProjectMcpServers": "MCP servers are not connected yet",
-    "enabledMcpjsonServers": "MCP servers are not connected yet",
-    "disabledMcpjsonServers": "MCP servers are not connected yet",
+    "enableAllProjectMcpServers": "trusting a folder approves its MCP servers as they are",
+    "enabledMcpjsonServers": "trusting a folder approves its MCP servers as they are",
     "includeCoAuthoredBy": "commits are what the agent writes them to be",
     "cleanupPeriodDays": "sessions are kept until they are deleted",
 }

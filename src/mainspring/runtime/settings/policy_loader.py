@@ -68,6 +68,8 @@ class LoadedPolicy:
     scripts: Mapping[str, str]
     """Files that hooks may run, by absolute path: the hash that was trusted."""
     preferences: Preferences = field(default_factory=Preferences)
+    servers: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """The project's files that name MCP servers, as they were trusted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,11 +121,7 @@ def load_policy(
     else:
         files, untrusted = _restrict_untrusted(files)
         warnings += untrusted
-        warnings += [
-            f"{place / name}: this folder is not trusted, so the hooks of this subagent do not run;"
-            " `mainspring policy trust` lets them run"
-            for name in project.subagents
-        ]
+        warnings += project.ignored_parts(place)
     if agent is not None and not only_managed and os.path.realpath(agent) != str(place):
         brought, odd = _read_agent_settings(agent, place, home=home, read_scripts=read_scripts)
         files[-1:-1] = brought.files
@@ -142,6 +140,7 @@ def load_policy(
         is_trusted=trusted,
         scripts=scripts,
         preferences=merge_preferences((file.scope, file.settings) for file in files),
+        servers=project.servers if trusted else {},
     )
 
 

@@ -19,6 +19,7 @@ from msgspec import Struct
 from mainspring.core.atomic_file import read_bounded, write_atomic
 from mainspring.core.errors import InvalidInput
 from mainspring.runtime.agent_folder import manifest
+from mainspring.runtime.agent_folder.mcp_file import PROJECT_FILES as SERVER_FILES
 from mainspring.runtime.definition_files.frontmatter_fields import Fields, read_frontmatter
 from mainspring.runtime.definition_files.json_file import as_object
 from mainspring.runtime.definition_files.scopes import PartWalk, Scopes, select_markdown
@@ -65,6 +66,8 @@ class ProjectFiles:
     """Files of the folder that hooks run, by relative path."""
     subagents: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     """Files of subagents with hooks."""
+    servers: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """Files that name MCP servers."""
 
     @property
     def fingerprint(self) -> str:
@@ -76,7 +79,7 @@ class ProjectFiles:
             for name, content in self.settings.items()
             if (added := sorted(_decode_object(content).keys() & _ADDED_KEYS))
         }
-        return _fingerprint({**self.settings, **self.subagents, **named, **keys})
+        return _fingerprint({**self.settings, **self.subagents, **self.servers, **named, **keys})
 
     @property
     def commands(self) -> Iterator[tuple[str, str]]:
@@ -92,11 +95,36 @@ class ProjectFiles:
             yield from ((item, f"hooks, {file}") for item in _commands_in([hooks]))
 
     @property
+    def server_commands(self) -> Iterator[tuple[str, str]]:
+        """Commands and addresses of MCP servers, and where they come from. Commands run in the
+        sandbox."""
+        for file, content in self.servers.items():
+            fields = _decode_object(content)
+            servers = as_object(fields.get("mcpServers", fields)) or {}
+            yield from ((item, file) for item in _commands_in([servers]))
+            for entry in servers.values():
+                if isinstance(url := (as_object(entry) or {}).get("url"), str):
+                    yield url, file
+
+    @property
     def variables(self) -> Iterator[tuple[str, str]]:
         """Names of the variables it sets, and where; without values, which may be secrets."""
         for file, content in self.settings.items():
             if env := as_object(_decode_object(content).get("env")):
                 yield ", ".join(env), f"env, {file}"
+
+    def ignored_parts(self, folder: Path) -> Iterator[str]:
+        """What an untrusted folder brings besides settings, and why it has no effect."""
+        for name in self.subagents:
+            yield (
+                f"{folder / name}: this folder is not trusted, so the hooks of this subagent do not"
+                " run; `mainspring policy trust` lets them run"
+            )
+        for name in self.servers:
+            yield (
+                f"{folder / name}: this folder is not trusted, so its MCP servers are not started;"
+                " `mainspring policy trust` lets them start"
+            )
 
     def script_hashes(self, folder: Path) -> dict[str, str]:
         return {
@@ -108,7 +136,7 @@ class ProjectFiles:
 def is_trusted(folder: Path, project_files: ProjectFiles, *, home: Path) -> bool:
     """Whether the settings and hook scripts of a folder, as they were read, are those that somebody
     has trusted. A folder without any is trusted."""
-    if not project_files.settings and not project_files.scripts and not project_files.subagents:
+    if project_files == ProjectFiles(settings={}, scripts={}):
         return True
     return _read_trusted(home).get(os.path.realpath(folder)) == project_files.fingerprint
 
@@ -148,7 +176,13 @@ def read_project_files(folder: Path, *, home: Path, read_scripts: ReadScripts) -
     commands += [command for hooks in described for command in _commands_in([hooks])]
     scripts: Mapping[str, bytes] = read_scripts(commands, folder) if commands else {}
     named = {path.relative_to(folder).as_posix(): text for path, text in subagents.items()}
-    return ProjectFiles(settings=settings, scripts=scripts, subagents=named)
+    servers = {name: read_bounded(folder / name) for name in SERVER_FILES}
+    return ProjectFiles(
+        settings=settings,
+        scripts=scripts,
+        subagents=named,
+        servers={name: content for name, content in servers.items() if content is not None},
+    )
 
 
 def subagents_with_hooks(scopes: Scopes) -> dict[Path, bytes]:

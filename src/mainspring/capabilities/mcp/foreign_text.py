@@ -1,0 +1,48 @@
+"""Text from MCP servers as a model may read it: no hidden characters, no more than fits."""
+
+from __future__ import annotations
+
+import re
+from typing import cast
+
+MAX_DESCRIPTION = 2_048
+_HIDDEN = re.compile(
+    "[\U000e0000-\U000e0fff"  # tags and variation selectors: text that nobody sees
+    "\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\u00ad\u061c\u180e"  # no width, other way
+    "\ufff9-\ufffb\ud800-\udfff"
+    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"  # control characters, escapes of terminals among them
+)
+
+
+def clean_text(text: str) -> str:
+    """Without characters that a person who reads along would not see."""
+    return _HIDDEN.sub("", text)
+
+
+def clean_line(text: str, limit: int) -> str:
+    """On one line, cut to a length."""
+    line = " ".join(clean_text(text).split())
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def clean_description(text: str) -> str:
+    cleaned = clean_text(text).strip()
+    return cleaned if len(cleaned) <= MAX_DESCRIPTION else f"{cleaned[: MAX_DESCRIPTION - 1]}…"
+
+
+def clean_value(value: object, depth: int = 0) -> object:
+    """JSON with every text in it cleaned. Raises ValueError: it is nested too deeply."""
+    if depth > 64:
+        raise ValueError("nested too deeply")
+    match value:
+        case str():
+            return clean_description(value)
+        case list():
+            return [clean_value(item, depth + 1) for item in cast("list[object]", value)]
+        case dict():
+            fields = cast("dict[str, object]", value)
+            return {
+                clean_line(key, 200): clean_value(item, depth + 1) for key, item in fields.items()
+            }
+        case _:
+            return value

@@ -1,0 +1,233 @@
+"""Tools of MCP servers as a session's tools: their names, what the model is told of them, and what
+it reads of their results.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias, cast
+
+import msgspec
+
+from mainspring.capabilities.mcp.client import Progress, ToolList
+from mainspring.capabilities.mcp.foreign_text import (
+    clean_description,
+    clean_line,
+    clean_text,
+    clean_value,
+)
+from mainspring.capabilities.mcp.messages import (
+    Audio,
+    CallResult,
+    Content,
+    EmbeddedResource,
+    Image,
+    ResourceContent,
+    ResourceLink,
+    Text,
+    ToolDefinition,
+)
+from mainspring.core.content import Base64Source, Block, ImageBlock, TextBlock, plain_text
+from mainspring.core.errors import McpFailed
+from mainspring.core.model import ToolSpec
+from mainspring.core.tool import Call, Tool, ToolResult, Traits
+
+CallServer: TypeAlias = Callable[[str, Mapping[str, object], Progress], Awaitable[CallResult]]
+"""Name and arguments; what it reports meanwhile. Raises: McpFailed."""
+
+MAX_NAME = 64
+"""Some providers take no longer name of a tool."""
+_MAX_SERVER_NAME = 32
+_MAX_SCHEMA_BYTES = 64 << 10
+_MAX_RESULT_CHARS = 100_000
+_MAX_IMAGE_CHARS = 7_000_000
+_IMAGES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
+_MORE_KEYS = (
+    "nextCursor",
+    "next_cursor",
+    "nextPageToken",
+    "next_page_token",
+    "hasMore",
+    "has_more",
+)
+_UNION_KEYS = ("anyOf", "oneOf", "allOf", "not", "$schema")
+"""What providers do not take at the top of a schema."""
+_CONTENT: msgspec.json.Decoder[Content] = msgspec.json.Decoder(Content)
+IN_DOUBT = "Whether the call took effect is not known: look before you do it again."
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTools:
+    tools: tuple[Tool, ...]
+    rejected: tuple[str, ...]
+    """Why a tool of the server is not among them."""
+
+
+def server_key(name: str) -> str:
+    """The name of a server in the names of its tools. It has no `__`, so that no rule for another
+    server covers its tools."""
+    plain = re.sub(r"_{2,}", "_", _plain_name(name)).strip("_") or "server"
+    if len(plain) <= _MAX_SERVER_NAME:
+        return plain
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{plain[: _MAX_SERVER_NAME - 9]}-{digest}"
+
+
+def server_tools(
+    server: str, tool_list: ToolList, call: CallServer, *, disabled: Iterable[str] = ()
+) -> ServerTools:
+    rejected = list(tool_list.rejected)
+    left_out = frozenset(disabled)
+    tools: dict[str, Tool] = {}
+    definitions = [item for item in tool_list.tools if item.name not in left_out]
+    uses = Counter(_plain_name(item.name) for item in definitions)
+    for definition in definitions:
+        name = _tool_name(
+            server, definition.name, is_unique=uses[_plain_name(definition.name)] == 1
+        )
+        try:
+            tools[name] = _tool(server, name, definition, call)
+        except ValueError as error:
+            rejected.append(f"{clean_line(definition.name, 80)}: {error}")
+    return ServerTools(tuple(tools.values()), tuple(clean_line(why, 300) for why in rejected))
+
+
+def _plain_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
+
+
+def _tool_name(server: str, name: str, *, is_unique: bool) -> str:
+    """A name that was cut, or would be another tool's, has a hash of the whole."""
+    plain = _plain_name(name)
+    whole = f"mcp__{server}__{plain}"
+    if len(whole) <= MAX_NAME and (is_unique or plain == name):
+        return whole
+    digest = hashlib.sha256(f"{server}\0{name}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{whole[: MAX_NAME - 9]}_{digest}"
+
+
+def _tool(server: str, name: str, definition: ToolDefinition, call: CallServer) -> Tool:
+    hints = definition.annotations
+    reads = hints is not None and hints.read_only_hint is True
+    adds = hints is not None and hints.destructive_hint is False
+    traits = Traits(
+        read_only=reads,
+        concurrent=reads,
+        destructive=not (reads or adds),
+        max_chars=_MAX_RESULT_CHARS,
+    )
+
+    async def run(asked: Call) -> ToolResult:
+        try:
+            result = await call(
+                definition.name, asked.input, lambda text: asked.say(clean_line(text, 500))
+            )
+        except McpFailed as error:
+            return _failure(server, error)
+        return tool_result(result)
+
+    return Tool(
+        spec=ToolSpec(
+            name=name,
+            description=clean_description(definition.description or definition.title or ""),
+            input_schema=_schema(definition.input_schema),
+        ),
+        run=run,
+        traits=lambda _: traits,
+    )
+
+
+def _schema(schema: Mapping[str, object]) -> dict[str, object]:
+    """Raises ValueError: it is too large, or no schema of an object."""
+    if len(msgspec.json.encode(schema)) > _MAX_SCHEMA_BYTES:
+        raise ValueError(f"its schema has more than {_MAX_SCHEMA_BYTES:,} bytes")
+    if schema.get("type", "object") != "object":
+        raise ValueError("its schema is not one of an object")
+    cleaned = cast("dict[str, object]", clean_value(schema))
+    plain = {key: value for key, value in cleaned.items() if key not in _UNION_KEYS}
+    return {**plain, "type": "object"}
+
+
+def _failure(server: str, error: McpFailed) -> ToolResult:
+    text = f"MCP server {server}: {clean_text(str(error))}"
+    if error.is_in_doubt:
+        return ToolResult.text(f"{text}\n{IN_DOUBT}", ok=False, error="in_doubt")
+    kind = "unavailable" if error.code is None else "failed"
+    return ToolResult.text(text, ok=False, error=kind)
+
+
+def tool_result(result: CallResult) -> ToolResult:
+    blocks = [_block(item) for item in result.content]
+    structured = bytes(result.structured_content)
+    if structured and structured != b"null":
+        blocks += _structured(structured, plain_text(tuple(blocks)))
+    if not blocks:
+        blocks = [TextBlock("(no content)")]
+    return ToolResult(
+        tuple(blocks), ok=not result.is_error, error="failed" if result.is_error else None
+    )
+
+
+def _structured(data: bytes, text: str) -> list[Block]:
+    """What the text does not say already, and whether there is more of it."""
+    try:
+        value: object = msgspec.json.decode(data)
+        is_same = bool(text) and msgspec.json.decode(text) == value
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        value, is_same = None, False
+    blocks: list[Block] = (
+        [] if is_same else [TextBlock(clean_text(data.decode("utf-8", "replace")))]
+    )
+    if isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        if more := [key for key in _MORE_KEYS if fields.get(key)]:
+            blocks.append(TextBlock(f"[There is more: {more[0]} says how to go on.]"))
+    return blocks
+
+
+def _block(raw: msgspec.Raw) -> Block:
+    try:
+        content = _CONTENT.decode(raw)
+    except (msgspec.MsgspecError, RecursionError, UnicodeError):
+        return TextBlock("[a part of the result that is of no known kind was left out]")
+    match content:
+        case Text(text=text):
+            return TextBlock(clean_text(text))
+        case Image(data=data, mime_type=media_type):
+            return _image(data, media_type)
+        case Audio(mime_type=media_type):
+            return TextBlock(f"[audio ({clean_line(media_type, 80)}) was left out]")
+        case ResourceLink(uri=uri, name=name, description=description):
+            text = f"{name} <{uri}> {description or ''}"
+            return TextBlock(f"[resource link: {clean_line(text, 2_000)}]")
+        case EmbeddedResource(resource=resource):
+            return _resource(resource)
+
+
+def _resource(resource: ResourceContent) -> Block:
+    uri = clean_line(resource.uri, 500)
+    if resource.text is not None:
+        return TextBlock(f"[resource {uri}]\n{clean_text(resource.text)}")
+    if resource.blob is not None and resource.mime_type in _IMAGES:
+        return _image(resource.blob, resource.mime_type)
+    return TextBlock(
+        f"[resource {uri} ({clean_line(resource.mime_type or 'bytes', 80)}): left out]"
+    )
+
+
+def _image(data: str, media_type: str) -> Block:
+    if media_type not in _IMAGES:
+        return TextBlock(f"[an image ({clean_line(media_type, 80)}) was left out]")
+    if len(data) > _MAX_IMAGE_CHARS:
+        return TextBlock(f"[an image of {len(data):,} characters was left out: it is too large]")
+    try:
+        base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError):
+        return TextBlock("[an image that is no Base64 was left out]")
+    return ImageBlock(source=Base64Source(media_type=media_type, data=data))

@@ -1,0 +1,160 @@
+"""A Claude Code project with `.mcp.json`, in a whole session."""
+
+import json
+
+from tests.session_e2e.session_setup import Scene, begin, read_by_model, read_results
+
+from mainspring.capabilities.providers.scripted import calls
+from mainspring.core.events import AgentMcpToolResult, AgentMcpToolUse
+from mainspring.wiring.settings_files import trust
+
+SERVER = """
+import json, os, sys
+
+TOOLS = [
+    {"name": "note", "description": "Write a note.", "inputSchema": {
+        "type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}},
+    {"name": "look", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
+    {"name": "die", "inputSchema": {"type": "object"}},
+    {"name": "environment", "inputSchema": {"type": "object"}},
+]
+
+def call(name, given):
+    with open("calls.txt", "a") as file:
+        file.write(name + "\\n")
+    if name == "die":
+        os._exit(1)
+    if name == "environment":
+        return f"{sys.argv[1:]} {os.environ.get('TOKEN')} {os.environ.get('SECRET')} {os.getcwd()}"
+    return f"{name}: {given.get('text', 'x' * 150_000)}"
+
+for line in sys.stdin:
+    message = json.loads(line)
+    method, id_ = message.get("method"), message.get("id")
+    if id_ is None:
+        continue
+    if method == "initialize":
+        answer = {"result": {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                             "serverInfo": {"name": "notes", "version": "1"}}}
+    elif method == "tools/list":
+        answer = {"result": {"tools": TOOLS}}
+    elif method == "tools/call":
+        text = call(message["params"]["name"], message["params"].get("arguments", {}))
+        answer = {"result": {"content": [{"type": "text", "text": text}]}}
+    else:
+        answer = {"error": {"code": -32601, "message": "unknown"}}
+    print(json.dumps({"jsonrpc": "2.0", "id": id_, **answer}), flush=True)
+"""
+
+
+def with_servers(scene: Scene, **servers: object) -> None:
+    scene.write("server.py", SERVER)
+    scene.write(".mcp.json", json.dumps({"mcpServers": servers}))
+
+
+def notes(*args: str, **more: object) -> dict[str, object]:
+    return {"command": "python3", "args": ["server.py", *args], **more}
+
+
+async def test_a_projects_servers_are_used_once_the_folder_is_trusted(scene: Scene) -> None:
+    env = {"TOKEN": "${TOKEN:-none}", "GREETING": "hi"}
+    with_servers(
+        scene,
+        notes=notes("${CLAUDE_PROJECT_DIR}", env=env),
+        broken={"command": "no-such-program"},
+        off=notes(disabled=True),
+    )
+    scene.project(permissions={"allow": ["mcp__notes"], "deny": ["mcp__notes__die"]})
+    async with scene.play() as play:
+        assert (await play.run()).ok
+        assert not [tool for tool in play.model.requests[0].tools if tool.name[:5] == "mcp__"]
+        assert any("its MCP servers are not started" in warning for warning in scene.warnings)
+    trust(scene.workspace, home=scene.home)
+    environ = {"HOME": str(scene.home), "PATH": "/usr/bin:/bin", "TOKEN": "t1", "SECRET": "s1"}
+    async with scene.play(
+        calls("mcp__notes__note", text="first"),
+        calls("mcp__notes__environment"),
+        calls("mcp__notes__look"),
+        environ=environ,
+    ) as play:
+        assert (await play.run()).ok
+        request = play.model.requests[-1]
+        names = [tool.name for tool in request.tools if tool.name.startswith("mcp__")]
+        assert names == ["mcp__notes__environment", "mcp__notes__look", "mcp__notes__note"]
+        assert [tool.name for tool in request.tools][-3:] == names
+        note, environment, look = read_results(request)
+        assert note == "note: first"
+        assert environment == f"['{scene.workspace}'] t1 None {scene.workspace}"
+        assert "characters left out" in look
+        assert len(look) < 101_000
+        [use, *_] = await play.events(AgentMcpToolUse)
+        assert (use.mcp_server_name, use.name) == ("notes", "mcp__notes__note")
+        assert {decision for decision, *_ in await play.decisions()} == {"allow"}
+        [missing] = [warning for warning in scene.warnings if "broken" in warning]
+        assert "not connected" in missing
+        assert "The MCP server broken is not available" in read_by_model([request])
+        assert "no-such-program" not in read_by_model([request])
+
+
+async def test_what_no_rule_allows_is_asked_and_a_hint_allows_nothing(scene: Scene) -> None:
+    with_servers(scene, notes=notes())
+    trust(scene.workspace, home=scene.home)
+    async with scene.play(calls("mcp__notes__look")) as play:
+        result = await play.run()
+        assert len(result.waiting_for) == 1
+        assert not (scene.workspace / "calls.txt").exists()
+        assert (await play.allow(result)).ok
+    assert scene.read("calls.txt") == "look\n"
+
+
+async def test_a_server_that_dies_leaves_its_call_in_doubt_and_is_started_again(
+    scene: Scene,
+) -> None:
+    with_servers(scene, notes=notes())
+    scene.user(permissions={"allow": ["mcp__notes__*"]})
+    trust(scene.workspace, home=scene.home)
+    async with scene.play(
+        calls("mcp__notes__die"), calls("mcp__notes__note", text="again")
+    ) as play:
+        assert (await play.run()).ok
+        died, again = await play.events(AgentMcpToolResult)
+        assert (died.is_error, died.error) == (True, "in_doubt")
+        assert again.is_error is False
+    assert scene.read("calls.txt") == "die\nnote\n"
+
+
+async def test_the_servers_of_a_session_go_on_from_run_to_run_and_end_with_it(
+    scene: Scene,
+) -> None:
+    with_servers(scene, notes=notes())
+    scene.write("server.py", "open('starts.txt', 'a').write('start\\n')\n" + SERVER)
+    scene.user(permissions={"allow": ["mcp__notes__*"]})
+    trust(scene.workspace, home=scene.home)
+    async with scene.runtime() as runtime:
+        play = await begin(
+            runtime,
+            calls("mcp__notes__note", text="one"),
+            calls("mcp__notes__note", text="two"),
+        )
+        assert (await play.run()).ok
+        assert (await play.run("again")).ok
+    assert scene.read("starts.txt") == "start\n"
+
+
+async def test_a_changed_file_is_not_trusted_any_more(scene: Scene) -> None:
+    with_servers(scene, notes=notes())
+    trust(scene.workspace, home=scene.home)
+    with_servers(scene, notes=notes(), other={"command": "python3", "args": ["-c", "evil"]})
+    async with scene.play() as play:
+        assert (await play.run()).ok
+        assert not [tool for tool in play.model.requests[0].tools if tool.name[:5] == "mcp__"]
+
+
+async def test_a_user_may_disable_a_server_of_the_project(scene: Scene) -> None:
+    with_servers(scene, notes=notes())
+    scene.user(disabledMcpjsonServers=["notes"])
+    trust(scene.workspace, home=scene.home)
+    async with scene.play() as play:
+        assert (await play.run()).ok
+        assert not [tool for tool in play.model.requests[0].tools if tool.name[:5] == "mcp__"]
+    assert scene.warnings == []
