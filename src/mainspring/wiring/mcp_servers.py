@@ -25,13 +25,13 @@ from mainspring.capabilities.mcp.tools import server_key, server_tools
 from mainspring.capabilities.mcp.transport import MAX_MESSAGE_BYTES
 from mainspring.capabilities.providers.sse_decoder import SseDecoder
 from mainspring.capabilities.sandbox.attached_program import attach_program
+from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.core.errors import McpFailed
 from mainspring.core.ids import new_id
 from mainspring.core.ports import ExecRequest
 from mainspring.core.tool import Tool
 from mainspring.runtime.agent_folder.mcp_file import McpServer
 from mainspring.wiring.builtin_tools import ALL_TOOLS
-from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 
 CLIENT = Implementation(name="mainspring", version=__version__)
 _SERVER_SECONDS = 30 * 24 * 3600.0

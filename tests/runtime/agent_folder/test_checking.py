@@ -60,7 +60,7 @@ def test_servers_are_named_without_what_may_be_secret(tmp_path: Path):
         '{"mcpServers": {"a": {"url": "https://x.test/?key=hush", "headers": {"A": "hush"}}}}',
     )
     part = parts(tmp_path)["MCP servers"]
-    assert "a (http, .mcp.json)" in ignored(part)
+    assert part.supported == ("a (http, .mcp.json)",)
     assert "hush" not in str(part)
 
 

@@ -70,7 +70,7 @@ def test_every_key_that_occurs_in_the_wild_is_understood(scopes: Scopes):
         description="All of it",
         file=".mcp.json",
     )
-    assert "Two words (http): disabled" in str(found.findings[-1])
+    assert server.unused_reason == "disabled"
 
 
 @pytest.mark.parametrize(
@@ -207,11 +207,18 @@ def test_local_beats_project_beats_user_and_the_whole_entry_wins(scopes: Scopes)
     assert ".mcp.json: MCP server a: the one in ~/.claude.json (local) is used instead" in shadowed
 
 
-def test_each_server_is_said_to_be_described_and_not_connected(scopes: Scopes):
-    found = read(scopes, {"one": {"command": "x"}})
-    [note] = found.findings
-    assert note.level == "note"
-    assert note.what == "MCP server one (stdio): described, not connected in this version"
+def test_what_cannot_be_used_says_why(scopes: Scopes):
+    entries: dict[str, object] = {
+        "used": {"command": "x"},
+        "old": {"type": "sse", "url": "https://x.test"},
+        "off": {"command": "x", "disabled": True},
+    }
+    reasons = {server.name: server.unused_reason for server in read(scopes, entries).servers}
+    assert reasons == {
+        "used": None,
+        "old": "the transport sse is not supported yet",
+        "off": "disabled",
+    }
 
 
 def test_a_link_does_not_lead_a_project_out_of_itself(scopes: Scopes, tmp_path: Path):

@@ -94,6 +94,7 @@ _UNSUPPORTED_CLAUDE_ENTRIES = {
     "scheduled_tasks.json": _NOT_YET_SUPPORTED,
 }
 _UNKNOWN = "nothing reads it"
+SERVERS_PART = "MCP servers"
 _UNTRUSTED = "nobody has vouched for it as it is; `mainspring skill scan {} --trust` does"
 
 
@@ -250,10 +251,12 @@ def _styles(folder: Path) -> PartReport:
 
 def _servers(servers: McpServers) -> PartReport:
     return PartReport(
-        name="MCP servers",
-        supported=tuple(_server(item) for item in servers.servers if item.unused_reason is None),
+        name=SERVERS_PART,
+        supported=tuple(
+            server_label(item) for item in servers.servers if item.unused_reason is None
+        ),
         ignored=tuple(
-            IgnoredItem(_server(item), item.unused_reason)
+            IgnoredItem(server_label(item), item.unused_reason)
             for item in servers.servers
             if item.unused_reason is not None
         ),
@@ -261,7 +264,7 @@ def _servers(servers: McpServers) -> PartReport:
     )
 
 
-def _server(server: McpServer) -> str:
+def server_label(server: McpServer) -> str:
     """Without arguments, headers and addresses, which may hold secrets."""
     return f"{server.name} ({server.transport}, {server.file})"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -19,10 +19,12 @@ from mainspring.runtime.agent_folder.mcp_file import read_mcp
 from mainspring.runtime.agent_folder.plugins import installed_plugins
 from mainspring.runtime.agent_folder.validation import (
     PLANNED,
+    SERVERS_PART,
     FolderReport,
     IgnoredItem,
     PartReport,
     check_folder,
+    server_label,
 )
 from mainspring.runtime.definition_files.finding import Finding, Level
 from mainspring.runtime.definition_files.json_file import JsonFile, as_list, as_object, read_object
@@ -117,6 +119,8 @@ def validate_folder(scopes: Scopes, checks: FolderChecks) -> FolderReport:
         idle += [
             IgnoredItem(f"{with_hook.name}: hooks", _UNTRUSTED_MESSAGE) for with_hook in with_hooks
         ]
+        own = [server_label(server) for server in servers.servers if server.scope == "project"]
+        parts = [_distrust(part, own) if part.name == SERVERS_PART else part for part in parts]
     called = parts[_SETTINGS_POSITION - 1]
     parts[_SETTINGS_POSITION - 1] = replace(called, ignored=(*called.ignored, *idle))
     parts[_SETTINGS_POSITION:_SETTINGS_POSITION] = said.parts
@@ -140,6 +144,17 @@ def _is_trusted(project_files: ProjectFiles | None, scopes: Scopes, checks: Fold
         )
     except InvalidInput:  # nobody can have trusted what cannot be read
         return False
+
+
+def _distrust(part_report: PartReport, items: Collection[str]) -> PartReport:
+    ignored = [
+        IgnoredItem(item, _UNTRUSTED_MESSAGE) for item in part_report.supported if item in items
+    ]
+    return replace(
+        part_report,
+        supported=tuple(item for item in part_report.supported if item not in items),
+        ignored=(*part_report.ignored, *ignored),
+    )
 
 
 def _check_schedule(part_report: PartReport, project_files: ProjectFiles) -> PartReport:
