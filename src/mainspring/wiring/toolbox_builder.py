@@ -196,8 +196,7 @@ class ToolboxBuilder:
                 snapshots=WorkspaceSnapshots(
                     thread_workspace.folder_workspace, thread_workspace.paths.snapshots
                 ),
-                environment="
-".join(
+                environment="\n".join(
                     (_workspace_note(setup, thread_workspace, session), *server_notes)
                 ),
                 pending_facts=side_events,
