@@ -63,8 +63,9 @@ class AgentSelection:
         Raises:
             InvalidInput: there is no such folder, or its file or settings are wrong.
         """
-        scopes = self.scopes(options.agent or (recorded.folder if recorded else None))
-        loaded = load_policy(scopes.folder, home=self.home, read_scripts=self.read_scripts)
+        place = self._place(options.agent or (recorded.folder if recorded else None))
+        loaded = load_policy(place, home=self.home, read_scripts=self.read_scripts)
+        scopes = self._scopes(place, loaded.preferences.disabled_plugins)
         used = recorded.model if recorded is not None else None
 
         def model_for(own: str) -> str:
@@ -95,10 +96,16 @@ class AgentSelection:
 
     def scopes(self, folder: str | Path | None = None) -> Scopes:
         """The places of an agent's parts; the agent is in this folder, unless another is given."""
-        place = (self.folder / (folder or ".")).resolve()
+        place = self._place(folder)
+        return self._scopes(place, self.disabled_plugins(place))
+
+    def _place(self, folder: str | Path | None) -> Path:
+        return (self.folder / (folder or ".")).resolve()
+
+    def _scopes(self, place: Path, disabled: frozenset[str]) -> Scopes:
         home = self.home.resolve()
         others = None if home == place else home  # its parts count once
-        plugins = installed_plugins(place, others, disabled=self.disabled_plugins(place))
+        plugins = installed_plugins(place, others, disabled=disabled)
         return Scopes(
             folder=place,
             home=others,
