@@ -88,18 +88,18 @@ def agent_input_schema(more: Mapping[str, object]) -> dict[str, object]:
 
 
 def find_agent(
-    supervisor: SubagentSupervisor, node: ThreadNode, given: Mapping[str, object]
+    supervisor: SubagentSupervisor, node: ThreadNode, tool_input: Mapping[str, object]
 ) -> ThreadNode | ToolResult:
     """The thread that the input names, or the refusal if there is none."""
-    wanted = str(given.get("to") or "")
-    if not wanted:
+    name = str(tool_input.get("to") or "")
+    if not name:
         return refuse("The input is not valid:\n- to: missing: whom you mean, by id or by type")
     below = supervisor.thread_tree.children(node.id)
-    meant = [item for item in below if wanted in (item.id, item.name)]
-    if any(item.is_terminated for item in meant):
-        return refuse(f"{wanted!r} was archived by a user and cannot be reached any more.")
-    if len(meant) == 1 or (meant and meant[-1].id == wanted):
-        return meant[-1]
-    known = ", ".join(f"{item.id} ({item.name})" for item in below) or "none yet"
-    what = "is not clear" if meant else "is nobody that you have called"
-    return refuse(f"{wanted!r} {what}. You have called: {known}.")
+    matches = [item for item in below if name in (item.id, item.name)]
+    if any(item.is_terminated for item in matches):
+        return refuse(f"{name!r} was archived by a user and cannot be reached any more.")
+    if len(matches) == 1 or (matches and matches[-1].id == name):
+        return matches[-1]
+    called = ", ".join(f"{item.id} ({item.name})" for item in below) or "none yet"
+    what = "is not clear" if matches else "is nobody that you have called"
+    return refuse(f"{name!r} {what}. You have called: {called}.")

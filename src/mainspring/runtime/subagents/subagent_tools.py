@@ -80,11 +80,11 @@ class _CloseWorktree:
             return str(error)
         return None
 
-    def judged(self, given: Mapping[str, object]) -> Mapping[str, object]:
-        to = find_agent(self.supervisor, self.node, given)
-        if isinstance(to, ToolResult) or not _is_merge(given):
-            return given
-        return {**given, "paths": [*self.worktrees.changed.get(to.id, _UNKNOWN_PATHS)]}
+    def judged(self, tool_input: Mapping[str, object]) -> Mapping[str, object]:
+        to = find_agent(self.supervisor, self.node, tool_input)
+        if isinstance(to, ToolResult) or not _is_merge(tool_input):
+            return tool_input
+        return {**tool_input, "paths": [*self.worktrees.changed.get(to.id, _UNKNOWN_PATHS)]}
 
     async def preview(self, call: Call) -> str | None:
         try:
@@ -97,36 +97,34 @@ class _CloseWorktree:
             else None
         )
 
-    async def _changed_paths(self, given: Mapping[str, object]) -> tuple[str, ...]:
-        to = find_agent(self.supervisor, self.node, given)
-        if isinstance(to, ToolResult) or not _is_merge(given):
+    async def _changed_paths(self, tool_input: Mapping[str, object]) -> tuple[str, ...]:
+        to = find_agent(self.supervisor, self.node, tool_input)
+        if isinstance(to, ToolResult) or not _is_merge(tool_input):
             return ()
         return await self.worktrees.changed_paths(to)
 
 
-def _is_merge(given: Mapping[str, object]) -> bool:
-    return given.get("action") != "discard"
+def _is_merge(tool_input: Mapping[str, object]) -> bool:
+    return tool_input.get("action") != "discard"
 
 
-def _close_input_error(given: Mapping[str, object]) -> str | None:
-    if given.get("action") not in ("merge", "discard"):
+def _close_input_error(tool_input: Mapping[str, object]) -> str | None:
+    if tool_input.get("action") not in ("merge", "discard"):
         return "The input is not valid:\n- action: merge or discard"
     return None
 
 
-def _closed_result(to: ThreadNode, closed_worktree: ClosedWorktree | None) -> ToolResult:
-    if closed_worktree is None:
+def _closed_result(to: ThreadNode, closed: ClosedWorktree | None) -> ToolResult:
+    if closed is None:
         return refuse(f"{to.name} {to.id} has no worktree that is open.")
-    match closed_worktree.outcome:
+    match closed.outcome:
         case "merged":
-            return ToolResult.text(f"Merged into the workspace, as {closed_worktree.commit}.")
+            return ToolResult.text(f"Merged into the workspace, as {closed.commit}.")
         case "discarded":
-            return ToolResult.text(
-                f"Discarded{f': {closed_worktree.reason}' if closed_worktree.reason else ''}."
-            )
+            return ToolResult.text(f"Discarded{f': {closed.reason}' if closed.reason else ''}.")
         case "kept":
             return refuse(
-                f"Not merged, and nothing was changed: {closed_worktree.reason} "
+                f"Not merged, and nothing was changed: {closed.reason} "
                 "When what is in the way is"
                 " out of the way, close it again: commit what is uncommitted; what conflicts, merge"
                 " yourself with git. Or discard it."
@@ -177,57 +175,63 @@ def subagent_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agen
 def _agent_tool(
     supervisor: SubagentSupervisor, node: ThreadNode, subagents: Sequence[Subagent]
 ) -> Tool:
-    kinds = {subagent.name: subagent for subagent in subagents}
+    types = {subagent.name: subagent for subagent in subagents}
 
     async def run(call: Call) -> ToolResult:
-        given = call.input
-        name = str(given.get("subagent_type") or _default_type(kinds))
-        kind = kinds.get(name, GENERAL)
-        is_background = given.get("run_in_background", kind.is_background)
-        isolation = given.get("isolation") or kind.isolation
+        tool_input = call.input
+        name = str(tool_input.get("subagent_type") or _default_type(types))
+        subagent = types.get(name, GENERAL)
+        is_background = tool_input.get("run_in_background", subagent.is_background)
+        isolation = tool_input.get("isolation") or subagent.isolation
         created = replace(
             new_thread(call, node, name),
             mode="background" if is_background else "foreground",
-            model=str(given["model"]) if given.get("model") else None,
+            model=str(tool_input["model"]) if tool_input.get("model") else None,
             isolation="worktree" if isolation == "worktree" else "shared",
-            description=str(given.get("description", "")) or None,
+            description=str(tool_input.get("description", "")) or None,
         )
-        return await delegate(supervisor, node, created, str(given.get("prompt", "")))
+        return await delegate(supervisor, node, created, str(tool_input.get("prompt", "")))
 
     return Tool(
         spec=_agent_spec(
-            kinds,
+            types,
             is_fork_shown=node.depth == 0,
             has_worktrees=supervisor.worktrees.worktrees is not None,
         ),
         run=run,
         traits=lambda _: DELEGATION_TRAITS,
-        invalid=lambda given: _agent_input_error(given, kinds),
+        invalid=lambda tool_input: _agent_input_error(tool_input, types),
     )
 
 
-def _default_type(kinds: Mapping[str, Subagent]) -> str:
-    return GENERAL.name if GENERAL.name in kinds else next(iter(kinds))
+def _default_type(types: Mapping[str, Subagent]) -> str:
+    return GENERAL.name if GENERAL.name in types else next(iter(types))
 
 
-def _agent_input_error(given: Mapping[str, object], kinds: Mapping[str, Subagent]) -> str | None:
-    prompt, kind = given.get("prompt"), given.get("subagent_type")
+def _agent_input_error(
+    tool_input: Mapping[str, object], types: Mapping[str, Subagent]
+) -> str | None:
+    prompt, subagent = tool_input.get("prompt"), tool_input.get("subagent_type")
     if not isinstance(prompt, str) or not prompt.strip():
         return "The input is not valid:\n- prompt: missing: the subagent knows nothing else"
-    if kind is not None and kind not in (*kinds, FORK):
-        known = ", ".join((*kinds, FORK))
-        return f"The input is not valid:\n- subagent_type: there is no {kind}; there are {known}"
-    if given.get("isolation") not in (None, "shared", "worktree"):
+    if subagent is not None and subagent not in (*types, FORK):
+        known = ", ".join((*types, FORK))
+        return (
+            f"The input is not valid:\n- subagent_type: there is no {subagent}; there are {known}"
+        )
+    if tool_input.get("isolation") not in (None, "shared", "worktree"):
         return "The input is not valid:\n- isolation: shared or worktree"
     return None
 
 
 def _agent_spec(
-    kinds: Mapping[str, Subagent], *, is_fork_shown: bool, has_worktrees: bool
+    types: Mapping[str, Subagent], *, is_fork_shown: bool, has_worktrees: bool
 ) -> ToolSpec:
-    limit = _longest(kind.description for kind in kinds.values())
-    listed = "\n".join(f"- {kind.name}: {_cut(kind.description, limit)}" for kind in kinds.values())
-    names = [*kinds, FORK] if is_fork_shown else [*kinds]
+    limit = _longest(subagent.description for subagent in types.values())
+    listed = "\n".join(
+        f"- {subagent.name}: {_cut(subagent.description, limit)}" for subagent in types.values()
+    )
+    names = [*types, FORK] if is_fork_shown else [*types]
     fork = (
         f"\n- {FORK}: yourself, with all that you have read and said so far, for work that needs"
         " what you know. Give it the task only."

@@ -59,62 +59,68 @@ ALL_TOOLS = "*"
 _CALLABLE_NAMES = re.compile(r"(?:Agent|Task)\(([^)]*)\)")
 
 
-def derive_agent(kind: Subagent, parent: Agent, created: ThreadCreated, models: Models) -> Agent:
-    model = None if parent.has_one_model else created.model or kind.model
-    instructions = (kind.prompt, parent.instructions if kind.reads_instructions else "")
+def derive_agent(
+    subagent: Subagent, parent: Agent, created: ThreadCreated, models: Models
+) -> Agent:
+    model = None if parent.has_one_model else created.model or subagent.model
+    instructions = (subagent.prompt, parent.instructions if subagent.reads_instructions else "")
     agent = replace(
         parent,
-        name=kind.name,
-        description=kind.description,
+        name=subagent.name,
+        description=subagent.description,
         instructions="\n\n".join(filter(None, instructions)),
         model=parent.model if model is None else models.related(model, parent.model),
-        tools=[tool for tool in parent.tools if may_use_tool(kind, tool.spec.name)],
-        client_tools=[spec for spec in parent.client_tools if may_use_tool(kind, spec.name)],
-        limits=Limits(max_turns=kind.max_turns, max_cost_usd=_parse_usd(kind.max_cost_usd)),
-        effort=kind.effort or parent.effort,
-        subagents=callable_subagents(kind, parent.subagents),
-        skills=parent.skills if may_use_tool(kind, "skill") else (),
+        tools=[tool for tool in parent.tools if may_use_tool(subagent, tool.spec.name)],
+        client_tools=[spec for spec in parent.client_tools if may_use_tool(subagent, spec.name)],
+        limits=Limits(max_turns=subagent.max_turns, max_cost_usd=_parse_usd(subagent.max_cost_usd)),
+        effort=subagent.effort or parent.effort,
+        subagents=callable_subagents(subagent, parent.subagents),
+        skills=parent.skills if may_use_tool(subagent, "skill") else (),
         is_coordinator=False,
     )
-    own = kind.own
+    own = subagent.own
     if own is None:
         return agent
     return replace(agent, built_ins=own.built_ins, client_tools=own.client_tools, skills=own.skills)
 
 
-def may_use_tool(kind: Subagent, tool: str) -> bool:
+def may_use_tool(subagent: Subagent, tool: str) -> bool:
     """Whether a subagent may use a tool of its parent."""
-    if _is_listed(kind.disallowed_tools, tool):
+    if _is_listed(subagent.disallowed_tools, tool):
         return False
-    return kind.tools is None or ALL_TOOLS in kind.tools or _is_listed(kind.tools, tool)
+    return subagent.tools is None or ALL_TOOLS in subagent.tools or _is_listed(subagent.tools, tool)
 
 
-def allowed_tools(kind: Subagent, tools: Iterable[Tool]) -> list[Tool]:
-    return [tool for tool in tools if may_use_tool(kind, tool.spec.name)]
+def allowed_tools(subagent: Subagent, tools: Iterable[Tool]) -> list[Tool]:
+    return [tool for tool in tools if may_use_tool(subagent, tool.spec.name)]
 
 
-def callable_subagents(kind: Subagent, known: Sequence[Subagent]) -> tuple[Subagent, ...]:
+def callable_subagents(
+    subagent: Subagent, all_subagents: Sequence[Subagent]
+) -> tuple[Subagent, ...]:
     """The subagents that a subagent may call in turn: `Agent(a, b)` names them."""
-    if not may_use_tool(kind, "agent"):
+    if not may_use_tool(subagent, "agent"):
         return ()
-    named = [found[1] for text in kind.tools or () if (found := _CALLABLE_NAMES.fullmatch(text))]
+    named = [
+        found[1] for text in subagent.tools or () if (found := _CALLABLE_NAMES.fullmatch(text))
+    ]
     if not named:
-        return tuple(known)
+        return tuple(all_subagents)
     allowed = {name.strip() for item in named for name in item.split(",")}
-    return tuple(item for item in known if item.name in allowed)
+    return tuple(item for item in all_subagents if item.name in allowed)
 
 
-def strictest_mode(kinds: Iterable[Subagent]) -> Mode | None:
+def strictest_mode(subagents: Iterable[Subagent]) -> Mode | None:
     """The strictest permission mode of a type and those above it: no subagent is freer than its
     caller. `None`: none of them sets a mode."""
-    modes: list[Mode] = [mode for kind in kinds if (mode := _mode_of(kind)) is not None]
+    modes: list[Mode] = [mode for subagent in subagents if (mode := _mode_of(subagent)) is not None]
     return reduce(stricter_mode, modes) if modes else None
 
 
-def _mode_of(kind: Subagent) -> Mode | None:
+def _mode_of(subagent: Subagent) -> Mode | None:
     """An invalid mode counts as none."""
     try:
-        return None if kind.permission_mode is None else parse_mode(kind.permission_mode)
+        return None if subagent.permission_mode is None else parse_mode(subagent.permission_mode)
     except InvalidInput:
         return None
 

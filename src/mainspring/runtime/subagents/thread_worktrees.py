@@ -32,7 +32,7 @@ class ThreadWorktrees:
     """Changed paths in the worktree, by thread."""
 
     async def open_for(
-        self, birth: ThreadCreated, *, is_within: bool
+        self, created: ThreadCreated, *, is_within: bool
     ) -> tuple[WorktreeOpened, ...]:
         """Open the worktree of a thread that is being created, if it needs one; safe to repeat.
         `is_within`: whoever calls it works in one.
@@ -40,7 +40,7 @@ class ThreadWorktrees:
         Raises:
             ToolEnvironmentError: the worktree cannot be opened.
         """
-        if birth.isolation != "worktree":
+        if created.isolation != "worktree":
             return ()
         if self.worktrees is None:
             raise ToolEnvironmentError(
@@ -51,7 +51,7 @@ class ThreadWorktrees:
                 "You work in a worktree yourself, and there are none of those: call it with the"
                 " isolation shared, to work where you do."
             )
-        opened = await self.worktrees.open(_worktree_name(birth, self.session_id))
+        opened = await self.worktrees.open(_worktree_name(created, self.session_id))
         return (WorktreeOpened(path=str(opened.path), branch=opened.branch, commit=opened.commit),)
 
     async def reopen(self, node: ThreadNode, *, is_within: bool) -> None:
@@ -86,10 +86,10 @@ class ThreadWorktrees:
 
         Raises: ToolEnvironmentError.
         """
-        opened, birth = node.worktree, node.created_event
-        if self.worktrees is None or opened is None or birth is None:
+        opened, created = node.worktree, node.created_event
+        if self.worktrees is None or opened is None or created is None:
             return None
-        message = birth.description or f"Work of {birth.agent_name}"
+        message = created.description or f"Work of {created.agent_name}"
         closed = await self.worktrees.close(_worktree(opened), merge=merge, message=message)
         self.note(
             node.id,
@@ -116,13 +116,13 @@ def join_paths(paths: tuple[str, ...], most: int = _MAX_NAMED_PATHS) -> str:
     return ", ".join((*paths[:most], *([f"and {more} more"] if more > 0 else ())))
 
 
-def with_worktree_note(prompt: str, lodging: Sequence[WorktreeOpened]) -> str:
+def with_worktree_note(prompt: str, worktrees_opened: Sequence[WorktreeOpened]) -> str:
     """A task, for whoever works apart; a fork would take what it was told before for true."""
     notes = [
         f"[From here on you work in {item.path}: a git worktree of your own, which began with the"
         f" last commit, {item.commit[:12]}. Leave what you do there, uncommitted: whoever has"
         " called you merges it.]"
-        for item in lodging
+        for item in worktrees_opened
     ]
     return "\n\n".join((prompt, *notes))
 
@@ -134,10 +134,10 @@ def _change_summary(changed: tuple[str, ...]) -> str:
     return f": {files} changed: {join_paths(changed)}"
 
 
-def _worktree_name(birth: ThreadCreated, session_id: str) -> str:
+def _worktree_name(created: ThreadCreated, session_id: str) -> str:
     """The same for a thread whenever it is asked; a fork of the session has the same threads."""
-    kind = re.sub(r"[^A-Za-z0-9]+", "-", birth.agent_name or "").strip("-")[:40] or "agent"
-    whole = f"{session_id}/{birth.session_thread_id}"
+    kind = re.sub(r"[^A-Za-z0-9]+", "-", created.agent_name or "").strip("-")[:40] or "agent"
+    whole = f"{session_id}/{created.session_thread_id}"
     return f"{kind}-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
 
 
