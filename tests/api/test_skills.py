@@ -14,7 +14,7 @@ from tests.api.api_server import Served, collect, ids, served
 
 from mainspring.edges.api.route import routes_of
 from mainspring.edges.api.routes.skills import SkillRoutes
-from mainspring.runtime.packages.upload import PackageLimits
+from mainspring.runtime.packages.package_contents import PackageLimits
 from mainspring.service.resources.skill_resources import Skills
 
 LIMITS = PackageLimits(max_bytes=100_000, max_files=20)

@@ -21,7 +21,7 @@ from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.rewind import read_rewind_history
 from mainspring.runtime.session.session import Runtime, Session
 from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS
-from mainspring.wiring.session_snapshots import open_snapshots
+from mainspring.wiring.session_files import open_snapshots
 
 _MODEL = "scripted:x"
 _OPENED = 5

@@ -10,7 +10,7 @@ from mainspring.core.errors import InvalidInput, NotFound, StaleVersion
 from mainspring.log.postgres import open_postgres
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
-from mainspring.runtime.packages.upload import UploadedFile
+from mainspring.runtime.packages.package_contents import UploadedFile
 from mainspring.service.resources.agents import Agents, CreateAgent, UpdateAgent, content_hash
 from mainspring.service.resources.file_resources import Files, NewFile
 from mainspring.service.resources.skill_resources import Skills

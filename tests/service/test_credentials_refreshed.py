@@ -18,10 +18,7 @@ from mainspring.log.sqlite import open_sqlite
 from mainspring.service.vaults.credential_auth import Secrets
 from mainspring.service.vaults.credential_validation import CredentialValidator, McpInitializeProbe
 from mainspring.service.vaults.credentials import UpdateCredential
-from mainspring.service.vaults.token_refresh import (
-    Refresher,
-    redacted_response,
-)
+from mainspring.service.vaults.token_refresh import Refresher, redacted_response
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from mainspring.service.sessions.resource_types import (
     SessionResource,
 )
 from mainspring.service.sessions.session_mounts import Mounts
-from mainspring.wiring.workspace_setup import open_git_cloner, open_mounts
+from mainspring.wiring.service_workspaces import open_git_cloner, open_mounts
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 TOKEN = "a-token-for-one-host-only"

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mainspring.core.errors import InvalidInput, TooLarge
-from mainspring.runtime.packages.upload import PackageLimits, UploadedFile, check_path
+from mainspring.runtime.packages.package_contents import PackageLimits, UploadedFile, check_path
 from mainspring.service.resources.skill_resources import SkillBundle, pack_skill, read_skill_bundle
 
 LIMITS = PackageLimits(max_bytes=1_000_000, max_files=50)

@@ -26,7 +26,7 @@ from mainspring.service.sessions.workspace_expiry import WorkspaceExpiry
 from mainspring.service.storage.repository import Notification
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.service_assembly import open_service
-from mainspring.wiring.workspace_cleanup import CLEAR_TASK, WorkspaceCleaner, remove_expired
+from mainspring.wiring.service_workspaces import CLEAR_TASK, WorkspaceCleaner, remove_expired
 
 
 def settings_in(folder: Path) -> Settings:

@@ -23,7 +23,7 @@ from mainspring.log.sqlite import open_sqlite
 from mainspring.service.resources.file_resources import Files
 from mainspring.service.sessions.output_files import KIND, OutputLimits, SessionOutputs
 from mainspring.service.storage.repository import ListQuery
-from mainspring.wiring.workspace_setup import output_source
+from mainspring.wiring.service_workspaces import output_source
 
 
 @pytest.fixture

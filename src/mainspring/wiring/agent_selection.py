@@ -12,7 +12,6 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model_facts import ModelFacts
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder
-from mainspring.runtime.agent_folder.validation import FolderReport
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_summary import SessionSummary
 from mainspring.runtime.settings.agent_selection import AgentSelection
@@ -23,6 +22,7 @@ from mainspring.wiring.settings_files import read_scripts
 if TYPE_CHECKING:
     from mainspring.capabilities.hooks import config as hook_config
     from mainspring.capabilities.providers import catalog
+    from mainspring.runtime.agent_folder.validation import FolderReport
     from mainspring.runtime.settings import folder_validation
 else:
     hook_config = LazyModule("mainspring.capabilities.hooks.config")  # most folders have none

@@ -22,8 +22,7 @@ from mainspring.config import FOLDER, Settings
 from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput
 from mainspring.core.model import Model
-
-ANTHROPIC_KEY_VARIABLE = "ANTHROPIC_API_KEY"
+from mainspring.wiring.settings_files import ANTHROPIC_KEY_VARIABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -88,10 +88,10 @@ from mainspring.service.webhooks.webhook_outbox import Outbox, SessionEventForwa
 from mainspring.wiring.agent_selection import open_agent
 from mainspring.wiring.providers import open_model_registry
 from mainspring.wiring.service_parts import Infrastructure, Service
+from mainspring.wiring.service_workspaces import CLEAR_TASK
 from mainspring.wiring.settings_files import read_project_files
 from mainspring.wiring.stores import open_log
 from mainspring.wiring.user_vault import open_seal
-from mainspring.wiring.workspace_cleanup import CLEAR_TASK
 
 
 @asynccontextmanager

@@ -1,19 +1,29 @@
-"""Settings files and project trust, with the reader of hook scripts that they need."""
+"""Settings files and project trust, with the reader of hook scripts that they need, and commands
+besides hooks that settings files name.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anyio import to_thread
+
+from mainspring.config import Settings
 from mainspring.core.lazy_module import LazyModule
 from mainspring.runtime.settings import policy_loader, project_trust
+from mainspring.runtime.settings.settings_commands import SettingsCommands
 
 if TYPE_CHECKING:
-    from mainspring.capabilities.hooks import scripts
+    from mainspring.capabilities.hooks import command, scripts
 else:
+    command = LazyModule("mainspring.capabilities.hooks.command")
     scripts = LazyModule("mainspring.capabilities.hooks.scripts")  # most projects have none
+
+ANTHROPIC_KEY_VARIABLE = "ANTHROPIC_API_KEY"
 
 
 def read_scripts(commands: Iterable[str], folder: Path) -> dict[str, bytes]:
@@ -31,3 +41,43 @@ def trust(folder: Path, *, home: Path) -> None:
     Raises: InvalidInput.
     """
     project_trust.trust(folder, read_project_files(folder, home=home), home=home)
+
+
+async def read_settings_commands(settings: Settings, folder: Path) -> SettingsCommands:
+    """Outside the sandbox, like hooks: only from trusted files, from copies of the trusted bytes.
+
+    Raises: InvalidInput: a settings file cannot be understood.
+    """
+    home = Path(settings.home)
+    loaded = await to_thread.run_sync(lambda: load_policy(folder, home=home))
+    preferences, workspace = loaded.preferences, loaded.policy.workspace
+
+    async def run_command(name: str, text: str, payload: bytes, *, seconds: float) -> str:
+        env = preferences.hook_env
+        environment = command.HookEnvironment(
+            project=Path(workspace),
+            environment={**settings.environment, **env},
+            also_passed=frozenset(env),
+            scripts=scripts.Scripts(roots=(workspace,), files=dict(loaded.scripts)),
+        )
+        return await command.run_settings_command(name, text, payload, environment, seconds=seconds)
+
+    return SettingsCommands(
+        status_line=preferences.status_line,
+        api_key_helper=preferences.api_key_helper,
+        run_command=run_command,
+    )
+
+
+async def with_key_helper(settings: Settings, folder: Path) -> Settings:
+    """Settings that read the key of Anthropic from `apiKeyHelper`, if there is one and the
+    environment has no key.
+
+    Raises: InvalidInput.
+    """
+    if ANTHROPIC_KEY_VARIABLE in settings.keys:
+        return settings
+    commands = await read_settings_commands(settings, folder)
+    if commands.api_key_helper is None:
+        return settings
+    return replace(settings, read_api_key=commands.api_key)

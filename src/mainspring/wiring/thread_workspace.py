@@ -19,6 +19,7 @@ from mainspring.runtime.agent import skill_folders
 from mainspring.runtime.agent_folder.folder_instructions import (
     PathInstructions,
     load_path_instructions,
+    skills_for_path,
 )
 from mainspring.runtime.agent_folder.mcp_file import McpServer
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
@@ -32,7 +33,6 @@ from mainspring.runtime.session.session_paths import (
 )
 from mainspring.runtime.session_context import SetupRequest
 from mainspring.runtime.settings.pinned_policy import PinnedPolicy
-from mainspring.runtime.skills.path_skills import skills_for_path
 from mainspring.wiring.builtin_tools import session_tree
 from mainspring.wiring.sandbox_environment import SandboxEnvironment
 from mainspring.wiring.sandbox_pool import SandboxPool

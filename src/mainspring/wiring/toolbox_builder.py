@@ -34,13 +34,12 @@ from mainspring.harness.permissions.tool_names import ALIASES
 from mainspring.harness.toolbox import Toolbox
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
 from mainspring.runtime.agent_folder.mcp_file import McpServer
-from mainspring.runtime.agent_folder.skill_rules import reading_rules
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.model_question import make_ask_model
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import WORKSPACE_ALIASES, SessionPaths, worktree_paths
 from mainspring.runtime.session_context import SetupRequest, ToolboxFactory, toolbox_without_tools
-from mainspring.runtime.settings.pinned_policy import pin_policy, with_rules
+from mainspring.runtime.settings.pinned_policy import pin_policy, reading_rules, with_rules
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.runtime.settings.session_servers import usable_servers
 from mainspring.wiring.builtin_tools import built_in_tools, select_tools, web_tools, workspace_tools

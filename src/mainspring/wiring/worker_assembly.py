@@ -32,15 +32,17 @@ from mainspring.service.webhooks.webhook_deliveries import DELIVER
 from mainspring.wiring.sandbox_environment import served_states
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.service_parts import Service
-from mainspring.wiring.toolbox_builder import ToolboxBuilder
-from mainspring.wiring.user_vault import known_secrets
-from mainspring.wiring.workspace_cleanup import CLEAR_TASK, WorkspaceCleaner, remove_expired
-from mainspring.wiring.workspace_setup import (
+from mainspring.wiring.service_workspaces import (
+    CLEAR_TASK,
+    WorkspaceCleaner,
     fork_workspaces,
     open_git_cloner,
     open_mounts,
     output_source,
+    remove_expired,
 )
+from mainspring.wiring.toolbox_builder import ToolboxBuilder
+from mainspring.wiring.user_vault import known_secrets
 
 _FREQUENT_SECONDS = 30.0
 _DAILY_SECONDS = 24 * 3600.0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.core.errors import AlreadyExists, InvalidInput, NotFound, TooLarge
-from mainspring.runtime.agent_folder import marketplace
+from mainspring.runtime.agent_folder import plugin_installation
 from mainspring.runtime.agent_folder.plugin import Plugin
 from mainspring.runtime.agent_folder.plugin_installation import (
     PluginCandidate,
@@ -224,7 +224,7 @@ def test_a_marketplace_leads_nowhere_else(
     (market / ".claude-plugin").mkdir(parents=True)
     (market / "link").symlink_to(PLUGINS / "steward")
     entries = {"name": "m", "plugins": [{"name": "one", "source": source}, "broken", {}]}
-    (market / marketplace.FILE).write_text(json.dumps(entries))
+    (market / plugin_installation.FILE).write_text(json.dumps(entries))
     with pytest.raises(InvalidInput, match=why):
         install(market, home, pins)
     assert in_place(home) == []
@@ -251,8 +251,8 @@ def test_where_a_marketplace_has_a_plugin(tmp_path: Path, source: object, addres
         "metadata": {"pluginRoot": "./plugins"},
         "plugins": [{"name": "kit", "source": source, "category": "x"}],
     }
-    (tmp_path / marketplace.FILE).write_text(json.dumps(entries))
-    offer = marketplace.find_offer(tmp_path, None)
+    (tmp_path / plugin_installation.FILE).write_text(json.dumps(entries))
+    offer = plugin_installation.find_offer(tmp_path, None)
     assert (offer.url, offer.path, offer.manifest) == (address, path, {"name": "kit"})
 
 

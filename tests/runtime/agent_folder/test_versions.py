@@ -9,7 +9,7 @@ import pytest
 
 from mainspring.core.errors import InvalidInput
 from mainspring.runtime.agent_folder import folder_versions
-from mainspring.runtime.agent_folder.definition_listing import content_hash, files_of, is_part
+from mainspring.runtime.agent_folder.agent_files import content_hash, files_of, is_part
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 

@@ -30,8 +30,8 @@ from mainspring.core.model import Request
 from mainspring.core.model_facts import ModelFacts
 from mainspring.core.tool import Call, Tool, ToolResult
 from mainspring.runtime.agent import skill_folders
-from mainspring.runtime.agent_folder.skill_rules import reading_rules
-from mainspring.runtime.skills.path_skills import skills_for_path
+from mainspring.runtime.agent_folder.folder_instructions import skills_for_path
+from mainspring.runtime.settings.pinned_policy import reading_rules
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_body import (
     refusing_runner,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mainspring.core.errors import InvalidInput
 from mainspring.runtime.definition_files.scopes import PartLocation, Scopes
-from mainspring.runtime.packages.folder_contents import contents_hash, read_contents
+from mainspring.runtime.packages.package_contents import contents_hash, read_contents
 from mainspring.runtime.packages.trust_pins import TrustPin, TrustPins
 from mainspring.runtime.skills.catalogue import render_catalogue
 from mainspring.runtime.skills.skill import Skill

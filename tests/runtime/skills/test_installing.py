@@ -13,10 +13,9 @@ import pytest
 
 from mainspring.core.errors import AlreadyExists, InvalidInput, TooLarge
 from mainspring.runtime.packages import installer
-from mainspring.runtime.packages.folder_contents import read_contents
+from mainspring.runtime.packages.package_contents import PackageLimits, read_contents
 from mainspring.runtime.packages.source_fetching import resolve_source
 from mainspring.runtime.packages.trust_pins import TrustPins
-from mainspring.runtime.packages.upload import PackageLimits
 from mainspring.runtime.skills import skill_installation
 from mainspring.runtime.skills.skill_installation import FOLDER, SkillChoice, write_new_skill
 from mainspring.runtime.skills.strict_validation import check_strict

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.core.errors import InvalidInput
-from mainspring.runtime.packages.folder_contents import contents_hash, read_contents
+from mainspring.runtime.packages.package_contents import contents_hash, read_contents
 from mainspring.runtime.packages.scan import scan
 from mainspring.runtime.packages.trust_pins import TrustPin, TrustPins
 

@@ -12,13 +12,7 @@ from mainspring.config import Settings
 from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.operator_access import open_as_operator
 from mainspring.edges.cli.options import JsonOption, LimitOption, TenantOption, parse_duration
-from mainspring.edges.cli.printing import (
-    Screen,
-    StyledText,
-    local_time,
-    print_list,
-    print_result,
-)
+from mainspring.edges.cli.printing import Screen, StyledText, local_time, print_list, print_result
 from mainspring.service.access.audit import Audit, AuditEntry
 from mainspring.service.storage.repository import ListQuery
 

@@ -42,7 +42,7 @@ from mainspring.runtime.slash_commands import (
     unescape_message,
 )
 from mainspring.wiring.agent_selection import open_agent
-from mainspring.wiring.settings_commands import read_settings_commands
+from mainspring.wiring.settings_files import read_settings_commands
 
 __all__ = ["RunOptions", "chat"]
 

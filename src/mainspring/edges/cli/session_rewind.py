@@ -28,7 +28,7 @@ from mainspring.runtime.session.rewind import (
     read_rewind_history,
     restore,
 )
-from mainspring.wiring.session_snapshots import open_snapshots
+from mainspring.wiring.session_files import open_snapshots
 
 _STYLES: dict[FileChangeKind, str] = {"added": "green", "modified": "yellow", "removed": "red"}
 _SIGNS: dict[FileChangeKind, str] = {"added": "+", "modified": "~", "removed": "-"}

@@ -38,7 +38,7 @@ from mainspring.runtime.session.session import Result, Runtime, Session
 from mainspring.runtime.session.session_summary import SessionSummary, summarize_session
 from mainspring.wiring.agent_selection import agent_selection, open_agent
 from mainspring.wiring.runtime_assembly import open_runtime
-from mainspring.wiring.settings_commands import with_key_helper
+from mainspring.wiring.settings_files import with_key_helper
 
 _SEEN_FOLDER = "seen-warnings"
 

@@ -13,8 +13,10 @@ from typing import TypeAlias, TypeVar
 from anyio import to_thread
 
 from mainspring.core.content import TextBlock
+from mainspring.core.errors import InvalidInput
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
 from mainspring.harness.context.instruction_files import DiskInstructionFiles
+from mainspring.harness.context.instruction_parsing import expand_braces, matches_glob
 from mainspring.harness.context.instructions import (
     InstructionFiles,
     InstructionIssue,
@@ -30,6 +32,7 @@ from mainspring.harness.context.instructions import (
 from mainspring.harness.permissions.policy import Policy, is_hidden
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
+from mainspring.runtime.skills.skill import Skill
 
 _CLAUDE_MANAGED = {
     "linux": PurePosixPath("/etc/claude-code"),
@@ -204,3 +207,34 @@ def with_path_instructions(tool: AnyTool, path_instructions: PathInstructions) -
         return replace(tool_traits, max_chars=tool_traits.max_chars + _RESULT_MAX_CHARS)
 
     return replace(tool, run=run, traits=traits)
+
+
+def skills_for_path(skills: Iterable[Skill]) -> Callable[[str], list[Section]]:
+    """Finds the skills for a file by its path in the project."""
+    candidates = [(skill, _globs(skill)) for skill in skills if skill.paths and skill.for_model]
+
+    def bring(path: str) -> list[Section]:
+        return [
+            Section(f"skill:{skill.name}", _path_hint(skill), skill.scope)
+            for skill, globs in candidates
+            if any(matches_glob(glob, path) for glob in globs)
+        ]
+
+    return bring
+
+
+def _globs(skill: Skill) -> list[str]:
+    globs: list[str] = []
+    for glob in skill.paths:
+        try:
+            globs += expand_braces(glob)
+        except InvalidInput:
+            continue  # it expands to too many patterns
+    return globs
+
+
+def _path_hint(skill: Skill) -> str:
+    return (
+        f"The skill {skill.name} applies to this file: {skill.description}\n"
+        "Use it before you go on, if it fits your task."
+    )

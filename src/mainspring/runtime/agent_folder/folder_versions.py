@@ -24,18 +24,16 @@ from msgspec import Struct
 
 from mainspring.core.clock import Clock, to_micros
 from mainspring.core.errors import InvalidInput
-from mainspring.runtime.agent_folder.definition_listing import (
+from mainspring.runtime.agent_folder.agent_files import (
+    blocked_path_error,
     content_hash,
     encode_listing,
+    ensure_folder,
     files_of,
     is_part,
     listing_hash,
-    passes_through_link,
-)
-from mainspring.runtime.agent_folder.link_safe_files import (
-    blocked_path_error,
-    ensure_folder,
     open_folder,
+    passes_through_link,
     read_file,
     remove_file,
     write_file,

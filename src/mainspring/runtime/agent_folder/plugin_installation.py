@@ -8,12 +8,11 @@ import os
 import posixpath
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 
 from mainspring.core.errors import InvalidInput, NotFound
-from mainspring.runtime.agent_folder import marketplace
 from mainspring.runtime.agent_folder.plugin import Plugin, plugin_name
 from mainspring.runtime.agent_folder.plugins import (
     FOLDER,
@@ -25,13 +24,107 @@ from mainspring.runtime.agent_folder.plugins import (
 )
 from mainspring.runtime.agent_folder.subagent_files import discover_subagents
 from mainspring.runtime.definition_files.finding import Finding
-from mainspring.runtime.definition_files.json_file import JsonObject, is_inside
+from mainspring.runtime.definition_files.json_file import (
+    JsonObject,
+    as_list,
+    as_object,
+    is_inside,
+    read_object,
+)
 from mainspring.runtime.definition_files.scopes import Scope, Scopes
-from mainspring.runtime.packages.folder_contents import contents_hash, read_contents
 from mainspring.runtime.packages.installer import PackageCandidate
+from mainspring.runtime.packages.package_contents import contents_hash, read_contents
 from mainspring.runtime.packages.scan import SEVERITIES, ScanReport, scan
-from mainspring.runtime.packages.source_fetching import fetch_source, without_login
+from mainspring.runtime.packages.source_fetching import REPOSITORY, fetch_source, without_login
 from mainspring.runtime.skills.skill_discovery import discover
+
+FILE = ".claude-plugin/marketplace.json"
+_CATALOG_KEYS = {"source", "category", "tags"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginOffer:
+    name: str
+    url: str = ""
+    """The address of a repository, with `#ref`; empty if the plugin is in the marketplace's own
+    folder."""
+    path: str = "."
+    """The path in the repository or folder."""
+    manifest: JsonObject
+    """The marketplace's entry: the manifest of a plugin that has none of its own."""
+
+
+def read_offers(root: Path) -> dict[str, JsonObject]:
+    """The entries of a marketplace by name; empty if the folder is not a marketplace.
+
+    Raises: InvalidInput.
+    """
+    file = read_object(root / FILE, FILE, within=root)
+    if isinstance(file, Finding):
+        raise InvalidInput(str(file))
+    if file is None:
+        return {}
+    base = (as_object(file.fields.get("metadata")) or {}).get("pluginRoot", ".")
+    entries = [as_object(entry) for entry in as_list(file.fields.get("plugins")) or ()]
+    return {
+        name: {**entry, "pluginRoot": base}
+        for entry in entries
+        if entry is not None and isinstance(name := entry.get("name"), str)
+    }
+
+
+def find_offer(root: Path, name: str | None) -> PluginOffer:
+    """The offer with this name, or the only one.
+
+    Raises: InvalidInput.
+    """
+    offers = read_offers(root)
+    if name is None and len(offers) == 1:
+        name = next(iter(offers))
+    if name is None or name not in offers:
+        what = "no plugin has that name" if name else "it offers several plugins: name one of them"
+        listed = ", ".join(sorted(offers)[:50]) or "nothing"
+        raise InvalidInput(f"{name or FILE}: {what}; it offers {listed}")
+    entry = dict(offers[name])
+    base = entry.pop("pluginRoot")
+    source = entry.get("source", f"./{name}")
+    manifest = {key: value for key, value in entry.items() if key not in _CATALOG_KEYS}
+    url, path = _remote(as_object(source) or {}, name) if as_object(source) else ("", source)
+    if not url and isinstance(path, str) and isinstance(base, str) and not path.startswith("."):
+        path = f"{base}/{path}"
+    if not isinstance(path, str) or not path or ".." in PurePosixPath(path).parts:
+        raise InvalidInput(f"{name}: the marketplace does not say where it is")
+    return PluginOffer(name=name, url=url, path=path, manifest=manifest)
+
+
+def offer_folder(root: Path, offer: PluginOffer) -> Path:
+    """The plugin's folder.
+
+    Raises: InvalidInput.
+    """
+    path = root / offer.path
+    if not is_inside(path, root) or not path.is_dir():
+        raise InvalidInput(f"{offer.name}: {offer.path} is not a folder in what was fetched")
+    return path
+
+
+def _remote(source: JsonObject, name: str) -> tuple[str, object]:
+    """The repository that an entry names. It is never a local path, since somebody else wrote
+    it."""
+    kind, path = source.get("source"), source.get("path", ".")
+    if kind == "local":
+        return "", path
+    address = source.get("url")
+    if kind == "github":
+        address = source.get("repo")
+    if kind not in ("github", "url", "git", "git-subdir") or not isinstance(address, str):
+        raise InvalidInput(f"{name}: a source of the kind {str(kind)[:50]!r} cannot be fetched")
+    if REPOSITORY.fullmatch(address):
+        address = f"https://github.com/{address}.git"
+    if not address.startswith("https://"):
+        raise InvalidInput(f"{name}: a marketplace may only name https:// addresses")
+    ref = source.get("sha") or source.get("ref")
+    return (f"{address}#{ref}" if isinstance(ref, str) else address), path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,12 +170,12 @@ def fetch(source: str, staging: Path, *, name: str | None = None) -> PluginCandi
     fetched = fetch_source(source, staging / "fetched")
     root, commit = fetched.path, fetched.commit
     is_plugin = any((root / file).is_file() for file in (PORTABLE, *VENDOR_MANIFESTS))
-    if (name is not None or not is_plugin) and marketplace.read_offers(root):
-        offer = marketplace.find_offer(root, name)
+    if (name is not None or not is_plugin) and read_offers(root):
+        offer = find_offer(root, name)
         if offer.url:
             fetched = fetch_source(offer.url, staging / "offered")
             root, commit = fetched.path, fetched.commit
-        root = marketplace.offer_folder(root, offer)
+        root = offer_folder(root, offer)
         _write_manifest(root, offer.name, offer.manifest)
     elif name is not None:
         raise InvalidInput(

@@ -14,7 +14,7 @@ from pathlib import Path
 from mainspring.core.errors import InvalidInput
 from mainspring.harness.context.instructions import Section
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.agent_folder import manifest, marketplace
+from mainspring.runtime.agent_folder import manifest, plugin_installation
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder
 from mainspring.runtime.agent_folder.mcp_file import McpServer, McpServers
 from mainspring.runtime.agent_folder.output_styles import output_styles
@@ -320,13 +320,13 @@ def _marketplace(folder: Path, skills: Iterable[Skill]) -> PartReport:
     offers: list[str] = []
     findings: list[Finding] = []
     try:
-        if plugins := sorted(marketplace.read_offers(folder)):
+        if plugins := sorted(plugin_installation.read_offers(folder)):
             names = _cut(", ".join(plugins))
             how = "`mainspring plugin install . --plugin NAME`"
             number = "1 plugin" if len(plugins) == 1 else f"{len(plugins)} plugins"
             offers.append(f"a marketplace of {number} ({names}): {how}")
     except InvalidInput as error:
-        findings.append(Finding(level="error", file=marketplace.FILE, what=str(error)))
+        findings.append(Finding(level="error", file=plugin_installation.FILE, what=str(error)))
     own_files = {os.path.realpath(skill.file) for skill in skills}
     walk = PartWalk(Scopes(folder=folder))
     files = walk.files(PartLocation(folder, "project"), select_manifests)

@@ -24,12 +24,12 @@ from mainspring.runtime.packages.file_kinds import (
     language_of,
     text_of,
 )
-from mainspring.runtime.packages.folder_contents import ContentItem, contents_hash, read_contents
 from mainspring.runtime.packages.hidden_text import (
     find_hidden_text,
     has_mixed_letters,
     make_visible,
 )
+from mainspring.runtime.packages.package_contents import ContentItem, contents_hash, read_contents
 from mainspring.runtime.packages.scan_rule import ScanMatch, Severity, Topic
 from mainspring.runtime.packages.scan_text import (
     ScannedText,

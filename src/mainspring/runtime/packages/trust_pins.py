@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from mainspring.core.atomic_file import read_bounded, write_atomic
 from mainspring.core.errors import InvalidInput, MainspringError
-from mainspring.runtime.packages.folder_contents import ContentItem, contents_hash, read_contents
+from mainspring.runtime.packages.package_contents import ContentItem, contents_hash, read_contents
 from mainspring.runtime.packages.scan_rule import Severity
 
 PINS_FILE = ".mainspring/skills.json"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -13,6 +15,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission
 from mainspring.harness.permissions.policy import parse_mode
 from mainspring.harness.permissions.rule import parse_rule
+from mainspring.harness.permissions.tool_names import ALIASES, ALL_TOOLS, BUILTIN_TOOL_NAMES
 from mainspring.runtime.agent_folder import manifest
 from mainspring.runtime.agent_folder.agent_loader import read_agent
 from mainspring.runtime.agent_folder.mcp_file import read_mcp
@@ -29,7 +32,6 @@ from mainspring.runtime.agent_folder.validation import (
 from mainspring.runtime.definition_files.finding import Finding, Level
 from mainspring.runtime.definition_files.json_file import JsonFile, as_list, as_object, read_object
 from mainspring.runtime.definition_files.scopes import Scopes
-from mainspring.runtime.settings import name_checks
 from mainspring.runtime.settings.policy_loader import (
     STRICTEST_MODE,
     PermissionSettings,
@@ -45,6 +47,53 @@ from mainspring.runtime.settings.project_trust import (
     unscheduled_reason,
 )
 from mainspring.runtime.skills.skill_discovery import IsPinned
+from mainspring.runtime.subagent import Subagent
+
+MissingModel: TypeAlias = Callable[[str], str | None]
+"""Why there is no model of a name; `None` if there is one."""
+_TOOL_NAMES = {
+    ALL_TOOLS,
+    *BUILTIN_TOOL_NAMES,
+    *ALIASES,
+    *ALIASES.values(),
+    "stop_agent",
+    "close_worktree",
+}
+
+
+def check_manifest_names(
+    missing_model: MissingModel, said: manifest.AgentManifest
+) -> Iterator[Finding]:
+    tell = partial(Finding, file=manifest.FILE)
+    for name in said.tools:
+        if not _is_tool(name):
+            fix = _suggestion(name) or f"there are {', '.join(sorted(BUILTIN_TOOL_NAMES))}"
+            line = said.lines.get("tools")
+            yield tell(level="warning", line=line, what=f"there is no tool {name}", fix=fix)
+    if (why := missing_model(said.model)) is not None:
+        what, _, fix = why.partition("; ")
+        yield tell(level="error", line=said.lines.get("model"), what=what, fix=fix)
+
+
+def check_subagent_names(missing_model: MissingModel, subagent: Subagent) -> Iterator[IgnoredItem]:
+    """These are no mistakes: files of Claude Code name what only Claude Code has."""
+    for name in subagent.tools or ():
+        if not _is_tool(name):
+            why = f"there is none here; {_suggestion(name)}".removesuffix("; ")
+            yield IgnoredItem(f"{subagent.name}: tool {name}", why)
+    if (why := missing_model(subagent.model or "")) is not None:
+        what = f"{subagent.name}: model {subagent.model}"
+        yield IgnoredItem(what, f"it has its parent's, for there is {why}")
+
+
+def _is_tool(name: str) -> bool:
+    return name.startswith("mcp__") or name.partition("(")[0] in _TOOL_NAMES
+
+
+def _suggestion(name: str) -> str:
+    near = get_close_matches(name.partition("(")[0], sorted(_TOOL_NAMES), n=1)
+    return f"did you mean {near[0]}?" if near else ""
+
 
 _UNTRUSTED_MESSAGE = "this folder is not trusted; `mainspring policy trust` lets it hold"
 _BEHAVIORS: tuple[Permission, ...] = ("allow", "ask", "deny")
@@ -78,7 +127,7 @@ class FolderChecks:
     describe_hooks: DescribeHooks
     check_environment: Callable[[Mapping[str, object]], object]
     """Raises: InvalidInput: these settings of a sandbox are wrong."""
-    missing_model: name_checks.MissingModel
+    missing_model: MissingModel
     read_scripts: ReadScripts
     is_pinned: IsPinned
     home: Path
@@ -106,14 +155,10 @@ def validate_folder(scopes: Scopes, checks: FolderChecks) -> FolderReport:
         checks=checks, scopes=scopes, is_trusted=_is_trusted(project, scopes, checks), plugins=names
     )
     said.look(found.agent_manifest)
-    wrong = name_checks.check_manifest_names(checks.missing_model, found.agent_manifest)
+    wrong = check_manifest_names(checks.missing_model, found.agent_manifest)
     parts[0] = replace(parts[0], findings=(*parts[0].findings, *wrong))
     files = [subagent for subagent in found.agent.subagents if subagent.file]
-    idle = [
-        odd
-        for file in files
-        for odd in name_checks.check_subagent_names(checks.missing_model, file)
-    ]
+    idle = [odd for file in files for odd in check_subagent_names(checks.missing_model, file)]
     with_hooks = [file for file in files if file.hooks and file.scope == "project"]
     if not said.is_trusted:
         idle += [

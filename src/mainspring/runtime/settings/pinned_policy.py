@@ -27,6 +27,7 @@ from mainspring.harness.permissions.path_rules import absolute_path
 from mainspring.harness.permissions.policy import Mode, Policy, PolicyRule, is_guarded
 from mainspring.harness.permissions.rule_descriptions import mode_notice
 from mainspring.log.session_log import SessionLog
+from mainspring.runtime.agent import Agent, skill_folders
 from mainspring.runtime.session.session_paths import SessionPaths
 from mainspring.runtime.session_context import SetupRequest
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
@@ -182,6 +183,14 @@ def _protected_file(policy: Policy, path: str) -> str:
     if not is_guarded(policy, whole):
         raise InvalidInput(f"--allow-protected {path}: it is not protected")
     return whole
+
+
+def reading_rules(agent: Agent) -> tuple[PolicyRule, ...]:
+    """Rules that allow reading the files of skills without approval."""
+    return tuple(
+        PolicyRule(text=f"Read(/{folder.as_posix()}/**)", behavior="allow", source="skills")
+        for folder in skill_folders(agent)
+    )
 
 
 def with_rules(pinned_policy: PinnedPolicy, more: tuple[PolicyRule, ...]) -> PinnedPolicy:

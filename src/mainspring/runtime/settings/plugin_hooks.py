@@ -13,7 +13,7 @@ from mainspring.core.hook import HookFolder, HookSettings
 from mainspring.harness.permissions.policy import Scope
 from mainspring.runtime.agent_folder.plugin import Plugin
 from mainspring.runtime.agent_folder.plugins import installed_plugins
-from mainspring.runtime.packages.folder_contents import read_contents
+from mainspring.runtime.packages.package_contents import read_contents
 from mainspring.runtime.packages.trust_pins import PINS_FILE, TrustPins
 from mainspring.runtime.skills.skill import Skill
 

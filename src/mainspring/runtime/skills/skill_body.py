@@ -30,12 +30,12 @@ from mainspring.runtime.skills.substitution import SkillSubstitution
 
 if TYPE_CHECKING:
     from mainspring.runtime.definition_files import frontmatter_fields
-    from mainspring.runtime.packages import folder_contents
+    from mainspring.runtime.packages import package_contents
 else:
     frontmatter_fields = LazyModule(
         "mainspring.runtime.definition_files.frontmatter_fields"
     )  # most sessions use none
-    folder_contents = LazyModule("mainspring.runtime.packages.folder_contents")
+    package_contents = LazyModule("mainspring.runtime.packages.package_contents")
 
 
 RunCommand: TypeAlias = Callable[[str], Awaitable[str]]
@@ -200,7 +200,7 @@ def _current_contents(skill: Skill) -> str | None:
     """The hash of all files, including scripts: permissions are granted only for those that were
     seen."""
     try:
-        return folder_contents.contents_hash(folder_contents.read_contents(Path(skill.folder)))
+        return package_contents.contents_hash(package_contents.read_contents(Path(skill.folder)))
     except MainspringError:
         return None
 

@@ -14,17 +14,18 @@ from pathlib import Path
 from mainspring.core.atomic_file import read_bounded, write_atomic
 from mainspring.core.errors import AlreadyExists, InvalidInput
 from mainspring.runtime.definition_files.scopes import PartLocation, PartWalk, Scopes
-from mainspring.runtime.packages.folder_contents import ContentItem, contents_hash
 from mainspring.runtime.packages.installer import PackageCandidate
-from mainspring.runtime.packages.scan import scan
-from mainspring.runtime.packages.source_fetching import fetch_source, is_remote, without_login
-from mainspring.runtime.packages.upload import (
+from mainspring.runtime.packages.package_contents import (
     DISK_LIMITS,
     LIMITS,
+    ContentItem,
     PackageLimits,
     check_files,
+    contents_hash,
     unpack_archive,
 )
+from mainspring.runtime.packages.scan import scan
+from mainspring.runtime.packages.source_fetching import fetch_source, is_remote, without_login
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_discovery import select_manifests
 from mainspring.runtime.skills.skill_file import read_skill

@@ -27,7 +27,7 @@ from mainspring.core.errors import InvalidInput, NotFound, StaleVersion, TooLarg
 from mainspring.core.ids import ExternalId, SkillId
 from mainspring.harness.context.frontmatter import read_frontmatter
 from mainspring.log.records import RecordChange, RecordQuery, RecordRow, Records, Remove
-from mainspring.runtime.packages.upload import (
+from mainspring.runtime.packages.package_contents import (
     LIMITS,
     MANIFEST,
     PackageLimits,

@@ -18,8 +18,8 @@ from mainspring.harness.limits import Limits
 from mainspring.harness.permissions.policy import Mode, PolicyRule
 from mainspring.harness.permissions.tool_names import claude_code_name
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.agent_folder.skill_rules import reading_rules
 from mainspring.runtime.run_options import RunOptions
+from mainspring.runtime.settings.pinned_policy import reading_rules
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.subagent import GENERAL, StandaloneParts, Subagent
 from mainspring.service.resources.agent_tools import (

@@ -18,7 +18,12 @@ from msgspec.structs import replace
 from mainspring.core.errors import NotFound
 from mainspring.core.tool import Tool
 from mainspring.runtime.definition_files.scopes import PartLocation
-from mainspring.runtime.packages.upload import LIMITS, MANIFEST, check_files, unpack_archive
+from mainspring.runtime.packages.package_contents import (
+    LIMITS,
+    MANIFEST,
+    check_files,
+    unpack_archive,
+)
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_file import read_skill
 from mainspring.service.resources.environments import SelfHostedConfig

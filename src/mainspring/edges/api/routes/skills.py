@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.api.file_transfer import MULTIPART, Form, attachment, read_form
 from mainspring.edges.api.route import ApiCall, Empty, PageQuery, route
-from mainspring.runtime.packages.upload import UploadedFile
+from mainspring.runtime.packages.package_contents import UploadedFile
 from mainspring.service.resources.skill_resources import (
     DisplayName,
     SkillObject,

@@ -1,13 +1,19 @@
-"""Remove the files of the service's sessions: of deleted ones, and workspaces that expired."""
+"""Workspaces of the service's sessions: fill them, read the outputs that sessions hand over, and
+remove what deleted sessions and expired workspaces leave.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from anyio import to_thread
 
+from mainspring.capabilities.git.git_clone import GitCloner
+from mainspring.capabilities.network.addresses import Resolver, resolve_allowed, system_resolver
+from mainspring.capabilities.network.rules import Network
 from mainspring.capabilities.sandbox.readonly_mounts import (
     remove_folder,
     remove_readonly_mount,
@@ -15,16 +21,30 @@ from mainspring.capabilities.sandbox.readonly_mounts import (
     remove_transcripts,
 )
 from mainspring.capabilities.sandbox.session_uids import release_session_uid
-from mainspring.config import Settings
+from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
+from mainspring.capabilities.workspace.served_files import ServedFiles
+from mainspring.capabilities.workspace.session_outputs import (
+    Output,
+    OutputFile,
+    list_outputs,
+    read_output,
+)
+from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
+from mainspring.config import FOLDER, Settings
 from mainspring.core import ids
 from mainspring.core.errors import NotFound, StaleVersion
+from mainspring.core.ports import Snapshots
 from mainspring.log.records import Records
+from mainspring.log.session_log import SessionLog
+from mainspring.runtime.session.session_paths import SERVED_STATE_FOLDER
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.sessions.expired_workspaces import EXPIRED_SUFFIX
-from mainspring.service.sessions.session_mounts import mounted_ids_file
+from mainspring.service.sessions.output_files import OutputFolder
+from mainspring.service.sessions.resource_lookups import FileContent
+from mainspring.service.sessions.session_mounts import ForkWorkspaces, Mounts, mounted_ids_file
 from mainspring.service.sessions.session_skills import skills_folder
 from mainspring.service.storage.repository import SESSION_KIND
-from mainspring.wiring.sandbox_environment import served_session_paths
+from mainspring.wiring.sandbox_environment import served_session_paths, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
 
 _LOG = logging.getLogger("mainspring.workspaces")
@@ -99,3 +119,49 @@ def remove_expired(folder: Path, name: str) -> None:
     """Remove a workspace that was moved away; if this fails, the next sweep tries again."""
     if not remove_folder(folder, name):
         _LOG.warning("%s in %s could not be removed whole: remove it by hand", name, folder)
+
+
+_FILES = ServedFiles(hidden=FOLDER, state=SERVED_STATE_FOLDER)
+
+
+def open_mounts(
+    file_content: Callable[[str, str], Awaitable[FileContent]], git_cloner: GitCloner
+) -> Mounts:
+    return Mounts(file_content=file_content, clone=git_cloner.clone, files=_FILES)
+
+
+def open_git_cloner(
+    networks: Sequence[Network] = (),
+    *,
+    max_bytes: int = 4 << 30,
+    resolver: Resolver = system_resolver,
+) -> GitCloner:
+    """`networks`: private addresses that are allowed, too; then also over plain HTTP."""
+    return GitCloner(
+        resolve=partial(resolve_allowed, resolver=resolver, besides=networks),
+        allow_http=bool(networks),
+        max_bytes=max_bytes,
+    )
+
+
+def fork_workspaces(settings: Settings, log: SessionLog) -> ForkWorkspaces:
+    def open_snapshots(workspace: Path, session_id: str, to: Path | None) -> Snapshots:
+        paths = session_paths(settings, workspace, session_id)
+        tree = FolderWorkspace(to or paths.workspace, hidden=paths.hidden)
+        return WorkspaceSnapshots(tree, paths.snapshots)
+
+    return ForkWorkspaces(log=log, files=_FILES, open_snapshots=open_snapshots)
+
+
+def output_source(workspace: Path) -> OutputFolder:
+    async def listed() -> list[OutputFile]:
+        if not await to_thread.run_sync(workspace.is_dir):
+            return []
+        return await to_thread.run_sync(list_outputs, workspace)
+
+    async def read(path: str, max_bytes: int) -> Output | str:
+        reading = partial(read_output, workspace, path, max_bytes=max_bytes)
+        output = await to_thread.run_sync(reading)
+        return output if isinstance(output, Output) else output.reason
+
+    return OutputFolder(list=listed, read=read)

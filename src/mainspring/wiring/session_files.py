@@ -1,4 +1,6 @@
-"""What deleted sessions leave on disk, and nobody needs any more: their folders and snapshots."""
+"""Files of sessions that do not run: snapshots of their workspaces, and what deleted ones leave
+on disk.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,15 @@ from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput, ToolEnvironmentError
+from mainspring.core.ports import Snapshots
 from mainspring.log.session_log import SessionLog
+from mainspring.runtime.session.rewind import RewindHistory
 from mainspring.runtime.session.session_footprint import SessionFootprint, unused_snapshots
-from mainspring.runtime.session.session_paths import SessionPaths
+from mainspring.runtime.session.session_paths import SessionPaths, hide_denied_paths
+from mainspring.runtime.settings.pinned_policy import read_pinned_policy
 from mainspring.wiring.sandbox_environment import session_paths
 from mainspring.wiring.session_repositories import open_worktrees
+from mainspring.wiring.settings_files import load_policy
 
 _ANY_ID = "any"
 """Stands for an id where a path is made: what it is in, does not depend on it."""
@@ -71,3 +77,31 @@ async def _remove_snapshots(paths: SessionPaths, snapshots: Collection[str]) -> 
     if snapshots and paths.snapshots.is_dir():
         tree = FolderWorkspace(paths.workspace, hidden=paths.hidden)
         await WorkspaceSnapshots(tree, paths.snapshots).forget(snapshots)
+
+
+async def open_snapshots(
+    settings: Settings, log: SessionLog, rewind_history: RewindHistory
+) -> Snapshots:
+    """Of the workspace that the session last had; of this folder, if it had none.
+
+    Raises:
+        InvalidInput: the workspace is not there, or a settings file cannot be understood.
+    """
+    workspace = Path(rewind_history.workspace or settings.folder)
+    places = session_paths(settings, workspace, rewind_history.session_id)
+    if rewind_history.policy is not None:
+        places = await _visible_to_session(settings, log, rewind_history.policy, places)
+    return WorkspaceSnapshots(
+        FolderWorkspace(places.workspace, hidden=places.hidden), places.snapshots
+    )
+
+
+async def _visible_to_session(
+    settings: Settings, log: SessionLog, digest: str, paths: SessionPaths
+) -> SessionPaths:
+    """What is hidden from a session is in none of its snapshots: seen here, it would be taken for
+    something that came later, and be removed."""
+    home = Path(settings.home)
+    loaded = await to_thread.run_sync(lambda: load_policy(paths.workspace, home=home))
+    adopted = await read_pinned_policy(log, digest, loaded)
+    return await to_thread.run_sync(hide_denied_paths, paths, adopted.policy)
