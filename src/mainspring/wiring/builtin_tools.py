@@ -1,4 +1,4 @@
-"""Mainspring's built-in tools and the file tree they may touch, created for one session."""
+"""The built-in tools of one session, and the file tree that they may touch."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def find_ripgrep() -> str | None:
 
 
 def workspace_tools(workspace: Workspace, earlier: Mapping[str, int]) -> list[Tool]:
-    """They know what the session has read, so they last as long as it does in this process.
+    """They remember what the session has read, so they live as long as it does in this process.
     `earlier`: see `SessionFiles`."""
-    # a program inside the workspace is never run: the session itself could have put it there
+    # a program in the workspace is never run: the session could have put it there
     outside = (
         path for path in find_ripgreps() if not Path(path).resolve().is_relative_to(workspace.root)
     )
@@ -63,16 +63,16 @@ def workspace_tools(workspace: Workspace, earlier: Mapping[str, int]) -> list[To
 def built_in_tools(
     setup: SetupRequest,
     workspace: Workspace,
-    on_files: Sequence[Tool],
+    files: Sequence[Tool],
     sandbox: SandboxSession | None,
     workers: CodeInterpreter | None,
 ) -> dict[str, Tool]:
-    """By name; without isolation there is none that runs programs."""
+    """By name; without isolation, none of them runs programs."""
 
     async def keep(content: bytes, media_type: str) -> BlobSource:
         return await setup.writer.put_blob(content, media_type=media_type)
 
-    tools = [*on_files, artifact(workspace, keep), todo(), think()]
+    tools = [*files, artifact(workspace, keep), todo(), think()]
     if workers is not None:
         tools.append(python(workers, sandbox, workspace))
     if sandbox is not None:
@@ -93,17 +93,17 @@ def web_tools(
     limits: WebFetchLimits,
     audit: Callable[[NetworkRequested], None],
 ) -> dict[str, Tool]:
-    """What reaches hosts from outside of the sandbox; none without rules that say which."""
+    """Tools that reach hosts from outside the sandbox; none without rules that name the hosts."""
     if sandbox_environment.rules is None:
         return {}
     fetch = session_egress.WebFetch(sandbox_environment.rules, audit)
     session_id = setup.writer.session_id
-    fetching = session_egress.web_fetch_tool(fetch, limits, log=setup.log, session_id=session_id)
-    return {fetching.spec.name: fetching}
+    web_fetch = session_egress.web_fetch_tool(fetch, limits, log=setup.log, session_id=session_id)
+    return {web_fetch.spec.name: web_fetch}
 
 
 def select_tools(tools: dict[str, Tool], names: Sequence[str]) -> dict[str, Tool]:
-    """Those that an agent may use."""
+    """The tools that an agent may use."""
     if ALL_TOOLS in names:
         return tools
     return {name: tool for name, tool in tools.items() if name in names}
@@ -126,7 +126,7 @@ def session_tree(paths: SessionPaths, policy: Policy, skills: Sequence[Path]) ->
 
 
 def _is_folder(paths: SessionPaths, path: str) -> bool:
-    """By no link of the workspace: a program may have made that."""
+    """Through no link in the workspace: a program may have made it."""
     try:
         return os.path.isdir(real_path(path, distrusted=[str(paths.workspace)]))
     except OSError:

@@ -34,9 +34,9 @@ class Provider:
     address: str | None = None
     """The variable that holds another URL."""
     model: str | None = None
-    """What to use of it when nothing else is said."""
+    """The default model."""
     small: str | None = None
-    """What to use of it for work that has to be cheap rather than clever."""
+    """The model for simple work, which has to be cheap."""
 
 
 PROVIDERS: Mapping[str, Provider] = {
@@ -82,7 +82,7 @@ PROVIDERS: Mapping[str, Provider] = {
 
 
 def default_model(settings: Settings) -> str:
-    """What the user said, else the first provider with a key, else the offline model."""
+    """The user's choice, else that of the first provider with a key, else the offline model."""
     if settings.model is not None:
         return settings.model
     for provider in PROVIDERS.values():
@@ -93,14 +93,14 @@ def default_model(settings: Settings) -> str:
 
 
 def hint_for(failure: str) -> str | None:
-    """What to do about a model's failure, whose words begin with the provider's name."""
+    """What to do about the failure of a model, whose text begins with the provider's name."""
     name = failure.partition(":")[0]
     provider = PROVIDERS.get(name)
     if provider is None:
         return None
     if provider.key is None:
-        starting = "`ollama serve` starts it" if name == "ollama" else f"start the {name} server"
-        return f"{starting}; {provider.address} names another address"
+        start = "`ollama serve` starts it" if name == "ollama" else f"start the {name} server"
+        return f"{start}; {provider.address} names another address"
     return (
         f"check {provider.key} and the network (HTTPS_PROXY, SSL_CERT_FILE); `mainspring models"
         " test NAME` asks a model"

@@ -42,7 +42,7 @@ from mainspring.harness.permissions.protected_path_watcher import (
 )
 from mainspring.runtime.session.session_paths import SessionPaths, thread_sandbox_id
 from mainspring.wiring.sandbox_environment import SandboxEnvironment, sandbox_site
-from mainspring.wiring.user_vault import vault_credentials as kept_credentials
+from mainspring.wiring.user_vault import vault_credentials
 
 if TYPE_CHECKING:
     from mainspring.core.ports import Credential
@@ -73,9 +73,9 @@ class SandboxPool:
         self._idle: dict[str, SandboxSession] = {}
         """The longest idle first."""
         self._changing = anyio.Lock()
-        """A sandbox that is being ended is not to be opened again meanwhile."""
+        """No sandbox is opened while it is being closed."""
         self._current: set[Path] = set()
-        """Folders of states in which nothing runs any more that another version has started."""
+        """Folders of states in which no sandbox of another version runs any more."""
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
         self.workers = LazyInterpreter.of(self._stack)
@@ -102,10 +102,10 @@ class SandboxPool:
         sandbox_environment: SandboxEnvironment,
         credentials: tuple[Credential, ...] | None = None,
     ) -> SandboxSession:
-        """The session's own until it is said to `rest`. `credentials`: see `Wish`.
+        """For this session alone, until `release`. `credentials`: see `RunOptions`.
 
         Raises:
-            SandboxFailed: there is no isolation to be had; it says what to do about it.
+            SandboxFailed: this machine cannot isolate programs; the error says what to do.
         """
         async with self._changing:
             sandbox_session = self._busy.get(session_id) or self._idle.pop(session_id, None)
@@ -126,15 +126,15 @@ class SandboxPool:
             return sandbox_session
 
     async def end_outdated(self, states: Path) -> None:
-        """Sandboxes that another version has left running there are not as tight as they ought to
-        be; looked for once."""
+        """End sandboxes that another version has left running there: they may be less safe. Each
+        folder is checked once."""
         if states not in self._current:
             self._current.add(states)
             if count := await to_thread.run_sync(end_stale_keepers, states):
                 _LOG.warning("ended %d sandboxes that another version has left running", count)
 
     async def release(self, session_id: str) -> None:
-        """Its run has ended; the next one is quicker to begin if its sandbox is still there."""
+        """The run has ended; the sandbox stays for a while, so that the next run starts faster."""
         with CancelScope(shield=True):
             async with self._changing:
                 if (sandbox_session := self._busy.pop(session_id, None)) is not None:
@@ -143,14 +143,14 @@ class SandboxPool:
                     await self._idle.pop(next(iter(self._idle))).close()
 
     async def discard(self, session_id: str) -> None:
-        """It will not run again: its sandbox is not kept any longer."""
+        """Close the sandbox of a session that will not run again."""
         with CancelScope(shield=True):
             async with self._changing:
                 if (sandbox_session := self._idle.pop(session_id, None)) is not None:
                     await sandbox_session.close()
 
     async def _close_all(self) -> None:
-        async with AsyncExitStack() as stack:  # each, whatever comes of the others
+        async with AsyncExitStack() as stack:  # each, even if another one fails
             for sandbox_session in (*self._idle.values(), *self._busy.values()):
                 stack.push_async_callback(sandbox_session.close)
 
@@ -178,23 +178,23 @@ class SandboxPool:
         credentials: tuple[Credential, ...] | None,
     ) -> SandboxSession:
         side_events: list[KnownPayload] = []
-        found = paths.git_repositories or await to_thread.run_sync(
+        repositories = paths.git_repositories or await to_thread.run_sync(
             find_repositories, paths.workspace, paths.hidden
         )
-        watched = (*found.steering, *paths.watched)
+        watched = (*repositories.steering, *paths.watched)
         paths = replace(paths, protected=(*paths.protected, *watched))
         watcher = await to_thread.run_sync(
-            ProtectedPathWatcher, paths.workspace, watched, found, paths.state
+            ProtectedPathWatcher, paths.workspace, watched, repositories, paths.state
         )
-        parting = AsyncExitStack()
+        cleanup = AsyncExitStack()
         async with AsyncExitStack() as unless_opened:
-            unless_opened.push_async_callback(parting.aclose)
-            share = None if sandbox_environment.rules is None else _open_mount(session_id, parting)
+            unless_opened.push_async_callback(cleanup.aclose)
+            share = None if sandbox_environment.rules is None else _open_mount(session_id, cleanup)
             site = sandbox_site(paths, sandbox_environment, session_id=session_id, share=share)
             variables = {**sandbox_environment.variables, **GIT_VARIABLES}
-            welcome: Callable[[socket.socket], None] = close_listener
+            on_listener: Callable[[socket.socket], None] = close_listener
             if sandbox_environment.rules is not None and share is not None:
-                way_out = await session_egress.open_egress(
+                egress = await session_egress.open_egress(
                     sandbox_environment.rules,
                     _allowed_credentials(self._settings, sandbox_environment)
                     if credentials is None
@@ -202,20 +202,20 @@ class SandboxPool:
                     share=share,
                     audit=_network_audit(side_events),
                 )
-                variables |= way_out.variables
-                welcome = self._serving(way_out, parting)
-            sandbox = KeeperSandbox(site, backend, on_listener=welcome)
+                variables |= egress.variables
+                on_listener = self._serving(egress, cleanup)
+            sandbox = KeeperSandbox(site, backend, on_listener=on_listener)
             unless_opened.pop_all()
 
-        def another(thread_id: str) -> KeeperSandbox:
+        def open_another(thread_id: str) -> KeeperSandbox:
             state = site.state.with_name(thread_sandbox_id(site.state.name, thread_id))
-            return KeeperSandbox(replace(site, state=state), backend, on_listener=welcome)
+            return KeeperSandbox(replace(site, state=state), backend, on_listener=on_listener)
 
         services = SandboxServices(site, backend)
-        parting.callback(check_protected_paths, watcher)
-        await parting.enter_async_context(sandbox)
-        parting.push_async_callback(services.close)
-        equipment = (sandbox_environment, credentials)
+        cleanup.callback(check_protected_paths, watcher)
+        await cleanup.enter_async_context(sandbox)
+        cleanup.push_async_callback(services.close)
+        opened_with = (sandbox_environment, credentials)
         assert self._group is not None
         return SandboxSession(
             sandbox,
@@ -223,19 +223,19 @@ class SandboxPool:
             variables,
             side_events,
             watcher,
-            equipment,
-            another,
+            opened_with,
+            open_another,
             self._group,
-            cleanup=parting,
+            cleanup=cleanup,
         )
 
     def _serving(
-        self, egress: session_egress.Egress, parting: AsyncExitStack
+        self, egress: session_egress.Egress, cleanup: AsyncExitStack
     ) -> Callable[[socket.socket], None]:
         def serve(listener: socket.socket) -> None:
             assert self._group is not None
             scope = CancelScope()
-            parting.callback(scope.cancel)
+            cleanup.callback(scope.cancel)
             self._group.start_soon(_serve_in_scope, scope, egress.serve, listener)
 
         return serve
@@ -244,10 +244,10 @@ class SandboxPool:
 def _allowed_credentials(
     settings: Settings, sandbox_environment: SandboxEnvironment
 ) -> tuple[Credential, ...]:
-    """Of this user's vault, those that are named; all that have hosts, unless any is."""
-    wanted = sandbox_environment.secrets
-    kept = kept_credentials(settings)
-    return tuple(item for item in kept if wanted is None or item.name in wanted)
+    """The named credentials of this user's vault; if none is named, all that have hosts."""
+    names = sandbox_environment.secrets
+    stored = vault_credentials(settings)
+    return tuple(item for item in stored if names is None or item.name in names)
 
 
 async def _serve_in_scope(
@@ -257,9 +257,9 @@ async def _serve_in_scope(
         await serve(listener)
 
 
-def _open_mount(session_id: str, parting: AsyncExitStack) -> Path:
+def _open_mount(session_id: str, cleanup: AsyncExitStack) -> Path:
     share = open_readonly_mount(session_id)
-    parting.callback(shutil.rmtree, share, ignore_errors=True)
+    cleanup.callback(shutil.rmtree, share, ignore_errors=True)
     return share
 
 

@@ -1,4 +1,4 @@
-"""How a session reaches hosts: the proxy that its programs find, and the tool that gets pages."""
+"""How a session reaches hosts: the proxy for its programs, and the tool that fetches pages."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from mainspring.log.session_log import SessionLog
 from mainspring.runtime.run_options import WebFetchLimits
 
 _PROXY_ADDRESS = "127.0.0.1:3128"
-"""Where programs in a sandbox find the proxy; its agent listens there."""
+"""The address of the proxy in a sandbox, where the sandbox's agent listens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Egress:
     proxy: EgressProxy
     variables: Mapping[str, str]
-    """What leads programs to the proxy, and stands for secrets."""
+    """Variables that name the proxy, and placeholders for secrets."""
 
     async def serve(self, listener: socket.socket) -> None:
         await self.proxy.serve(listener)
@@ -39,16 +39,16 @@ class Egress:
 
 async def open_egress(
     egress_rules: EgressRules,
-    usable: Sequence[Credential],
+    credentials: Sequence[Credential],
     *,
     share: Path,
     audit: Callable[[NetworkRequested], None],
 ) -> Egress:
     authority = await to_thread.run_sync(CertificateAuthority, clock.now)
-    proxy = EgressProxy(egress_rules, Placeholders(usable, KnownValues), authority, audit)
+    proxy = EgressProxy(egress_rules, Placeholders(credentials, KnownValues), authority, audit)
     bundle = share / "certificates.pem"
     await to_thread.run_sync(authority.write_bundle, bundle)
-    names = [item.name for item in usable]
+    names = [item.name for item in credentials]
     return Egress(proxy, proxy.environment(names, address=_PROXY_ADDRESS, bundle=bundle))
 
 

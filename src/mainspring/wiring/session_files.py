@@ -32,45 +32,44 @@ from mainspring.wiring.session_repositories import open_worktrees
 from mainspring.wiring.settings_files import load_policy
 
 _ANY_ID = "any"
-"""Stands for an id where a path is made: what it is in, does not depend on it."""
+"""Stands for an id in a path whose folders do not depend on it."""
 
 
 async def remove_session_files(
     settings: Settings, log: SessionLog, gone: Collection[SessionFootprint]
 ) -> None:
-    """Remove what these sessions, which are not in the log any more, had for themselves.
+    """Remove the files of sessions that are no longer in the log.
 
-    Only what they named is forgotten: another log may keep snapshots in the same place.
+    Only snapshots that they named are removed: another log may have snapshots in the same place.
     """
     unneeded = await unused_snapshots(log, gone)
-    for traces in gone:
-        await to_thread.run_sync(remove_readonly_mount, traces.session_id)
-        for places in _places(settings, traces):
-            sandbox_session = places.state.parent
-            await to_thread.run_sync(remove_sandbox_folders, sandbox_session, traces.session_id)
-            await to_thread.run_sync(remove_transcripts, places.transcripts, traces.session_id)
-            await _remove_worktrees(places, traces.session_id)
-            with suppress(
-                ToolEnvironmentError, InvalidInput
-            ):  # they are kept for longer than they need be
-                await _remove_snapshots(places, traces.snapshots & unneeded)
-        await to_thread.run_sync(release_session_uid, traces.session_id)
+    for footprint in gone:
+        await to_thread.run_sync(remove_readonly_mount, footprint.session_id)
+        for paths in _session_paths(settings, footprint):
+            await to_thread.run_sync(
+                remove_sandbox_folders, paths.state.parent, footprint.session_id
+            )
+            await to_thread.run_sync(remove_transcripts, paths.transcripts, footprint.session_id)
+            await _remove_worktrees(paths, footprint.session_id)
+            with suppress(ToolEnvironmentError, InvalidInput):  # then they stay for longer
+                await _remove_snapshots(paths, footprint.snapshots & unneeded)
+        await to_thread.run_sync(release_session_uid, footprint.session_id)
 
 
 async def _remove_worktrees(paths: SessionPaths, session_id: str) -> None:
     place = paths.worktrees(session_id)
     if await to_thread.run_sync(place.is_dir):
-        with suppress(ToolEnvironmentError):  # somebody has to look at them
+        with suppress(ToolEnvironmentError):  # then somebody has to look at them
             await open_worktrees(paths.workspace, place).remove_all()
             await to_thread.run_sync(remove_folder, place.parent, session_id)
 
 
-def _places(settings: Settings, session_footprint: SessionFootprint) -> list[SessionPaths]:
-    found: list[SessionPaths] = []
-    for workspace in sorted(session_footprint.workspaces or {settings.folder}):
-        with suppress(InvalidInput):  # there is no such folder any more
-            found.append(session_paths(settings, Path(workspace), _ANY_ID))
-    return found
+def _session_paths(settings: Settings, footprint: SessionFootprint) -> list[SessionPaths]:
+    result: list[SessionPaths] = []
+    for workspace in sorted(footprint.workspaces or {settings.folder}):
+        with suppress(InvalidInput):  # the folder no longer exists
+            result.append(session_paths(settings, Path(workspace), _ANY_ID))
+    return result
 
 
 async def _remove_snapshots(paths: SessionPaths, snapshots: Collection[str]) -> None:
@@ -82,26 +81,26 @@ async def _remove_snapshots(paths: SessionPaths, snapshots: Collection[str]) -> 
 async def open_snapshots(
     settings: Settings, log: SessionLog, rewind_history: RewindHistory
 ) -> Snapshots:
-    """Of the workspace that the session last had; of this folder, if it had none.
+    """Of the last workspace of the session, or of this folder if it had none.
 
     Raises:
         InvalidInput: the workspace is not there, or a settings file cannot be understood.
     """
     workspace = Path(rewind_history.workspace or settings.folder)
-    places = session_paths(settings, workspace, rewind_history.session_id)
+    paths = session_paths(settings, workspace, rewind_history.session_id)
     if rewind_history.policy is not None:
-        places = await _visible_to_session(settings, log, rewind_history.policy, places)
+        paths = await _visible_to_session(settings, log, rewind_history.policy, paths)
     return WorkspaceSnapshots(
-        FolderWorkspace(places.workspace, hidden=places.hidden), places.snapshots
+        FolderWorkspace(paths.workspace, hidden=paths.hidden), paths.snapshots
     )
 
 
 async def _visible_to_session(
     settings: Settings, log: SessionLog, digest: str, paths: SessionPaths
 ) -> SessionPaths:
-    """What is hidden from a session is in none of its snapshots: seen here, it would be taken for
-    something that came later, and be removed."""
+    """Hide what was hidden from the session: it is in none of its snapshots, so a restore would
+    remove it."""
     home = Path(settings.home)
     loaded = await to_thread.run_sync(lambda: load_policy(paths.workspace, home=home))
-    adopted = await read_pinned_policy(log, digest, loaded)
-    return await to_thread.run_sync(hide_denied_paths, paths, adopted.policy)
+    pinned = await read_pinned_policy(log, digest, loaded)
+    return await to_thread.run_sync(hide_denied_paths, paths, pinned.policy)

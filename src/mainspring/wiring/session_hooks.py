@@ -1,4 +1,4 @@
-"""The hooks of a session: read from what its settings say, and made ready to be asked."""
+"""Assemble the hooks of a session: the runner, the transcript they read, what they may reach."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _PROJECT_SCOPES: tuple[Scope, ...] = ("project", "local")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionHookPorts:
-    """What hooks of one thread reach."""
+    """What the hooks of one thread may reach."""
 
     settings: Settings
     preferences: Preferences
     ask_model: AskModel
     side_events: list[KnownPayload]
-    """Gets what the models cost that hooks ask."""
+    """Gets the cost of models that hooks ask."""
     transcripts: LruCache[str, TranscriptFiles]
-    """Of the sessions that ran before in this process: they know what is written."""
+    """Of sessions that ran in this process; each knows what it has written."""
     folder: Path
     """Where transcripts are."""
     warn: Callable[[str], None]
@@ -58,8 +58,8 @@ async def attach_hooks(
     authorizer: PermissionEngine,
     ports: SessionHookPorts,
 ) -> None:
-    """Have the gates ask the session's hooks, and keep a transcript for them to read, for as long
-    as the stack is open."""
+    """Let the authorizer ask the session's hooks, with a transcript that they can read, as long as
+    the stack is open."""
     ran = await _recorded_hook_runs(setup, pinned_policy)
     transcript = _open_transcript(setup, ports)
     runner = _hook_runner(pinned_policy, setup, authorizer, ports, ran, transcript)
@@ -73,8 +73,7 @@ async def attach_hooks(
 async def _recorded_hook_runs(
     setup: SetupRequest, pinned_policy: PinnedPolicy
 ) -> set[tuple[str, str]]:
-    """Event and handler of the hooks that have run in this session, if one of them is to run
-    only once."""
+    """Event and handler of the hooks that have run in this session, if some run only once."""
     if not any(b'"once":true' in bytes(hook) for hook in pinned_policy.hooks):
         return set()
     events = await setup.log.read(setup.writer.session_id, types=_HOOK_RAN)
@@ -88,17 +87,17 @@ async def _recorded_hook_runs(
 
 def _open_transcript(setup: SetupRequest, ports: SessionHookPorts) -> TranscriptFiles:
     session_id = setup.writer.session_id
-    if (known := ports.transcripts.get(session_id)) is not None:
-        return known
-    made = TranscriptFiles(
+    if (cached := ports.transcripts.get(session_id)) is not None:
+        return cached
+    transcript = TranscriptFiles(
         setup.log,
         ports.folder,
         session_id=session_id,
         main_thread=setup.writer.thread_id,
         warn=ports.warn,
     )
-    ports.transcripts.put(session_id, made)
-    return made
+    ports.transcripts.put(session_id, transcript)
+    return transcript
 
 
 def _hook_runner(
@@ -109,10 +108,10 @@ def _hook_runner(
     ran: Collection[tuple[str, str]],
     transcript: TranscriptFiles,
 ) -> HookRunner:
-    """Runs those that come from a trusted place; enter it before it is asked anything."""
+    """Runs the hooks of trusted files; enter it before use."""
     agent = setup.subagent
 
-    def told() -> Mapping[str, object]:
+    def fields() -> Mapping[str, object]:
         about = {
             "session_id": setup.writer.session_id,
             "transcript_path": transcript.path(setup.writer.thread_id),
@@ -132,18 +131,18 @@ def _hook_runner(
     async def prepare() -> None:
         await transcript.update(setup.writer.staged)
 
-    def matches_rule(text: str, tool: str, given: Mapping[str, object]) -> bool:
-        place = location_after(authorizer.thread.session_state.commands, authorizer.location())
-        judged = analyze_call(tool, given, Traits(), place)
+    def matches_rule(text: str, tool: str, tool_input: Mapping[str, object]) -> bool:
+        location = location_after(authorizer.thread.session_state.commands, authorizer.location())
+        call = analyze_call(tool, tool_input, Traits(), location)
         roots = pinned_policy.policy.roots(PolicyRule(text=text, behavior="ask"))
-        return forbids(parse_rule(text), judged, roots, "ask")
+        return forbids(parse_rule(text), call, roots, "ask")
 
     async def answer(prompt: str, _model: str | None) -> str:
-        said, facts = await ports.ask_model(
+        text, facts = await ports.ask_model(
             "Answer with the JSON that is asked for, and nothing else.", prompt
         )
         ports.side_events.extend(facts)
-        return said
+        return text
 
     configs = [msgspec.json.decode(hook, type=HookConfig) for hook in pinned_policy.hooks]
     permitted = [
@@ -158,7 +157,7 @@ def _hook_runner(
     return HookRunner(
         [config for config in permitted if config.subagent in (None, agent)],
         HookSession(
-            told=told,
+            told=fields,
             matches_rule=matches_rule,
             prepare=prepare,
             ran_before=ran,

@@ -62,10 +62,10 @@ def open_store(url: str) -> AbstractAsyncContextManager[Store]:
 
 
 def _keep_out_of_git(store: Path) -> None:
-    """A `.mainspring` folder that gets its store now is ignored by git from the beginning."""
+    """Have git ignore a new `.mainspring` folder from the beginning."""
     if store.parent.name != FOLDER or os.path.lexists(store):
         return
-    with suppress(OSError):  # the store says what is wrong with the folder; a file of yours stays
+    with suppress(OSError):  # the store reports a wrong folder; an existing file stays
         store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         with os.fdopen(os.open(store.parent / ".gitignore", flags, 0o600), "w") as file:
@@ -86,17 +86,17 @@ def _postgres() -> ModuleType:
 
 
 async def schema_status(url: str) -> SchemaStatus:
-    """Which version's tables a store has; it is left as it is."""
+    """The version of a store's tables; nothing is changed."""
     if is_postgres(url):
         return await _postgres().standing(url)
     return await anyio.to_thread.run_sync(sqlite.standing, Path(url))
 
 
 async def migrate(url: str, target: int | None) -> None:
-    """Bring a store to a version's tables, the newest by default, or back to an older's.
+    """Migrate a store to the tables of a version: the newest by default, or an older one.
 
     Raises:
-        StoreMismatch: a step in between cannot be undone without losing something.
+        StoreMismatch: a step cannot be undone without losing data.
     """
     if is_postgres(url):
         return await _postgres().migrate(url, target)
@@ -104,7 +104,7 @@ async def migrate(url: str, target: int | None) -> None:
 
 
 def has_store(settings: Settings) -> bool:
-    """Whether there is anything to open; a server is asked by opening it."""
+    """Whether there is a store to open; a server always counts."""
     return "://" in settings.store or Path(settings.store).exists()
 
 
@@ -115,7 +115,7 @@ async def open_log(settings: Settings) -> AsyncGenerator[SessionLog, None]:
 
 
 async def reach_postgres(url: str) -> str:
-    """The server's version, asked without touching any table.
+    """The version of the server, read without touching any table.
 
     Raises:
         InvalidInput: the driver is not installed. StoreFailed: it cannot be used, and why.

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, cast
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.lazy_module import LazyModule
+from mainspring.core.ports import Credential
 
 if TYPE_CHECKING:
     from mainspring.capabilities.vault import aes_seal
     from mainspring.capabilities.vault.vault_file import Vault
-    from mainspring.core.ports import Credential
 else:
     aes_seal = LazyModule(
         "mainspring.capabilities.vault.aes_seal"
@@ -26,20 +26,20 @@ def has_vault(settings: Settings) -> bool:
 
 
 def open_vault(settings: Settings) -> Vault:
-    """For keeping secrets: a key is made on first use.
+    """To store secrets: a key is made on first use.
 
     Raises:
-        InvalidInput: there is no key, or it is none.
+        InvalidInput: there is no key, or it is invalid.
     """
     return _open_vault(settings, create=not has_vault(settings))
 
 
 def known_secrets(settings: Settings) -> Mapping[str, str]:
-    """What must never be seen: the keys of providers and of the vault, and all that it has.
+    """What nobody may see: the keys of providers and of the vault, and all secrets in it.
 
     Raises:
-        InvalidInput: there is a vault that does not open. Without it nobody would know what to
-            take out of the log.
+        InvalidInput: there is a vault that cannot be opened: without it, nobody knows what to
+            remove from the log.
     """
     keys = {name: settings.secrets[name] for name in settings.keys}
     if settings.vault_key is not None:
@@ -48,17 +48,16 @@ def known_secrets(settings: Settings) -> Mapping[str, str]:
         keys["MAINSPRING_ADMIN_KEY"] = settings.admin_key
     if not has_vault(settings):
         return keys
-    kept = _open_vault(settings, create=False).secrets()
-    return {**keys, **{secret.name: secret.value for secret in kept}}
+    secrets = _open_vault(settings, create=False).secrets()
+    return {**keys, **{secret.name: secret.value for secret in secrets}}
 
 
 def vault_credentials(settings: Settings) -> tuple[Credential, ...]:
-    """What programs in a sandbox may use without seeing it."""
+    """Credentials that programs in a sandbox may use without seeing them."""
     if not has_vault(settings):
         return ()
-    made = import_module("mainspring.capabilities.network.placeholders").Credential
     return tuple(
-        made(name=secret.name, value=secret.value, hosts=secret.hosts)
+        Credential(name=secret.name, value=secret.value, hosts=secret.hosts)
         for secret in _open_vault(settings, create=False).secrets()
         if secret.hosts
     )
@@ -67,7 +66,7 @@ def vault_credentials(settings: Settings) -> tuple[Credential, ...]:
 def vault_key(settings: Settings, *, create: bool) -> bytes:
     """
     Raises:
-        InvalidInput: there is no key, or it is none.
+        InvalidInput: there is no key, or it is invalid.
     """
     keys = import_module("mainspring.capabilities.vault.vault_key")
     if settings.vault_key is not None:
@@ -78,10 +77,10 @@ def vault_key(settings: Settings, *, create: bool) -> bytes:
 
 
 def _open_vault(settings: Settings, *, create: bool) -> Vault:
-    # by name: without a vault no command has to wait for the cryptography to be imported
-    sealed = import_module("mainspring.capabilities.vault.vault_file")
+    # by name: a command that needs no vault does not wait for the import of cryptography
+    vault_file = import_module("mainspring.capabilities.vault.vault_file")
     key = vault_key(settings, create=create)
-    return cast("Vault", sealed.Vault(Path(settings.vault), key, clock=clock.now))
+    return cast("Vault", vault_file.Vault(Path(settings.vault), key, clock=clock.now))
 
 
 def open_seal(settings: Settings) -> aes_seal.AesSeal:
