@@ -30,12 +30,12 @@ from mainspring.runtime.command_results import (
     SubmittedResult,
     TextResult,
 )
-from mainspring.runtime.modes import mode_of
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.slash_commands import (
     CommandContext,
     ParsedCommand,
     available_commands,
+    mode_of,
     parse_command,
     run_command,
     similar_names,

@@ -15,7 +15,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from mainspring.core import events, facts
 from mainspring.core.content import TextBlock
+from mainspring.core.envelope import event_types
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import (
     ClientPayload,
@@ -28,11 +30,13 @@ from mainspring.core.events import (
 from mainspring.core.sender import Sender
 from mainspring.harness.context.xray import token_breakdown
 from mainspring.harness.permissions.always_allow import always_allow_rule, rule_update
-from mainspring.harness.permissions.policy import parse_mode
+from mainspring.harness.permissions.grant_state import GrantState, apply
+from mainspring.harness.permissions.policy import Mode, parse_mode
 from mainspring.harness.permissions.rule import rule_text
 from mainspring.harness.permissions.rule_descriptions import MODE_DESCRIPTIONS
 from mainspring.harness.state.thread_tree import ThreadNode, ThreadTree
 from mainspring.log.session_log import SessionLog
+from mainspring.log.upcast import read_payload
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.command_results import (
     AgentSkillView,
@@ -48,9 +52,27 @@ from mainspring.runtime.command_results import (
     TextResult,
     ThreadView,
 )
-from mainspring.runtime.modes import mode_of
 from mainspring.runtime.session import session_summary
 from mainspring.runtime.session.xrays import read_shots
+
+_MODE_EVENT_TYPES = event_types(
+    facts.PolicyAdopted, events.PermissionUpdated, facts.SessionReceived
+)
+
+
+async def mode_of(log: SessionLog, session_id: str) -> Mode:
+    """The mode according to the log and the inbox."""
+    grants, initial_mode = GrantState(), "default"
+    for event in await log.read(session_id, types=_MODE_EVENT_TYPES):
+        grants = apply(grants, event.payload)
+        if isinstance(event.payload, facts.PolicyAdopted):
+            initial_mode = event.payload.mode
+        elif isinstance(event.payload, facts.SessionReceived):
+            initial_mode = "default"
+    for item in await log.store.pending(session_id):
+        grants = apply(grants, read_payload(item.type, item.body, item.version))
+    return grants.mode or parse_mode(initial_mode)
+
 
 _COMMAND_PATTERN = re.compile(r"/(?P<name>[\w.:-]{0,128})(?P<arguments>\s.*)?$", re.DOTALL)
 PLAN_APPROVED_MESSAGE = "The plan is approved; carry it out."

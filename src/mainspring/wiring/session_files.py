@@ -24,8 +24,8 @@ from mainspring.core.errors import InvalidInput, ToolEnvironmentError
 from mainspring.core.ports import Snapshots
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.session.rewind import RewindHistory
-from mainspring.runtime.session.session_footprint import SessionFootprint, unused_snapshots
 from mainspring.runtime.session.session_paths import SessionPaths, hide_denied_paths
+from mainspring.runtime.session.session_summary import SessionFootprint, unused_snapshots
 from mainspring.runtime.settings.pinned_policy import read_pinned_policy
 from mainspring.wiring.sandbox_environment import session_paths
 from mainspring.wiring.session_repositories import open_worktrees

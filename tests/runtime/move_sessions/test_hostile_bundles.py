@@ -22,11 +22,11 @@ from mainspring.harness.state.session_state import SessionState
 from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.log.session_log import SessionLog
 from mainspring.log.transfer import export_lines
-from mainspring.runtime.modes import mode_of
 from mainspring.runtime.move_sessions import workspace_archive as archive_module
 from mainspring.runtime.move_sessions.session_bundle import UploadLimits, check_headers
 from mainspring.runtime.move_sessions.session_handover import receive
 from mainspring.runtime.move_sessions.workspace_archive import check_size, pack, unpack
+from mainspring.runtime.slash_commands import mode_of
 from mainspring.service.sessions.session_transfer import MoveSession
 
 TRANSFER = "tran_" + "0" * 32

@@ -17,7 +17,6 @@ from mainspring.edges.cli.terminal_input import Keyboard
 from mainspring.harness.permissions.always_allow import always_allow_rule, rule_update
 from mainspring.harness.permissions.rule import rule_text
 from mainspring.harness.state.open_call import OpenCall
-from mainspring.runtime.modes import mode_of
 from mainspring.runtime.session.session import Session
 from mainspring.runtime.session.session_summary import (
     ThreadPendingCall,
@@ -25,7 +24,7 @@ from mainspring.runtime.session.session_summary import (
     workspace_of,
 )
 from mainspring.runtime.settings.project_trust import LOCAL_FILE
-from mainspring.runtime.slash_commands import PLAN_APPROVED_MESSAGE, mode_update
+from mainspring.runtime.slash_commands import PLAN_APPROVED_MESSAGE, mode_of, mode_update
 from mainspring.wiring.settings_files import add_local_rules
 
 PromptAnswer: TypeAlias = Literal["once", "session", "always", "no", "later"]

@@ -26,7 +26,6 @@ from mainspring.edges.cli.session_runner import (
 from mainspring.edges.cli.slash_output import print_help, print_reply, print_unknown_command
 from mainspring.edges.cli.terminal_input import Keyboard
 from mainspring.runtime.command_results import AgentsResult, SubmittedResult
-from mainspring.runtime.modes import mode_of
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session import Result, Session
 from mainspring.runtime.session.session_summary import summarize_session
@@ -36,6 +35,7 @@ from mainspring.runtime.slash_commands import (
     ParsedCommand,
     agent_types,
     available_commands,
+    mode_of,
     parse_command,
     run_command,
     skills_of,

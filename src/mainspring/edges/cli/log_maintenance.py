@@ -27,7 +27,7 @@ from mainspring.log import verify as verifying
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 from mainspring.log.verify import Problem, VerifyReport
-from mainspring.runtime.session.session_footprint import read_footprint
+from mainspring.runtime.session.session_summary import read_footprint
 from mainspring.wiring.session_files import remove_session_files
 from mainspring.wiring.stores import open_log
 

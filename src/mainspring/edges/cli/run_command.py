@@ -28,10 +28,10 @@ from mainspring.edges.cli.session_runner import (
 from mainspring.edges.cli.subagent_tree import SubagentTree
 from mainspring.edges.cli.terminal_input import Keyboard, is_piped, read_piped
 from mainspring.harness.stop_reasons import EndReason
-from mainspring.runtime.modes import mode_of
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session import Result, Session, ignore_delta
 from mainspring.runtime.session.session_summary import read_pending_calls
+from mainspring.runtime.slash_commands import mode_of
 from mainspring.wiring.providers import hint_for
 
 __all__ = ["RunOptions", "run"]

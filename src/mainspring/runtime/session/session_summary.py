@@ -4,6 +4,7 @@ calls, workspace, cost.
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -29,6 +30,10 @@ Status: TypeAlias = Literal["new", "running", "unfinished", "requires_action", "
 _CREATED = event_types(facts.SessionCreated)
 _MAX_OPENING_EVENTS = 20
 _WORKSPACE_EVENT_TYPES = event_types(facts.SandboxOpened, facts.SessionReceived)
+_FOOTPRINT_EVENT_TYPES = event_types(
+    facts.SandboxOpened, facts.WorkspaceSnapshotted, facts.WorkspaceRestored
+)
+_PAGE = 200
 _SUMMARY_EVENT_TYPES = event_types(
     facts.SessionCreated,
     facts.SessionForked,
@@ -217,3 +222,41 @@ def summary_facts(session_summary: SessionSummary) -> list[SummaryFact]:
         ("Cost", f"${session_summary.cost_usd:.4f}"),
     )
     return [SummaryFact(name, value) for name, value in known if value]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionFootprint:
+    """Its workspaces and its snapshots of them; read it before the session is deleted."""
+
+    session_id: str
+    workspaces: frozenset[str]
+    snapshots: frozenset[str]
+
+
+async def read_footprint(log: SessionLog, session_id: str) -> SessionFootprint:
+    payloads = [event.payload for event in await log.read(session_id, types=_FOOTPRINT_EVENT_TYPES)]
+    named = (facts.WorkspaceSnapshotted, facts.WorkspaceRestored)
+    return SessionFootprint(
+        session_id=session_id,
+        workspaces=frozenset(
+            payload.workspace for payload in payloads if isinstance(payload, facts.SandboxOpened)
+        ),
+        snapshots=frozenset(payload.snapshot for payload in payloads if isinstance(payload, named)),
+    )
+
+
+async def unused_snapshots(log: SessionLog, gone: Iterable[SessionFootprint]) -> frozenset[str]:
+    """Snapshots of deleted sessions that no other session can return to."""
+    named = frozenset[str]().union(*(item.snapshots for item in gone))
+    if named:
+        async for session in _sessions(log):
+            named -= (await read_footprint(log, session.id)).snapshots
+    return named
+
+
+async def _sessions(log: SessionLog) -> AsyncGenerator[SessionRow, None]:
+    before: SessionRow | None = None
+    while page := await log.sessions(before=before, limit=_PAGE):
+        for session in page:
+            yield session
+        before = page[-1]
