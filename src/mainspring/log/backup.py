@@ -23,7 +23,7 @@ from mainspring.core.errors import InvalidInput, ServiceError, SessionNotFound
 from mainspring.log import lines
 from mainspring.log.records import Put, RecordRow, Records
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import SessionRow, Store
+from mainspring.log.store import SessionRow, Store, all_sessions
 from mainspring.log.transfer import SessionImport, SessionImporter, export_own_lines
 from mainspring.log.verify import verify
 
@@ -136,7 +136,7 @@ async def _write_sessions(
 ) -> None:
     left_out: set[str] = set()
     abandoned = frozenset(await log.store.runnable(limit=_NO_LIMIT))
-    for session in _parents_first([item async for item in _sessions(log)]):
+    for session in _parents_first([item async for item in all_sessions(log.store)]):
         if session.parent_id in left_out or not (await verify(log, session.id)).ok:
             left_out.add(session.id)
             counts.damaged.append(session.id)
@@ -147,14 +147,6 @@ async def _write_sessions(
             page.write(lines.encode(AtWorkLine(session_id=session.id)))
         counts.sessions += 1
         report_progress(counts)
-
-
-async def _sessions(log: SessionLog) -> AsyncGenerator[SessionRow, None]:
-    before: SessionRow | None = None
-    while page := await log.sessions(before=before, limit=_PAGE):
-        for session in page:
-            yield session
-        before = page[-1]
 
 
 def _parents_first(sessions: Sequence[SessionRow]) -> Iterator[SessionRow]:

@@ -7,7 +7,7 @@ anything (leases), so machines whose clocks differ still exclude each other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -15,6 +15,8 @@ from typing import NamedTuple, Protocol
 
 from mainspring.log.records import Records
 from mainspring.log.wakeup_signals import Watch
+
+_SESSIONS_PER_PAGE = 1000
 
 
 class Row(NamedTuple):
@@ -274,3 +276,12 @@ class Store(Protocol):
         """A signal that the session may have changed, in this process or another; or only that its
         inbox may have."""
         ...
+
+
+async def all_sessions(store: Store) -> AsyncGenerator[SessionRow, None]:
+    """Newest first, page by page."""
+    before: SessionRow | None = None
+    while page := await store.sessions(before=before, limit=_SESSIONS_PER_PAGE):
+        for session in page:
+            yield session
+        before = page[-1]

@@ -8,9 +8,10 @@ from mainspring.config import Settings
 from mainspring.core.events import Usage
 from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.printing import Screen, StyledText, dollars, print_note, token_count
-from mainspring.edges.cli.session_lookup import all_sessions, find_session, open_existing_log
+from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.harness.context.xray import cached_share
 from mainspring.harness.limits import prompt_tokens
+from mainspring.log.store import all_sessions
 from mainspring.runtime.session.spending import (
     Bill,
     GroupBy,
@@ -35,7 +36,7 @@ async def cost(settings: Settings, *, id_or_part: str | None, group_by: GroupBy,
     found: list[ModelCharge] = []
     async with open_existing_log(settings) as log:
         if id_or_part is None:
-            sessions = [session async for session in all_sessions(log)]
+            sessions = [session async for session in all_sessions(log.store)]
         else:
             sessions = [await find_session(log, id_or_part)]
         for session in sessions:

@@ -21,11 +21,11 @@ from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.atomic_files import atomic_write, file_errors
 from mainspring.edges.cli.log_view import session_view
 from mainspring.edges.cli.printing import Screen, local_time, plural, print_note
-from mainspring.edges.cli.session_lookup import all_sessions, find_session, open_existing_log
+from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.log import transfer
 from mainspring.log import verify as verifying
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import SessionRow
+from mainspring.log.store import SessionRow, all_sessions
 from mainspring.log.verify import Problem, VerifyReport
 from mainspring.runtime.session.session_summary import read_footprint
 from mainspring.wiring.session_files import remove_session_files
@@ -49,7 +49,7 @@ async def verify(settings: Settings, *, id_or_part: str | None, json: bool) -> i
     checked = spoiled = 0
     async with open_existing_log(settings) as log:
         if id_or_part is None:
-            ids = [session.id async for session in all_sessions(log)]
+            ids = [session.id async for session in all_sessions(log.store)]
         else:
             ids = [(await find_session(log, id_or_part)).id]
         for session_id in ids:
@@ -157,7 +157,7 @@ async def rm(settings: Settings, *, id_or_part: str, cascade: bool, yes: bool, j
 
 async def _with_forks(log: SessionLog, session: SessionRow) -> list[SessionRow]:
     """The session and all that begin with its events, however far removed."""
-    known = [all_session async for all_session in all_sessions(log)]
+    known = [all_session async for all_session in all_sessions(log.store)]
     doomed = [session]
     for parent in doomed:  # grows as it goes
         doomed += [item for item in known if item.parent_id == parent.id]
@@ -192,7 +192,7 @@ async def expire(settings: Settings, *, older_than: timedelta, yes: bool, json: 
 
 async def _delete_expired(settings: Settings, log: SessionLog, before: datetime) -> list[str]:
     # of all: which ones go, is known when they are gone
-    known = [await read_footprint(log, session.id) async for session in all_sessions(log)]
+    known = [await read_footprint(log, session.id) async for session in all_sessions(log.store)]
     expired = await log.expire(updated_before=before)
     gone = set(expired)
     await remove_session_files(settings, log, [item for item in known if item.session_id in gone])

@@ -17,7 +17,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission
 from mainspring.edges.cli.event_summary import short_id, truncate
 from mainspring.edges.cli.printing import Screen, StyledText, plural
-from mainspring.edges.cli.session_lookup import all_sessions, find_session, open_existing_log
+from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.harness.permissions.call_analysis import analyze_call
 from mainspring.harness.permissions.command_location import read_command_location
 from mainspring.harness.permissions.decide import decide
@@ -31,6 +31,7 @@ from mainspring.harness.permissions.replay_decisions import (
 from mainspring.harness.permissions.rule_descriptions import MODE_DESCRIPTIONS, describe_rule
 from mainspring.harness.permissions.tool_names import canonical_name, claude_code_name
 from mainspring.log.session_log import SessionLog
+from mainspring.log.store import all_sessions
 from mainspring.runtime.agent_folder import manifest
 from mainspring.runtime.settings import project_trust
 from mainspring.runtime.settings.policy_loader import LoadedPolicy, read_policy
@@ -228,7 +229,7 @@ async def retry(settings: Settings, *, rules: str, over: tuple[str, ...], json: 
 
 async def _find_sessions(log: SessionLog, over: tuple[str, ...]) -> list[str]:
     if not over:
-        return [session.id async for session in all_sessions(log)]
+        return [session.id async for session in all_sessions(log.store)]
     return list(dict.fromkeys([(await find_session(log, id_or_part)).id for id_or_part in over]))
 
 

@@ -25,9 +25,10 @@ from mainspring.edges.cli.printing import (
     print_result,
 )
 from mainspring.edges.cli.renderer import EventRenderer
-from mainspring.edges.cli.session_lookup import all_sessions, find_session, open_existing_log
+from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.harness.state.open_call import OpenCall
 from mainspring.log import search as searching
+from mainspring.log.store import all_sessions
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.session.lease import set_title
 from mainspring.runtime.session.session_summary import (
@@ -105,7 +106,7 @@ async def _list_sessions(
     if not has_store(settings):
         return sessions
     async with open_existing_log(settings) as log:
-        async for row in all_sessions(log):
+        async for row in all_sessions(log.store):
             if origin is None or (await origin_of(log, row)).type == origin:
                 sessions.append(await summarize_session(log, row))
             if len(sessions) == limit:

@@ -10,7 +10,7 @@ from mainspring.config import Settings
 from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput, SessionNotFound
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import SessionRow
+from mainspring.log.store import SessionRow, all_sessions
 from mainspring.wiring.stores import has_store, open_log
 
 _PAGE_SIZE = 1000
@@ -27,7 +27,7 @@ async def find_session(log: SessionLog, id_or_part: str) -> SessionRow:
     try:
         return await log.session(id_or_part)
     except SessionNotFound:
-        sessions = [session async for session in all_sessions(log)]
+        sessions = [session async for session in all_sessions(log.store)]
     matches = [session for session in sessions if _matches_id(session.id, id_or_part)]
     matches = matches or [
         session for session in sessions if id_or_part and id_or_part in session.id
@@ -44,15 +44,6 @@ async def find_session(log: SessionLog, id_or_part: str) -> SessionRow:
     if near := _similar_ids(id_or_part, [session.id for session in sessions]):
         unknown.add_note(_did_you_mean(near))
     raise unknown
-
-
-async def all_sessions(log: SessionLog) -> AsyncGenerator[SessionRow, None]:
-    """All sessions, newest first."""
-    before: SessionRow | None = None
-    while page := await log.sessions(before=before, limit=_PAGE_SIZE):
-        for session in page:
-            yield session
-        before = page[-1]
 
 
 def _matches_id(session_id: str, id_or_part: str) -> bool:

@@ -21,7 +21,7 @@ from mainspring.core.sender import OriginType
 from mainspring.harness.context.messages import blocks_bytes
 from mainspring.harness.limits import prompt_tokens
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import SessionRow
+from mainspring.log.store import SessionRow, all_sessions
 from mainspring.runtime.insights.insight import (
     BYTES_PER_TOKEN,
     Insight,
@@ -164,13 +164,10 @@ async def build_report(
     """`since` limits the report to later events. `progress` gets the counts of sessions and
     events."""
     gathering = _InsightCollector(since)
-    before: SessionRow | None = None
-    while page := await log.sessions(before=before, limit=_PAGE):
-        for session in page:
-            if since is None or from_micros(session.updated) >= since:
-                await gathering.session(log, session)
-                progress(gathering.totals.sessions, gathering.totals.events)
-        before = page[-1]
+    async for session in all_sessions(log.store):
+        if since is None or from_micros(session.updated) >= since:
+            await gathering.session(log, session)
+            progress(gathering.totals.sessions, gathering.totals.events)
     return await gathering.report(log)
 
 

@@ -4,7 +4,7 @@ calls, workspace, cost.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -20,7 +20,7 @@ from mainspring.harness.state.session_state import skill_model
 from mainspring.harness.state.thread import Thread
 from mainspring.harness.state.thread_tree import SpendAccount, ThreadNode, ThreadTree
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import SessionRow
+from mainspring.log.store import SessionRow, all_sessions
 from mainspring.runtime.session.lease import is_dead
 from mainspring.runtime.skills.substitution import typed_text
 
@@ -33,7 +33,6 @@ _WORKSPACE_EVENT_TYPES = event_types(facts.SandboxOpened, facts.SessionReceived)
 _FOOTPRINT_EVENT_TYPES = event_types(
     facts.SandboxOpened, facts.WorkspaceSnapshotted, facts.WorkspaceRestored
 )
-_PAGE = 200
 _SUMMARY_EVENT_TYPES = event_types(
     facts.SessionCreated,
     facts.SessionForked,
@@ -249,14 +248,6 @@ async def unused_snapshots(log: SessionLog, gone: Iterable[SessionFootprint]) ->
     """Snapshots of deleted sessions that no other session can return to."""
     named = frozenset[str]().union(*(item.snapshots for item in gone))
     if named:
-        async for session in _sessions(log):
+        async for session in all_sessions(log.store):
             named -= (await read_footprint(log, session.id)).snapshots
     return named
-
-
-async def _sessions(log: SessionLog) -> AsyncGenerator[SessionRow, None]:
-    before: SessionRow | None = None
-    while page := await log.sessions(before=before, limit=_PAGE):
-        for session in page:
-            yield session
-        before = page[-1]

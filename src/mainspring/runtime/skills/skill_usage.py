@@ -11,9 +11,8 @@ from decimal import Decimal
 from mainspring.core import events, facts
 from mainspring.core.envelope import Event, event_types
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import SessionRow
+from mainspring.log.store import all_sessions
 
-_PAGE = 1000
 _USED = event_types(facts.SkillUsed)
 _TYPES = event_types(facts.SkillUsed, facts.BudgetSettled, events.StatusIdle)
 
@@ -38,14 +37,9 @@ class SkillUse:
 async def read_skill_usage(log: SessionLog) -> Mapping[str, SkillUse]:
     """By name. Events that a fork inherits count for its parent."""
     usage: dict[str, SkillUse] = {}
-    before: SessionRow | None = None
-    while page := await log.sessions(before=before, limit=_PAGE):
-        for session in page:
-            if await log.read(session.id, after=session.parent_seq, types=_USED, limit=1):
-                add_session(
-                    usage, await log.read(session.id, after=session.parent_seq, types=_TYPES)
-                )
-        before = page[-1]
+    async for session in all_sessions(log.store):
+        if await log.read(session.id, after=session.parent_seq, types=_USED, limit=1):
+            add_session(usage, await log.read(session.id, after=session.parent_seq, types=_TYPES))
     return usage
 
 
