@@ -9,6 +9,7 @@ from datetime import datetime
 from mainspring.core.content import Block, plain_text
 from mainspring.core.events import Usage
 from mainspring.runtime.import_sessions.foreign_json import (
+    content_blocks,
     image,
     image_at,
     integer,
@@ -184,20 +185,16 @@ def _prompt(claude_code_entry: ClaudeCodeEntry, content: tuple[Block, ...]) -> S
 
 
 def _content(value: object) -> tuple[Block, ...]:
-    if isinstance(value, str):
-        return text_block(value)
-    blocks: tuple[Block, ...] = ()
-    for block in map(mapping, sequence(value)):
+    def other(block: dict[str, object]) -> tuple[Block, ...]:
         source = mapping(block.get("source"))
         match block.get("type"):
-            case "text":
-                blocks += text_block(string(block.get("text")))
             case "image" if source.get("type") == "base64":
-                blocks += image(string(source.get("media_type")), string(source.get("data")))
+                return image(string(source.get("media_type")), string(source.get("data")))
             case "image" | "document":
-                blocks += image_at(string(source.get("url")))
+                return image_at(string(source.get("url")))
             case "tool_reference":
-                blocks += text_block(string(block.get("tool_name")))
+                return text_block(string(block.get("tool_name")))
             case _:
-                pass
-    return blocks
+                return ()
+
+    return content_blocks(value, other)

@@ -17,6 +17,7 @@ from mainspring.runtime.import_sessions.foreign_json import (
     JsonLine,
     JsonLines,
     arguments,
+    content_blocks,
     decode_object,
     image_at,
     integer,
@@ -247,18 +248,16 @@ class _CodexReader:
 
 
 def _content(value: object) -> tuple[Block, ...]:
-    if isinstance(value, str):
-        return text_block(value)
-    blocks: tuple[Block, ...] = ()
-    for block in map(mapping, sequence(value)):
+    def other(block: dict[str, object]) -> tuple[Block, ...]:
         match block.get("type"):
-            case "input_text" | "output_text" | "text":
-                blocks += text_block(string(block.get("text")))
+            case "input_text" | "output_text":
+                return text_block(string(block.get("text")))
             case "input_image":
-                blocks += image_at(string(block.get("image_url")))
+                return image_at(string(block.get("image_url")))
             case _:
-                pass
-    return blocks
+                return ()
+
+    return content_blocks(value, other)
 
 
 def _text(source_item: SourceItem) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -106,6 +106,19 @@ def reply_part(block: dict[str, object], *, call_type: str, input_key: str) -> l
             return [SourceCall(id=call_id, name=name, input=arguments(block.get(input_key)))]
         case _:
             return []
+
+
+def content_blocks(
+    value: object, other: Callable[[dict[str, object]], tuple[Block, ...]]
+) -> tuple[Block, ...]:
+    """The blocks of a message: its texts, and what `other` makes of blocks of other types."""
+    if isinstance(value, str):
+        return text_block(value)
+    blocks: tuple[Block, ...] = ()
+    for block in map(mapping, sequence(value)):
+        is_text = block.get("type") == "text"
+        blocks += text_block(string(block.get("text"))) if is_text else other(block)
+    return blocks
 
 
 def text_block(text: str) -> tuple[Block, ...]:

@@ -23,6 +23,7 @@ from mainspring.runtime.import_sessions.foreign_json import (
     MAX_FILE_BYTES,
     MAX_FINDINGS,
     arguments,
+    content_blocks,
     decode_json,
     decode_object,
     image_at,
@@ -342,16 +343,8 @@ class _OpenHandsReader:
 
 
 def _content(value: object) -> tuple[Block, ...]:
-    if isinstance(value, str):
-        return text_block(value)
-    blocks: tuple[Block, ...] = ()
-    for block in map(mapping, sequence(value)):
-        match block.get("type"):
-            case "text":
-                blocks += text_block(string(block.get("text")))
-            case "image":
-                for url in sequence(block.get("image_urls")):
-                    blocks += image_at(string(url))
-            case _:
-                pass
-    return blocks
+    def other(block: dict[str, object]) -> tuple[Block, ...]:
+        urls = sequence(block.get("image_urls")) if block.get("type") == "image" else ()
+        return tuple(image for url in urls for image in image_at(string(url)))
+
+    return content_blocks(value, other)

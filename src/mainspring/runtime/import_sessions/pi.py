@@ -15,6 +15,7 @@ from mainspring.runtime.import_sessions.foreign_json import (
     JsonLine,
     JsonLines,
     branch_indexes,
+    content_blocks,
     image,
     integer,
     mapping,
@@ -185,15 +186,8 @@ def _reply(entry: _Entry, message: dict[str, object]) -> SourceReply:
 
 
 def _content(value: object) -> tuple[Block, ...]:
-    if isinstance(value, str):
-        return text_block(value)
-    blocks: tuple[Block, ...] = ()
-    for block in map(mapping, sequence(value)):
-        match block.get("type"):
-            case "text":
-                blocks += text_block(string(block.get("text")))
-            case "image":
-                blocks += image(string(block.get("mimeType")), string(block.get("data")))
-            case _:
-                pass
-    return blocks
+    def other(block: dict[str, object]) -> tuple[Block, ...]:
+        is_image = block.get("type") == "image"
+        return image(string(block.get("mimeType")), string(block.get("data"))) if is_image else ()
+
+    return content_blocks(value, other)
