@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 import anyio
 from anyio import CancelScope, to_thread
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 else:
     session_egress = LazyModule("mainspring.wiring.session_egress")  # most sessions have none
 
+Serve: TypeAlias = Callable[[socket.socket], Awaitable[None]]
 _LOG = logging.getLogger("mainspring.sandbox")
 _MAX_NETWORK_FACTS = 200
 MAX_IDLE = 8
@@ -194,7 +195,7 @@ class SandboxPool:
             variables = {**sandbox_environment.variables, **GIT_VARIABLES}
             on_listener: Callable[[socket.socket], None] = close_listener
             if sandbox_environment.rules is not None and share is not None:
-                egress = await session_egress.open_egress(
+                proxy, proxy_variables = await session_egress.open_egress(
                     sandbox_environment.rules,
                     _allowed_credentials(self._settings, sandbox_environment)
                     if credentials is None
@@ -202,8 +203,8 @@ class SandboxPool:
                     share=share,
                     audit=_network_audit(side_events),
                 )
-                variables |= egress.variables
-                on_listener = self._serving(egress, cleanup)
+                variables |= proxy_variables
+                on_listener = self._serving(proxy.serve, cleanup)
             sandbox = KeeperSandbox(site, backend, on_listener=on_listener)
             unless_opened.pop_all()
 
@@ -229,16 +230,14 @@ class SandboxPool:
             cleanup=cleanup,
         )
 
-    def _serving(
-        self, egress: session_egress.Egress, cleanup: AsyncExitStack
-    ) -> Callable[[socket.socket], None]:
-        def serve(listener: socket.socket) -> None:
+    def _serving(self, serve: Serve, cleanup: AsyncExitStack) -> Callable[[socket.socket], None]:
+        def start(listener: socket.socket) -> None:
             assert self._group is not None
             scope = CancelScope()
             cleanup.callback(scope.cancel)
-            self._group.start_soon(_serve_in_scope, scope, egress.serve, listener)
+            self._group.start_soon(_serve_in_scope, scope, serve, listener)
 
-        return serve
+        return start
 
 
 def _allowed_credentials(
@@ -250,9 +249,7 @@ def _allowed_credentials(
     return tuple(item for item in stored if names is None or item.name in names)
 
 
-async def _serve_in_scope(
-    scope: CancelScope, serve: Callable[[socket.socket], Awaitable[None]], listener: socket.socket
-) -> None:
+async def _serve_in_scope(scope: CancelScope, serve: Serve, listener: socket.socket) -> None:
     with scope:
         await serve(listener)
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from anyio import to_thread
@@ -27,29 +25,20 @@ _PROXY_ADDRESS = "127.0.0.1:3128"
 """The address of the proxy in a sandbox, where the sandbox's agent listens."""
 
 
-@dataclass(frozen=True, slots=True)
-class Egress:
-    proxy: EgressProxy
-    variables: Mapping[str, str]
-    """Variables that name the proxy, and placeholders for secrets."""
-
-    async def serve(self, listener: socket.socket) -> None:
-        await self.proxy.serve(listener)
-
-
 async def open_egress(
     egress_rules: EgressRules,
     credentials: Sequence[Credential],
     *,
     share: Path,
     audit: Callable[[NetworkRequested], None],
-) -> Egress:
+) -> tuple[EgressProxy, Mapping[str, str]]:
+    """The proxy, and the variables that name it and stand for secrets."""
     authority = await to_thread.run_sync(CertificateAuthority, clock.now)
     proxy = EgressProxy(egress_rules, Placeholders(credentials, KnownValues), authority, audit)
     bundle = share / "certificates.pem"
     await to_thread.run_sync(authority.write_bundle, bundle)
     names = [item.name for item in credentials]
-    return Egress(proxy, proxy.environment(names, address=_PROXY_ADDRESS, bundle=bundle))
+    return proxy, proxy.environment(names, address=_PROXY_ADDRESS, bundle=bundle)
 
 
 def web_fetch_tool(

@@ -108,7 +108,7 @@ class ToolboxBuilder:
             paths,
             loaded,
             home=self._home,
-            read_hooks=lambda hooks: hook_config.read_hooks(hooks),  # noqa: PLW0108 (a late import),
+            read_hooks=lambda hooks: hook_config.read_hooks(hooks),  # noqa: PLW0108 (imported late)
         )
         preferences = rules.loaded.preferences
         environment = read_environment(
