@@ -117,7 +117,7 @@ def inside(max_bytes: int = 1 << 20) -> Mounts:
 
 
 async def prepared(mounts: Mounts, workspace: Path, resource: SessionResource) -> str:
-    [said] = await mounts.prepare(workspace, [resource], tenant="acme", tokens={resource.id: TOKEN})
+    [said] = await mounts.mount(workspace, [resource], tenant="acme", tokens={resource.id: TOKEN})
     return said
 
 

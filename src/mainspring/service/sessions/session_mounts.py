@@ -77,15 +77,9 @@ class Mounts:
     files: WorkspaceFiles
 
     async def mount(
-        self, tenant: str, session: SessionRecord, workspace: Path, tokens: Mapping[str, str]
-    ) -> tuple[str, ...]:
-        """See `RunServices.mount`."""
-        return await self.prepare(workspace, session.resources, tenant=tenant, tokens=tokens)
-
-    async def prepare(
         self,
         workspace: Path,
-        session_resources: Sequence[SessionResource],
+        resources: Sequence[SessionResource],
         *,
         tenant: str,
         tokens: Mapping[str, str],
@@ -95,46 +89,41 @@ class Mounts:
         `tokens`: of repositories, by the ids of their resources.
         """
         await to_thread.run_sync(self.files.make, workspace)
-        noted = mounted_ids_file(workspace)
-        known = await to_thread.run_sync(_read_mounted_ids, noted)
-        said: list[str] = []
-        ids: list[str] = list(known)
-        for resource in session_resources:
+        ids_file = mounted_ids_file(workspace)
+        known = await to_thread.run_sync(_read_mounted_ids, ids_file)
+        notes: list[str] = []
+        ids = list(known)
+        for resource in resources:
             place = workspace_path(resource.mount_path)
             try:
                 if resource.id not in known:
                     await self._mount(workspace, place, resource, tenant, tokens)
                     ids.append(resource.id)
             except (NotFound, InvalidInput, ToolEnvironmentError) as error:
-                said.append(
+                notes.append(
                     f"{_describe_mount(resource)} could not be put into the workspace: {error}"
                 )
             else:
-                said += (
-                    [f"{_describe_mount(resource)} is at {place}."]
-                    if _is_mentioned(resource)
-                    else []
-                )
+                if isinstance(resource, FileResource | RepositoryResource):
+                    notes.append(f"{_describe_mount(resource)} is at {place}.")
         if ids != list(known):
-            await to_thread.run_sync(_write_mounted_ids, noted, ids)
-        return tuple(said)
+            await to_thread.run_sync(_write_mounted_ids, ids_file, ids)
+        return tuple(notes)
 
     async def _mount(
         self,
         workspace: Path,
         place: PurePosixPath,
-        session_resource: SessionResource,
+        resource: SessionResource,
         tenant: str,
         tokens: Mapping[str, str],
     ) -> None:
-        match session_resource:
+        match resource:
             case FileResource(file_id=file_id):
                 file = await self.file_content(tenant, file_id)
                 await self.files.write(workspace, str(place), file.content)
             case RepositoryResource():
-                await self._clone(
-                    workspace, place, session_resource, tokens.get(session_resource.id)
-                )
+                await self._clone(workspace, place, resource, tokens.get(resource.id))
             case _:  # memory stores are kept; agents get to them in a later version
                 pass
 
@@ -163,16 +152,15 @@ class Mounts:
 
 
 def carry_mounts(
-    before: Path, copy: Path, workspace: Path, session_resources: Sequence[SessionResource]
+    before: Path, copy: Path, workspace: Path, resources: Sequence[SessionResource]
 ) -> None:
     """Note for a workspace which resources are in the one that it is a copy of: they are not added
     again."""
     known = _read_mounted_ids(mounted_ids_file(before))
     carried = [
-        session_resource.id
-        for session_resource in session_resources
-        if session_resource.id in known
-        and os.path.lexists(copy / workspace_path(session_resource.mount_path))
+        resource.id
+        for resource in resources
+        if resource.id in known and os.path.lexists(copy / workspace_path(resource.mount_path))
     ]
     _write_mounted_ids(mounted_ids_file(workspace), carried)
 
@@ -185,36 +173,32 @@ def workspace_path(mount_path: str) -> PurePosixPath:
     return PurePosixPath(mount_path)
 
 
-def _is_mentioned(session_resource: SessionResource) -> bool:
-    return isinstance(session_resource, FileResource | RepositoryResource)
-
-
-def _describe_mount(session_resource: SessionResource) -> str:
-    match session_resource:
+def _describe_mount(resource: SessionResource) -> str:
+    match resource:
         case FileResource(file_id=file_id):
             return f"The file {file_id}"
         case RepositoryResource(url=url):
             return f"The repository {url}"
         case _:
-            return f"The memory store {session_resource.name}"
+            return f"The memory store {resource.name}"
 
 
 def mounted_ids_file(workspace: Path) -> Path:
     return workspace.with_name(f"{workspace.name}.mounted.json")
 
 
-def _read_mounted_ids(noted: Path) -> Collection[str]:
+def _read_mounted_ids(file: Path) -> Collection[str]:
     try:
-        return msgspec.json.decode(noted.read_bytes(), type=_MountedIds).ids
+        return msgspec.json.decode(file.read_bytes(), type=_MountedIds).ids
     except FileNotFoundError:
         return ()
 
 
-def _write_mounted_ids(noted: Path, ids: Sequence[str]) -> None:
-    fresh = noted.with_suffix(".new")
+def _write_mounted_ids(file: Path, ids: Sequence[str]) -> None:
+    fresh = file.with_suffix(".new")
     fresh.touch(mode=0o600)
     fresh.write_bytes(msgspec.json.encode(_MountedIds(tuple(ids))))
-    fresh.replace(noted)
+    fresh.replace(file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,8 +33,10 @@ from mainspring.service.resources.environments import CloudConfig
 from mainspring.service.sessions.agent_mapper import MappedSession, SessionSpec, map_session
 from mainspring.service.sessions.preview_deltas import Deltas, PreviewPublisher
 from mainspring.service.sessions.resource_types import token_context
+from mainspring.service.sessions.session_mounts import ForkWorkspaces, Mounts
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.session_skills import SessionSkills
+from mainspring.service.sessions.workspace_expiry import WorkspaceExpiry
 from mainspring.service.storage.repository import SESSION_KIND, Seal
 from mainspring.service.telemetry.logging_setup import log_context
 from mainspring.service.telemetry.run_observers import RunObservers, RunSubject
@@ -78,14 +80,9 @@ class RunServices:
     known_secrets: Mapping[str, str]
     """Secrets of this process, by name."""
     redact: Callable[[Mapping[str, str]], RunRedaction]
-    fork_workspace: Callable[[SessionRecord, Path], Awaitable[None]]
-    """Creates the workspace of a fork that has not run yet, with the files of its parent.
-    Raises: InvalidInput, ToolEnvironmentError."""
-    mount: Callable[[str, SessionRecord, Path, Mapping[str, str]], Awaitable[tuple[str, ...]]]
-    """Puts the resources of a tenant's session into its workspace, with the tokens of repositories
-    by resource id; returns notes for the model."""
-    was_removed: Callable[[str, str], Awaitable[bool]]
-    """Tenant and session: whether its workspace was removed because nobody used it."""
+    forks: ForkWorkspaces
+    mounts: Mounts
+    expiry: WorkspaceExpiry
     before_idle: Callable[[str, SessionRecord], Awaitable[None]]
     """Tenant and session: makes what clients expect as soon as they see that it is idle."""
     after_run: Callable[[str, SessionRecord], Awaitable[None]]
@@ -166,9 +163,11 @@ class SessionRuns:
         self, tenant: str, record: SessionRecord, session_credential: Sequence[SessionCredential]
     ) -> MappedSession:
         workspace = self._services.workspaces / record.id
-        await self._services.fork_workspace(record, workspace)
+        await self._services.forks.create(record, workspace)
         is_expired = await self._require_here(tenant, record.id, workspace)
-        notes = await self._services.mount(tenant, record, workspace, self._tokens(record))
+        notes = await self._services.mounts.mount(
+            workspace, record.resources, tenant=tenant, tokens=self._tokens(record)
+        )
         budget = record.budget
         return map_session(
             SessionSpec(
@@ -192,7 +191,7 @@ class SessionRuns:
         before = await workspace_of(SessionLog(self._store), session_id)
         if before is None:
             return False
-        if not await self._services.was_removed(tenant, session_id):
+        if not await self._services.expiry.was_removed(tenant, session_id):
             raise InvalidInput(
                 f"session {session_id} has worked in {before}, which is not on this machine; give"
                 " all workers the same MAINSPRING_WORKSPACES on a disk that they share"
