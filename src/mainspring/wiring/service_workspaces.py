@@ -40,7 +40,7 @@ from mainspring.runtime.session.session_paths import SERVED_STATE_FOLDER
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.sessions.expired_workspaces import EXPIRED_SUFFIX
 from mainspring.service.sessions.output_files import OutputFolder
-from mainspring.service.sessions.resource_lookups import FileContent
+from mainspring.service.sessions.resource_types import FileContent
 from mainspring.service.sessions.session_mounts import ForkWorkspaces, Mounts, mounted_ids_file
 from mainspring.service.sessions.session_skills import skills_folder
 from mainspring.service.storage.repository import SESSION_KIND
