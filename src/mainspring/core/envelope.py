@@ -108,6 +108,7 @@ AnyPayload: TypeAlias = KnownPayload | UnknownPayload
 PAYLOAD_TYPES: dict[str, type[events.Payload]] = {
     str(kind.__struct_config__.tag): kind for kind in get_args(KnownPayload)
 }
+_TAGS: dict[type, str] = {kind: tag for tag, kind in PAYLOAD_TYPES.items()}
 CLIENT_TYPES = frozenset(str(kind.__struct_config__.tag) for kind in get_args(events.ClientPayload))
 """What may be put into a session's inbox."""
 
@@ -176,9 +177,7 @@ class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def payload_type(payload: AnyPayload) -> str:
-    if isinstance(payload, UnknownPayload):
-        return payload.type
-    return str(payload.__struct_config__.tag)
+    return payload.type if isinstance(payload, UnknownPayload) else _TAGS[type(payload)]
 
 
 def event_types(*payloads: type[KnownPayload]) -> frozenset[str]:

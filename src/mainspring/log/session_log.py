@@ -35,6 +35,8 @@ from mainspring.log.writer import RECEIVED, Writer, require_not_moved
 
 ENDLESS = 2**62
 _PAGE = 1000
+_LONG_PAGE = 4000
+"""Of a log that is read as a whole: every page is a hop to a thread."""
 _THREAD_CREATED = str(ThreadCreated.__struct_config__.tag)
 _CACHED_LINEAGES = 10_000
 
@@ -262,7 +264,7 @@ class SessionLog:
         thread_set = None if threads is None else frozenset(threads)
         for segment in await self.lineage(session_id):
             while after < segment.upto and (limit is None or len(events) < limit):
-                page_size = _PAGE if limit is None else min(_PAGE, limit - len(events))
+                page_size = _LONG_PAGE if limit is None else min(_LONG_PAGE, limit - len(events))
                 page = segment.page(after, page_size)
                 rows = await self.store.read(replace(page, types=type_set, threads=thread_set))
                 events += [to_event(segment.session_id, row) for row in rows]

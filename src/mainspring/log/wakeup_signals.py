@@ -19,18 +19,16 @@ class SessionHeads(NamedTuple):
 class Watch:
     """One follower's ear on one session. Hears everything since it last stopped waiting."""
 
-    __slots__ = ("__weakref__", "_heard", "_is_inbox_only", "pokes")
+    __slots__ = ("__weakref__", "_heard", "pokes")
 
-    def __init__(self, *, is_inbox_only: bool = False) -> None:
+    def __init__(self) -> None:
         self._heard = anyio.Event()
-        self._is_inbox_only = is_inbox_only
         self.pokes = 0
         """How often the session, or its inbox, may have changed."""
 
-    def poke(self, *, is_inbox: bool = True) -> None:
-        if is_inbox or not self._is_inbox_only:
-            self.pokes += 1
-            self._heard.set()
+    def poke(self) -> None:
+        self.pokes += 1
+        self._heard.set()
 
     def nudge(self) -> None:
         """Wake the follower for a reason of its own; the session has not changed."""
@@ -45,21 +43,27 @@ class Signals:
     """Who listens to what. A follower that is dropped stops listening by itself."""
 
     def __init__(self) -> None:
-        self._watches: dict[str, WeakSet[Watch]] = {}
+        self._followers: dict[str, WeakSet[Watch]] = {}
+        self._inboxes: dict[str, WeakSet[Watch]] = {}
+        """Those who only want to hear of the inbox."""
         self._heads: Mapping[str, SessionHeads] = {}
         self._arrived = anyio.Event()
 
     def watch(self, session_id: str, *, is_inbox_only: bool = False) -> Watch:
-        watch = Watch(is_inbox_only=is_inbox_only)
-        self._watches.setdefault(session_id, WeakSet()).add(watch)
+        watch = Watch()
+        watches = self._inboxes if is_inbox_only else self._followers
+        watches.setdefault(session_id, WeakSet()).add(watch)
         self._arrived.set()
         return watch
 
     def poke(self, session_ids: Iterable[str], *, is_inbox: bool = True) -> None:
         """`is_inbox`: the inbox may have changed, and not only the log."""
         for session_id in session_ids:
-            for watch in tuple(self._watches.get(session_id, ())):
-                watch.poke(is_inbox=is_inbox)
+            for watch in tuple(self._followers.get(session_id, ())):
+                watch.poke()
+            if is_inbox:
+                for watch in tuple(self._inboxes.get(session_id, ())):
+                    watch.poke()
 
     def compare(self, heads: Mapping[str, SessionHeads]) -> None:
         """Poke followers of sessions whose heads are not what they were, or that are gone."""
@@ -71,13 +75,18 @@ class Signals:
         self._heads = heads
 
     def watched(self) -> list[str]:
-        for session_id in [key for key, watches in self._watches.items() if not watches]:
-            del self._watches[session_id]
-        return list(self._watches)
+        for kind in (self._followers, self._inboxes):
+            for session_id in [key for key, watches in kind.items() if not watches]:
+                del kind[session_id]
+        return [*{**self._followers, **self._inboxes}]
+
+    def has_followers(self) -> bool:
+        """Whether somebody wants to hear of more than what comes for a session that it runs."""
+        return any(self._followers.values())
 
     async def someone(self) -> None:
         """Return when there is a follower to work for."""
-        while not any(self._watches.values()):
+        while not (self.has_followers() or any(self._inboxes.values())):
             if self._arrived.is_set():  # never replace one that somebody else waits for
                 self._arrived = anyio.Event()
             await self._arrived.wait()

@@ -55,7 +55,8 @@ class RateLimiter:
     def __init__(self, settings: RateLimitSettings, timing: Timing) -> None:
         now = timing.clock()
         self._timing = timing
-        self._slots = anyio.Semaphore(settings.max_concurrent) if settings.max_concurrent else None
+        most = settings.max_concurrent
+        self._slots = anyio.Semaphore(most, fast_acquire=True) if most else None
         self._requests = _bucket(settings.requests_per_minute, now)
         self._tokens = _bucket(settings.tokens_per_minute, now)
 

@@ -38,6 +38,8 @@ _READERS = 4
 _FEW_ROWS = 50
 _CHECKPOINT_JOBS = 500
 _POLL_SECONDS = 0.005
+_INBOX_POLL_SECONDS = 0.025
+"""While nobody follows: what comes for a session that runs may take a moment longer."""
 _PATIENCE_SECONDS = 1.0
 _POLL_SHARE = 10
 """Polling may take one part in so many of the time, however many sessions are followed."""
@@ -228,8 +230,8 @@ class SqliteStore:
             except StoreFailed:
                 await anyio.sleep(_PATIENCE_SECONDS)  # followers find out by reading
                 continue
-            spent = time.monotonic() - begun
-            await anyio.sleep(max(_POLL_SECONDS, spent * _POLL_SHARE))
+            seconds = _POLL_SECONDS if self.signals.has_followers() else _INBOX_POLL_SECONDS
+            await anyio.sleep(max(seconds, (time.monotonic() - begun) * _POLL_SHARE))
 
     async def checkpoint(self) -> None:
         """Move the write-ahead log into the file now and then, beside the writer, not in it."""

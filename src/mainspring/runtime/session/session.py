@@ -10,7 +10,10 @@ from typing import Literal
 from mainspring.core.content import Block, TextBlock, plain_text
 from mainspring.core.envelope import Event
 from mainspring.core.events import (
+    AgentCustomToolUse,
+    AgentMcpToolUse,
     AgentMessage,
+    AgentToolUse,
     ClientPayload,
     PermissionUpdate,
     PermissionUpdated,
@@ -51,12 +54,6 @@ from mainspring.runtime.subagents.supervisor import SubagentSupervisor, open_sup
 
 PROGRAM = Sender(kind="system", id="program")
 """The sender for programs that do not name one."""
-_ANSWER_EVENT_TYPES = (
-    "agent.message",
-    "agent.tool_use",
-    "agent.mcp_tool_use",
-    "agent.custom_tool_use",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,11 +254,12 @@ class Session:
         """
         runtime = self._runtime
         async with hold_session(self.log, self.id) as writer:
-            begun = writer.head.seq
             folded, self._folded = self._folded or FoldedLog(ThreadTree(writer.thread_id), 0), None
-            for event in await self.log.read(self.id, after=folded.seq):
-                folded.thread_tree.apply(event)
+            if new := writer.head.seq - folded.seq:
+                for event in await self.log.read(self.id, after=folded.seq, limit=new):
+                    folded.thread_tree.apply(event)
             main = folded.thread_tree.main
+            final_message = _FinalMessage(main.id, tell)
             options = runtime.options
             if self.id in runtime.begun:
                 options = replace(options, mode=None)
@@ -283,7 +281,9 @@ class Session:
                     log=self.log,
                     models=runtime.models,
                     event_sink=EventSink(
-                        writer=writer, thread_tree=folded.thread_tree, on_event=tell
+                        writer=writer,
+                        thread_tree=folded.thread_tree,
+                        on_event=final_message.on_event,
                     ),
                     budget=replace(runtime.budget, agent=self.agent.name),
                 )
@@ -305,7 +305,7 @@ class Session:
         return Result(
             session_id=self.id,
             reason=ended.reason,
-            text=await self._final_text(begun, main.id),
+            text=final_message.text,
             turns=main.thread.turns,
             usage=main.spend_account.usage,
             cost_usd=main.spend_account.spending.cost_usd,
@@ -313,18 +313,26 @@ class Session:
             waiting_for=ended.waiting_for,
         )
 
-    async def _final_text(self, after: int, thread_id: str) -> str:
-        """The last message of the agent in the run that began after an event."""
-        words: list[str] = []
-        main = frozenset((thread_id,))
-        for event in await self.log.read(
-            self.id, after=after, types=_ANSWER_EVENT_TYPES, threads=main
-        ):
+
+class _FinalMessage:
+    """The last message of the agent in a run, as its events tell it."""
+
+    def __init__(self, thread_id: str, tell: Callable[[Event], None]) -> None:
+        self._thread_id = thread_id
+        self._tell = tell
+        self._texts: list[str] = []
+
+    def on_event(self, event: Event) -> None:
+        if event.thread_id == self._thread_id:
             if isinstance(event.payload, AgentMessage):
-                words.append(plain_text(event.payload.content))
-            else:
-                words.clear()
-        return "\n\n".join(words)
+                self._texts.append(plain_text(event.payload.content))
+            elif isinstance(event.payload, AgentToolUse | AgentMcpToolUse | AgentCustomToolUse):
+                self._texts.clear()
+        self._tell(event)
+
+    @property
+    def text(self) -> str:
+        return "\n\n".join(self._texts)
 
 
 def _extra_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) -> list[Tool]:
