@@ -15,6 +15,7 @@ import growth
 import monty
 import skills
 import snapshots
+import start
 import streams
 import subagents
 import turns
@@ -39,6 +40,7 @@ BENCHES = {
     "skills": skills.measure,
     "subagents": subagents.measure,
     "events": events.measure,
+    "start": start.measure,
 }
 
 

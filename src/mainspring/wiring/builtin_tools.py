@@ -25,7 +25,6 @@ from mainspring.core.lazy_module import LazyModule
 from mainspring.core.openat import real_path
 from mainspring.core.ports import Workspace
 from mainspring.core.tool import Tool
-from mainspring.harness.permissions.bash import analyze_command
 from mainspring.harness.permissions.policy import Policy, is_guarded
 from mainspring.harness.permissions.tool_names import ALL_TOOLS
 from mainspring.runtime.run_options import WebFetchLimits
@@ -34,15 +33,17 @@ from mainspring.runtime.session_context import SetupRequest
 from mainspring.wiring.sandbox_environment import SandboxEnvironment
 
 if TYPE_CHECKING:
+    from mainspring.harness.permissions import bash as bash_analysis
     from mainspring.wiring import session_egress
 else:
+    bash_analysis = LazyModule("mainspring.harness.permissions.bash")
     session_egress = LazyModule("mainspring.wiring.session_egress")
 
 
 @lru_cache(maxsize=256)
 def classify_command(command: str) -> tuple[bool, bool]:
     """Whether a command only reads, and whether it destroys."""
-    verdict = analyze_command(command)
+    verdict = bash_analysis.analyze_command(command)
     return verdict.read_only, verdict.destructive
 
 

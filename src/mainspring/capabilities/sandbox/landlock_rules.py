@@ -3,15 +3,25 @@ they connect nowhere, and that they signal nobody outside. Standard library only
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import struct
 import sys
+from importlib import import_module
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import ctypes
     from collections.abc import Iterable
+else:
+
+    class _LazyCtypes:
+        """It takes as long to import as all of the log, and most commands do not need it."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(import_module("ctypes"), name)
+
+    ctypes = _LazyCtypes()
 
 ENOUGH_ABI = 6
 """The first that keeps signals and abstract sockets inside."""

@@ -36,8 +36,39 @@ _BYTEWISE.encoding = re2.Options.Encoding.LATIN1  # pyright: ignore[reportUnknow
 _BYTEWISE.max_mem = 32 << 20
 
 
+class _LazyPattern:
+    """Compiled when it is first used: most of a hundred detectors never are."""
+
+    __slots__ = ("_compiled", "_pattern")
+
+    def __init__(self, pattern: bytes) -> None:
+        self._pattern = pattern
+        self._compiled: BytesPattern | None = None
+
+    def _get(self) -> BytesPattern:
+        if self._compiled is None:
+            compiled = re2.compile(self._pattern, _BYTEWISE)  # pyright: ignore[reportUnknownMemberType]
+            self._compiled = cast("BytesPattern", compiled)
+        return self._compiled
+
+    def search(self, text: bytes, begin: int = 0, /) -> BytesMatch | None:
+        return self._get().search(text, begin)
+
+    def match(self, text: bytes, /) -> BytesMatch | None:
+        return self._get().match(text)
+
+    def fullmatch(self, text: bytes, /) -> BytesMatch | None:
+        return self._get().fullmatch(text)
+
+    def finditer(self, text: bytes, /) -> Iterator[BytesMatch]:
+        return self._get().finditer(text)
+
+    def sub(self, replacement: bytes, text: bytes, /) -> bytes:
+        return self._get().sub(replacement, text)
+
+
 def compile_pattern(pattern: bytes) -> BytesPattern:
-    return cast("BytesPattern", re2.compile(pattern, _BYTEWISE))  # pyright: ignore[reportUnknownMemberType]
+    return _LazyPattern(pattern)
 
 
 def escape_literal(text: bytes) -> bytes:

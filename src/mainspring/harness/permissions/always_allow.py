@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import PermissionUpdate, RuleText
-from mainspring.harness.permissions.bash import suggest_rule
+from mainspring.core.lazy_module import LazyModule
 from mainspring.harness.permissions.gitignore import escape_path
 from mainspring.harness.permissions.rule import parse_rule, rule_text
 from mainspring.harness.permissions.tool_names import (
@@ -18,6 +19,11 @@ from mainspring.harness.permissions.tool_names import (
     canonical_name,
     claude_code_name,
 )
+
+if TYPE_CHECKING:
+    from mainspring.harness.permissions import bash
+else:
+    bash = LazyModule("mainspring.harness.permissions.bash")
 
 
 def always_allow_rule(tool: str, given: Mapping[str, object]) -> RuleText | None:
@@ -43,7 +49,7 @@ def _host(url: str) -> RuleText | None:
 
 
 def _command(command: str) -> RuleText | None:
-    pattern = suggest_rule(command)
+    pattern = bash.suggest_rule(command)
     return None if pattern is None else RuleText(tool_name="Bash", rule_content=pattern)
 
 

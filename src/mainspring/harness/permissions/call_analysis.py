@@ -8,18 +8,11 @@ import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote
 
+from mainspring.core.lazy_module import LazyModule
 from mainspring.core.tool import Traits
-from mainspring.harness.permissions.bash import (
-    REMOVING,
-    CommandAnalysis,
-    UnclearCommands,
-    analyze_command,
-    parse_commands,
-    written_words,
-)
 from mainspring.harness.permissions.path_rules import (
     Access,
     PathAccess,
@@ -34,6 +27,11 @@ from mainspring.harness.permissions.tool_names import (
     SHELL_TOOLS,
     canonical_name,
 )
+
+if TYPE_CHECKING:
+    from mainspring.harness.permissions import bash
+else:
+    bash = LazyModule("mainspring.harness.permissions.bash")  # a tenth of the time to start
 
 _MAX_BASES = 16
 _LONGEST_PATH = 4096
@@ -77,7 +75,7 @@ class AnalyzedCall:
     traits: Traits
     paths: tuple[PathAccess, ...] = ()
     command: str | None = None
-    analysis: CommandAnalysis | None = None
+    analysis: bash.CommandAnalysis | None = None
     """On the command, if there is one."""
     surely_written: tuple[PathAccess, ...] = ()
     """What the words of a command say that it changes, which is the least that it may change; of a
@@ -106,7 +104,7 @@ def analyze_call(
     command = str(given.get("command", ""))
     bases = _bases(command, call_location)
     is_lost = len(bases) == _MAX_BASES or not call_location.is_known
-    verdict = analyze_command(
+    verdict = bash.analyze_command(
         command,
         roots=(call_location.workspace, *call_location.aliases),
         is_own_repository=lambda folder: not is_lost and _is_own_repository(folder, bases),
@@ -132,7 +130,7 @@ def analyze_call(
         verdict = replace(verdict, critical=True)
     guesses = [_guessed_path(path, base) for base in bases for path in verdict.guesses]
     written = [
-        _path_access(word, "write", base) for base in bases for word in written_words(command)
+        _path_access(word, "write", base) for base in bases for word in bash.written_words(command)
     ]
     return AnalyzedCall(
         tool=name,
@@ -233,7 +231,7 @@ def _targets(command: str) -> tuple[str, ...]:
     """Where a command goes."""
     return tuple(
         (item.words[-1].value if len(item.words) > 1 else "~") or ""
-        for item in parse_commands(command).commands
+        for item in bash.parse_commands(command).commands
         if item.name in ("cd", "pushd")
     )
 
@@ -241,8 +239,8 @@ def _targets(command: str) -> tuple[str, ...]:
 @lru_cache(maxsize=256)
 def _goes_anywhere(command: str) -> bool:
     """Whether only the shell can tell where a command goes."""
-    found = parse_commands(command)
-    return isinstance(found, UnclearCommands) or any(
+    found = bash.parse_commands(command)
+    return isinstance(found, bash.UnclearCommands) or any(
         item.name in _UNPREDICTABLE
         or (item.name in ("cd", "pushd") and any(word.value is None for word in item.words))
         for item in found.commands
@@ -261,7 +259,8 @@ def _cd_targets(base: CallLocation, target: str) -> tuple[str, ...]:
 @lru_cache(maxsize=256)
 def _removes(command: str) -> bool:
     return any(
-        posixpath.basename(item.name) in REMOVING for item in parse_commands(command).commands
+        posixpath.basename(item.name) in bash.REMOVING
+        for item in bash.parse_commands(command).commands
     )
 
 

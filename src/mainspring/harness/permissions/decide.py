@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from mainspring.core.events import Permission
+from mainspring.core.lazy_module import LazyModule
 from mainspring.harness.authorizer import Decision
-from mainspring.harness.permissions import bash
 from mainspring.harness.permissions.call_analysis import AnalyzedCall
 from mainspring.harness.permissions.grant_state import CLASSIFIER, GrantState
 from mainspring.harness.permissions.path_rules import PathAccess, is_inside, permits_path
@@ -27,6 +28,11 @@ from mainspring.harness.permissions.tool_names import (
     READ_TOOLS,
     claude_code_name,
 )
+
+if TYPE_CHECKING:
+    from mainspring.harness.permissions import bash
+else:
+    bash = LazyModule("mainspring.harness.permissions.bash")
 
 PROTECTED = "protected path"
 """The `rule` of decisions about protected paths."""

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from mainspring.harness.permissions import bash
-from mainspring.harness.permissions.bash import CommandAnalysis
+from mainspring.core.lazy_module import LazyModule
 from mainspring.harness.permissions.call_analysis import AnalyzedCall
 from mainspring.harness.permissions.path_rules import PatternRoots, forbids_path, may_forbid_below
 from mainspring.harness.permissions.rule import Rule
 from mainspring.harness.permissions.tool_names import READ_TOOLS
+
+if TYPE_CHECKING:
+    from mainspring.harness.permissions import bash
+else:
+    bash = LazyModule("mainspring.harness.permissions.bash")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,7 @@ def possible_matches(
 
 
 def _about_programs(
-    patterns: Sequence[str], command: str, command_analysis: CommandAnalysis
+    patterns: Sequence[str], command: str, command_analysis: bash.CommandAnalysis
 ) -> Iterator[PossibleMatch]:
     if command_analysis.unclear:
         yield PossibleMatch(
@@ -65,7 +70,7 @@ def _about_programs(
 def _about_files(
     rules: Sequence[tuple[str, PatternRoots]],
     analyzed_call: AnalyzedCall,
-    command_analysis: CommandAnalysis,
+    command_analysis: bash.CommandAnalysis,
 ) -> Iterator[PossibleMatch]:
     if command_analysis.shows_history:
         yield PossibleMatch(
