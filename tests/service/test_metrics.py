@@ -16,6 +16,7 @@ from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event, KnownPayload
 from mainspring.core.errors import StoreUnavailable
 from mainspring.core.events import StopReason, Usage
+from mainspring.core.model import TextDelta
 from mainspring.core.ports import PostResult
 from mainspring.log.task_groups import run_in_background
 from mainspring.service.jobs.dispatcher import Job
@@ -163,11 +164,16 @@ def test_a_listener_that_fails_does_not_stop_a_run(caplog: pytest.LogCaptureFixt
         def on_event(self, subject: RunSubject, event: Event) -> None:
             raise ZeroDivisionError
 
+        def on_first_token(self, subject: RunSubject) -> None:
+            raise ZeroDivisionError
+
         def finished(self, subject: RunSubject, span: object) -> None: ...
 
     watcher = RunObserver(SUBJECT, SpanFold(), [Broken()])
     tell(watcher, events.StatusRunning())
+    watcher.emit(TextDelta("Good"))
     assert "e1 was not counted" in caplog.text
+    assert "a first token was not counted" in caplog.text
 
 
 @tool
@@ -189,7 +195,7 @@ async def watched(folder: Path, metrics: Metrics, script: Scripted, *tools: Tool
         )
         async with observers.run(subject) as watcher:
             assert value(metrics, "sessions_running") == 1
-            await session.run(tell=watcher.tell)
+            await session.run(watcher.emit, tell=watcher.tell)
     return metrics.rendered()[0].decode()
 
 
@@ -199,6 +205,7 @@ async def test_a_run_is_counted_without_its_content(tmp_path: Path, metrics: Met
     assert value(metrics, "runs_total", reason="completed") == 1
     assert value(metrics, "tool_calls_total", tool="(function)", outcome="ok") == 1
     assert value(metrics, "wake_seconds_count") == 1
+    assert value(metrics, "first_token_seconds_count") == 1
     assert value(metrics, "sessions_running") == 0
     assert [word for word in ("content", "acme", "agent_1", "sesn_", "greet") if word in text] == []
 

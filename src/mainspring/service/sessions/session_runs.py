@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import anyio
 import msgspec
 from anyio import to_thread
 
-from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput, StoreUnavailable
 from mainspring.core.lru_cache import LruCache
 from mainspring.core.ports import Credential
@@ -45,6 +45,8 @@ from mainspring.service.vaults.session_credentials import (
     SessionCredential,
     SessionCredentials,
 )
+
+T = TypeVar("T")
 
 _MAX_CACHED_SESSIONS = 256
 """Sessions whose folded logs stay in memory between runs."""
@@ -146,7 +148,10 @@ class SessionRuns:
             self._services.run_observers.run(_subject(tenant, record)) as observer,
             run_in_background(lambda: self._stop_when_halted(tenant, record)),
         ):
-            await session.run(previews.emit, tell=call_both(previews.tell, observer.tell))
+            await session.run(
+                call_both(previews.emit, observer.emit),
+                tell=call_both(previews.tell, observer.tell),
+            )
         self._sessions.put(session_id, session)
 
     async def _require_running(self, tenant: str, record: SessionRecord) -> None:
@@ -248,14 +253,12 @@ def _subject(tenant: str, record: SessionRecord) -> RunSubject:
     )
 
 
-def call_both(
-    first: Callable[[Event], None], second: Callable[[Event], None]
-) -> Callable[[Event], None]:
-    def tell(event: Event) -> None:
-        first(event)
-        second(event)
+def call_both(first: Callable[[T], None], second: Callable[[T], None]) -> Callable[[T], None]:
+    def both(heard: T) -> None:
+        first(heard)
+        second(heard)
 
-    return tell
+    return both
 
 
 def _secret_value(session_credential: SessionCredential) -> str:

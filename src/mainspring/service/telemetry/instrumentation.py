@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, TypeAlias, get_args
 import anyio
 from anyio import Event as Signal
 
+from mainspring.core import clock as clocks
+from mainspring.core.clock import Clock
 from mainspring.core.envelope import Event
 from mainspring.core.errors import MainspringError, StoreFailed
 from mainspring.core.events import (
@@ -43,12 +45,17 @@ _MAX_WAITING = 10_000
 class RunMetrics:
     """A `RunListener`. Its only state is when the oldest unprocessed message was sent."""
 
-    def __init__(self, metrics: Metrics, *, tools: Collection[str] = ()) -> None:
+    def __init__(
+        self, metrics: Metrics, *, tools: Collection[str] = (), clock: Clock = clocks.now
+    ) -> None:
         """`tools` are labels; other tools are counted by their kind only, because tenants and
         models choose their names."""
         self._metrics = metrics
         self._tools = frozenset(tools)
         self._waiting: dict[str, datetime] = {}
+        self._answering: dict[str, datetime] = {}
+        """By session that runs: when the event was sent that the model is to answer."""
+        self._clock = clock
 
     def on_event(self, subject: RunSubject, event: Event) -> None:
         metrics, thread = self._metrics, event.thread_id
@@ -57,6 +64,7 @@ class RunMetrics:
                 sent = self._waiting.pop(thread, None)
                 if sent is not None:
                     metrics.wake_seconds.observe(max(0.0, (event.time - sent).total_seconds()))
+                    self._answering[subject.session_id] = sent
             case SessionWoken():
                 self._waiting.pop(thread, None)
                 metrics.takeovers.inc()
@@ -70,9 +78,15 @@ class RunMetrics:
             case _:
                 pass
 
+    def on_first_token(self, subject: RunSubject) -> None:
+        if (sent := self._answering.pop(subject.session_id, None)) is not None:
+            seconds = (self._clock() - sent).total_seconds()
+            self._metrics.first_token_seconds.observe(max(0.0, seconds))
+
     def finished(self, subject: RunSubject, span: TraceSpan) -> None:
         match span.details:
             case RunSpan() as done:
+                self._answering.pop(subject.session_id, None)
                 self._run(span, done)
             case ModelRequestSpan() as done:
                 self._chat(span, done)

@@ -61,6 +61,11 @@ class Metrics:
         self.wake_seconds = self._histogram(
             "wake_seconds", "From a client's event to the run that it starts.", _WAKE_BUCKETS
         )
+        self.first_token_seconds = self._histogram(
+            "first_token_seconds",
+            "From a client's event to the first token of the model's answer.",
+            _WAKE_BUCKETS,
+        )
         self.runs = self._counter("runs", "Runs that have ended, by why.", "reason")
         self.run_seconds = self._histogram("run_seconds", "How long runs took.", _RUN_BUCKETS)
         self.takeovers = self._counter(

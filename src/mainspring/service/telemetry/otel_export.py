@@ -60,6 +60,9 @@ class OtelTraces:
     def on_event(self, subject: RunSubject, event: Event) -> None:
         pass
 
+    def on_first_token(self, subject: RunSubject) -> None:
+        pass
+
     def finished(self, subject: RunSubject, span: TraceSpan) -> None:
         self._processor.on_end(self._readable(subject, span))
 
@@ -108,6 +111,9 @@ class OtelMetrics:
         )
 
     def on_event(self, subject: RunSubject, event: Event) -> None:
+        pass
+
+    def on_first_token(self, subject: RunSubject) -> None:
         pass
 
     def finished(self, subject: RunSubject, span: TraceSpan) -> None:

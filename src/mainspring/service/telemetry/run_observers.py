@@ -12,6 +12,7 @@ from mainspring.core import events
 from mainspring.core.envelope import Event
 from mainspring.core.errors import LogError, StoreFailed
 from mainspring.core.lru_cache import LruCache
+from mainspring.core.model import Delta, TextDelta, ThinkingDelta, ToolInputDelta
 from mainspring.service.telemetry.session_spans import SPAN_TYPES, SpanFold, TraceSpan
 
 _LOG = logging.getLogger("mainspring.telemetry")
@@ -49,11 +50,15 @@ class ReadableLog(Protocol):
 class RunListener(Protocol):
     def on_event(self, subject: RunSubject, event: Event) -> None: ...
 
+    def on_first_token(self, subject: RunSubject) -> None:
+        """The model has begun to answer, for the first time in a run."""
+        ...
+
     def finished(self, subject: RunSubject, span: TraceSpan) -> None: ...
 
 
 class RunObserver:
-    """Observes one run: its `tell` is for `Session.run`."""
+    """Observes one run: its `emit` and `tell` are for `Session.run`."""
 
     def __init__(
         self, subject: RunSubject, fold: SpanFold, listeners: Sequence[RunListener]
@@ -61,6 +66,16 @@ class RunObserver:
         self.subject = subject
         self.fold = fold
         self._listeners = listeners
+        self._is_answering = False
+
+    def emit(self, delta: Delta) -> None:
+        if not self._is_answering and isinstance(delta, TextDelta | ThinkingDelta | ToolInputDelta):
+            self._is_answering = True
+            try:
+                for listener in self._listeners:
+                    listener.on_first_token(self.subject)
+            except Exception:  # noqa: BLE001 (as in `tell`)
+                _LOG.exception("a first token was not counted")
 
     def tell(self, event: Event) -> None:
         try:
