@@ -1,16 +1,19 @@
 """How long sandboxes are kept for sessions that do not run."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 
 import anyio
 import pytest
-from tests.session_e2e.session_setup import Scene, begin
+from tests.session_e2e.session_setup import MODEL, Scene, at_work, begin
 
 from mainspring.capabilities.providers.scripted import calls
 from mainspring.capabilities.sandbox.keeper_connection import connect_to_keeper
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.config import Settings, read_settings
+from mainspring.core.content import TextBlock
+from mainspring.core.events import Usage
+from mainspring.core.model import Delta, Reply, Request, ToolInputDelta, ToolUse
 from mainspring.core.ports import ExecRequest
 from mainspring.runtime.session.session_paths import SessionPaths
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
@@ -130,3 +133,35 @@ async def test_nothing_is_kept_when_the_bench_is_left(settings: Settings):
                 await sessions.work(name)
             await sandbox_pool.release("a")
         assert await only(sessions, gone=("a", "b"))
+
+
+class WritesUntil:
+    """Announces a call and writes at it until something is there."""
+
+    def __init__(self, until: Callable[[], Awaitable[object]]) -> None:
+        self._until = until
+
+    async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
+        use = ToolUse(id="call", name="bash", input={"command": "echo here"})
+        if len(request.messages) == 1:
+            yield ToolInputDelta(id=use.id, name=use.name, json="")
+            await self._until()
+            yield Reply(content=(use,), usage=Usage(), reason="tool_use", model=MODEL)
+        yield Reply(content=(TextBlock("done"),), usage=Usage(), reason="end_turn", model=MODEL)
+
+
+async def test_the_sandbox_is_made_while_the_model_writes_what_is_to_run(
+    scene: Scene, sessions: Sessions
+):
+    async with scene.runtime() as runtime:
+        session = await runtime.start(at_work(), "do it")
+
+        async def is_made() -> None:
+            while not await sessions.is_kept(session.id):  # noqa: ASYNC110 -- another process
+                await anyio.sleep(0.01)
+
+        runtime.models.put(MODEL, WritesUntil(is_made))
+        with anyio.fail_after(SECONDS):
+            result = await session.run()
+    assert result is not None
+    assert result.ok

@@ -47,6 +47,9 @@ class Toolbox:
     """Why the model may not stop yet, as a text for it; `None` if it may."""
     before_idle: Callable[[], Awaitable[None]] | None = None
     """Runs when the thread has ended, before the log says that it is idle."""
+    on_call_announced: Callable[[str], None] | None = None
+    """Gets the name of a tool when the model begins to call it: while it writes the input, what
+    the call needs can be made ready."""
     worktrees: Worktrees | None = None
     """Separate working folders for threads that must not share one."""
     _by_name: Mapping[str, Tool] = field(init=False, repr=False, compare=False)

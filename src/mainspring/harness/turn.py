@@ -35,6 +35,7 @@ from mainspring.core.model import (
     Request,
     TextDelta,
     Thinking,
+    ToolInputDelta,
     ToolUse,
     ToolUseReady,
 )
@@ -229,10 +230,19 @@ class _ReplyReader:
             case ToolUseReady(use=use):
                 begin_speculative(self._context, use)
                 self._context.emit(delta)
+            case ToolInputDelta(name=name, json=""):
+                self._announce_call(name)
+                self._context.emit(delta)
             case _:
                 if isinstance(delta, TextDelta):
                     self.said.append(delta.text)
                 self._context.emit(delta)
+
+    def _announce_call(self, name: str) -> None:
+        toolbox = self._context.toolbox
+        tool = toolbox.find(name)
+        if toolbox.on_call_announced is not None and tool is not None:
+            toolbox.on_call_announced(tool.spec.name)
 
 
 def _note_failover(context: ThreadContext, delta: FailedOver) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -61,6 +61,7 @@ else:
 
 _MAX_CACHED = 1000
 """Sessions and warnings that are remembered between runs."""
+_PROGRAM_TOOLS = frozenset(("bash", "service_start"))
 _FILE_TOOLS = frozenset(("read", "edit", "write"))
 _CLIENT_WORKSPACE = "/workspace"
 """Stands for the folder of a client that runs tools itself; it is not accessed here."""
@@ -201,6 +202,7 @@ class ToolboxBuilder:
                 pending_facts=side_events,
                 facts=facts,
                 for_thread=partial(self._for_thread, session, thread_workspace),
+                on_call_announced=_sandbox_preparation(sandbox_session),
                 worktrees=self._worktrees(setup, thread_workspace),
             )
 
@@ -326,6 +328,18 @@ class ToolboxBuilder:
             ceiling=setup.mode,
             is_headless=setup.options.is_headless,
         )
+
+
+def _sandbox_preparation(sandbox: SandboxSession | None) -> Callable[[str], None] | None:
+    """Starts the sandbox while the model still writes what is to run in it."""
+    if sandbox is None:
+        return None
+
+    def prepare(tool: str) -> None:
+        if tool in _PROGRAM_TOOLS:
+            sandbox.prepare()
+
+    return prepare
 
 
 def _sandbox_opened(

@@ -7,6 +7,7 @@ import hashlib
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self, cast
@@ -103,6 +104,12 @@ class KeeperSandbox:
             "not run: every sandbox that was started ended before the command began"
         )
 
+    async def prepare(self) -> None:
+        """Start the sandbox before something is run in it. If that fails, `run` tells why."""
+        with suppress(SandboxFailed, OSError):
+            async with await self._visit():
+                pass
+
     async def find_result(self, key: str) -> ExecResult | None:
         name = _name(key)
         record = None
@@ -176,6 +183,8 @@ class KeeperSandbox:
     async def close(self) -> None:
         """End the sandbox, and all that runs in it. What came of programs stays on disk."""
         with CancelScope(shield=True), anyio.move_on_after(_PARTING_SECONDS):
+            async with self._moving_in:  # one that is being started is not left behind
+                pass
             if talk := await connect_to_keeper(self._site.state):
                 async with talk:
                     await talk.ask(frame(b"close"))  # answered by hanging up

@@ -63,6 +63,9 @@ class LazySandbox:
     ) -> ExecResult:
         return await self._sandbox.run(wanted, hear)
 
+    async def prepare(self) -> None:
+        await self._sandbox.prepare()
+
     async def find_result(self, key: str) -> ExecResult | None:
         return await self._sandbox.find_result(key)
 
@@ -112,6 +115,11 @@ class SandboxSession:
         finally:
             set_aside = self.path_watcher.end()
         return _with_removal_note(ran, set_aside)
+
+    def prepare(self) -> None:
+        """A program is about to run: start the sandbox meanwhile, unless one has run in it."""
+        if not self.ran:
+            self.group.start_soon(self.sandbox.prepare)
 
     async def find_result(self, key: str) -> ExecResult | None:
         return await self.sandbox.find_result(key)
