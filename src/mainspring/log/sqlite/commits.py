@@ -20,6 +20,8 @@ from mainspring.log.sqlite.connect import BUSY_SECONDS, translate_errors
 R = TypeVar("R")
 
 _QUICK_SECONDS = 0.003
+_QUICK_SECONDS_ALONE = 0.01
+"""For who holds up nobody else: a hop to a thread and back costs as much as a commit."""
 _MIN_PENALTY, _MAX_PENALTY = 8, 1024
 
 
@@ -30,7 +32,7 @@ class AdaptiveThreads:
         self._in_thread = 0
         self._penalty = _MIN_PENALTY
 
-    async def run(self, work: Callable[[], R]) -> R:
+    async def run(self, work: Callable[[], R], *, quick_seconds: float = _QUICK_SECONDS) -> R:
         if self._in_thread:
             self._in_thread -= 1
             return await anyio.to_thread.run_sync(work)
@@ -38,7 +40,7 @@ class AdaptiveThreads:
         try:
             return work()
         finally:
-            if time.perf_counter() - begun > _QUICK_SECONDS:
+            if time.perf_counter() - begun > quick_seconds:
                 self._in_thread = self._penalty
                 self._penalty = min(self._penalty * 2, _MAX_PENALTY)
             else:
@@ -64,7 +66,11 @@ class _Job(Generic[T]):
 class CommitQueue:
     """The writing connection. Statements of all who write at once share one transaction."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, is_alone: Callable[[], bool]
+    ) -> None:
+        """`is_alone`: whether nobody else in this process waits for the event loop."""
+        self.is_alone = is_alone
         self.count = 0
         """Jobs done so far."""
         self._path = path
@@ -116,7 +122,12 @@ class CommitQueue:
         """Try until it is done, or has taken too long."""
         deadline = time.monotonic() + BUSY_SECONDS
         is_long = any(job.is_long for job in jobs)
-        run = anyio.to_thread.run_sync if is_long else self._pace.run
+        quick_seconds = _QUICK_SECONDS_ALONE if self.is_alone() else _QUICK_SECONDS
+        run = (
+            anyio.to_thread.run_sync
+            if is_long
+            else partial(self._pace.run, quick_seconds=quick_seconds)
+        )
         while not await run(partial(self._attempt, jobs)):
             if time.monotonic() > deadline:
                 return False

@@ -51,7 +51,8 @@ class SqliteStore:
     def __init__(self, path: Path, writing: sqlite3.Connection) -> None:
         self.path = path
         self.signals = Signals()
-        self._commits = CommitQueue(path, writing)
+        self._commits = CommitQueue(path, writing, self._has_one_writer)
+        self._leases: set[tuple[str, int]] = set()  # by session and epoch: held in this process
         self._glances = AdaptiveThreads()
         self._checkpointed = 0
         self._checkpoint_due = anyio.Event()
@@ -148,15 +149,23 @@ class SqliteStore:
         seconds: float,
         instead_of: tuple[str, int] | None = None,
     ) -> Lease:
-        return await self._write(
+        lease = await self._write(
             lambda db: queries.acquire(db, session_id, owner, seconds, instead_of)
         )
+        self._leases.add((session_id, lease.epoch))
+        return lease
 
     async def renew(self, lease: Lease) -> None:
+        if not lease.seconds:  # it is let run out
+            self._leases.discard((lease.session_id, lease.epoch))
         await self._write(lambda db: queries.renew(db, lease))
 
     async def release(self, lease: Lease) -> None:
+        self._leases.discard((lease.session_id, lease.epoch))
         await self._write(lambda db: queries.release(db, lease))
+
+    def _has_one_writer(self) -> bool:
+        return len(self._leases) == 1 and not self.signals.has_followers()
 
     async def put_blob(self, session_id: str, digest: str, content: bytes) -> None:
         await self._write(
