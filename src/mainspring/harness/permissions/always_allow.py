@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import PermissionUpdate, RuleText
-from mainspring.core.lazy_module import LazyModule
+from mainspring.harness.permissions.call_analysis import bash
 from mainspring.harness.permissions.gitignore import escape_path
 from mainspring.harness.permissions.rule import parse_rule, rule_text
 from mainspring.harness.permissions.tool_names import (
@@ -19,11 +18,6 @@ from mainspring.harness.permissions.tool_names import (
     canonical_name,
     claude_code_name,
 )
-
-if TYPE_CHECKING:
-    from mainspring.harness.permissions import bash
-else:
-    bash = LazyModule("mainspring.harness.permissions.bash")
 
 
 def always_allow_rule(tool: str, given: Mapping[str, object]) -> RuleText | None:

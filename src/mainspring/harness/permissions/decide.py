@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from mainspring.core.events import Permission
-from mainspring.core.lazy_module import LazyModule
 from mainspring.harness.authorizer import Decision
-from mainspring.harness.permissions.call_analysis import AnalyzedCall
+from mainspring.harness.permissions.call_analysis import AnalyzedCall, bash
 from mainspring.harness.permissions.grant_state import CLASSIFIER, GrantState
 from mainspring.harness.permissions.path_rules import PathAccess, is_inside, permits_path
 from mainspring.harness.permissions.policy import Mode, Policy, PolicyRule, is_guarded, rule_of
@@ -28,11 +26,6 @@ from mainspring.harness.permissions.tool_names import (
     READ_TOOLS,
     claude_code_name,
 )
-
-if TYPE_CHECKING:
-    from mainspring.harness.permissions import bash
-else:
-    bash = LazyModule("mainspring.harness.permissions.bash")
 
 PROTECTED = "protected path"
 """The `rule` of decisions about protected paths."""

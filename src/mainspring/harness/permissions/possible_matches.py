@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from mainspring.core.lazy_module import LazyModule
-from mainspring.harness.permissions.call_analysis import AnalyzedCall
+from mainspring.harness.permissions.call_analysis import AnalyzedCall, bash
 from mainspring.harness.permissions.path_rules import PatternRoots, forbids_path, may_forbid_below
 from mainspring.harness.permissions.rule import Rule
 from mainspring.harness.permissions.tool_names import READ_TOOLS
-
-if TYPE_CHECKING:
-    from mainspring.harness.permissions import bash
-else:
-    bash = LazyModule("mainspring.harness.permissions.bash")
 
 
 @dataclass(frozen=True, slots=True)

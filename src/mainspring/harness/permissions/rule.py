@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission, RuleText
-from mainspring.core.lazy_module import LazyModule
-from mainspring.harness.permissions.call_analysis import AnalyzedCall
+from mainspring.harness.permissions.call_analysis import AnalyzedCall, bash
 from mainspring.harness.permissions.path_rules import (
     PathAccess,
     PatternRoots,
@@ -28,11 +27,6 @@ from mainspring.harness.permissions.tool_names import (
     claude_code_name,
     tool_family,
 )
-
-if TYPE_CHECKING:
-    from mainspring.harness.permissions import bash
-else:
-    bash = LazyModule("mainspring.harness.permissions.bash")
 
 _NAME = re.compile(r"[A-Za-z_*][\w*.\-]*", re.ASCII)
 _PARAMETER = re.compile(r"([A-Za-z_][\w.\-]*):(.+)", re.ASCII | re.DOTALL)
