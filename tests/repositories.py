@@ -10,10 +10,8 @@ _WHO = ("-c", "user.name=A Person", "-c", "user.email=person@example.test")
 
 def git(at: Path, *arguments: str) -> str:
     """What it says."""
-    command = ["git", *_WHO, *arguments]
-    return subprocess.run(
-        command, cwd=at, check=True, capture_output=True, text=True
-    ).stdout.strip()
+    line = ["git", *_WHO, *arguments]
+    return subprocess.run(line, cwd=at, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def repository(at: Path) -> Path:

@@ -156,17 +156,15 @@ async def test_several_are_answered_each_for_itself(tmp_path: Path):
 
 async def test_the_first_answer_counts_whichever_way_it_comes(tmp_path: Path):
     async with session_context(tmp_path, erasing("a")) as context, context.home.client() as client:
-        session_id = await context.asked(client)
-        [call] = await waiting(client, session_id)
+        id_ = await context.asked(client)
+        [call] = await waiting(client, id_)
         [approval] = (await context.approvals.page(person(), FIRST)).data
         accepted: list[str] = []
         refused: list[str] = []
 
         async def by_sdk(result: str) -> None:
             try:
-                await client.beta.sessions.events.send(
-                    session_id, events=[confirmation(call, result)]
-                )
+                await client.beta.sessions.events.send(id_, events=[confirmation(call, result)])
                 accepted.append(f"{result} key_test:acme")
             except (anthropic.BadRequestError, anthropic.ConflictError) as error:
                 refused.append(str(error))
@@ -184,11 +182,11 @@ async def test_the_first_answer_counts_whichever_way_it_comes(tmp_path: Path):
             for index in range(4):
                 group.start_soon(by_sdk, "allow" if index % 2 else "deny")
                 group.start_soon(by_office, f"p{index}")
-        await context.settled(session_id)
-        [said] = await answers(context, session_id)
+        await context.settled(id_)
+        [said] = await answers(context, id_)
         assert set(accepted) == {f"{said.result} {said.answered_by}"}
         assert all("answered already" in item or "does not wait" in item for item in refused)
-        assert await results(context, session_id) == [call]
+        assert await results(context, id_) == [call]
 
 
 async def test_a_policy_is_the_tenants_or_an_agents_own(tmp_path: Path):

@@ -150,10 +150,8 @@ async def test_ids_of_another_tenant_are_as_ids_that_never_were_anywhere_in_a_re
             for id_ in (scene.theirs[place.kind], nobodys[place.kind]):
                 query, body = request(place, id_, {**own, "kind": place.kind})
                 path = f"{filled(route, api.ids['rival'])}{query}"
-                answer = await api.ask(
-                    route.method, path, key=api.keys["rival", "admin"], body=body
-                )
-                found.append(answer.status)
+                reply = await api.ask(route.method, path, key=api.keys["rival", "admin"], body=body)
+                found.append(reply.status)
             assert found[0] == found[1], (str(place), found)
             if place.part == "body" and place.kind in MUST_EXIST:
                 assert found[1] in (400, 404), (str(place), found)

@@ -60,8 +60,8 @@ async def test_a_token_is_sealed_never_shown_and_rotated(api: SessionsApi, acme:
             {"type": "memory_store", "memory_store_id": "memstore_1", "instructions": "ask"},
         ],
     )
-    repository, store = made.resources
-    assert repository.type == "github_repository"
+    repo, store = made.resources
+    assert repo.type == "github_repository"
     assert store.type == "memory_store"
     assert (store.access, store.name, store.description, store.instructions) == (
         "read_write",
@@ -71,17 +71,15 @@ async def test_a_token_is_sealed_never_shown_and_rotated(api: SessionsApi, acme:
     )
     assert "ghp_first" not in made.to_json()
     resources = acme.beta.sessions.resources
-    changed = await resources.update(
-        repository.id, session_id=made.id, authorization_token="ghp_second"
-    )
+    changed = await resources.update(repo.id, session_id=made.id, authorization_token="ghp_second")
     assert "ghp" not in changed.to_json()
     record = await api.sessions.record(ADMIN, made.id)
-    opened = Mirror().unseal(record.sealed[repository.id], token_context(repository.id))
+    opened = Mirror().unseal(record.sealed[repo.id], token_context(repo.id))
     assert opened == b"ghp_second"
     added = await resources.add(made.id, type="file", file_id="file_text")
     with pytest.raises(anthropic.BadRequestError, match="github_repository"):
         await resources.update(added.id, session_id=made.id, authorization_token="x")
-    await resources.delete(repository.id, session_id=made.id)
+    await resources.delete(repo.id, session_id=made.id)
     assert (await api.sessions.record(ADMIN, made.id)).sealed == {}
     [stored] = [resource for resource in (await api.sessions.record(ADMIN, made.id)).resources[:1]]
     with pytest.raises(anthropic.BadRequestError, match="memory_store"):

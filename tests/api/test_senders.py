@@ -105,16 +105,14 @@ async def test_a_worker_shows_the_model_no_file_that_its_session_does_not_have(a
     asked = CreateKey(name="w", role="user", environment_id=ids["environment_id"])
     key = (await keys.create(BOSS, asked)).key
     listed = await api.ask("GET", "/v1/sessions", key=api.keys["acme", "admin"])
-    [session_id] = [
-        i["id"] for i in listed.json["data"] if i["environment_id"] == ids["environment_id"]
-    ]
+    [id_] = [i["id"] for i in listed.json["data"] if i["environment_id"] == ids["environment_id"]]
     source = {"type": "file", "file_id": ids["file_id"]}
     shown = {"type": "document", "source": source}
     for event in (
         {"type": "user.tool_result", "tool_use_id": "x", "content": [shown]},
         {"type": "user.custom_tool_result", "custom_tool_use_id": "x", "content": [shown]},
     ):
-        path = f"/v1/sessions/{session_id}/events"
+        path = f"/v1/sessions/{id_}/events"
         answer = await api.ask("POST", path, key=key, body={"events": [event]})
         assert answer.status == 404, answer.body
         assert ids["file_id"] in answer.body

@@ -18,11 +18,8 @@ async def api(tmp_path: Path) -> AsyncGenerator[SessionsApi]:
 
 
 async def test_pages_are_turned_both_ways(acme: AsyncAnthropic):
-    agent, environment = await agent_id(acme), await environment_id(acme)
-    made = [
-        (await acme.beta.sessions.create(agent=agent, environment_id=environment)).id
-        for _ in range(5)
-    ]
+    agent, env = await agent_id(acme), await environment_id(acme)
+    made = [(await acme.beta.sessions.create(agent=agent, environment_id=env)).id for _ in range(5)]
     newest = made[::-1]
     assert await ids(acme.beta.sessions.list(limit=2)) == newest
     assert await ids(acme.beta.sessions.list(limit=2, order="asc")) == made

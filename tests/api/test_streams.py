@@ -136,18 +136,16 @@ async def test_an_interrupted_reply_keeps_the_id_it_was_announced_with(tmp_path:
     )
     seen: list[Any] = []
     async with studio(tmp_path, model) as here, here.thread_workspace.client() as client:
-        session_id = await here.start()
+        id_ = await here.start()
         async with (
-            await client.beta.sessions.events.stream(
-                session_id, event_deltas=["agent.message"]
-            ) as stream,
+            await client.beta.sessions.events.stream(id_, event_deltas=["agent.message"]) as stream,
             anyio.create_task_group() as group,
         ):
-            group.start_soon(here.run, session_id, "go")
+            group.start_soon(here.run, id_, "go")
             with anyio.fail_after(60):
                 while not seen or seen[-1].type != "event_start":
                     seen.append(await anext(stream))
-            await (await here.runtime.resume(CLERK, session_id)).interrupt()
+            await (await here.runtime.resume(CLERK, id_)).interrupt()
             seen += await until_idle(stream)
     [start] = [event.event.id for event in seen if event.type == "event_start"]
     [said] = [event for event in seen if event.type == "agent.message"]
@@ -202,16 +200,14 @@ async def test_a_deleted_session_ends_its_streams_and_is_found_no_more(tmp_path:
 
 async def test_nobody_streams_what_is_not_theirs_or_not_there(log: SessionLog):
     async with thread_workspace(log) as there:
-        session_id = await told(log, "hello")
+        id_ = await told(log, "hello")
         async with there.client("rival:admin") as rival, there.client() as client:
             with pytest.raises(anthropic.NotFoundError):
-                await rival.beta.sessions.events.stream(session_id)
+                await rival.beta.sessions.events.stream(id_)
             with pytest.raises(anthropic.NotFoundError):
                 await client.beta.sessions.events.stream("sesn_nowhere")
             with pytest.raises(anthropic.NotFoundError, match="sthr_nowhere"):
-                await client.beta.sessions.threads.events.stream(
-                    "sthr_nowhere", session_id=session_id
-                )
+                await client.beta.sessions.threads.events.stream("sthr_nowhere", session_id=id_)
 
 
 async def test_a_thread_is_streamed_by_itself(log: SessionLog):

@@ -116,12 +116,12 @@ async def plant(
     secrets: Sequence[str],
     subscription: Ear,
 ) -> None:
-    credentials = client.beta.vaults.credentials
+    creds = client.beta.vaults.credentials
     value, token, access, refresh, client_secret, bad, new, late = secrets
-    variables = await subscription.answer(credentials.create(vault_id, auth=variable(value=value)))
-    await subscription.answer(credentials.create(vault_id, auth=static(token=token)))
+    env = await subscription.answer(creds.create(vault_id, auth=variable(value=value)))
+    await subscription.answer(creds.create(vault_id, auth=static(token=token)))
     auth = oauth_auth(oauth.url, access=access, refresh=refresh, client_secret=client_secret)
-    made = await subscription.answer(credentials.create(vault_id, auth=auth))
+    made = await subscription.answer(creds.create(vault_id, auth=auth))
     for wrong in (
         variable(value=bad),
         static("nowhere", bad),
@@ -130,25 +130,21 @@ async def plant(
         variable(bad, bad),
         cast("Auth", {"type": "static_bearer", "token": [bad]}),
     ):
-        await subscription.refusal(credentials.create(vault_id, auth=wrong))
+        await subscription.refusal(creds.create(vault_id, auth=wrong))
     await subscription.refusal(
-        credentials.update(made.id, vault_id=vault_id, auth={"type": "static_bearer", "token": bad})
+        creds.update(made.id, vault_id=vault_id, auth={"type": "static_bearer", "token": bad})
     )
     # sent to servers that say it all again, and kept anew
-    await subscription.answer(credentials.mcp_oauth_validate(made.id, vault_id=vault_id))
+    await subscription.answer(creds.mcp_oauth_validate(made.id, vault_id=vault_id))
     await subscription.answer(
-        credentials.update(
-            variables.id,
-            vault_id=vault_id,
-            auth={"type": "environment_variable", "secret_value": new},
+        creds.update(
+            env.id, vault_id=vault_id, auth={"type": "environment_variable", "secret_value": new}
         )
     )
     await subscription.answer(
-        credentials.update(
-            made.id, vault_id=vault_id, auth={"type": "mcp_oauth", "access_token": late}
-        )
+        creds.update(made.id, vault_id=vault_id, auth={"type": "mcp_oauth", "access_token": late})
     )
-    await subscription.answer(credentials.retrieve(made.id, vault_id=vault_id))
+    await subscription.answer(creds.retrieve(made.id, vault_id=vault_id))
 
 
 @pytest.mark.parametrize("value", ["swordfish", "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7xY9zA1cE3gI5"])

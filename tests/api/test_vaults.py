@@ -100,9 +100,9 @@ async def test_credentials_are_shown_without_their_secrets(api: Served, acme: As
 
 async def test_secrets_and_what_is_not_fixed_can_be_changed(acme: AsyncAnthropic):
     vault = await acme.beta.vaults.create(display_name="Ada")
-    credentials = acme.beta.vaults.credentials
-    made = await credentials.create(vault.id, auth=variable(), display_name="one")
-    changed = await credentials.update(
+    creds = acme.beta.vaults.credentials
+    made = await creds.create(vault.id, auth=variable(), display_name="one")
+    changed = await creds.update(
         made.id,
         vault_id=vault.id,
         display_name="two",
@@ -119,7 +119,7 @@ async def test_secrets_and_what_is_not_fixed_can_be_changed(acme: AsyncAnthropic
     assert told["injection_location"] == {"header": True, "body": True}
     assert told["networking"] == {"type": "limited", "allowed_hosts": ["a.org"]}
     with pytest.raises(anthropic.BadRequestError, match="injection_location"):
-        await credentials.update(
+        await creds.update(
             made.id,
             vault_id=vault.id,
             auth={
@@ -128,12 +128,10 @@ async def test_secrets_and_what_is_not_fixed_can_be_changed(acme: AsyncAnthropic
             },
         )
     with pytest.raises(anthropic.BadRequestError, match=r"auth\.type"):
-        await credentials.update(
-            made.id, vault_id=vault.id, auth={"type": "static_bearer", "token": "x"}
-        )
-    oauth = await credentials.create(vault.id, auth=oauth_auth())
+        await creds.update(made.id, vault_id=vault.id, auth={"type": "static_bearer", "token": "x"})
+    oauth = await creds.create(vault.id, auth=oauth_auth())
     moment = LATER + timedelta(hours=1)
-    renewed = await credentials.update(
+    renewed = await creds.update(
         oauth.id,
         vault_id=vault.id,
         auth={
@@ -152,9 +150,9 @@ async def test_secrets_and_what_is_not_fixed_can_be_changed(acme: AsyncAnthropic
     assert renewed.auth.refresh is not None
     assert renewed.auth.refresh.scope is None
     assert renewed.auth.refresh.token_endpoint_auth.type == "client_secret_post"
-    kept = await credentials.update(oauth.id, vault_id=vault.id, auth={"type": "mcp_oauth"})
+    kept = await creds.update(oauth.id, vault_id=vault.id, auth={"type": "mcp_oauth"})
     assert kept.auth == renewed.auth
-    public = await credentials.create(
+    public = await creds.create(
         vault.id,
         auth={
             "type": "mcp_oauth",
@@ -163,7 +161,7 @@ async def test_secrets_and_what_is_not_fixed_can_be_changed(acme: AsyncAnthropic
         },
     )
     with pytest.raises(anthropic.BadRequestError, match=r"auth\.refresh"):
-        await credentials.update(
+        await creds.update(
             public.id,
             vault_id=vault.id,
             auth={"type": "mcp_oauth", "refresh": {"refresh_token": "x"}},

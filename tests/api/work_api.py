@@ -209,7 +209,7 @@ async def site(
     async with (
         open_log(settings) as log,
         open_model_registry(settings) as shelf,
-        SandboxPool(settings, is_unsandboxed=False) as sandbox_pool,
+        SandboxPool(settings, is_unsandboxed=False) as pool,
         anyio.create_task_group() as group,
     ):
         records = log.store.records

@@ -29,22 +29,18 @@ def session(settings: Settings, store: Path, *states: str) -> str:
 
 
 async def _session(settings: Settings, store: Path, states: tuple[str, ...]) -> str:
-    workspace = Path(settings.folder)
+    root = Path(settings.folder)
     async with opened(store) as log:
         made = await log.create(SessionCreated(agent_name="hand"))
-        places = session_paths(settings, workspace, made.id)
-        snapshots = WorkspaceSnapshots(
-            FolderWorkspace(workspace, hidden=places.hidden), places.snapshots
-        )
+        places = session_paths(settings, root, made.id)
+        snaps = WorkspaceSnapshots(FolderWorkspace(root, hidden=places.hidden), places.snapshots)
         writer = await log.hold(made.id, owner="worker")
         await writer.append(
-            SandboxOpened(
-                backend="bwrap", level="isolated", flags_hash="0", workspace=str(workspace)
-            )
+            SandboxOpened(backend="bwrap", level="isolated", flags_hash="0", workspace=str(root))
         )
         for state in states:
-            (workspace / "file").write_text(state)
-            snapshot, files = await snapshots.take()
+            (root / "file").write_text(state)
+            snapshot, files = await snaps.take()
             await writer.append(WorkspaceSnapshotted(snapshot=snapshot, files=files))
         await writer.release()
     places.state.mkdir(parents=True)

@@ -56,13 +56,11 @@ async def what_one_process_writes_another_reads_at_once(open_store: StoreFactory
 
 async def a_cancelled_append_was_not_begun_or_is_finished(open_store: StoreFactory) -> None:
     async with scene(open_store) as at:
-        for number in range(60):
+        for n in range(60):
             head = (await at.store.session(at.id)).head
-            append = appending(
-                at.writer.lease, head, draft(says(f"{number}a")), draft(says(f"{number}b"))
-            )
+            append = appending(at.writer.lease, head, draft(says(f"{n}a")), draft(says(f"{n}b")))
             is_finished = False
-            with anyio.move_on_after(number * 0.0001):
+            with anyio.move_on_after(n * 0.0001):
                 await at.store.append(append)
                 is_finished = True
             assert (await at.store.session(at.id)).head == (append.head if is_finished else head)

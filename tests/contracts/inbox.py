@@ -35,11 +35,9 @@ async def _waiting(at: Scene) -> list[str]:
 
 async def submitted_events_wait_in_order_of_arrival(open_store: StoreFactory) -> None:
     async with scene(open_store) as at:
-        for number in range(20):
-            await at.log.submit(
-                at.id, asks(f"{number}"), client_id=f"client {number}", sender=TESTER
-            )
-        assert await _waiting(at) == [f"client {number}" for number in range(20)]
+        for n in range(20):
+            await at.log.submit(at.id, asks(f"{n}"), client_id=f"client {n}", sender=TESTER)
+        assert await _waiting(at) == [f"client {n}" for n in range(20)]
         first = await at.store.pending(at.id, limit=2)
         assert [item.client_id for item in first] == ["client 0", "client 1"]
 
@@ -204,11 +202,9 @@ async def an_event_for_a_thread_that_is_not_there_is_refused(open_store: StoreFa
     async with scene(open_store) as at:
         await at.writer.append(ThreadCreated(session_thread_id="sthr_2", agent_name="helper"))
         fork = await at.log.fork(at.id)
-        for session_id in (at.id, fork.id):
+        for id_ in (at.id, fork.id):
             for thread_id in (at.thread_id, "sthr_2"):
-                kept = await at.log.submit(
-                    session_id, asks("hello"), thread_id=thread_id, sender=TESTER
-                )
+                kept = await at.log.submit(id_, asks("hello"), thread_id=thread_id, sender=TESTER)
                 assert kept.thread_id == thread_id
             with refused(InvalidInput):
-                await at.log.submit(session_id, asks("hello"), thread_id="sthr_3", sender=TESTER)
+                await at.log.submit(id_, asks("hello"), thread_id="sthr_3", sender=TESTER)

@@ -186,7 +186,7 @@ async def several_changes_happen_together_or_not_at_all(open_store: StoreFactory
 
 
 async def each_of_several_changes_finds_what_those_before_it_left(open_store: StoreFactory) -> None:
-    record = _fresh()
+    row = _fresh()
     async with open_store() as store:
         write = store.records.write
         [first] = await write(Put(row=record("a", name="n"), content=b"first"))
@@ -215,7 +215,7 @@ async def each_of_several_changes_finds_what_those_before_it_left(open_store: St
 
 
 async def of_writers_at_once_one_wins(open_store: StoreFactory) -> None:
-    record = _fresh()
+    row = _fresh()
     async with open_store() as store, open_store() as other:
         [start] = await store.records.write(Put(row=record("start")))
 

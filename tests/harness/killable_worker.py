@@ -165,12 +165,10 @@ async def _answer(stage: Stage, call_id: str, ledger: Ledger) -> None:
     events = await stage.events()
     [asked] = [event for event in events if event.id == call_id]
     if isinstance(asked.payload, AgentCustomToolUse):
-        payload = UserCustomToolResult(
+        body = UserCustomToolResult(
             custom_tool_use_id=call_id, content=(TextBlock("what the client has"),)
         )
-        await stage.log.submit(
-            stage.session_id, payload, client_id=f"{call_id} result", sender=TESTER
-        )
+        await stage.log.submit(stage.session_id, body, client_id=f"{call_id} result", sender=TESTER)
         return
     started = [event.payload for event in events if isinstance(event.payload, ToolCallStarted)]
     tried = [start for start in started if start.tool_use_id == call_id]

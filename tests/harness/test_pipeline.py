@@ -69,15 +69,13 @@ async def test_a_tool_is_found_by_the_name_that_others_give_it(tmp_path: Path):
 
 async def test_a_wrong_input_is_told_and_nothing_runs_or_is_asked(tmp_path: Path):
     ran: list[str] = []
-    authorizer = Watchful()
+    gate = Watchful()
     tool = replace(echo(ran=ran), invalid=always("x: expected a number"))
-    async with stage(
-        tmp_path, Scripted(calls("echo"), says("ok")), tool, authorizer=authorizer
-    ) as play:
+    async with stage(tmp_path, Scripted(calls("echo"), says("ok")), tool, authorizer=gate) as play:
         await play.play("go")
         [result] = [e.payload for e in await play.events() if e.type == "agent.tool_result"]
         assert isinstance(result, events.AgentToolResult)
-        assert (result.error, ran, authorizer.seen) == ("invalid", [], [])
+        assert (result.error, ran, gate.seen) == ("invalid", [], [])
         assert texts(await play.events(), "agent.tool_result") == ["x: expected a number"]
 
 
@@ -110,14 +108,12 @@ async def test_an_objection_comes_before_anybody_is_asked(tmp_path: Path):
     async def object_to(_: Call) -> str | None:
         return "read the file first"
 
-    authorizer = Watchful(decision=ASK)
+    gate = Watchful(decision=ASK)
     tool = replace(echo(), objection=object_to)
-    async with stage(
-        tmp_path, Scripted(calls("echo"), says("ok")), tool, authorizer=authorizer
-    ) as play:
+    async with stage(tmp_path, Scripted(calls("echo"), says("ok")), tool, authorizer=gate) as play:
         assert await play.play("go") == Ended("completed")
         assert texts(await play.events(), "agent.tool_result") == ["read the file first"]
-        assert authorizer.seen == []
+        assert gate.seen == []
 
 
 async def test_what_earlier_call_of_turn_does_is_there_when_a_later_one_is_judged(tmp_path: Path):
@@ -252,20 +248,18 @@ async def test_the_mode_plan_says_what_would_have_been_done(tmp_path: Path):
 
 
 async def test_hooks_may_add_to_a_result_replace_it_and_stop_the_run(tmp_path: Path):
-    authorizer = Watchful(
+    gate = Watchful(
         hook_results={
             "PostToolUse": HookResult(
                 updated_output="cleaned", context=("lint is red",), stop="enough for today"
             )
         }
     )
-    async with stage(
-        tmp_path, Scripted(calls("echo", x="a")), echo(), authorizer=authorizer
-    ) as play:
+    async with stage(tmp_path, Scripted(calls("echo", x="a")), echo(), authorizer=gate) as play:
         assert await play.play("go") == Ended("hook_stopped", "enough for today")
         [told] = texts(await play.events(), "agent.tool_result")
         assert told == "cleaned<hook>lint is red</hook>"
-        assert authorizer.heard("PostToolUse")[0].fields["tool_response"] == "echo a"
+        assert gate.heard("PostToolUse")[0].fields["tool_response"] == "echo a"
 
 
 async def test_results_of_a_turn_are_capped_together(tmp_path: Path):
@@ -335,11 +329,9 @@ async def test_whatever_a_tool_raises_is_a_value_that_the_model_reads(tmp_path: 
 
 
 async def test_what_hooks_say_to_a_message_is_told_to_the_model(tmp_path: Path):
-    authorizer = Watchful(
-        hook_results={"UserPromptSubmit": HookResult(context=("the build is red",))}
-    )
+    gate = Watchful(hook_results={"UserPromptSubmit": HookResult(context=("the build is red",))})
     model = Scripted(says("hello"))
-    async with stage(tmp_path, model, authorizer=authorizer) as play:
+    async with stage(tmp_path, model, authorizer=gate) as play:
         await play.play("hi")
         assert "the build is red" in repr(model.requests[0].messages)
 

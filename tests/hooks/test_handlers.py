@@ -97,13 +97,9 @@ async def no_sudo(hook_event: HookEvent) -> HookResult | None:
 
 async def test_a_function_is_a_hook(project: Project):
     runner = project.runner(python=[no_sudo])
-    hook_result = await runner.run(before("bash", command="sudo ls"))
-    assert (hook_result.permission, hook_result.blocked, hook_result.reason) == (
-        "deny",
-        True,
-        "no sudo",
-    )
-    assert [fact.handler for fact in hook_result.hook_runs] == ["python: no_sudo"]
+    result = await runner.run(before("bash", command="sudo ls"))
+    assert (result.permission, result.blocked, result.reason) == ("deny", True, "no sudo")
+    assert [fact.handler for fact in result.hook_runs] == ["python: no_sudo"]
     assert (await runner.run(before("bash", command="ls"))).blocked is False
     assert await runner.run(before("read")) == EMPTY_HOOK_RESULT
 

@@ -90,11 +90,9 @@ async def test_only_variables_that_are_allowed_go_into_headers(project: Project)
 async def test_a_header_that_cannot_be_sent_fails_without_showing_it(project: Project):
     project.environment["TOKEN"] = "geheim\r\nX-Injected: 1"
     headers = {"Authorization": "$TOKEN"}
-    hook_result = await asked(
-        project, "http://127.0.0.1:9/", headers=headers, allowedEnvVars=["TOKEN"]
-    )
-    assert hook_result.permission == "deny"
-    assert "geheim" not in repr(hook_result)
+    result = await asked(project, "http://127.0.0.1:9/", headers=headers, allowedEnvVars=["TOKEN"])
+    assert result.permission == "deny"
+    assert "geheim" not in repr(result)
 
 
 @pytest.mark.parametrize("status", [302, 401, 404, 500, 503])

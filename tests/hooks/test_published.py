@@ -86,13 +86,10 @@ async def test_a_prompt_gets_context_or_is_refused(project: Project):
 
 async def test_a_stop_hook_sends_the_agent_back_once(project: Project):
     runner = project.runner(project.install("workday"), policy=TRUSTING)
-    hook_result = await runner.run(at("Stop", stop_hook_active=False))
-    assert (hook_result.blocked, hook_result.reason) == (
-        True,
-        "Run the test suite before finishing.",
-    )
-    hook_result = await runner.run(at("Stop", stop_hook_active=True))
-    assert hook_result.blocked is False
+    result = await runner.run(at("Stop", stop_hook_active=False))
+    assert (result.blocked, result.reason) == (True, "Run the test suite before finishing.")
+    result = await runner.run(at("Stop", stop_hook_active=True))
+    assert result.blocked is False
 
 
 async def test_settings_of_a_project_that_is_not_trusted_never_run(project: Project):

@@ -180,12 +180,10 @@ async def test_a_script_that_nobody_has_seen_does_not_run(project: Path):
 
 async def test_what_a_command_writes_to_and_plain_data_need_nobodys_word(project: Path):
     script(project / ".claude/hooks.log", "old\n").chmod(0o644)
-    command = 'cat package.json >> "$CLAUDE_PROJECT_DIR"/.claude/hooks.log'
-    around = vouch(project, command)
+    line = 'cat package.json >> "$CLAUDE_PROJECT_DIR"/.claude/hooks.log'
+    around = vouch(project, line)
     (project / "package.json").write_text("{}\n")
-    assert isinstance(
-        await run_command(CommandHook(command=command), "Stop", b"", around), HookResult
-    )
+    assert isinstance(await run_command(CommandHook(command=line), "Stop", b"", around), HookResult)
     assert (project / ".claude/hooks.log").read_text() == "old\n{}\n"
 
 

@@ -34,11 +34,9 @@ def specific(event: HookEventName, **output: object) -> HookResult:
 
 @pytest.mark.parametrize("decision", ["allow", "deny", "ask", "defer"])
 def test_a_permission_decision_is_passed_on(decision: str):
-    hook_result = specific(
-        "PreToolUse", permissionDecision=decision, permissionDecisionReason="why"
-    )
-    assert (hook_result.permission, hook_result.reason) == (decision, "why")
-    assert hook_result.blocked is (decision == "deny")
+    result = specific("PreToolUse", permissionDecision=decision, permissionDecisionReason="why")
+    assert (result.permission, result.reason) == (decision, "why")
+    assert result.blocked is (decision == "deny")
 
 
 def test_the_older_words_still_count():
@@ -64,22 +62,16 @@ def test_a_permission_request_is_answered_with_rules():
             }
         ],
     }
-    hook_result = specific("PermissionRequest", decision=decision)
-    assert (hook_result.permission, hook_result.updated_input) == ("allow", {"a": 1})
+    result = specific("PermissionRequest", decision=decision)
+    assert (result.permission, result.updated_input) == ("allow", {"a": 1})
     rule = RuleText(tool_name="Bash", rule_content="ls:*")
-    assert hook_result.updates == (
-        PermissionUpdate(type="addRules", rules=(rule,), behavior="allow"),
-    )
+    assert result.updates == (PermissionUpdate(type="addRules", rules=(rule,), behavior="allow"),)
 
 
 def test_a_permission_request_is_refused_and_the_run_interrupted():
     decision = {"behavior": "deny", "message": "never", "interrupt": True}
-    hook_result = specific("PermissionRequest", decision=decision)
-    assert (hook_result.permission, hook_result.reason, hook_result.interrupt) == (
-        "deny",
-        "never",
-        True,
-    )
+    result = specific("PermissionRequest", decision=decision)
+    assert (result.permission, result.reason, result.interrupt) == ("deny", "never", True)
 
 
 def test_rules_that_came_with_a_yes_are_void_when_another_says_no():
@@ -92,14 +84,10 @@ def test_rules_that_came_with_a_yes_are_void_when_another_says_no():
 
 
 def test_continue_false_ends_the_run_and_closes_a_gate():
-    hook_result = said("PreToolUse", **{"continue": False}, stopReason="enough")
-    assert (hook_result.stop, hook_result.permission, hook_result.reason) == (
-        "enough",
-        "deny",
-        "enough",
-    )
-    hook_result = said("PostToolUse", **{"continue": False})
-    assert (hook_result.stop, hook_result.blocked) == ("a hook ended the run", False)
+    result = said("PreToolUse", **{"continue": False}, stopReason="enough")
+    assert (result.stop, result.permission, result.reason) == ("enough", "deny", "enough")
+    result = said("PostToolUse", **{"continue": False})
+    assert (result.stop, result.blocked) == ("a hook ended the run", False)
 
 
 def test_a_system_message_is_for_people_and_context_for_the_model():

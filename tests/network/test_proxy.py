@@ -258,17 +258,15 @@ async def test_an_ordinary_program_needs_nothing_but_its_variables(tmp_path: Pat
     net.secure.pieces = [ok(f"you sent {SECRET}".encode())]
     bundle = tmp_path / "bundle.pem"
     net.proxy.certificate_authority.write_bundle(bundle)
-    variables = net.proxy.environment(
+    env = net.proxy.environment(
         ["TOKEN", "UNKNOWN"], address=f"127.0.0.1:{net.port}", bundle=bundle
     )
     url = f"https://api.test:{net.secure.port}/"
     with anyio.fail_after(60):
-        ran = await anyio.run_process(
-            [sys.executable, "-I", "-c", CLIENT], env={**variables, "URL": url}
-        )
+        ran = await anyio.run_process([sys.executable, "-I", "-c", CLIENT], env={**env, "URL": url})
     assert ran.stdout.decode().strip() == f"you sent {net.placeholder}"
     assert f"X-Key: {SECRET}".encode() in net.secure.asked[0]
-    assert SECRET not in str(variables)
-    assert "UNKNOWN" not in variables
+    assert SECRET not in str(env)
+    assert "UNKNOWN" not in env
     assert bundle.read_bytes().count(b"BEGIN CERTIFICATE") > 1
     assert b"PRIVATE KEY" not in bundle.read_bytes()

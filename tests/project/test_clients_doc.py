@@ -95,17 +95,15 @@ def test_the_worker_of_the_document_does_the_work(running: Platform, tmp_path: P
         agent = client.beta.agents.create(
             name="guest", model="sonnet", tools=[{"type": "agent_toolset_20260401"}]
         )
-        environment = client.beta.environments.create(name="own", config={"type": "self_hosted"})
+        env = client.beta.environments.create(name="own", config={"type": "self_hosted"})
         key: Any = client.post(
-            "/v1/mainspring/keys",
-            cast_to=object,
-            body={"name": "own", "environment_id": environment.id},
+            "/v1/mainspring/keys", cast_to=object, body={"name": "own", "environment_id": env.id}
         )
-        session = client.beta.sessions.create(agent=agent.id, environment_id=environment.id)
+        session = client.beta.sessions.create(agent=agent.id, environment_id=env.id)
         worker = subprocess.Popen(
             [sys.executable, "worker.py"],
             cwd=tmp_path,
-            env={"ENVIRONMENT": environment.id, "WORKER_KEY": key["key"]},
+            env={"ENVIRONMENT": env.id, "WORKER_KEY": key["key"]},
         )
         try:
             with client.beta.sessions.events.stream(session.id) as stream:

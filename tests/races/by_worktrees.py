@@ -20,15 +20,13 @@ async def race_worktrees(scene: Scene, until: float) -> None:
     number = 0
     while time.monotonic() < until and not scene.wins:
         number += 1
-        workspace = scene.workspace(f"forked-{number}")
-        worktrees = open_worktrees(workspace, scene.root / f"place-{number}")
-        with scene.stand_in(workspace, os.geteuid(), "git"):
+        root = scene.workspace(f"forked-{number}")
+        worktrees = open_worktrees(root, scene.root / f"place-{number}")
+        with scene.stand_in(root, os.geteuid(), "git"):
             for name in range(_ROUNDS):
                 if time.monotonic() < until and not scene.wins:
                     await _round(scene, worktrees, f"tree{name}")
-                    await anyio.to_thread.run_sync(
-                        scene.look, list[str](), workspace, worktrees.place
-                    )
+                    await anyio.to_thread.run_sync(scene.look, list[str](), root, worktrees.place)
 
 
 async def _round(scene: Scene, worktrees: GitWorktrees, name: str) -> None:

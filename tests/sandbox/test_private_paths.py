@@ -57,11 +57,9 @@ def test_no_key_is_in_what_every_program_is_shown_of_the_system(site: SandboxSpe
 
 
 def test_a_workspace_below_a_folder_of_the_system_hides_its_own_store(site: SandboxSpec):
-    workspace = Path("/usr/local")
-    store = workspace / ".mainspring/log.db"
-    check_private_paths(
-        replace(site, workspace=workspace, hidden=(store.parent,), private=(store,))
-    )
+    root = Path("/usr/local")
+    store = root / ".mainspring/log.db"
+    check_private_paths(replace(site, workspace=root, hidden=(store.parent,), private=(store,)))
 
 
 def test_a_second_name_of_the_key_itself_is_known(site: SandboxSpec, tmp_path: Path):

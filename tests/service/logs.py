@@ -15,10 +15,8 @@ SESSION = "sesn_1"
 def log_of(*payloads: KnownPayload | tuple[str, KnownPayload]) -> list[Event]:
     """A payload alone is one of the main thread's. Ids are `e1`, `e2` and so on."""
     return [
-        logged(seq, payload[1], payload[0])
-        if isinstance(payload, tuple)
-        else logged(seq, payload, MAIN)
-        for seq, payload in enumerate(payloads, 1)
+        logged(seq, body[1], body[0]) if isinstance(body, tuple) else logged(seq, body, MAIN)
+        for seq, body in enumerate(payloads, 1)
     ]
 
 

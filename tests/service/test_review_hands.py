@@ -22,13 +22,11 @@ async def test_a_credential_that_was_taken_away_is_not_used_in_the_next_run(tmp_
     environment = read_environment(NETWORKED)
     credential = Credential(name="API_KEY", value="a-secret-value", hosts=("example.com",))
     with anyio.fail_after(60):
-        async with SandboxPool(settings) as sandbox_pool:
-            before = await sandbox_pool.open_session("s1", places, environment, (credential,))
+        async with SandboxPool(settings) as pool:
+            before = await pool.open_session("s1", places, environment, (credential,))
             assert "API_KEY" in before.variables
-            await sandbox_pool.release("s1")
-            assert (
-                await sandbox_pool.open_session("s1", places, environment, (credential,)) is before
-            )
-            await sandbox_pool.release("s1")
-            after = await sandbox_pool.open_session("s1", places, environment, ())
+            await pool.release("s1")
+            assert await pool.open_session("s1", places, environment, (credential,)) is before
+            await pool.release("s1")
+            after = await pool.open_session("s1", places, environment, ())
             assert "API_KEY" not in after.variables

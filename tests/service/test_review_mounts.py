@@ -180,9 +180,7 @@ async def test_a_file_is_not_put_through_a_link_that_leads_out(tmp_path: Path):
     outside.mkdir()
     (workspace / "data").symlink_to(outside)
     said = await prepared(
-        open_mounts(some_file, open_git_cloner()),
-        workspace,
-        file("/workspace/data/x"),
+        open_mounts(some_file, open_git_cloner()), workspace, file("/workspace/data/x")
     )
     assert "could not be put" in said
     assert list(outside.iterdir()) == []
@@ -215,8 +213,6 @@ async def test_git_dials_the_very_address_that_was_judged(tmp_path: Path, publis
     with hosted(published) as host:
         named = host.url.replace("127.0.0.1", "repository.invalid")  # nobody else knows it
         said = await prepared(
-            open_mounts(no_file, cloning),
-            tmp_path / "ws",
-            repository(f"{named}/tool.git"),
+            open_mounts(no_file, cloning), tmp_path / "ws", repository(f"{named}/tool.git")
         )
     assert said.endswith("is at tool."), said

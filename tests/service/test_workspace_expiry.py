@@ -111,24 +111,19 @@ async def test_a_workspace_is_removed_three_days_after_its_people_were_told(tmp_
 
 async def test_a_session_keeps_its_uid_and_transcripts_until_it_is_deleted(tmp_path: Path):
     settings = settings_in(tmp_path)
-    session_id = new_id("sesn")
-    (tmp_path / "workspaces" / session_id).mkdir(parents=True)
-    transcript = (
-        tmp_path / "workspaces" / SERVED_STATE_FOLDER / "transcripts" / f"{session_id}.jsonl"
-    )
+    id_ = new_id("sesn")
+    (tmp_path / "workspaces" / id_).mkdir(parents=True)
+    transcript = tmp_path / "workspaces" / SERVED_STATE_FOLDER / "transcripts" / f"{id_}.jsonl"
     transcript.parent.mkdir(parents=True)
     transcript.touch()
     has_uids = os.geteuid() == 0 and bool(available_uids())
-    claim = session_uids().claims / str(session_uid(session_id)) if has_uids else None
-    async with (
-        open_sqlite(tmp_path / "mainspring.db") as store,
-        SandboxPool(settings) as sandbox_pool,
-    ):
-        clearing = WorkspaceCleaner(settings, store.records, sandbox_pool)
-        await clearing.remove_workspace(session_id)
+    claim = session_uids().claims / str(session_uid(id_)) if has_uids else None
+    async with open_sqlite(tmp_path / "mainspring.db") as store, SandboxPool(settings) as pool:
+        clearing = WorkspaceCleaner(settings, store.records, pool)
+        await clearing.remove_workspace(id_)
         assert transcript.exists()
         assert claim is None or claim.is_symlink()
-        await clearing.clear(Job(task=CLEAR_TASK, key=session_id, tenant="acme"))
+        await clearing.clear(Job(task=CLEAR_TASK, key=id_, tenant="acme"))
     assert [item.name for item in (tmp_path / "workspaces").iterdir()] == [SERVED_STATE_FOLDER]
     assert not transcript.exists()
     assert claim is None or not claim.is_symlink()

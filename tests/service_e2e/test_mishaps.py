@@ -41,9 +41,6 @@ async def test_each_effect_happens_once_whatever_dies(shared_stage: Stage, postg
 
 async def _begun(client: AsyncAnthropic) -> list[str]:
     agent = await client.beta.agents.create(name="many", model="claude-sonnet-4-5", tools=TOOLS)
-    environment = await client.beta.environments.create(name="many")
+    env = await client.beta.environments.create(name="many")
     script = [bash(f"echo {step} >> effects; sleep 1") for step in range(_STEPS)]
-    return [
-        await begun_in(client, agent.id, environment.id, *script, "say done")
-        for _ in range(_SESSIONS)
-    ]
+    return [await begun_in(client, agent.id, env.id, *script, "say done") for _ in range(_SESSIONS)]

@@ -106,14 +106,12 @@ async def test_a_session_whose_sandbox_is_gone_gets_another(sessions: Sessions):
 
 
 async def test_services_end_with_the_sandbox_of_their_session(sessions: Sessions):
-    sandbox_session = await sessions.work("a")
-    await sandbox_session.sandbox_services.start(
-        "web", ExecRequest(key="web", argv=("sleep", "600"))
-    )
+    session = await sessions.work("a")
+    await session.sandbox_services.start("web", ExecRequest(key="web", argv=("sleep", "600")))
     for name in ("a", "b"):
         await sessions.work(name)
         await sessions.sandbox_pool.release(name)
-    assert await sandbox_session.sandbox_services.output("web") is None
+    assert await session.sandbox_services.output("web") is None
 
 
 async def test_a_runtime_keeps_few_sandboxes(scene: Scene, sessions: Sessions):

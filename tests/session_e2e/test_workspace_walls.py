@@ -175,12 +175,10 @@ async def test_every_turn_with_effects_can_be_gone_back_to(scene: Scene):
         taken = [event.snapshot for event in await play.events(WorkspaceSnapshotted)]
         assert len(taken) == 3  # before the first effect, and after each turn with one
         store = next((scene.workspace / ".mainspring/snapshots").iterdir())
-        snapshots = WorkspaceSnapshots(
-            FolderWorkspace(scene.workspace, hidden=[".mainspring"]), store
-        )
-        await snapshots.restore(taken[1])
+        snaps = WorkspaceSnapshots(FolderWorkspace(scene.workspace, hidden=[".mainspring"]), store)
+        await snaps.restore(taken[1])
         assert (scene.read("a.txt"), scene.read("d/b.txt")) == ("second\n", "new\n")
-        await snapshots.restore(taken[0])
+        await snaps.restore(taken[0])
         assert scene.read("a.txt") == "first\n"
         assert not (scene.workspace / "d").exists()
         assert (scene.workspace / ".mainspring/mainspring.db").exists()

@@ -123,9 +123,7 @@ def test_every_entry_of_the_folder_counts_and_a_path_has_an_end(workspace: Path)
     long.mkdir(parents=True)
     (long / ("f" * 20)).touch()
     (long / ("f" * 21)).touch()
-    assert [
-        len(list_output.path) for list_output in list_outputs(workspace) if "n" in list_output.path
-    ] == [1024]
+    assert [len(output.path) for output in list_outputs(workspace) if "n" in output.path] == [1024]
 
 
 async def test_many_outputs_are_noted_in_few_writes(workspace: Path, tmp_path: Path):

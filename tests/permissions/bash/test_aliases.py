@@ -46,13 +46,11 @@ def test_a_shell_that_stays_behind_an_alias_is_judged_there():
 
 
 def test_a_link_that_leads_through_an_alias_is_followed(tmp_path: Path):
-    workspace = tmp_path.resolve()
-    (workspace / "out").symlink_to("/workspace/.env")
-    (workspace / "up").symlink_to("/mnt/session")
+    root = tmp_path.resolve()
+    (root / "out").symlink_to("/workspace/.env")
+    (root / "up").symlink_to("/mnt/session")
     policy = Policy(
-        workspace=str(workspace),
-        home=HOME,
-        rules=(*held("allow", "Bash"), *held("deny", "Read(.env)")),
+        workspace=str(root), home=HOME, rules=(*held("allow", "Bash"), *held("deny", "Read(.env)"))
     )
     for text in ("cat out", "cat up/.env", "cat /workspace/up/out"):
         assert served(text, policy, read_command_location(policy, ALIASES)).decision == "deny"

@@ -107,8 +107,8 @@ async def test_history_is_nobodys_word_and_counts_against_no_limit(tmp_path: Pat
             assert source is not None
             stored = await store_session(log, source, now=NOW, importer=local_user("ada"))
             session = await log.session(stored.session_id)
-            thread_tree = ThreadTree.of(await log.read(session.id), session.thread_id)
-            thread, spent = thread_tree.main.thread, thread_tree.main.spend_account.spending
+            tree = ThreadTree.of(await log.read(session.id), session.thread_id)
+            thread, spent = tree.main.thread, tree.main.spend_account.spending
             assert thread.turns > 0
             assert (spent.turns, spent.input_tokens, spent.tool_calls) == (0, 0, 0)
             assert not thread.session_state.prompts
@@ -116,9 +116,7 @@ async def test_history_is_nobodys_word_and_counts_against_no_limit(tmp_path: Pat
             assert not thread.session_state.permissions
             assert thread.is_answered
             assert not thread.running
-            assert not [
-                c for node in thread_tree.nodes.values() for c in node.thread.unsettled_calls()
-            ]
+            assert not [c for node in tree.nodes.values() for c in node.thread.unsettled_calls()]
 
 
 def test_no_event_is_later_than_its_import_whatever_the_file_says(tmp_path: Path):

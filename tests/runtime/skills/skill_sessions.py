@@ -66,7 +66,7 @@ class Site:
 
     @asynccontextmanager
     async def _toolbox_factory(self, opening: SetupRequest) -> AsyncGenerator[Toolbox]:
-        authorizer = PermissionEngine(
+        gate = PermissionEngine(
             thread=opening.thread,
             policy=Policy(workspace="/work", rules=self._rules),
             location=lambda: CallLocation(
@@ -75,9 +75,7 @@ class Site:
             clock=lambda: datetime(2026, 5, 1, tzinfo=UTC),
             is_sandboxed=False,
         )
-        yield Toolbox(
-            authorizer=authorizer, tools=[bash(self.ran)], for_thread=self._toolbox_factory
-        )
+        yield Toolbox(authorizer=gate, tools=[bash(self.ran)], for_thread=self._toolbox_factory)
 
     async def played(self, agent: Agent, *messages: str) -> Session:
         session = await self.runtime.start(agent)
