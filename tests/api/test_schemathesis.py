@@ -61,9 +61,7 @@ class Fuzz:
         schema = schemathesis.openapi.from_dict(document_)
         streams = {r.operation for r in self.api.routes if r.media_type == STREAM_MEDIA_TYPE}
         found: list[Any] = [cast("Any", g).ok() for g in schema.get_all_operations()]
-        ending = sorted(
-            found, key=lambda each: each.method == "delete" or each.path.endswith(ENDING)
-        )
+        ending = sorted(found, key=lambda e: e.method == "delete" or e.path.endswith(ENDING))
         return [item for item in ending if f"{item.method} {item.path}" not in streams]
 
     def _try(self, operation: Any, mode: GenerationMode) -> None:  # noqa: ANN401

@@ -28,13 +28,11 @@ def test_every_finding_has_a_consequence_and_every_lack_a_remedy(mainspring: Run
 
 
 def test_keys_are_told_by_name_never_by_value(mainspring: Run):
-    result = mainspring("doctor", "--json", ANTHROPIC_API_KEY="sk-secret")
-    keys = json.loads(result.stdout)["keys"]
+    ran = mainspring("doctor", "--json", ANTHROPIC_API_KEY="sk-secret")
+    keys = json.loads(ran.stdout)["keys"]
     assert keys["ANTHROPIC_API_KEY"]
     assert not keys["OPENAI_API_KEY"]
-    assert (
-        "sk-secret" not in result.stdout + mainspring("doctor", OPENAI_API_KEY="sk-secret").stdout
-    )
+    assert "sk-secret" not in ran.stdout + mainspring("doctor", OPENAI_API_KEY="sk-secret").stdout
 
 
 def test_a_store_with_sessions_is_counted(mainspring: Run, session_id: str, store: Path):

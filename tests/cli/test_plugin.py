@@ -27,16 +27,10 @@ def test_a_plugin_is_shown_installed_listed_and_removed(mainspring: Run, environ
         "vendorExtra is unknown and has no effect",
     ):
         assert told in done.stderr
-    [listed] = [
-        json.loads(line) for line in mainspring("plugin", "ls", "--json").stdout.splitlines()
-    ]
-    assert (listed["name"], listed["scope"], listed["standing"]) == (
-        "deploy-tools",
-        "user",
-        "trusted",
-    )
-    assert (listed["hooks"], len(listed["skills"]), len(listed["findings"])) == (3, 2, 1)
-    (Path(environ["HOME"]) / listed["place"].removeprefix("~/") / "new.sh").write_text("new")
+    [row] = [json.loads(line) for line in mainspring("plugin", "ls", "--json").stdout.splitlines()]
+    assert (row["name"], row["scope"], row["standing"]) == ("deploy-tools", "user", "trusted")
+    assert (row["hooks"], len(row["skills"]), len(row["findings"])) == (3, 2, 1)
+    (Path(environ["HOME"]) / row["place"].removeprefix("~/") / "new.sh").write_text("new")
     shown = mainspring("plugin", "show", "deploy-tools")
     assert "~/.mainspring/plugins/deploy-tools, changed" in shown.stdout
     removed = mainspring("plugin", "remove", "deploy-tools", "--yes", "--json")

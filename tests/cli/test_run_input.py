@@ -70,12 +70,10 @@ def test_a_message_to_a_session_run_elsewhere_is_delivered_once(mainspring: Run,
 
 
 def test_a_model_that_cannot_be_reached_is_told_once_with_what_to_do(mainspring: Run):
-    done = mainspring(
-        "run", "hello", "--model", "ollama:x", OLLAMA_BASE_URL="http://127.0.0.1:9/v1"
-    )
-    assert done.returncode == 1
-    assert done.stderr.count("cannot connect to 127.0.0.1:9: Connection refused") == 1
-    assert "hint: `ollama serve` starts it; OLLAMA_BASE_URL names another address" in done.stderr
+    ran = mainspring("run", "hello", "--model", "ollama:x", OLLAMA_BASE_URL="http://127.0.0.1:9/v1")
+    assert ran.returncode == 1
+    assert ran.stderr.count("cannot connect to 127.0.0.1:9: Connection refused") == 1
+    assert "hint: `ollama serve` starts it; OLLAMA_BASE_URL names another address" in ran.stderr
 
 
 def test_a_model_that_the_catalogue_does_not_have_is_used_with_a_warning(mainspring: Run):

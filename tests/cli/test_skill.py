@@ -111,17 +111,15 @@ async def test_an_installed_skill_is_shown_with_its_scan_before_it_is_kept(
 
 
 async def test_danger_is_kept_only_on_demand(settings: Settings, place: Path, tmp_path: Path):
-    source = skill_at(tmp_path / "src", WORSE)
+    src = skill_at(tmp_path / "src", WORSE)
     with pytest.raises(InvalidInput, match="dangerous") as refused:
-        await installing.install(
-            settings, install_request=wanted(source, is_project=True), json=True
-        )
+        await installing.install(settings, install_request=wanted(src, is_project=True), json=True)
     assert "--trust-anyway" in refused.value.__notes__[0]
     kept = place / ".mainspring/skills/pdf"
     assert not kept.exists()
     assert (
         await installing.install(
-            settings, install_request=wanted(source, ANYWAY, is_project=True), json=True
+            settings, install_request=wanted(src, ANYWAY, is_project=True), json=True
         )
         == 0
     )

@@ -63,10 +63,8 @@ async def a_record_is_read_as_it_was_put(open_store: StoreFactory) -> None:
         [kept] = await store.records.write(Put(row=full))
         assert kept == replace(full, rev=1)
         assert await other.records.get(full.kind, "a") == kept
-        found = await other.records.named(
-            full.kind, full.name or "", tenant=full.tenant, parent="p"
-        )
-        assert found == kept
+        row = await other.records.named(full.kind, full.name or "", tenant=full.tenant, parent="p")
+        assert row == kept
         assert await other.records.list(RecordQuery(kind=full.kind)) == [kept]
 
 

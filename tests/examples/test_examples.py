@@ -159,9 +159,7 @@ def test_charts_and_page_of_the_analyst_have_the_numbers_of_the_data(play: Play)
     folder, events = play("data-analyst")
     with (folder / "data" / "crossings.csv").open(newline="") as file:
         listed = list(csv.DictReader(file))
-    rows = [
-        row for row in {tuple(row.values()): row for row in listed}.values() if all(row.values())
-    ]
+    rows = [r for r in {tuple(r.values()): r for r in listed}.values() if all(r.values())]
     routes = {row["route"] for row in rows}
     months = {row["week"][:7] for row in rows}
     assert marks(folder / "out" / "passengers.svg", "circle") == len(routes) * len(months)

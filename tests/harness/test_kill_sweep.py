@@ -157,9 +157,7 @@ def orphans(events: list[Event]) -> list[str]:
                 results[call_id] += 1
             case _:
                 pass
-    uses = [
-        event.id for event in events if isinstance(event.payload, AgentToolUse | AgentCustomToolUse)
-    ]
+    uses = [e.id for e in events if isinstance(e.payload, AgentToolUse | AgentCustomToolUse)]
     assert set(results) <= set(uses)
     return [call_id for call_id in uses if results[call_id] != 1]
 

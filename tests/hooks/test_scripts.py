@@ -204,30 +204,26 @@ async def test_without_a_shell_and_from_a_plugin_it_is_the_same(project: Path, t
 
 
 async def test_a_plugins_hook_finds_only_trusted_bytes(project: Path, tmp_path: Path):
-    plugin = tmp_path / "plugins/guard"
-    main = script(plugin / "hooks/run.sh", 'sh "$CLAUDE_PLUGIN_ROOT/lib/look.sh" "$PLUGIN_DATA"\n')
-    look = script(plugin / "lib/look.sh", "echo TRUSTED $0 $1 >&2\nexit 2\n")
+    root = tmp_path / "plugins/guard"
+    main = script(root / "hooks/run.sh", 'sh "$CLAUDE_PLUGIN_ROOT/lib/look.sh" "$PLUGIN_DATA"\n')
+    look = script(root / "lib/look.sh", "echo TRUSTED $0 $1 >&2\nexit 2\n")
     project.mkdir()
     script(project / "run.sh", "exit 0\n")  # not the one that is meant
     pinned = {str(file): digest(file.read_bytes()) for file in (main, look)}
-    folder = HookFolder(name="guard", root=str(plugin), data=str(tmp_path / "data"), plugin="guard")
+    folder = HookFolder(name="guard", root=str(root), data=str(tmp_path / "data"), plugin="guard")
 
     def around() -> HookEnvironment:
-        scripts = Scripts(roots=(str(project), str(plugin)), files=pinned)
+        scripts = Scripts(roots=(str(project), str(root)), files=pinned)
         return replace(vouch(project), scripts=scripts, folder=folder, copies=FolderCopies())
 
     first = around()
-    commands = [
-        f'sh "{main}"',
-        f"cd {plugin} && sh ./hooks/run.sh",
-        f"cd '{plugin}/hooks'; . ./run.sh",
-    ]
+    commands = [f'sh "{main}"', f"cd {root} && sh ./hooks/run.sh", f"cd '{root}/hooks'; . ./run.sh"]
     for command in commands:
         reply = await run_command(CommandHook(command=command), "PreToolUse", b"", first)
         assert isinstance(reply, HookResult), reply
         assert reply.reason is not None
         assert reply.reason.startswith("TRUSTED ")
-        assert str(plugin) not in reply.reason
+        assert str(root) not in reply.reason
         assert reply.reason.endswith(str(tmp_path / "data"))
     look.write_text("echo OTHER >&2\nexit 2\n")
     reply = await run_command(CommandHook(command=commands[0]), "PreToolUse", b"", first)

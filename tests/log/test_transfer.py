@@ -165,9 +165,7 @@ def swapped(a: int, b: int) -> Breakage:
 def edited(number: int, old: bytes, new: bytes) -> Breakage:
     def edit(lines: Lines) -> Lines:
         assert old in lines[number - 1]
-        return [
-            line.replace(old, new) if at == number else line for at, line in enumerate(lines, 1)
-        ]
+        return [s.replace(old, new) if at == number else s for at, s in enumerate(lines, 1)]
 
     return edit
 

@@ -126,8 +126,6 @@ def test_the_worker_of_the_document_does_the_work(running: Platform, tmp_path: P
 
 
 def test_the_program_of_the_readme_runs(running: Platform, capsys: pytest.CaptureFixture[str]):
-    program = next(
-        each for each, _ in programs(ROOT / "README.md") if "from anthropic import" in each
-    )
+    program = next(p for p, _ in programs(ROOT / "README.md") if "from anthropic import" in p)
     exec(addressed(program, running), {})  # noqa: S102 (ours)
     assert "Good night" in capsys.readouterr().out

@@ -234,9 +234,7 @@ async def reached(client: AsyncAnthropic, session_id: str, kind: str) -> Any:  #
 
 def results(events: Iterable[Any]) -> list[str]:
     """What tools have answered."""
-    return [
-        "".join(block.text for block in e.content) for e in events if e.type == "agent.tool_result"
-    ]
+    return ["".join(b.text for b in e.content) for e in events if e.type == "agent.tool_result"]
 
 
 def said(events: Iterable[Any]) -> list[str]:

@@ -88,9 +88,7 @@ def _is_shown(line: Hostile, trace: Trace, differential: Differential) -> bool:
 def verify(path: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         differential = Differential(Path(folder), f"/usr/local/bin:/usr/bin:/bin:/usr/sbin:{path}")
-        lines = [
-            msgspec.structs.replace(line, seen=_seen(line, differential)) for line in hostile()
-        ]
+        lines = [msgspec.structs.replace(h, seen=_seen(h, differential)) for h in hostile()]
     _HOSTILE.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
     for line in lines:
         if not line.seen:

@@ -201,9 +201,7 @@ class Differential:
         found += self._changes(trace, judged if name == "acceptEdits" else None)
         if is_sandboxed and judged.analysis and not judged.analysis.read_only:
             inside = f" {self.workspace.root}/"  # the sandbox is to hold the rest
-            return [
-                (kind, detail) for kind, detail in found if kind != "changes" or inside in detail
-            ]
+            return [(k, detail) for k, detail in found if k != "changes" or inside in detail]
         found += [("runs", u) for u in self._unnamed_runs(trace, judged.command or "")]
         found += [("sends", send) for send in trace.sends]
         found += [("kills", kill) for kill in trace.kills]

@@ -74,9 +74,7 @@ def test_a_broken_skill_is_an_error_and_the_others_are_honoured(tmp_path: Path):
 
 
 def test_errors_come_before_warnings_and_notes_are_no_problems():
-    findings = tuple(
-        Finding(level=level, file="f", what=level) for level in ("note", "warning", "error")
-    )
+    findings = tuple(Finding(level=s, file="f", what=s) for s in ("note", "warning", "error"))
     report = FolderReport(parts=(PartReport(name="a", findings=findings),))
     assert [problem.what for problem in report.problems] == ["error", "warning"]
     assert (report.errors, report.warnings) == (1, 1)

@@ -58,26 +58,20 @@ def odd(file: Path, text: str) -> list[str]:
 
 
 def test_all_that_it_may_say_is_read(file: Path):
-    found = said(file, FULL)
-    assert found.findings == ()
-    assert (found.name, found.description, found.model) == ("fixer", "Mends tests.", "sonnet, gpt")
-    assert (found.effort, found.instructions, found.rules) == (
-        "high",
-        "Be brief.",
-        ("Never push.",),
-    )
-    assert found.tools == ("read", "grep")
-    assert found.limits == Limits(max_turns=9, max_seconds=1.5, max_cost_usd=Decimal("2.50"))
-    assert found.permissions == Permissions(
-        mode="plan", allow=("Bash(ls *)",), deny=("Read(.env)",)
-    )
-    assert found.subagents == SubagentRules(names=("explore", "reviewer"))
-    assert found.is_coordinator
-    assert found.schedule == ManifestSchedule(
+    made = said(file, FULL)
+    assert made.findings == ()
+    assert (made.name, made.description, made.model) == ("fixer", "Mends tests.", "sonnet, gpt")
+    assert (made.effort, made.instructions, made.rules) == ("high", "Be brief.", ("Never push.",))
+    assert made.tools == ("read", "grep")
+    assert made.limits == Limits(max_turns=9, max_seconds=1.5, max_cost_usd=Decimal("2.50"))
+    assert made.permissions == Permissions(mode="plan", allow=("Bash(ls *)",), deny=("Read(.env)",))
+    assert made.subagents == SubagentRules(names=("explore", "reviewer"))
+    assert made.is_coordinator
+    assert made.schedule == ManifestSchedule(
         cron="0 9 * * 1-5", timezone="Europe/Vienna", message="Look around."
     )
-    assert found.outcome == ManifestOutcome(description="Tests pass", rubric="All green.")
-    assert found.lines["permissions"] == 10
+    assert made.outcome == ManifestOutcome(description="Tests pass", rubric="All green.")
+    assert made.lines["permissions"] == 10
 
 
 def test_its_permissions_and_environment_have_the_shape_of_a_settings_file(file: Path):

@@ -83,9 +83,7 @@ def test_of_many_odd_skills_only_their_number_is_told_to_who_runs_it(tmp_path: P
 
 
 def test_what_somebody_has_vouched_for_is_trusted(project: Path):
-    found = read_agent(
-        Scopes(folder=project), is_pinned=lambda place: place.name == "release-notes"
-    )
+    found = read_agent(Scopes(folder=project), is_pinned=lambda at: at.name == "release-notes")
     assert [skill.name for skill in found.agent.skills if skill.is_trusted] == ["release-notes"]
 
 

@@ -88,10 +88,8 @@ async def test_a_user_has_a_subagent_do_what_only_users_may_call(tmp_path: Path)
     written(tmp_path, "audit", "context: fork\ndisable-model-invocation: true\n", "Audit $0.")
 
     def answer(request: Request):
-        words = plain_text(
-            tuple(p for p in request.messages[0].content if isinstance(p, TextBlock))
-        )
-        if "Audit src." in words:
+        said = plain_text(tuple(p for p in request.messages[0].content if isinstance(p, TextBlock)))
+        if "Audit src." in said:
             return says("All well.")
         is_first = len(request.messages) == 1
         return calls("skill", name="audit", arguments="src") if is_first else says("done")

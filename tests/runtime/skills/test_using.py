@@ -187,11 +187,9 @@ async def test_a_skill_is_carried_out_by_a_subagent(tmp_path: Path):
     written(tmp_path, "review", head, body="Review $0.")
 
     def answer(request: Request):
-        words = plain_text(
-            tuple(p for p in request.messages[0].content if isinstance(p, TextBlock))
-        )
+        said = plain_text(tuple(p for p in request.messages[0].content if isinstance(p, TextBlock)))
         turn = len(request.messages)
-        if "Review src." in words:
+        if "Review src." in said:
             return calls("bash", command="make lint") if turn == 1 else says("It is fine.")
         return calls("skill", name="review", arguments="src") if turn == 1 else says("done")
 
