@@ -171,7 +171,9 @@ async def test_the_first_answer_counts_whichever_way_it_comes(tmp_path: Path):
 
         async def by_office(name: str) -> None:
             try:
-                await context.approvals.answer(person(name), item.id, ApprovalAnswer(result="deny"))
+                await context.approvals.answer(
+                    person(name), approval.id, ApprovalAnswer(result="deny")
+                )
                 accepted.append(f"deny key_{name}:{name}")
             except StaleVersion as error:
                 refused.append(str(error))
