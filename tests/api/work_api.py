@@ -223,7 +223,7 @@ async def site(
             return MemoryStoreInfo(name=(await stores.get(tenant, store_id)).name)
 
         runner = Runner(folder / "workspaces", group, shelf=shelf, log=log)
-        runner.toolbox_factory = ToolboxBuilder(settings, shelf, sandbox_pool, AllowAll())
+        runner.toolbox_factory = ToolboxBuilder(settings, shelf, pool, AllowAll())
         dependencies = SessionDependencies(
             agents=agents,
             environments=environments,
