@@ -63,8 +63,10 @@ async def a_record_is_read_as_it_was_put(open_store: StoreFactory) -> None:
         [kept] = await store.records.write(Put(row=full))
         assert kept == replace(full, rev=1)
         assert await other.records.get(full.kind, "a") == kept
-        row = await other.records.named(full.kind, full.name or "", tenant=full.tenant, parent="p")
-        assert row == kept
+        found = await other.records.named(
+            full.kind, full.name or "", tenant=full.tenant, parent="p"
+        )
+        assert found == kept
         assert await other.records.list(RecordQuery(kind=full.kind)) == [kept]
 
 
@@ -184,7 +186,7 @@ async def several_changes_happen_together_or_not_at_all(open_store: StoreFactory
 
 
 async def each_of_several_changes_finds_what_those_before_it_left(open_store: StoreFactory) -> None:
-    row = _fresh()
+    record = _fresh()
     async with open_store() as store:
         write = store.records.write
         [first] = await write(Put(row=record("a", name="n"), content=b"first"))
@@ -213,7 +215,7 @@ async def each_of_several_changes_finds_what_those_before_it_left(open_store: St
 
 
 async def of_writers_at_once_one_wins(open_store: StoreFactory) -> None:
-    row = _fresh()
+    record = _fresh()
     async with open_store() as store, open_store() as other:
         [start] = await store.records.write(Put(row=record("start")))
 
