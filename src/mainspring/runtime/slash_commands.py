@@ -176,7 +176,7 @@ class CommandContext:
 
 
 async def run_command(
-    command_context: CommandContext, name: str, arguments: str = ""
+    context: CommandContext, name: str, arguments: str = ""
 ) -> SlashCommandResult | None:
     """Run a built-in command; `None` if there is none of that name, or if the client must run it.
 
@@ -184,30 +184,30 @@ async def run_command(
         InvalidInput: the arguments are not valid; nothing was done.
     """
     act = _HANDLERS.get(name)
-    return None if act is None else await act(command_context, arguments.strip())
+    return None if act is None else await act(context, arguments.strip())
 
 
-async def _compact(command_context: CommandContext, keep: str) -> SlashCommandResult:
-    sent = await command_context.submit(CompactionRequested(instructions=keep or None))
+async def _compact(context: CommandContext, keep: str) -> SlashCommandResult:
+    sent = await context.submit(CompactionRequested(instructions=keep or None))
     return SubmittedResult(text="what is old is summed up", is_work=True, event_ids=sent)
 
 
-async def _plan(command_context: CommandContext, task: str) -> SlashCommandResult:
-    sent = await command_context.submit(
+async def _plan(context: CommandContext, task: str) -> SlashCommandResult:
+    sent = await context.submit(
         mode_update("plan"), *([UserMessage(content=(TextBlock(task),))] if task else ())
     )
     text = f"mode plan: {MODE_DESCRIPTIONS['plan']}"
     return SubmittedResult(text=text, is_work=bool(task), event_ids=sent)
 
 
-async def _mode(command_context: CommandContext, name: str) -> SlashCommandResult:
+async def _mode(context: CommandContext, name: str) -> SlashCommandResult:
     if not name:
-        mode = await mode_of(command_context.log, command_context.session_id)
+        mode = await mode_of(context.log, context.session_id)
         return TextResult(text=f"mode {mode}: {MODE_DESCRIPTIONS[mode]}")
     mode = parse_mode(name)
     if mode == "bubble":
         raise InvalidInput("bubble is a mode of subagents")
-    sent = await command_context.submit(mode_update(mode))
+    sent = await context.submit(mode_update(mode))
     return SubmittedResult(text=f"mode {mode}: {MODE_DESCRIPTIONS[mode]}", event_ids=sent)
 
 
@@ -215,17 +215,15 @@ def mode_update(mode: str) -> PermissionUpdated:
     return PermissionUpdated(updates=(PermissionUpdate(type="setMode", mode=mode),))
 
 
-async def _cost(command_context: CommandContext, _: str) -> SlashCommandResult:
+async def _cost(context: CommandContext, _: str) -> SlashCommandResult:
     stands = await session_summary.summarize_session(
-        command_context.log, await command_context.log.session(command_context.session_id)
+        context.log, await context.log.session(context.session_id)
     )
     return CostResult(turns=stands.turns, usage=stands.usage, cost_usd=str(stands.cost_usd))
 
 
-async def _context(command_context: CommandContext, _: str) -> SlashCommandResult:
-    shots = await read_shots(
-        command_context.log, await command_context.log.session(command_context.session_id)
-    )
+async def _context(context: CommandContext, _: str) -> SlashCommandResult:
+    shots = await read_shots(context.log, await context.log.session(context.session_id))
     if not shots:
         return TextResult(text="no model has been called yet")
     last = shots[-1]
@@ -233,17 +231,15 @@ async def _context(command_context: CommandContext, _: str) -> SlashCommandResul
         model=last.request.model,
         parts=token_breakdown(last),
         messages=len(last.request.messages),
-        window=command_context.window,
+        window=context.window,
     )
 
 
-async def _agents(command_context: CommandContext, _: str) -> SlashCommandResult:
-    session = await command_context.log.session(command_context.session_id)
-    thread_tree = ThreadTree.of(await command_context.log.read(session.id), session.thread_id)
+async def _agents(context: CommandContext, _: str) -> SlashCommandResult:
+    session = await context.log.session(context.session_id)
+    thread_tree = ThreadTree.of(await context.log.read(session.id), session.thread_id)
     called = [node for node in thread_tree.nodes.values() if node.created_event is not None]
-    return AgentsResult(
-        types=agent_types(command_context.agent), threads=tuple(map(_thread_view, called))
-    )
+    return AgentsResult(types=agent_types(context.agent), threads=tuple(map(_thread_view, called)))
 
 
 def agent_types(agent: Agent) -> tuple[AgentType, ...]:
@@ -272,8 +268,8 @@ def _thread_view(node: ThreadNode) -> ThreadView:
     )
 
 
-async def _skills(command_context: CommandContext, _: str) -> SlashCommandResult:
-    return skills_of(command_context.agent)
+async def _skills(context: CommandContext, _: str) -> SlashCommandResult:
+    return skills_of(context.agent)
 
 
 def skills_of(agent: Agent) -> SkillsResult:
@@ -293,14 +289,14 @@ def skills_of(agent: Agent) -> SkillsResult:
     )
 
 
-async def _approve(command_context: CommandContext, arguments: str) -> SlashCommandResult:
-    calls = await _pending_calls(command_context)
+async def _approve(context: CommandContext, arguments: str) -> SlashCommandResult:
+    calls = await _pending_calls(context)
     if not arguments:
         return PendingCallsResult(calls=tuple(calls))
     call, verdict, why = _answer(arguments, calls)
     if verdict == "no":
         denial = UserToolConfirmation(tool_use_id=call.id, result="deny", deny_message=why or None)
-        sent = await command_context.submit(denial)
+        sent = await context.submit(denial)
         return SubmittedResult(text=f"{call.name} is denied", is_work=True, event_ids=sent)
     rule = always_allow_rule(call.name, call.input) if verdict == "always" else None
     if verdict == "always" and rule is None:
@@ -310,7 +306,7 @@ async def _approve(command_context: CommandContext, arguments: str) -> SlashComm
     if rule is not None:
         answers.insert(0, PermissionUpdated(updates=(rule_update(rule),), tool_use_id=call.id))
         also = f", and {rule_text(rule)} from here on"
-    sent = await command_context.submit(*answers)
+    sent = await context.submit(*answers)
     return SubmittedResult(text=f"{call.name} is allowed{also}", is_work=True, event_ids=sent)
 
 
@@ -332,9 +328,9 @@ def _answer(arguments: str, calls: Sequence[PendingCallView]) -> tuple[PendingCa
     return matches[0], words[verdict.lower()], why.strip()
 
 
-async def _pending_calls(command_context: CommandContext) -> list[PendingCallView]:
+async def _pending_calls(context: CommandContext) -> list[PendingCallView]:
     pending = await session_summary.read_pending_calls(
-        command_context.log, await command_context.log.session(command_context.session_id)
+        context.log, await context.log.session(context.session_id)
     )
     return [
         PendingCallView(

@@ -177,36 +177,34 @@ def limit_results(transcript: Transcript, max_bytes: int) -> list[ContextCompact
     return [ContextCompacted(layer="results", dropped_event_ids=over, kept_bytes=kept)]
 
 
-def drop_finished_tasks(compaction_input: CompactionInput) -> list[ContextCompacted]:
+def drop_finished_tasks(source: CompactionInput) -> list[ContextCompacted]:
     """Layer 1: tasks that are done go, whole; what earlier compactions have told of them stays."""
     end = 0
-    for seq in compaction_input.transcript.finished[:-_KEPT_RUNS]:
-        reached = sum(
-            last <= seq for _, last in compaction_input.transcript.spans[: compaction_input.upto]
-        )
+    for seq in source.transcript.finished[:-_KEPT_RUNS]:
+        reached = sum(last <= seq for _, last in source.transcript.spans[: source.upto])
         end = max(end, reached)
-        if sum(compaction_input.sizes[:end]) >= compaction_input.excess_bytes:
+        if sum(source.sizes[:end]) >= source.excess_bytes:
             break
     overlays: list[ContextCompacted] = []
     told = [
         text.replace(SNIPPED_NOTE, "").strip()
-        for text in earlier_digests(compaction_input.transcript.messages[:1])
+        for text in earlier_digests(source.transcript.messages[:1])
     ]
-    for stretch in removable_ranges(0, end, compaction_input.kept_rounds):
+    for stretch in removable_ranges(0, end, source.kept_rounds):
         summary = None if stretch.start else "\n\n".join([*told, SNIPPED_NOTE])
-        overlays += _replacements(compaction_input, stretch, "snip", summary)
+        overlays += _replacements(source, stretch, "snip", summary)
     return overlays
 
 
-def drop_old_results(compaction_input: CompactionInput) -> list[ContextCompacted]:
+def drop_old_results(source: CompactionInput) -> list[ContextCompacted]:
     """Layer 2: old results go, their calls stay."""
     freed = 0
     ids: list[str] = []
-    for index in range(compaction_input.upto):
-        if index in compaction_input.kept_rounds:
+    for index in range(source.upto):
+        if index in source.kept_rounds:
             continue
-        for part in compaction_input.transcript.messages[index].content:
-            if isinstance(part, ToolResultBlock) and freed < compaction_input.excess_bytes:
+        for part in source.transcript.messages[index].content:
+            if isinstance(part, ToolResultBlock) and freed < source.excess_bytes:
                 gain = result_bytes(part.content) - result_bytes(drop_result(part).content)
                 if gain >= _MIN_GAIN_BYTES:
                     freed += gain
@@ -214,42 +212,40 @@ def drop_old_results(compaction_input: CompactionInput) -> list[ContextCompacted
     return [ContextCompacted(layer="micro", dropped_event_ids=tuple(ids))] if ids else []
 
 
-def collapse_rounds(compaction_input: CompactionInput) -> list[ContextCompacted]:
+def collapse_rounds(source: CompactionInput) -> list[ContextCompacted]:
     """Layer 3: old rounds are told in a line each. The first message has nothing to collapse."""
     overlays: list[ContextCompacted] = []
-    freed, wanted = 0, max(compaction_input.excess_bytes, compaction_input.transcript.bytes // 10)
-    for stretch in removable_ranges(1, compaction_input.upto, compaction_input.kept_rounds):
+    freed, wanted = 0, max(source.excess_bytes, source.transcript.bytes // 10)
+    for stretch in removable_ranges(1, source.upto, source.kept_rounds):
         lines: list[str] = []
         end = stretch.start
-        for start, stop in _rounds(compaction_input, stretch):
+        for start, stop in _rounds(source, stretch):
             if freed >= wanted:
                 break
             told = digest(
-                compaction_input.transcript.messages[start:stop],
-                compaction_input.results,
-                pinned=compaction_input.pinned,
+                source.transcript.messages[start:stop],
+                source.results,
+                pinned=source.pinned,
                 detail=BRIEF,
             )
             lines += told
-            freed += sum(compaction_input.sizes[start:stop]) - len("\n".join(told).encode())
+            freed += sum(source.sizes[start:stop]) - len("\n".join(told).encode())
             end = stop
         if end > stretch.start:
             summary = DIGEST_HEADING + "\n".join(lines)
-            overlays += _replacements(
-                compaction_input, range(stretch.start, end), "collapse", summary
-            )
+            overlays += _replacements(source, range(stretch.start, end), "collapse", summary)
     return overlays
 
 
-def drop_media(compaction_input: CompactionInput, *, with_newest: bool) -> list[ContextCompacted]:
+def drop_media(source: CompactionInput, *, with_newest: bool) -> list[ContextCompacted]:
     """Images and documents go: the old ones, or all."""
-    messages = compaction_input.transcript.messages
+    messages = source.transcript.messages
     found = [index for index, message in enumerate(messages) if has_media(message)]
     if not with_newest:
-        found = [index for index in found if index < compaction_input.upto] or found[:-1]
+        found = [index for index in found if index < source.upto] or found[:-1]
     if not found:
         return []
-    first, last = compaction_input.span(range(found[0], found[-1] + 1))
+    first, last = source.span(range(found[0], found[-1] + 1))
     return [ContextCompacted(layer="media", first_seq=first, last_seq=last)]
 
 
@@ -260,24 +256,22 @@ def _newest_results(transcript: Transcript) -> list[ToolResultBlock]:
     return [part for part in sent if isinstance(part, ToolResultBlock)] + transcript.open_results
 
 
-def _rounds(compaction_input: CompactionInput, stretch: range) -> list[tuple[int, int]]:
+def _rounds(source: CompactionInput, stretch: range) -> list[tuple[int, int]]:
     """The stretch in pieces that can be cut out alone: each begins with what the model did."""
     starts = [
-        index
-        for index in stretch
-        if isinstance(compaction_input.transcript.messages[index], Assistant)
+        index for index in stretch if isinstance(source.transcript.messages[index], Assistant)
     ]
     return list(zip(starts, [*starts[1:], stretch.stop], strict=True))
 
 
 def _replacements(
-    compaction_input: CompactionInput,
+    source: CompactionInput,
     stretch: range,
     layer: Literal["snip", "collapse"],
     summary: str | None,
 ) -> list[ContextCompacted]:
-    gain = sum(compaction_input.sizes[stretch.start : stretch.stop]) - len((summary or "").encode())
+    gain = sum(source.sizes[stretch.start : stretch.stop]) - len((summary or "").encode())
     if gain < _MIN_GAIN_BYTES:
         return []
-    first, last = compaction_input.span(stretch)
+    first, last = source.span(stretch)
     return [ContextCompacted(layer=layer, first_seq=first, last_seq=last, summary=summary)]

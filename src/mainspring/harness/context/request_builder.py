@@ -37,11 +37,11 @@ class PromptPrefix(Struct, frozen=True, kw_only=True, dict=True):
         return digest_of(self.encoded)
 
 
-def redact_prefix(prompt_prefix: PromptPrefix, scrub: Callable[[str], str]) -> PromptPrefix:
+def redact_prefix(prefix: PromptPrefix, scrub: Callable[[str], str]) -> PromptPrefix:
     """Without secrets, so that what is hashed, sent and stored is the same."""
-    encoded = prompt_prefix.encoded.decode()
+    encoded = prefix.encoded.decode()
     clean = scrub(encoded)
-    return prompt_prefix if clean == encoded else msgspec.json.decode(clean, type=PromptPrefix)
+    return prefix if clean == encoded else msgspec.json.decode(clean, type=PromptPrefix)
 
 
 def sorted_specs(tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
@@ -53,15 +53,11 @@ def sorted_specs(tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
     return tuple(map(_canonical_spec, ordered))
 
 
-def extend_prefix(prompt_prefix: PromptPrefix, more: Iterable[ToolSpec]) -> PromptPrefix:
+def extend_prefix(prefix: PromptPrefix, more: Iterable[ToolSpec]) -> PromptPrefix:
     """With definitions that were loaded later, behind all others: no byte before them moves."""
-    known = {spec.name for spec in prompt_prefix.tools}
+    known = {spec.name for spec in prefix.tools}
     new = tuple(_canonical_spec(spec) for spec in more if spec.name not in known)
-    return (
-        msgspec.structs.replace(prompt_prefix, tools=prompt_prefix.tools + new)
-        if new
-        else prompt_prefix
-    )
+    return msgspec.structs.replace(prefix, tools=prefix.tools + new) if new else prefix
 
 
 def _canonical_spec(spec: ToolSpec) -> ToolSpec:
@@ -71,30 +67,30 @@ def _canonical_spec(spec: ToolSpec) -> ToolSpec:
 
 
 def build_request(
-    thread: Thread, prompt_prefix: PromptPrefix, *, max_tokens: int, request_id: str = ""
+    thread: Thread, prefix: PromptPrefix, *, max_tokens: int, request_id: str = ""
 ) -> Request:
     """The next request. Breakpoints: end of settled history, and the newest turn."""
     messages = tuple(thread.transcript.messages)
     newest = len(messages) - 1
     return Request(
-        model=prompt_prefix.model,
-        system=prompt_prefix.system,
-        tools=prompt_prefix.tools,
+        model=prefix.model,
+        system=prefix.system,
+        tools=prefix.tools,
         messages=messages,
         max_tokens=max_tokens,
-        effort=prompt_prefix.effort,
+        effort=prefix.effort,
         cache_messages=tuple(index for index in (newest - 2, newest) if index >= 0),
         request_id=request_id,
     )
 
 
-def cache_break(thread: Thread, prompt_prefix: PromptPrefix) -> str | None:
+def cache_break(thread: Thread, prefix: PromptPrefix) -> str | None:
     """Why the next request will not extend the last one; `None` when it will."""
     if thread.model is None:
         return None  # the first one
-    if thread.model != prompt_prefix.model:
+    if thread.model != prefix.model:
         return "model changed"
-    if thread.prefix != prompt_prefix.digest:
+    if thread.prefix != prefix.digest:
         return "system or tools changed"
     if thread.compacted:
         return "compaction"

@@ -38,38 +38,34 @@ followed. The rules and words below stay in front of the agent in full; do not r
 them, and write nothing that contradicts them."""
 
 
-def old_ranges(compaction_input: CompactionInput) -> list[range]:
+def old_ranges(source: CompactionInput) -> list[range]:
     """What there is to summarize."""
-    return removable_ranges(0, compaction_input.upto, compaction_input.kept_rounds)
+    return removable_ranges(0, source.upto, source.kept_rounds)
 
 
-def old_bytes(compaction_input: CompactionInput) -> int:
-    return sum(
-        sum(compaction_input.sizes[part.start : part.stop]) for part in old_ranges(compaction_input)
-    )
+def old_bytes(source: CompactionInput) -> int:
+    return sum(sum(source.sizes[part.start : part.stop]) for part in old_ranges(source))
 
 
 def is_worth_it(
-    context: ThreadContext, compaction_input: CompactionInput, *, is_wanted: bool = False
+    context: ThreadContext, source: CompactionInput, *, is_wanted: bool = False
 ) -> bool:
     """Whether enough could be freed, and the last attempts did not all fail."""
     if is_wanted:
-        return old_bytes(compaction_input) >= _MIN_OUTPUT_TOKENS
+        return old_bytes(source) >= _MIN_OUTPUT_TOKENS
     least = context.facts.window * context.facts.bytes_per_token / _MIN_GAIN_SHARE
-    return (
-        old_bytes(compaction_input) >= least and context.thread.summary_failures < FAILURES_IN_A_ROW
-    )
+    return old_bytes(source) >= least and context.thread.summary_failures < FAILURES_IN_A_ROW
 
 
 async def summarize(
-    context: ThreadContext, compaction_input: CompactionInput, *, keep: str | None = None
+    context: ThreadContext, source: CompactionInput, *, keep: str | None = None
 ) -> list[ContextCompacted] | None:
     """Overlays that put one summary in the place of all that is old; `None` if interrupted.
 
     `keep` is what the user wants to find in it.
     """
-    parts = old_ranges(compaction_input)
-    request = _request(context, compaction_input, parts, keep)
+    parts = old_ranges(source)
+    request = _request(context, source, parts, keep)
     tokens = int(len(str(request).encode()) / context.facts.bytes_per_token) + 1
     reserved = reserve(
         context.tiers, context.facts, input_tokens=tokens, output_tokens=request.max_tokens
@@ -84,7 +80,7 @@ async def summarize(
     await context.event_sink.commit()
     answer = await _answer(context, request)
     said = _reply_text(answer)
-    if said is not None and len(said.encode()) > old_bytes(compaction_input) // 2:
+    if said is not None and len(said.encode()) > old_bytes(source) // 2:
         said = None
     cost = _note_end(context, noted, answer, is_error=said is None)
     await context.budget.settle(settled.reservation_id, cost)
@@ -92,7 +88,7 @@ async def summarize(
         return [] if answer is not None else None
     overlays: list[ContextCompacted] = []
     for index, part in enumerate(parts):
-        first, last = compaction_input.span(part)
+        first, last = source.span(part)
         summary = None if index else f"{DIGEST_HEADING}{said}"
         overlays.append(
             ContextCompacted(layer="auto", first_seq=first, last_seq=last, summary=summary)
@@ -102,16 +98,16 @@ async def summarize(
 
 def _request(
     context: ThreadContext,
-    compaction_input: CompactionInput,
+    source: CompactionInput,
     parts: Sequence[range],
     keep: str | None,
 ) -> Request:
-    pinned = plain_text(tuple(compaction_input.transcript.pins.blocks()))
+    pinned = plain_text(tuple(source.transcript.pins.blocks()))
     task = f"{_TASK}\nThe user asks you to keep above all: {keep}" if keep else _TASK
     system = (*context.prompt_prefix.system, f"{task}\n\n<pinned>\n{pinned}\n</pinned>")
     room = int(context.facts.window * context.facts.bytes_per_token / 2)
     room -= sum(len(part.encode()) for part in system)
-    material = _material(compaction_input, parts, max(room, 4_000))
+    material = _material(source, parts, max(room, 4_000))
     return Request(
         model=context.prompt_prefix.model,
         system=system,
@@ -122,14 +118,12 @@ def _request(
     )
 
 
-def _material(compaction_input: CompactionInput, parts: Sequence[range], max_bytes: int) -> str:
+def _material(source: CompactionInput, parts: Sequence[range], max_bytes: int) -> str:
     """All that is old, told as fully as there is room for."""
-    messages = [compaction_input.transcript.messages[index] for part in parts for index in part]
+    messages = [source.transcript.messages[index] for part in parts for index in part]
     detail = FULL
     while True:
-        lines = digest(
-            messages, compaction_input.results, pinned=compaction_input.pinned, detail=detail
-        )
+        lines = digest(messages, source.results, pinned=source.pinned, detail=detail)
         text = "\n".join(lines).encode()
         if len(text) <= max_bytes:
             return text.decode()

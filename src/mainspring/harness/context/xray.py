@@ -5,7 +5,7 @@ difference to the request before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import unified_diff
 
 import msgspec
@@ -114,16 +114,15 @@ def _folded(log: Iterable[Event], thread_id: str) -> Iterator[tuple[Event, Threa
     was forked off begins with what its parent knew."""
     thread_tree: ThreadTree | None = None
     for event in log:
-        thread_tree = thread_tree or ThreadTree(
-            event.thread_id
-        )  # the first is always the main one's
+        # the first is always the main one's
+        thread_tree = thread_tree or ThreadTree(event.thread_id)
         thread_tree.apply(event)
         if event.thread_id == thread_id and thread_id in thread_tree.nodes:
             yield event, thread_tree.nodes[thread_id].thread
 
 
 def _with_reply(
-    model_call: ModelCall, end: ModelRequestEnded, said: list[TextBlock | Thinking | ToolUse]
+    call: ModelCall, end: ModelRequestEnded, said: list[TextBlock | Thinking | ToolUse]
 ) -> ModelCall:
     reply = None
     if not end.is_error:
@@ -131,16 +130,9 @@ def _with_reply(
             content=tuple(said),
             usage=end.model_usage,
             reason=_REASONS.get(end.stop_reason, "end_turn"),
-            model=end.model or model_call.request.model,
+            model=end.model or call.request.model,
         )
-    return ModelCall(
-        number=model_call.number,
-        started=model_call.started,
-        start=model_call.start,
-        request=model_call.request,
-        reply=reply,
-        end=end,
-    )
+    return replace(call, reply=reply, end=end)
 
 
 def _reply_parts(event: Event) -> list[TextBlock | Thinking | ToolUse]:
@@ -210,8 +202,8 @@ class RequestDiff:
     """Lines of a diff of what stands before the messages, if that has changed."""
 
 
-def token_breakdown(model_call: ModelCall) -> TokenBreakdown:
-    request = model_call.request
+def token_breakdown(call: ModelCall) -> TokenBreakdown:
+    request = call.request
     newest = _first_new_message(request.messages)
     sizes = [
         sum(len(msgspec.json.encode(tool)) for tool in request.tools),
@@ -220,9 +212,9 @@ def token_breakdown(model_call: ModelCall) -> TokenBreakdown:
         sum(map(_size, request.messages[:newest])),
         sum(map(_size, request.messages[newest:])),
     ]
-    counted = prompt_tokens(model_call.end.model_usage) if model_call.end is not None else 0
+    counted = prompt_tokens(call.end.model_usage) if call.end is not None else 0
     is_measured = counted > 0
-    tokens = _shares(sizes, counted or model_call.start.estimated_input_tokens or 0)
+    tokens = _shares(sizes, counted or call.start.estimated_input_tokens or 0)
     return TokenBreakdown(
         tools=tokens[0],
         system_static=tokens[1],
@@ -239,8 +231,8 @@ def cached_share(usage: Usage) -> float | None:
     return usage.cache_read_input_tokens / whole if whole else None
 
 
-def request_diff(model_call: ModelCall, before: ModelCall | None) -> RequestDiff:
-    ours = model_call.request.messages
+def request_diff(call: ModelCall, before: ModelCall | None) -> RequestDiff:
+    ours = call.request.messages
     theirs = before.request.messages if before is not None else ()
     kept = 0
     for one, other in zip(ours, theirs, strict=False):
@@ -248,11 +240,11 @@ def request_diff(model_call: ModelCall, before: ModelCall | None) -> RequestDiff
             break
         kept += 1
     return RequestDiff(
-        cache_break=model_call.start.cache_break,
+        cache_break=call.start.cache_break,
         kept_messages=kept,
         gone=theirs[kept:],
         added=ours[kept:],
-        prefix=() if before is None else _prefix_diff(before.request, model_call.request),
+        prefix=() if before is None else _prefix_diff(before.request, call.request),
     )
 
 

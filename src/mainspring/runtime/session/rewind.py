@@ -124,30 +124,26 @@ class RestorePoint:
 
 
 async def preview_restore(
-    log: SessionLog, rewind_history: RewindHistory, restore_point: RestorePoint | None
+    log: SessionLog, history: RewindHistory, point: RestorePoint | None
 ) -> list[FileChange]:
     """What going back would do to the workspace as it is; nothing, where there is no way.
 
     Raises:
         LeaseHeld: the session runs, so that nothing will stay as it is.
     """
-    async with hold_session(log, rewind_history.session_id):
-        since = (
-            []
-            if restore_point is None
-            else await restore_point.snapshots.diff(restore_point.checkpoint.snapshot)
-        )
+    async with hold_session(log, history.session_id):
+        since = [] if point is None else await point.snapshots.diff(point.checkpoint.snapshot)
     return [_reverse_change(item) for item in since]
 
 
-def _reverse_change(file_change: FileChange) -> FileChange:
-    match file_change.file_change_kind:
+def _reverse_change(change: FileChange) -> FileChange:
+    match change.file_change_kind:
         case "added":
-            return FileChange(file_change.path, "removed")
+            return FileChange(change.path, "removed")
         case "removed":
-            return FileChange(file_change.path, "added")
+            return FileChange(change.path, "added")
         case "modified":
-            return file_change
+            return change
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,23 +153,19 @@ class RestoreResult:
     file_change: tuple[FileChange, ...]
 
 
-async def restore(
-    log: SessionLog, rewind_history: RewindHistory, restore_point: RestorePoint
-) -> RestoreResult:
+async def restore(log: SessionLog, history: RewindHistory, point: RestorePoint) -> RestoreResult:
     """Keep the workspace as it is, then make it what it was.
 
     Raises:
         LeaseHeld: the session runs.
         InvalidInput: it has run since its past was read; nothing was done.
     """
-    snapshot, snapshots = restore_point.checkpoint.snapshot, restore_point.snapshots
-    async with hold_session(log, rewind_history.session_id) as writer:
-        if writer.head.seq != rewind_history.head:
-            raise InvalidInput(
-                f"session {rewind_history.session_id} has continued meanwhile: check again"
-            )
+    snapshot, snapshots = point.checkpoint.snapshot, point.snapshots
+    async with hold_session(log, history.session_id) as writer:
+        if writer.head.seq != history.head:
+            raise InvalidInput(f"session {history.session_id} has continued meanwhile: check again")
         present, files = await snapshots.take()
-        last = rewind_history.checkpoint_at(rewind_history.head)
+        last = history.checkpoint_at(history.head)
         if last is None or last.snapshot != present:
             # in the log before any file changes, so that it can be found after a crash
             await writer.append(facts.WorkspaceSnapshotted(snapshot=present, files=files))

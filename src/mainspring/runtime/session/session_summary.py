@@ -147,17 +147,15 @@ async def read_pending_calls(log: SessionLog, session: SessionRow) -> list[Threa
     ]
 
 
-def _path(thread_tree: ThreadTree, node: ThreadNode) -> tuple[str, ...]:
+def _path(tree: ThreadTree, node: ThreadNode) -> tuple[str, ...]:
     names = [
-        with_ancestor.name or with_ancestor.id
-        for with_ancestor in thread_tree.with_ancestors(node)
-        if with_ancestor.created_event is not None
+        item.name or item.id for item in tree.with_ancestors(node) if item.created_event is not None
     ]
     return tuple(reversed(names))
 
 
 async def read_open_calls(log: SessionLog, session: SessionRow) -> list[OpenCall]:
-    return [read_pending_call.call for read_pending_call in await read_pending_calls(log, session)]
+    return [pending.call for pending in await read_pending_calls(log, session)]
 
 
 async def workspace_of(log: SessionLog, session_id: str) -> str | None:
@@ -206,19 +204,19 @@ class SummaryFact:
     value: str
 
 
-def summary_facts(session_summary: SessionSummary) -> list[SummaryFact]:
-    usage = session_summary.usage
+def summary_facts(summary: SessionSummary) -> list[SummaryFact]:
+    usage = summary.usage
     read = usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
     known = (
-        ("Session", session_summary.id),
-        ("Agent", session_summary.agent),
-        ("Model", session_summary.model),
-        ("Created", f"{session_summary.created:%Y-%m-%d %H:%M} UTC"),
-        ("Last change", f"{session_summary.updated:%Y-%m-%d %H:%M} UTC"),
-        ("Status", session_summary.reason or session_summary.status),
-        ("Turns", str(session_summary.turns)),
+        ("Session", summary.id),
+        ("Agent", summary.agent),
+        ("Model", summary.model),
+        ("Created", f"{summary.created:%Y-%m-%d %H:%M} UTC"),
+        ("Last change", f"{summary.updated:%Y-%m-%d %H:%M} UTC"),
+        ("Status", summary.reason or summary.status),
+        ("Turns", str(summary.turns)),
         ("Tokens", f"{read:,} in, {usage.output_tokens:,} out"),
-        ("Cost", f"${session_summary.cost_usd:.4f}"),
+        ("Cost", f"${summary.cost_usd:.4f}"),
     )
     return [SummaryFact(name, value) for name, value in known if value]
 

@@ -124,13 +124,13 @@ def total(bills: Iterable[Bill]) -> Bill:
     return reduce(Bill.plus, bills, Bill(key="total"))
 
 
-def _key(model_charge: ModelCharge, group_by: GroupBy) -> str:
+def _key(charge: ModelCharge, group_by: GroupBy) -> str:
     match group_by:
         case "agent":
-            return model_charge.agent
+            return charge.agent
         case "session":
-            return model_charge.session_id
+            return charge.session_id
         case "model":
-            return model_charge.model
+            return charge.model
         case "day":
-            return model_charge.time.date().isoformat()
+            return charge.time.date().isoformat()

@@ -58,24 +58,24 @@ async def read_shots(log: SessionLog, session: SessionRow) -> list[ModelCall]:
     )
 
 
-def previous_shot(taken: Sequence[ModelCall], model_call: ModelCall) -> ModelCall | None:
-    return taken[model_call.number - 2] if model_call.number > 1 else None
+def previous_shot(taken: Sequence[ModelCall], call: ModelCall) -> ModelCall | None:
+    return taken[call.number - 2] if call.number > 1 else None
 
 
-def shot_view(taken: Sequence[ModelCall], model_call: ModelCall, *, with_request: bool) -> ShotView:
+def shot_view(taken: Sequence[ModelCall], call: ModelCall, *, with_request: bool) -> ShotView:
     """`taken`: all calls of its session."""
-    parts = token_breakdown(model_call)
+    parts = token_breakdown(call)
     return ShotView(
-        call=model_call.number,
-        seq=model_call.started.seq,
-        model=model_call.request.model,
-        request_id=model_call.start.request_id,
+        call=call.number,
+        seq=call.started.seq,
+        model=call.request.model,
+        request_id=call.start.request_id,
         parts=parts,
         tokens_are_measured=parts.is_measured,
-        usage=None if model_call.end is None else model_call.end.model_usage,
-        cache_break=model_call.start.cache_break,
-        messages=len(model_call.request.messages),
-        kept_messages=request_diff(model_call, previous_shot(taken, model_call)).kept_messages,
-        stop_reason=None if model_call.end is None else model_call.end.stop_reason,
-        request=model_call.request if with_request else None,
+        usage=None if call.end is None else call.end.model_usage,
+        cache_break=call.start.cache_break,
+        messages=len(call.request.messages),
+        kept_messages=request_diff(call, previous_shot(taken, call)).kept_messages,
+        stop_reason=None if call.end is None else call.end.stop_reason,
+        request=call.request if with_request else None,
     )
