@@ -24,6 +24,7 @@ PEERS = Path(sys.prefix) / "peers"
 PYTHON = PEERS / "python" / "bin" / "python"
 NODE_SERVERS = PEERS / "node" / "node_modules" / "@modelcontextprotocol"
 SDK_SERVER = Path(__file__).with_name("sdk_server.py")
+NOTES_SERVER = Path(__file__).with_name("notes_server.py")
 CLIENT = Implementation(name="mainspring", version="0")
 
 needs_sdk = pytest.mark.skipif(not PYTHON.exists(), reason="the official SDK: run `make peers`")

@@ -5,14 +5,16 @@ their tools become.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from weakref import WeakKeyDictionary
 
 import aiohttp
 import anyio
+from anyio import to_thread
 from yarl import URL
 
 from mainspring import __version__
@@ -26,12 +28,20 @@ from mainspring.capabilities.mcp.transport import MAX_MESSAGE_BYTES
 from mainspring.capabilities.providers.sse_decoder import SseDecoder
 from mainspring.capabilities.sandbox.attached_program import attach_program
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
+from mainspring.config import Settings
 from mainspring.core.errors import McpFailed
 from mainspring.core.ids import new_id
 from mainspring.core.ports import ExecRequest
 from mainspring.core.tool import Tool
-from mainspring.runtime.agent_folder.mcp_file import McpServer
+from mainspring.runtime.agent_folder.mcp_file import McpServer, read_mcp
+from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
+from mainspring.runtime.session.session_paths import add_protected_paths, hide_denied_paths
+from mainspring.runtime.settings.policy_loader import LoadedPolicy
+from mainspring.runtime.settings.session_servers import usable_servers
 from mainspring.wiring.builtin_tools import ALL_TOOLS
+from mainspring.wiring.sandbox_environment import read_environment, session_paths
+from mainspring.wiring.sandbox_pool import SandboxPool
+from mainspring.wiring.settings_files import load_policy
 
 CLIENT = Implementation(name="mainspring", version=__version__)
 _SERVER_SECONDS = 30 * 24 * 3600.0
@@ -107,6 +117,58 @@ async def open_servers(servers: tuple[McpServer, ...], sandbox: SandboxSession) 
         for key, server in by_key.items():
             group.start_soon(_load_tools, opened, key, server)
     return opened
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectServers:
+    """The servers that a session in a folder would have."""
+
+    every: tuple[McpServer, ...]
+    """Also those that are not used."""
+    usable: tuple[McpServer, ...]
+    is_trusted: bool
+    loaded: LoadedPolicy
+
+    def unused_reason(self, server: McpServer) -> str | None:
+        if server.unused_reason is not None or server.name in (item.name for item in self.usable):
+            return server.unused_reason
+        is_own = server.scope == "project"
+        return "this folder is not trusted" if is_own and not self.is_trusted else "disabled"
+
+
+def read_project_servers(settings: Settings) -> ProjectServers:
+    """Raises: InvalidInput: the settings cannot be read."""
+    folder, home = Path(settings.folder).resolve(), Path(settings.home)
+    scopes = Scopes(folder=folder, home=home, managed=MANAGED)
+    loaded = load_policy(folder, home=home)
+    return ProjectServers(
+        every=read_mcp(scopes, settings.environment).servers,
+        usable=usable_servers(scopes, settings.environment, loaded),
+        is_trusted=loaded.is_trusted,
+        loaded=loaded,
+    )
+
+
+@asynccontextmanager
+async def connect_servers(
+    settings: Settings, project: ProjectServers, names: Collection[str] | None = None
+) -> AsyncGenerator[SessionServers, None]:
+    """Connect to the servers as a session would, without one. `names`: only these.
+
+    Raises: InvalidInput, SandboxFailed.
+    """
+    key = new_id("mcp")
+    loaded = project.loaded
+    paths = session_paths(settings, Path(settings.folder), key)
+    paths = add_protected_paths(
+        await to_thread.run_sync(hide_denied_paths, paths, loaded.policy), loaded.policy
+    )
+    environment = read_environment(loaded.sandbox, loaded.preferences.sandbox_env)
+    wanted = tuple(item for item in project.usable if names is None or item.name in names)
+    async with SandboxPool(settings) as pool:
+        sandbox = await pool.open_session(key, paths, environment)
+        opened = await open_servers(wanted, sandbox)
+        yield opened
 
 
 async def _load_tools(opened: SessionServers, key: str, server: McpServer) -> None:

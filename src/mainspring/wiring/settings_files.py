@@ -4,7 +4,7 @@ besides hooks that settings files name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from anyio import to_thread
 
 from mainspring.config import Settings
 from mainspring.core.lazy_module import LazyModule
+from mainspring.runtime.agent_folder.mcp_edits import WritableScope, servers_file
 from mainspring.runtime.settings import policy_loader, project_trust
 from mainspring.runtime.settings.settings_commands import SettingsCommands
 
@@ -33,6 +34,23 @@ def read_scripts(commands: Iterable[str], folder: Path) -> dict[str, bytes]:
 load_policy = partial(policy_loader.load_policy, read_scripts=read_scripts)
 add_local_rules = partial(policy_loader.add_local_rules, read_scripts=read_scripts)
 read_project_files = partial(project_trust.read_project_files, read_scripts=read_scripts)
+
+
+def edit_servers(settings: Settings, scope: WritableScope, edit: Callable[[Path], bytes]) -> Path:
+    """Change a file that names MCP servers. A trusted folder stays trusted.
+
+    Raises: InvalidInput.
+    """
+    folder, home = Path(settings.folder), Path(settings.home)
+    file = servers_file(scope, folder=folder, home=home)
+    project = read_project_files(folder, home=home)
+    was_trusted = project_trust.is_trusted(folder, project, home=home)
+    content = edit(file)
+    if scope == "project" and was_trusted:
+        # what was read and written here: a program may have changed the files meanwhile
+        servers = {**project.servers, file.name: content}
+        project_trust.trust(folder, replace(project, servers=servers), home=home)
+    return file
 
 
 def trust(folder: Path, *, home: Path) -> None:

@@ -48,6 +48,7 @@ COMMANDS = {
     "test": CommandEntry("reports", "test", "Turn sessions into tests."),
     "models": CommandEntry("models", "app", "List and test models."),
     "plugin": CommandEntry("plugin", "app", "Install, show and remove plugins."),
+    "mcp": CommandEntry("mcp", "app", "Add, check, inspect and remove MCP servers."),
     "skill": CommandEntry("skill", "app", "Write, install, scan, trust and remove skills."),
     "vault": CommandEntry("vault", "app", "Secrets that agents use without seeing them."),
     "policy": CommandEntry("policy", "app", "Show and change what agents may do here."),

@@ -1,0 +1,406 @@
+"""`mainspring mcp`. Arguments, headers and variables of servers are never printed: they may hold
+secrets.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import msgspec
+import typer
+from anyio import to_thread
+from msgspec import Struct
+
+from mainspring.capabilities.mcp.foreign_text import clean_line
+from mainspring.capabilities.mcp.server_connection import ServerConnection
+from mainspring.capabilities.mcp.tools import server_key, tool_result
+from mainspring.capabilities.providers.token_estimate import text_tokens
+from mainspring.config import Settings
+from mainspring.core.content import plain_text
+from mainspring.core.errors import InvalidInput, McpFailed
+from mainspring.core.tool import Tool
+from mainspring.edges.cli.commands import command, command_group
+from mainspring.edges.cli.options import JsonOption
+from mainspring.edges.cli.printing import Screen, StyledText, plural, print_list, print_result
+from mainspring.runtime.agent_folder import mcp_edits
+from mainspring.runtime.definition_files.json_file import JsonObject, as_object
+from mainspring.wiring.mcp_servers import (
+    ProjectServers,
+    SessionServers,
+    connect_servers,
+    read_project_servers,
+)
+from mainspring.wiring.settings_files import edit_servers
+
+app = command_group()
+
+ServerName: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The server's name.")]
+
+
+class ScopeName(StrEnum):
+    PROJECT = "project"
+    USER = "user"
+
+
+class ProgramName(StrEnum):
+    CLAUDE_DESKTOP = "claude-desktop"
+    CURSOR = "cursor"
+    VSCODE = "vscode"
+
+
+ScopeOption: TypeAlias = Annotated[
+    ScopeName,
+    typer.Option(
+        "--scope",
+        help="project: .mcp.json; user: ~/.mainspring/mcp.json.",
+    ),
+]
+
+
+class ServerView(Struct, frozen=True, kw_only=True):
+    name: str
+    transport: str
+    file: str
+    state: str
+    """connected, failed, unused or unknown."""
+    detail: str = ""
+    version: str = ""
+    """Of the protocol."""
+    tools: int = 0
+    tokens: int = 0
+    """About what the definitions of its tools cost in every request."""
+
+
+class ToolView(Struct, frozen=True, kw_only=True):
+    server: str
+    name: str
+    description: str
+    tokens: int
+
+
+@command(app)
+async def add(  # noqa: PLR0913 (a command's options)
+    settings: Settings,
+    *,
+    name: ServerName,
+    target: Annotated[
+        list[str],
+        typer.Argument(metavar="URL|COMMAND...", help="An address, or a command after `--`."),
+    ],
+    env: Annotated[
+        list[str] | None, typer.Option("--env", "-e", help="For the command.", metavar="NAME=VALUE")
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", help="For the address.", metavar="'NAME: VALUE'"),
+    ] = None,
+    scope: ScopeOption = ScopeName.PROJECT,
+    json: JsonOption = False,
+) -> int:
+    """Add a server: an address, or a command that runs in a sandbox. For a secret, write `${NAME}`:
+    the file then has only the name of a variable."""
+    is_url = len(target) == 1 and target[0].startswith(("http://", "https://"))
+    entry: JsonObject = {"type": "http", "url": target[0]}
+    if not is_url:
+        entry = {"type": "stdio", "command": target[0], "args": target[1:]}
+    entry |= {"env": _pairs(env, "=")} if env else {}
+    entry |= {"headers": _pairs(header, ":")} if header else {}
+    return await _add(settings, name, entry, scope, json=json)
+
+
+@command(app, "add-json")
+async def add_json(
+    settings: Settings,
+    *,
+    name: ServerName,
+    text: Annotated[str, typer.Argument(metavar="JSON", help="As an entry of `.mcp.json`.")],
+    scope: ScopeOption = ScopeName.PROJECT,
+    json: JsonOption = False,
+) -> int:
+    """Add a server as others publish it."""
+    return await _add(settings, name, _object(text), scope, json=json)
+
+
+@command(app, "import")
+async def import_servers(
+    settings: Settings,
+    *,
+    program: Annotated[ProgramName, typer.Argument(help="The program.")],
+    scope: ScopeOption = ScopeName.USER,
+    json: JsonOption = False,
+) -> int:
+    """Add the servers that another program has. One whose name is taken is left out."""
+    place, home = Path(settings.folder), Path(settings.home)
+    file = mcp_edits.foreign_file(program.value, folder=place, home=home)
+    status = 0
+    for name, entry in mcp_edits.read_foreign(file).items():
+        try:
+            await _add(settings, name, entry, scope, json=json)
+        except InvalidInput as error:
+            Screen(settings, stderr=True).paragraph((f"{name}: {error}", "yellow"))
+            status = 1
+    return status
+
+
+@command(app)
+async def ls(
+    settings: Settings,
+    *,
+    connect: Annotated[
+        bool, typer.Option(help="Connect to the servers, or only list them.")
+    ] = True,
+    json: JsonOption = False,
+) -> int:
+    """List the servers of this folder, and whether they work."""
+    project = await to_thread.run_sync(read_project_servers, settings)
+    views = [_unused_view(project, server.name) for server in project.every]
+    if connect and project.usable:
+        async with connect_servers(settings, project) as opened:
+            views = [_view(opened, view) for view in views]
+    return print_list(
+        settings,
+        views,
+        json=json,
+        heads=["NAME", "TRANSPORT", "STATE", "TOOLS", "TOKENS", "FILE", ""],
+        row=_row,
+        empty="no MCP servers here; `mainspring mcp add` adds one",
+    )
+
+
+@command(app)
+async def tools(
+    settings: Settings,
+    *,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Only this server.")] = None,
+    json: JsonOption = False,
+) -> int:
+    """List the tools that a session in this folder would have, and about what each costs."""
+    project = await to_thread.run_sync(read_project_servers, settings)
+    _known(project, name)
+    views: list[ToolView] = []
+    async with connect_servers(settings, project, None if name is None else (name,)) as opened:
+        for problem in opened.problems:
+            Screen(settings, stderr=True).paragraph((problem, "yellow"))
+        views = [_tool_view(tool) for _, tool in sorted(opened.tools.items())]
+    return print_list(
+        settings,
+        views,
+        json=json,
+        heads=["TOOL", "TOKENS", "DESCRIPTION"],
+        row=lambda view: [
+            (view.name, "bold"),
+            (str(view.tokens), ""),
+            (clean_line(view.description, 100), "dim"),
+        ],
+        empty="no tools",
+    )
+
+
+@command(app, "test")
+async def check(settings: Settings, *, name: ServerName, json: JsonOption = False) -> int:
+    """Connect to one server and say what it is; the exit status says whether it works."""
+    project = await to_thread.run_sync(read_project_servers, settings)
+    view = _unused_view(project, _known(project, name))
+    async with connect_servers(settings, project, (name,)) as opened:
+        view = _view(opened, view)
+        connection = opened.connections.get(server_key(name))
+        wrote = "" if connection is None else connection.error_output
+    is_ok = view.state == "connected"
+    style = "green" if is_ok else "red"
+    detail = f" {view.version}, {plural(view.tools, 'tool')}" if is_ok else f" {view.detail}"
+    print_result(settings, view, (view.state, style), (detail, ""), json=json)
+    if wrote and not json:
+        for line in wrote.splitlines()[-20:]:
+            Screen(settings, stderr=True).paragraph((f"  {line}", "dim"))
+    return 0 if is_ok else 1
+
+
+@command(app)
+async def inspect(
+    settings: Settings,
+    *,
+    name: ServerName,
+    tool: Annotated[
+        str | None, typer.Argument(metavar="TOOL", help="Call it, as the server names it.")
+    ] = None,
+    arguments: Annotated[
+        str, typer.Option("--input", help="Its arguments, as JSON.", metavar="JSON")
+    ] = "{}",
+) -> int:
+    """Show what a server offers, as JSON; or call one of its tools, without a model."""
+    project = await to_thread.run_sync(read_project_servers, settings)
+    view = _unused_view(project, _known(project, name))
+    given = _object(arguments)
+    failure: McpFailed | None = None
+    lines, is_ok = list[str](), True
+    async with connect_servers(settings, project, (name,)) as opened:
+        connection = opened.connections.get(server_key(name))
+        try:
+            if connection is None:
+                raise McpFailed(f"not used here: {view.detail}")
+            if tool is None:
+                lines = await _offers(connection)
+            else:
+                client = await connection.client()
+                result = tool_result(await client.call_tool(tool, given))
+                lines, is_ok = plain_text(result.content).splitlines(), result.ok
+        except McpFailed as error:
+            failure = error
+    if failure is not None:
+        raise InvalidInput(f"{name}: {failure}") from failure
+    screen = Screen(settings)
+    for line in lines:
+        screen.line((line, ""))
+    return 0 if is_ok else 1
+
+
+async def _offers(connection: ServerConnection) -> list[str]:
+    client = await connection.client()
+    offers: dict[str, object] = {"server": connection.info, "tools": await client.list_tools()}
+    listings = {"resources": client.list_resources, "prompts": client.list_prompts}
+    for kind, listing in listings.items():
+        try:
+            offers[kind] = await listing()
+        except McpFailed:
+            offers[kind] = []  # it has none
+    return msgspec.json.format(msgspec.json.encode(offers), indent=2).decode().splitlines()
+
+
+@command(app)
+async def enable(
+    settings: Settings,
+    *,
+    name: ServerName,
+    scope: ScopeOption = ScopeName.PROJECT,
+    json: JsonOption = False,
+) -> int:
+    """Use a server again."""
+    return await _set_enabled(settings, name, scope, is_enabled=True, json=json)
+
+
+@command(app)
+async def disable(
+    settings: Settings,
+    *,
+    name: ServerName,
+    scope: ScopeOption = ScopeName.PROJECT,
+    json: JsonOption = False,
+) -> int:
+    """Do not use a server, without forgetting it."""
+    return await _set_enabled(settings, name, scope, is_enabled=False, json=json)
+
+
+@command(app)
+async def remove(
+    settings: Settings,
+    *,
+    name: ServerName,
+    scope: ScopeOption = ScopeName.PROJECT,
+    json: JsonOption = False,
+) -> int:
+    """Remove a server from its file."""
+    file = edit_servers(settings, scope.value, lambda file: mcp_edits.remove_server(file, name))
+    result = {"removed": name, "file": str(file)}
+    return print_result(settings, result, ("removed ", ""), (name, "bold"), json=json)
+
+
+async def _add(
+    settings: Settings, name: str, entry: JsonObject, scope: ScopeName, *, json: bool
+) -> int:
+    file = edit_servers(settings, scope.value, lambda file: mcp_edits.add_server(file, name, entry))
+    result = {"added": name, "file": str(file)}
+    return print_result(
+        settings, result, ("added ", "green"), (name, "bold"), (f" to {file}", "dim"), json=json
+    )
+
+
+async def _set_enabled(
+    settings: Settings, name: str, scope: ScopeName, *, is_enabled: bool, json: bool
+) -> int:
+    edit_servers(
+        settings,
+        scope.value,
+        lambda file: mcp_edits.enable_server(file, name, is_enabled=is_enabled),
+    )
+    word = "enabled" if is_enabled else "disabled"
+    return print_result(settings, {word: name}, (f"{word} ", ""), (name, "bold"), json=json)
+
+
+def _known(project: ProjectServers, name: str | None) -> str:
+    if name is not None and name not in {server.name for server in project.every}:
+        names = ", ".join(server.name for server in project.every) or "none"
+        raise InvalidInput(f"there is no MCP server {name}; there are: {names}")
+    return name or ""
+
+
+def _unused_view(project: ProjectServers, name: str) -> ServerView:
+    server = next(server for server in project.every if server.name == name)
+    why = project.unused_reason(server)
+    return ServerView(
+        name=name,
+        transport=server.transport,
+        file=server.file,
+        state="unknown" if why is None else "unused",
+        detail=why or "",
+    )
+
+
+def _view(opened: SessionServers, view: ServerView) -> ServerView:
+    key = server_key(view.name)
+    connection = opened.connections.get(key)
+    if connection is None or view.state == "unused":
+        return view
+    if connection.error is not None:
+        last = clean_line(connection.error_output.rpartition("\n")[2], 200)
+        detail = f"{connection.error}: {last}" if last else connection.error
+        return msgspec.structs.replace(view, state="failed", detail=detail)
+    own = [tool for name, tool in opened.tools.items() if name.startswith(f"mcp__{key}__")]
+    return msgspec.structs.replace(
+        view,
+        state="connected",
+        version="" if connection.info is None else connection.info.version,
+        tools=len(own),
+        tokens=sum(_tool_view(tool).tokens for tool in own),
+    )
+
+
+def _row(view: ServerView) -> list[StyledText]:
+    styles = {"connected": "green", "failed": "red", "unused": "dim"}
+    return [
+        (view.name, "bold"),
+        (view.transport, ""),
+        (view.state, styles.get(view.state, "")),
+        (str(view.tools) if view.state == "connected" else "", ""),
+        (str(view.tokens) if view.state == "connected" else "", ""),
+        (view.file, "dim"),
+        (view.detail, ""),
+    ]
+
+
+def _tool_view(tool: Tool) -> ToolView:
+    name = tool.spec.name
+    return ToolView(
+        server=name.removeprefix("mcp__").partition("__")[0],
+        name=name,
+        description=tool.spec.description,
+        tokens=text_tokens(msgspec.json.encode(tool.spec).decode()),
+    )
+
+
+def _pairs(texts: list[str], separator: str) -> dict[str, str]:
+    pairs = [text.partition(separator) for text in texts]
+    if wrong := [name for name, found, _ in pairs if not found or not name.strip()]:
+        raise InvalidInput(f"{wrong[0]!r} has no name, or no {separator}")
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _object(text: str) -> JsonObject:
+    try:
+        value = as_object(msgspec.json.decode(text))
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise InvalidInput(f"not JSON: {error}") from error
+    if value is None:
+        raise InvalidInput("must be a JSON object")
+    return value

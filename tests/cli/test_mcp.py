@@ -1,0 +1,90 @@
+"""`mainspring mcp`."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import TypeAlias
+
+import pytest
+from tests.mcp.peers import NOTES_SERVER
+
+from mainspring.capabilities.sandbox.bwrap import find_bubblewrap
+
+Run: TypeAlias = Callable[..., CompletedProcess[str]]
+
+
+@pytest.fixture
+def notes(mainspring: Run, place: Path) -> None:
+    if find_bubblewrap() is None:
+        pytest.skip("no bubblewrap here")
+    shutil.copy(NOTES_SERVER, place / "server.py")
+    added = mainspring("mcp", "add", "notes", "-e", "TOKEN=hush", "--", "python3", "server.py", "a")
+    assert added.returncode == 0, added.stderr
+
+
+def views(done: CompletedProcess[str]) -> dict[str, dict[str, object]]:
+    assert done.returncode == 0, done.stderr
+    return {view["name"]: view for view in map(json.loads, done.stdout.splitlines())}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("notes")
+def test_servers_are_added_checked_and_removed(mainspring: Run, place: Path) -> None:
+    entry = json.dumps({"command": "no-such-program", "args": ["--key", "hush"]})
+    assert mainspring("mcp", "add-json", "broken", entry).returncode == 0
+    mainspring("mcp", "add", "off", "http://127.0.0.1:9/mcp", "--scope", "user")
+    assert mainspring("mcp", "disable", "off", "--scope", "user").returncode == 0
+    listed = mainspring("mcp", "ls", "--json")
+    servers = views(listed)
+    assert {name: view["state"] for name, view in servers.items()} == {
+        "notes": "connected",
+        "broken": "failed",
+        "off": "unused",
+    }
+    assert servers["notes"]["tools"] == 4
+    assert "No such file" in str(servers["broken"]["detail"])
+    assert "hush" not in listed.stdout + listed.stderr
+    taken = mainspring("mcp", "add", "notes", "--", "x")
+    assert taken.returncode == 1
+    assert mainspring("mcp", "test", "notes").returncode == 0
+    assert mainspring("mcp", "test", "broken").returncode == 1
+    assert mainspring("mcp", "remove", "broken").returncode == 0
+    assert list(json.loads((place / ".mcp.json").read_text())["mcpServers"]) == ["notes"]
+    assert mainspring("mcp", "remove", "broken").returncode == 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("notes")
+def test_what_a_server_offers_is_shown_and_called_without_a_model(mainspring: Run) -> None:
+    tools = [json.loads(line) for line in mainspring("mcp", "tools", "--json").stdout.splitlines()]
+    assert [tool["name"] for tool in tools][-1] == "mcp__notes__note"
+    offers = json.loads(mainspring("mcp", "inspect", "notes").stdout)
+    assert offers["server"]["version"] == "2025-06-18"
+    called = mainspring("mcp", "inspect", "notes", "note", "--input", '{"text": "hi"}')
+    assert (called.returncode, called.stdout) == (0, "note: hi\n")
+    unknown = mainspring("mcp", "inspect", "nobody")
+    assert unknown.returncode == 1
+    assert "there are: notes" in unknown.stderr
+
+
+def test_a_file_that_somebody_else_wrote_is_not_trusted_by_adding_to_it(
+    mainspring: Run, place: Path
+) -> None:
+    (place / ".mcp.json").write_text('{"mcpServers": {"evil": {"command": "evil"}}}')
+    assert mainspring("mcp", "add", "mine", "--", "mine").returncode == 0
+    servers = views(mainspring("mcp", "ls", "--no-connect", "--json"))
+    assert {view["detail"] for view in servers.values()} == {"this folder is not trusted"}
+
+
+def test_servers_of_other_programs_are_imported(
+    mainspring: Run, place: Path, environ: dict[str, str]
+) -> None:
+    file = Path(environ["HOME"]) / ".cursor" / "mcp.json"
+    file.parent.mkdir()
+    file.write_text('{"mcpServers": {"a": {"command": "x"}, "bad": {"type": "?"}}}')
+    done = mainspring("mcp", "import", "cursor")
+    assert done.returncode == 1
+    assert "bad" in done.stderr
+    assert list(views(mainspring("mcp", "ls", "--no-connect", "--json"))) == ["a"]
