@@ -193,12 +193,16 @@ async def test_a_list_without_end_is_cut() -> None:
 async def test_an_invalid_definition_does_not_cost_the_other_tools() -> None:
     valid = {"name": "good", "inputSchema": {"type": "object"}}
     header = {"type": "number", "x-mcp-header": "A"}
+    deep: Fields = {}
+    for _ in range(60):
+        deep = {"properties": {"x": deep}}
     invalid: list[object] = [
         7,
         {"name": 7},
         {"name": ""},
         {"name": "list", "inputSchema": []},
         {"name": "good", "inputSchema": {}},
+        {"name": "deep", "inputSchema": deep},
         {"name": "header", "inputSchema": {"properties": {"a": header}}},
     ]
 

@@ -18,18 +18,24 @@ from anyio import to_thread
 from yarl import URL
 
 from mainspring import __version__
+from mainspring.capabilities.mcp.client import ToolList
 from mainspring.capabilities.mcp.foreign_text import clean_line
 from mainspring.capabilities.mcp.http import HttpTransport
 from mainspring.capabilities.mcp.messages import Implementation
 from mainspring.capabilities.mcp.server_connection import OpenTransport, ServerConnection
 from mainspring.capabilities.mcp.stdio import StdioTransport
-from mainspring.capabilities.mcp.tools import server_key, server_tools
+from mainspring.capabilities.mcp.tools import (
+    definition_hash,
+    definition_text,
+    server_key,
+    server_tools,
+)
 from mainspring.capabilities.mcp.transport import MAX_MESSAGE_BYTES
 from mainspring.capabilities.providers.sse_decoder import SseDecoder
 from mainspring.capabilities.sandbox.attached_program import attach_program
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.config import Settings
-from mainspring.core.errors import McpFailed
+from mainspring.core.errors import InvalidInput, McpFailed
 from mainspring.core.ids import new_id
 from mainspring.core.ports import ExecRequest
 from mainspring.core.tool import Tool
@@ -38,6 +44,7 @@ from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.session.session_paths import add_protected_paths, hide_denied_paths
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.runtime.settings.session_servers import usable_servers
+from mainspring.runtime.settings.tool_pins import check_pins, danger_in
 from mainspring.wiring.builtin_tools import ALL_TOOLS
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
@@ -53,6 +60,8 @@ class SessionServers:
     """The connections of one session. They end with its sandbox."""
 
     servers: tuple[McpServer, ...]
+    home: Path
+    """The user's."""
     connections: Mapping[str, ServerConnection]
     """By the name of the server in the names of its tools."""
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
@@ -88,7 +97,9 @@ _OPENED: WeakKeyDictionary[AsyncExitStack, SessionServers] = WeakKeyDictionary()
 """By the clean-up of the sandbox that they end with."""
 
 
-async def open_servers(servers: tuple[McpServer, ...], sandbox: SandboxSession) -> SessionServers:
+async def open_servers(
+    servers: tuple[McpServer, ...], sandbox: SandboxSession, home: Path
+) -> SessionServers:
     """Those of an earlier run, if they are the same; else connect to all at once. What does not
     work is a problem, and never an error."""
     opened = _OPENED.get(sandbox.cleanup)
@@ -101,6 +112,7 @@ async def open_servers(servers: tuple[McpServer, ...], sandbox: SandboxSession) 
         by_key.setdefault(server_key(server.name), server)
     opened = SessionServers(
         servers=servers,
+        home=home,
         connections={
             key: ServerConnection(
                 partial(_open_transport, server, key, sandbox),
@@ -167,7 +179,7 @@ async def connect_servers(
     wanted = tuple(item for item in project.usable if names is None or item.name in names)
     async with SandboxPool(settings) as pool:
         sandbox = await pool.open_session(key, paths, environment)
-        opened = await open_servers(wanted, sandbox)
+        opened = await open_servers(wanted, sandbox, Path(settings.home))
         yield opened
 
 
@@ -180,11 +192,27 @@ async def _load_tools(opened: SessionServers, key: str, server: McpServer) -> No
         wrote = f" (it wrote: {last})" if last else ""
         opened.problems.append(f"MCP server {server.name}: {error}{wrote}")
         return
-    found = server_tools(key, tool_list, connection.call, disabled=server.disabled_tools)
+    refused = await to_thread.run_sync(_refused_tools, opened.home, server, tool_list)
+    found = server_tools(key, tool_list, connection.call, refused=refused)
     opened.tools |= {tool.spec.name: tool for tool in found.tools}
     opened.problems += [
         f"MCP server {server.name}, a tool left out: {why}" for why in found.rejected
     ]
+
+
+def _refused_tools(home: Path, server: McpServer, tool_list: ToolList) -> dict[str, str | None]:
+    """Disabled ones, those whose texts try to steer the model, and those that are not what they
+    were."""
+    refused: dict[str, str | None] = dict.fromkeys(server.disabled_tools)
+    for tool in tool_list.tools:
+        if tool.name not in refused and (why := danger_in(definition_text(tool))) is not None:
+            refused[tool.name] = why
+    hashes = {tool.name: definition_hash(tool) for tool in tool_list.tools}
+    try:
+        changed = check_pins(home, server, hashes)
+    except InvalidInput as error:  # nobody can tell what they were
+        changed = dict.fromkeys(hashes, str(error))
+    return {**changed, **refused}
 
 
 async def _open_transport(server: McpServer, key: str, sandbox: SandboxSession) -> OpenTransport:

@@ -245,7 +245,7 @@ class ToolboxBuilder:
         """Tools of MCP servers, and what the model needs to know of servers that do not work."""
         if not session.servers or sandbox is None:
             return {}, []
-        opened = await mcp_servers.open_servers(session.servers, sandbox)
+        opened = await mcp_servers.open_servers(session.servers, sandbox, self._home)
         for problem in opened.problems:
             self._warn(setup.options, problem)
         return opened.selected(setup.agent.built_ins), opened.notes

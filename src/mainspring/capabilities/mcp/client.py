@@ -10,6 +10,7 @@ import anyio
 import msgspec
 
 from mainspring.capabilities.mcp import messages
+from mainspring.capabilities.mcp.foreign_text import is_too_deep
 from mainspring.capabilities.mcp.messages import (
     LEGACY_VERSIONS,
     META,
@@ -137,6 +138,8 @@ class McpClient:
         for item in found:
             try:
                 tool = decode_result(item, ToolDefinition, "tools/list")
+                if is_too_deep(tool.input_schema):
+                    raise InvalidInput(f"{tool.name:.80}: its schema is nested too deeply")
                 mirrored = param_headers(tool.input_schema)
             except (McpFailed, InvalidInput) as error:
                 rejected.append(str(error))

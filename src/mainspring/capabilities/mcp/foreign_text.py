@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import cast
 
 MAX_DESCRIPTION = 2_048
+_MAX_DEPTH = 64
 _HIDDEN = re.compile(
     "[\U000e0000-\U000e0fff"  # tags and variation selectors: text that nobody sees
     "\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\u00ad\u061c\u180e"  # no width, other way
@@ -30,19 +32,31 @@ def clean_description(text: str) -> str:
     return cleaned if len(cleaned) <= MAX_DESCRIPTION else f"{cleaned[: MAX_DESCRIPTION - 1]}…"
 
 
-def clean_value(value: object, depth: int = 0) -> object:
-    """JSON with every text in it cleaned. Raises ValueError: it is nested too deeply."""
-    if depth > 64:
-        raise ValueError("nested too deeply")
+def is_too_deep(value: object) -> bool:
+    """Whether JSON is nested more deeply than programs that walk it can bear."""
+    level = [value]
+    for _ in range(_MAX_DEPTH):
+        level = [inner for item in level for inner in _items(item)]
+        if not level:
+            return False
+    return True
+
+
+def _items(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return cast("dict[str, object]", value).values()
+    return cast("list[object]", value) if isinstance(value, list) else ()
+
+
+def clean_value(value: object) -> object:
+    """JSON that is not too deep, with every text in it cleaned."""
     match value:
         case str():
             return clean_description(value)
         case list():
-            return [clean_value(item, depth + 1) for item in cast("list[object]", value)]
+            return [clean_value(item) for item in cast("list[object]", value)]
         case dict():
             fields = cast("dict[str, object]", value)
-            return {
-                clean_line(key, 200): clean_value(item, depth + 1) for key, item in fields.items()
-            }
+            return {clean_line(key, 200): clean_value(item) for key, item in fields.items()}
         case _:
             return value

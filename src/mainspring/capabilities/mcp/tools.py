@@ -9,7 +9,7 @@ import binascii
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
@@ -79,13 +79,34 @@ def server_key(name: str) -> str:
     return f"{plain[: _MAX_SERVER_NAME - 9]}-{digest}"
 
 
+def definition_hash(definition: ToolDefinition) -> str:
+    """Of all that a server says about a tool."""
+    return hashlib.sha256(msgspec.json.encode(definition, order="sorted")).hexdigest()
+
+
+def definition_text(definition: ToolDefinition) -> str:
+    """Every text in a definition that a model would read."""
+    texts: list[str] = [definition.name, definition.title or "", definition.description or ""]
+    pending: list[object] = [definition.input_schema]
+    for value in pending:  # grows while it is gone through
+        if isinstance(value, str):
+            texts.append(value)
+        elif isinstance(value, list):
+            pending += cast("list[object]", value)
+        elif isinstance(value, dict):
+            fields = cast("dict[str, object]", value)
+            texts += fields
+            pending += fields.values()
+    return "\n".join(texts)
+
+
 def server_tools(
-    server: str, tool_list: ToolList, call: CallServer, *, disabled: Iterable[str] = ()
+    server: str, tool_list: ToolList, call: CallServer, *, refused: Mapping[str, str | None]
 ) -> ServerTools:
-    rejected = list(tool_list.rejected)
-    left_out = frozenset(disabled)
+    """`refused`: tools that are not to be used, and why, if that is to be said."""
+    rejected = [*tool_list.rejected, *(f"{name}: {why}" for name, why in refused.items() if why)]
     tools: dict[str, Tool] = {}
-    definitions = [item for item in tool_list.tools if item.name not in left_out]
+    definitions = [item for item in tool_list.tools if item.name not in refused]
     uses = Counter(_plain_name(item.name) for item in definitions)
     for definition in definitions:
         name = _tool_name(

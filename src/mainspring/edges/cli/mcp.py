@@ -11,24 +11,28 @@ from typing import Annotated, TypeAlias
 import msgspec
 import typer
 from anyio import to_thread
-from msgspec import Struct
 
 from mainspring.capabilities.mcp.foreign_text import clean_line
 from mainspring.capabilities.mcp.server_connection import ServerConnection
 from mainspring.capabilities.mcp.tools import server_key, tool_result
-from mainspring.capabilities.providers.token_estimate import text_tokens
 from mainspring.config import Settings
 from mainspring.core.content import plain_text
 from mainspring.core.errors import InvalidInput, McpFailed
-from mainspring.core.tool import Tool
 from mainspring.edges.cli.commands import command, command_group
+from mainspring.edges.cli.mcp_views import (
+    ToolView,
+    server_row,
+    server_view,
+    tool_view,
+    unused_view,
+)
 from mainspring.edges.cli.options import JsonOption
-from mainspring.edges.cli.printing import Screen, StyledText, plural, print_list, print_result
+from mainspring.edges.cli.printing import Screen, plural, print_list, print_result
 from mainspring.runtime.agent_folder import mcp_edits
 from mainspring.runtime.definition_files.json_file import JsonObject, as_object
+from mainspring.runtime.settings.tool_pins import accept_tools
 from mainspring.wiring.mcp_servers import (
     ProjectServers,
-    SessionServers,
     connect_servers,
     read_project_servers,
 )
@@ -57,27 +61,6 @@ ScopeOption: TypeAlias = Annotated[
         help="project: .mcp.json; user: ~/.mainspring/mcp.json.",
     ),
 ]
-
-
-class ServerView(Struct, frozen=True, kw_only=True):
-    name: str
-    transport: str
-    file: str
-    state: str
-    """connected, failed, unused or unknown."""
-    detail: str = ""
-    version: str = ""
-    """Of the protocol."""
-    tools: int = 0
-    tokens: int = 0
-    """About what the definitions of its tools cost in every request."""
-
-
-class ToolView(Struct, frozen=True, kw_only=True):
-    server: str
-    name: str
-    description: str
-    tokens: int
 
 
 @command(app)
@@ -155,16 +138,16 @@ async def ls(
 ) -> int:
     """List the servers of this folder, and whether they work."""
     project = await to_thread.run_sync(read_project_servers, settings)
-    views = [_unused_view(project, server.name) for server in project.every]
+    views = [unused_view(project, server.name) for server in project.every]
     if connect and project.usable:
         async with connect_servers(settings, project) as opened:
-            views = [_view(opened, view) for view in views]
+            views = [server_view(opened, view) for view in views]
     return print_list(
         settings,
         views,
         json=json,
         heads=["NAME", "TRANSPORT", "STATE", "TOOLS", "TOKENS", "FILE", ""],
-        row=_row,
+        row=server_row,
         empty="no MCP servers here; `mainspring mcp add` adds one",
     )
 
@@ -183,7 +166,7 @@ async def tools(
     async with connect_servers(settings, project, None if name is None else (name,)) as opened:
         for problem in opened.problems:
             Screen(settings, stderr=True).paragraph((problem, "yellow"))
-        views = [_tool_view(tool) for _, tool in sorted(opened.tools.items())]
+        views = [tool_view(tool) for _, tool in sorted(opened.tools.items())]
     return print_list(
         settings,
         views,
@@ -202,9 +185,9 @@ async def tools(
 async def check(settings: Settings, *, name: ServerName, json: JsonOption = False) -> int:
     """Connect to one server and say what it is; the exit status says whether it works."""
     project = await to_thread.run_sync(read_project_servers, settings)
-    view = _unused_view(project, _known(project, name))
+    view = unused_view(project, _known(project, name))
     async with connect_servers(settings, project, (name,)) as opened:
-        view = _view(opened, view)
+        view = server_view(opened, view)
         connection = opened.connections.get(server_key(name))
         wrote = "" if connection is None else connection.error_output
     is_ok = view.state == "connected"
@@ -231,7 +214,7 @@ async def inspect(
 ) -> int:
     """Show what a server offers, as JSON; or call one of its tools, without a model."""
     project = await to_thread.run_sync(read_project_servers, settings)
-    view = _unused_view(project, _known(project, name))
+    view = unused_view(project, _known(project, name))
     given = _object(arguments)
     failure: McpFailed | None = None
     lines, is_ok = list[str](), True
@@ -266,6 +249,18 @@ async def _offers(connection: ServerConnection) -> list[str]:
         except McpFailed:
             offers[kind] = []  # it has none
     return msgspec.json.format(msgspec.json.encode(offers), indent=2).decode().splitlines()
+
+
+@command(app)
+async def accept(settings: Settings, *, name: ServerName, json: JsonOption = False) -> int:
+    """Accept the tools of a server as they are now. Without it, tools that have changed since you
+    first used the server, or are new, are left out."""
+    project = await to_thread.run_sync(read_project_servers, settings)
+    _known(project, name)
+    servers = [server for server in project.usable if server.name == name]
+    count = sum(accept_tools(Path(settings.home), server) for server in servers)
+    result = {"accepted": name, "changed": bool(count)}
+    return print_result(settings, result, ("accepted ", "green"), (name, "bold"), json=json)
 
 
 @command(app)
@@ -333,60 +328,6 @@ def _known(project: ProjectServers, name: str | None) -> str:
         names = ", ".join(server.name for server in project.every) or "none"
         raise InvalidInput(f"there is no MCP server {name}; there are: {names}")
     return name or ""
-
-
-def _unused_view(project: ProjectServers, name: str) -> ServerView:
-    server = next(server for server in project.every if server.name == name)
-    why = project.unused_reason(server)
-    return ServerView(
-        name=name,
-        transport=server.transport,
-        file=server.file,
-        state="unknown" if why is None else "unused",
-        detail=why or "",
-    )
-
-
-def _view(opened: SessionServers, view: ServerView) -> ServerView:
-    key = server_key(view.name)
-    connection = opened.connections.get(key)
-    if connection is None or view.state == "unused":
-        return view
-    if connection.error is not None:
-        last = clean_line(connection.error_output.rpartition("\n")[2], 200)
-        detail = f"{connection.error}: {last}" if last else connection.error
-        return msgspec.structs.replace(view, state="failed", detail=detail)
-    own = [tool for name, tool in opened.tools.items() if name.startswith(f"mcp__{key}__")]
-    return msgspec.structs.replace(
-        view,
-        state="connected",
-        version="" if connection.info is None else connection.info.version,
-        tools=len(own),
-        tokens=sum(_tool_view(tool).tokens for tool in own),
-    )
-
-
-def _row(view: ServerView) -> list[StyledText]:
-    styles = {"connected": "green", "failed": "red", "unused": "dim"}
-    return [
-        (view.name, "bold"),
-        (view.transport, ""),
-        (view.state, styles.get(view.state, "")),
-        (str(view.tools) if view.state == "connected" else "", ""),
-        (str(view.tokens) if view.state == "connected" else "", ""),
-        (view.file, "dim"),
-        (view.detail, ""),
-    ]
-
-
-def _tool_view(tool: Tool) -> ToolView:
-    name = tool.spec.name
-    return ToolView(
-        server=name.removeprefix("mcp__").partition("__")[0],
-        name=name,
-        description=tool.spec.description,
-        tokens=text_tokens(msgspec.json.encode(tool.spec).decode()),
-    )
 
 
 def _pairs(texts: list[str], separator: str) -> dict[str, str]:

@@ -1,0 +1,82 @@
+"""The tools of MCP servers as this user first met them. A definition that is another by now is not
+used until the user accepts it: what was approved is what is called.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from mainspring.core.atomic_file import read_bounded, write_atomic
+from mainspring.core.errors import InvalidInput
+from mainspring.runtime.agent_folder.mcp_file import McpServer
+from mainspring.runtime.packages.hidden_text import find_hidden_text
+from mainspring.runtime.packages.scan_text import find_matches, scanned_text
+
+_FILE = Path(".mainspring") / "mcp-tools.json"
+_MAX_BYTES = 16 << 20
+_Pins = dict[str, dict[str, str]]
+
+
+def check_pins(home: Path, server: McpServer, tools: Mapping[str, str]) -> dict[str, str]:
+    """Why tools may not be used, by name. `tools`: the hashes of their definitions by name. A
+    server that was never met before is pinned.
+
+    Raises: InvalidInput: the pins cannot be read or written.
+    """
+    pins = _read(home)
+    pinned = pins.get(_server_id(server))
+    if pinned is None:
+        _write(home, {**pins, _server_id(server): dict(tools)})
+        return {}
+    accept = f"`mainspring mcp accept {server.name}` accepts it"
+    return {
+        name: f"its definition has changed since you first used it; {accept}"
+        if name in pinned
+        else f"it is new since you first used the server; {accept}"
+        for name, digest in tools.items()
+        if pinned.get(name) != digest
+    }
+
+
+def accept_tools(home: Path, server: McpServer) -> bool:
+    """The tools that the server has next are the ones to go by; False if none were pinned.
+
+    Raises: InvalidInput.
+    """
+    pins = _read(home)
+    was_pinned = pins.pop(_server_id(server), None) is not None
+    if was_pinned:
+        _write(home, pins)
+    return was_pinned
+
+
+def danger_in(text: str) -> str | None:
+    """Why a model should not read a text of a stranger, if a scan finds a reason."""
+    page = scanned_text("tool.md", text, is_script=False, is_prose=True)
+    for match in (*find_matches(page), *find_hidden_text(text, is_script=False)):
+        if match.severity == "danger":
+            return match.why
+    return None
+
+
+def _server_id(server: McpServer) -> str:
+    """Another command or address is another server."""
+    parts = (server.name, server.transport, server.command, *server.args, server.url)
+    return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
+
+
+def _read(home: Path) -> _Pins:
+    content = read_bounded(home / _FILE, max_bytes=_MAX_BYTES)
+    try:
+        return {} if content is None else msgspec.json.decode(content, type=_Pins)
+    except msgspec.MsgspecError as error:
+        raise InvalidInput(f"{home / _FILE}: {error}; remove it to begin anew") from error
+
+
+def _write(home: Path, pins: _Pins) -> None:
+    (home / _FILE).parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(home / _FILE, msgspec.json.encode(pins, order="sorted") + b"\n")
