@@ -13,6 +13,7 @@ from mainspring.core import events, facts
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.edges.cli.event_summary import truncate
 from mainspring.edges.cli.printing import StyledText, dollars, plural
+from mainspring.harness.state.open_call import CallResult, call_id_of, proposed_call
 from mainspring.harness.stop_reasons import INTERRUPTED_REASONS
 
 SubagentState: TypeAlias = Literal["waiting", "running", "asking", "ended"]
@@ -199,21 +200,11 @@ def _apply_event(subagent_node: SubagentNode, event: Event, payload: AnyPayload)
             is_turn = not payload.is_error and payload.purpose is None
             subagent_node.turns += is_turn
             subagent_node.cost_usd += Decimal(payload.cost_usd or 0)
-        case (
-            events.AgentToolUse(name=name)
-            | events.AgentMcpToolUse(name=name)
-            | events.AgentCustomToolUse(name=name)
-        ):
-            subagent_node.calls[event.id] = name
-        case (
-            events.AgentToolResult(tool_use_id=call_id)
-            | events.UserToolResult(tool_use_id=call_id)
-            | events.AgentMcpToolResult(mcp_tool_use_id=call_id)
-            | events.UserCustomToolResult(custom_tool_use_id=call_id)
-        ):
-            subagent_node.calls.pop(call_id, None)
+        case _ if isinstance(payload, CallResult):
+            subagent_node.calls.pop(call_id_of(payload) or "", None)
         case _:
-            pass
+            if call := proposed_call(event):
+                subagent_node.calls[call.id] = call.name
 
 
 def _apply_idle(subagent_node: SubagentNode, reason: str) -> None:

@@ -20,6 +20,14 @@ CallKind: TypeAlias = Literal[
 ]
 
 
+CallResult: TypeAlias = (
+    events.AgentToolResult
+    | events.AgentMcpToolResult
+    | events.UserCustomToolResult
+    | events.UserToolResult
+)
+
+
 class OpenCall(Struct, frozen=True, kw_only=True):
     """A call of the newest round: proposed, authorized, started, settled."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 from mainspring.core import events, facts
 from mainspring.core.content import TextBlock
@@ -16,7 +16,7 @@ from mainspring.core.envelope import AnyPayload, Event
 from mainspring.harness.context.prompts import outcome_prompt
 from mainspring.harness.context.transcript import Transcript
 from mainspring.harness.state import pending_compaction, repetition, session_state
-from mainspring.harness.state.open_call import OpenCall, call_id_of, proposed_call
+from mainspring.harness.state.open_call import CallResult, OpenCall, call_id_of, proposed_call
 from mainspring.harness.state.repetition import Repetition
 from mainspring.harness.state.session_state import SessionState
 from mainspring.harness.stop_reasons import INTERRUPTED_REASONS
@@ -240,15 +240,7 @@ def _call_start(thread: Thread, event: Event, payload: facts.ToolCallStarted) ->
     _call_event(thread, event, payload)
 
 
-Result: TypeAlias = (
-    events.AgentToolResult
-    | events.AgentMcpToolResult
-    | events.UserCustomToolResult
-    | events.UserToolResult
-)
-
-
-def _result(thread: Thread, event: Event, result: Result) -> None:
+def _result(thread: Thread, event: Event, result: CallResult) -> None:
     call = thread.round.get(call_id_of(result) or "")
     if call is None or (settled := call.after(event)) is call:
         return

@@ -15,6 +15,7 @@ from mainspring.core.content import Block, TextBlock
 from mainspring.core.envelope import Event
 from mainspring.core.events import Usage
 from mainspring.harness.context.prompts import outcome_prompt
+from mainspring.harness.state.open_call import CallResult, call_id_of
 
 Author: TypeAlias = Literal["user", "agent", "system"]
 NO_RESULT = "[There is no result: the call was not finished.]"
@@ -125,12 +126,6 @@ _PartPayload: TypeAlias = (
     | events.AgentToolUse
     | events.AgentMcpToolUse
     | events.AgentCustomToolUse
-)
-_ResultPayload: TypeAlias = (
-    events.AgentToolResult
-    | events.AgentMcpToolResult
-    | events.UserToolResult
-    | events.UserCustomToolResult
 )
 _MessagePayload: TypeAlias = (
     events.UserMessage
@@ -337,23 +332,13 @@ def _part_entry(
             return ExportedToolUse(at=at, exported_reply=exported_reply, name=name, input=given)
 
 
-def _result_entries(
-    thread: _Thread, at: Position, result_payload: _ResultPayload
-) -> list[ExportedEntry]:
+def _result_entries(thread: _Thread, at: Position, result: CallResult) -> list[ExportedEntry]:
     """Only the first result of a known call counts."""
-    match result_payload:
-        case events.AgentMcpToolResult(mcp_tool_use_id=call_id):
-            pass
-        case events.UserCustomToolResult(custom_tool_use_id=call_id):
-            pass
-        case (
-            events.AgentToolResult(tool_use_id=call_id) | events.UserToolResult(tool_use_id=call_id)
-        ):
-            pass
+    call_id = call_id_of(result) or ""
     if thread.open_calls.pop(call_id, None) is None:
         return []
     returned = ExportedToolResult(
-        at=at, tool_use_id=call_id, content=result_payload.content, is_error=result_payload.is_error
+        at=at, tool_use_id=call_id, content=result.content, is_error=result.is_error
     )
     return [returned]
 

@@ -13,6 +13,7 @@ from mainspring.core.model import FailedOver, Reply, ToolSpec
 from mainspring.harness.context.conversation_digest import DIGEST_HEADING
 from mainspring.harness.context.xray import ModelCall
 from mainspring.harness.crash_recovery import INTERRUPTED_TEXT
+from mainspring.harness.state.open_call import CallResult, call_id_of
 from mainspring.harness.state.repetition import LOOP_ERROR
 from mainspring.harness.state.thread import JUDGEMENT
 from mainspring.harness.tool_pipeline import APPROVAL_VOID_REASON
@@ -29,12 +30,6 @@ CLIENT_EVENTS = (
     events.SystemMessage,
 )
 CALL_EVENTS = (events.AgentToolUse, events.AgentMcpToolUse, events.AgentCustomToolUse)
-RESULT_EVENTS = (
-    events.AgentToolResult,
-    events.AgentMcpToolResult,
-    events.UserCustomToolResult,
-    events.UserToolResult,
-)
 LIMIT_REASONS = ("max_turns", "budget_reached")
 FEEDBACK_REASONS = ("stop_hook_feedback", "outcome_revision", "budget_continuation")
 
@@ -157,7 +152,7 @@ def advance(replay_progress: ReplayProgress, payload: AnyPayload) -> ReplayProgr
             return replay_progress._replace(ended=replay_progress.ended + 1)
         case events.StatusIdle():
             return replay_progress._replace(idle=replay_progress.idle + 1)
-        case _ if isinstance(payload, RESULT_EVENTS):
+        case _ if isinstance(payload, CallResult):
             return replay_progress._replace(settled=replay_progress.settled + 1)
         case _:
             return replay_progress
@@ -214,8 +209,8 @@ def _read_call(recording: Recording, log: Sequence[Event], at: int) -> None:
         recording.add(
             RecordedCall(id=log[at].id, name=payload.name, input=payload.input, is_custom=is_custom)
         )
-    elif isinstance(payload, RESULT_EVENTS):
-        call = _call(recording, settled_id(payload))
+    elif isinstance(payload, CallResult):
+        call = _call(recording, call_id_of(payload) or "")
         if call is not None and call.content is None:
             call.content, call.is_error = payload.content, payload.is_error
             call.loaded = _loaded(log, at)
@@ -247,21 +242,6 @@ def _read_step(
             call.is_parallel = call.is_parallel or _is_parallel(log, at)
         case facts.ToolCallInDoubt(policy=policy):
             call.policy = policy
-
-
-def settled_id(
-    payload: events.AgentToolResult
-    | events.AgentMcpToolResult
-    | events.UserCustomToolResult
-    | events.UserToolResult,
-) -> str:
-    match payload:
-        case events.AgentMcpToolResult(mcp_tool_use_id=call_id):
-            return call_id
-        case events.UserCustomToolResult(custom_tool_use_id=call_id):
-            return call_id
-        case _:
-            return payload.tool_use_id
 
 
 def _call(recording: Recording, call_id: str) -> RecordedCall | None:
@@ -305,7 +285,7 @@ def _fate(log: Sequence[Event], at: int, call_id: str) -> CallEnding:
         match event.payload:
             case facts.SessionWoken():
                 return "crashed"
-            case payload if isinstance(payload, RESULT_EVENTS) and settled_id(payload) == call_id:
+            case payload if isinstance(payload, CallResult) and call_id_of(payload) == call_id:
                 text = plain_text(payload.content)
                 return "interrupted" if payload.is_error and text == INTERRUPTED_TEXT else "settled"
             case _:
@@ -317,7 +297,7 @@ def _loaded(log: Sequence[Event], at: int) -> tuple[facts.ToolsLoaded, ...]:
     """Written just before the result, with all other facts of the call."""
     loaded: list[facts.ToolsLoaded] = []
     for event in reversed(log[:at]):
-        if isinstance(event.payload, (*RESULT_EVENTS, facts.ToolCallStarted)):
+        if isinstance(event.payload, CallResult | facts.ToolCallStarted):
             break
         if isinstance(event.payload, facts.ToolsLoaded):
             loaded.insert(0, event.payload)

@@ -14,17 +14,16 @@ from mainspring.core.envelope import Event, KnownPayload
 from mainspring.core.hook import HookEvent, HookResult
 from mainspring.core.model import Request
 from mainspring.harness.context.xray import ModelCall, canonical_request, request_lines
+from mainspring.harness.state.open_call import CallResult, call_id_of
 from mainspring.runtime.replay.recorded_call import RecordedCall
 from mainspring.runtime.replay.recording import (
     CALL_EVENTS,
     CLIENT_EVENTS,
-    RESULT_EVENTS,
     HookContext,
     Recording,
     ReplayProgress,
     advance,
     is_turn,
-    settled_id,
 )
 
 HOOK_STOPPED = "hook_stopped"
@@ -110,8 +109,8 @@ class ReplayCursor:
         if isinstance(payload, CALL_EVENTS):
             self.calls[event.id] = len(self.calls)
             self.open.append(event.id)
-        elif isinstance(payload, RESULT_EVENTS):
-            self.open = [item for item in self.open if item != settled_id(payload)]
+        elif isinstance(payload, CallResult):
+            self.open = [item for item in self.open if item != call_id_of(payload)]
         elif isinstance(payload, facts.ToolCallStarted):
             self.attempts[payload.tool_use_id] = self.attempts.get(payload.tool_use_id, 0) + 1
         elif isinstance(payload, events.UserToolConfirmation):

@@ -16,7 +16,7 @@ from mainspring.core import events, facts
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import PAYLOAD_TYPES, AnyPayload, Event
 from mainspring.core.events import Failure, Usage
-from mainspring.harness.state.open_call import call_id_of, proposed_call
+from mainspring.harness.state.open_call import CallResult, call_id_of, proposed_call
 
 ToolKind: TypeAlias = Literal["function", "mcp", "client"]
 """Built in, of an MCP server, of the client."""
@@ -308,14 +308,7 @@ def _started(fold: SpanFold, event: Event, payload: facts.ToolCallStarted) -> li
     return []
 
 
-def _tool_result(
-    fold: SpanFold,
-    event: Event,
-    payload: events.AgentToolResult
-    | events.AgentMcpToolResult
-    | events.UserCustomToolResult
-    | events.UserToolResult,
-) -> list[TraceSpan]:
+def _tool_result(fold: SpanFold, event: Event, payload: CallResult) -> list[TraceSpan]:
     error: Failure | None = getattr(payload, "error", None)
     outcome: ToolOutcome = error or ("failed" if payload.is_error else "ok")
     return fold.end_call(event, call_id_of(payload) or "", outcome, plain_text(payload.content))
