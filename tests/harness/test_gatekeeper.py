@@ -23,8 +23,8 @@ class Changing:
         self.command = command
         self.permission: Literal["allow"] | None = permission
 
-    async def run(self, hook_event: HookEvent) -> HookResult:
-        if hook_event.event != "PermissionRequest":
+    async def run(self, event: HookEvent) -> HookResult:
+        if event.event != "PermissionRequest":
             return HookResult()
         return HookResult(permission=self.permission, updated_input={"command": self.command})
 
@@ -73,8 +73,8 @@ class Agreeable:
     def __init__(self, before: Literal["allow", "ask"]) -> None:
         self.before: Literal["allow", "ask"] = before
 
-    async def run(self, hook_event: HookEvent) -> HookResult:
-        if hook_event.event == "PreToolUse":
+    async def run(self, event: HookEvent) -> HookResult:
+        if event.event == "PreToolUse":
             return HookResult(permission=self.before)
         return HookResult(permission="allow")
 

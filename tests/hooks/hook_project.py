@@ -97,8 +97,8 @@ class Project:
         return HookRunner(
             configs,
             session or HookSession(told=self.told),
-            ports or HandlerPorts(hook_environment=self.surroundings()),
-            hook_policy=policy or HookPolicy(aliases=ALIASES),
+            ports or HandlerPorts(environment=self.surroundings()),
+            policy=policy or HookPolicy(aliases=ALIASES),
             python=python,
         )
 

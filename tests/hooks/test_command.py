@@ -67,7 +67,7 @@ async def test_a_program_gets_no_secret_of_ours(project: Project):
         also_passed=frozenset(("WANTED",)),
     )
     config = configured("SessionStart", command("env", args=[]))
-    hook_result = await project.runner(config, ports=HandlerPorts(hook_environment=around)).run(
+    hook_result = await project.runner(config, ports=HandlerPorts(environment=around)).run(
         at("SessionStart")
     )
     assert {line.partition("=")[0] for line in hook_result.context[0].splitlines()} == {

@@ -24,7 +24,7 @@ def answering(answer: str, heard: list[tuple[str, str | None]] | None = None) ->
 async def judged(
     project: Project, handler: Mapping[str, object], ask: AskModel | None
 ) -> HookResult:
-    ports = HandlerPorts(hook_environment=project.surroundings(), ask_model=ask, run_hook_agent=ask)
+    ports = HandlerPorts(environment=project.surroundings(), ask_model=ask, run_hook_agent=ask)
     return await project.runner(configured("PreToolUse", handler), ports=ports).run(before())
 
 
@@ -66,7 +66,7 @@ async def test_a_tool_of_a_server_is_called_with_what_happens(project: Project):
 
     given = {"a": ["${tool_input.path}", 1], "b": {"c": "${tool_input.n}-${no.such}"}, "d": True}
     handler = {"type": "mcp_tool", "server": "s", "tool": "t", "input": given}
-    ports = HandlerPorts(hook_environment=project.surroundings(), call_tool=call_tool)
+    ports = HandlerPorts(environment=project.surroundings(), call_tool=call_tool)
     runner = project.runner(configured("PreToolUse", handler), ports=ports)
     assert (await runner.run(before("write", path="/x", n=[1]))).reason == "scanned"
     assert heard == [("s", "t", {"a": ["/x", 1], "b": {"c": "[1]-"}, "d": True})]
@@ -79,8 +79,8 @@ async def test_a_tool_that_fails_or_is_missing_closes_the_gate(project: Project)
     config = configured("PreToolUse", {"type": "mcp_tool", "server": "s", "tool": "t"})
     around = project.surroundings()
     for ports in (
-        HandlerPorts(hook_environment=around, call_tool=call_tool),
-        HandlerPorts(hook_environment=around),
+        HandlerPorts(environment=around, call_tool=call_tool),
+        HandlerPorts(environment=around),
     ):
         hook_result = await project.runner(config, ports=ports).run(before())
         assert hook_result.permission == "deny"
@@ -122,7 +122,7 @@ async def saying_nonsense(_: HookEvent) -> HookResult | None:
 
 @pytest.mark.parametrize("function", [raising, hanging, saying_true, saying_nonsense])
 async def test_a_function_that_fails_closes_the_gate(project: Project, function: object):
-    hook = PythonHook(event="PreToolUse", hook_function=function, timeout_seconds=0.1)  # pyright: ignore[reportArgumentType] (parametrized)
+    hook = PythonHook(event="PreToolUse", function=function, timeout_seconds=0.1)  # pyright: ignore[reportArgumentType] (parametrized)
     with anyio.fail_after(60):
         hook_result = await project.runner(python=[hook]).run(before())
     assert hook_result.permission == "deny"

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.hooks.hook_project import ALIASES
 
-from mainspring.capabilities.hooks.matcher import compile_matcher, names_with_aliases
+from mainspring.capabilities.hooks.config import compile_matcher, names_with_aliases
 from mainspring.core.errors import InvalidInput
 
 

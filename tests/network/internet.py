@@ -3,6 +3,7 @@ that knows nothing but the proxy."""
 
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -15,11 +16,7 @@ from anyio.abc import ByteStream, SocketAttribute
 from anyio.streams.tls import TLSListener, TLSStream
 
 from mainspring.capabilities.network.certificate_authority import CertificateAuthority
-from mainspring.capabilities.network.egress_proxy import (
-    EgressProxy,
-    UpstreamSettings,
-    loopback_socket,
-)
+from mainspring.capabilities.network.egress_proxy import EgressProxy, UpstreamSettings
 from mainspring.capabilities.network.http1 import ProxyLimits
 from mainspring.capabilities.network.placeholders import Placeholders
 from mainspring.capabilities.network.rules import EgressRule, EgressRules
@@ -209,13 +206,13 @@ async def internet(
         Placeholders(known if credentials is None else credentials, KnownValues),
         SESSION,
         audit.append,
-        upstream_settings=UpstreamSettings(
+        settings=UpstreamSettings(
             resolver=resolver,
             trust=ssl.create_default_context(cadata=trust.certificate.decode()),
-            proxy_limits=caps or ProxyLimits(),
+            limits=caps or ProxyLimits(),
         ),
     )
-    listening = loopback_socket()
+    listening = socket.create_server(("127.0.0.1", 0))
     net = Internet(proxy, listening.getsockname()[1], secure, plain, audit)
     async with tls, clear, anyio.create_task_group() as group:
         group.start_soon(listener.serve, _survivor(secure))

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.permissions.cases import HOME, WORKSPACE, call, decided, held, place, rules
@@ -14,8 +15,6 @@ from mainspring.harness.permissions.policy import (
     MODES,
     Mode,
     Policy,
-    decode_policy,
-    encode_policy,
     is_hidden,
     merge_policies,
     remove_denied,
@@ -336,7 +335,7 @@ def test_traits_say_nothing_for_a_shell():
 
 def test_a_policy_survives_the_log():
     policy = replace(rules(allow=("Bash",), deny=("Read(.env)",)), mode="plan", bypass="never")
-    assert decode_policy(encode_policy(policy)) == policy
+    assert msgspec.json.decode(msgspec.json.encode(policy), type=Policy) == policy
 
 
 def test_merging_keeps_every_rule_and_the_last_word():

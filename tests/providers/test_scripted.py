@@ -1,12 +1,13 @@
 import pytest
 from tests.providers.wire import asks, collect, told
 
-from mainspring.capabilities.providers.replay_model import ReplayModel, request_fingerprint
 from mainspring.capabilities.providers.scripted import (
+    ReplayModel,
     Scripted,
     SimulatedPromptCache,
     calls,
     fails,
+    request_fingerprint,
     says,
     thinks,
 )

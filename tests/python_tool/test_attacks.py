@@ -193,7 +193,7 @@ def field(tmp_path_factory: pytest.TempPathFactory) -> Generator[Field]:
 
 @pytest.fixture(scope="module")
 async def interpreter() -> AsyncGenerator[Interpreter]:
-    async with Interpreter(interpreter_limits=LIMITS) as made:
+    async with Interpreter(limits=LIMITS) as made:
         yield made
 
 

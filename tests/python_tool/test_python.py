@@ -18,7 +18,7 @@ from mainspring.core.tool import SAFE_READ, Tool, ToolResult
 
 @pytest.fixture(scope="module")
 async def interpreter() -> AsyncGenerator[Interpreter]:
-    async with Interpreter(interpreter_limits=InterpreterLimits(seconds=0.5)) as made:
+    async with Interpreter(limits=InterpreterLimits(seconds=0.5)) as made:
         yield made
 
 

@@ -11,16 +11,11 @@ import pytest
 from tests.fifos import read_fifo, release_fifo
 from tests.sandbox.conftest import sh
 
-from mainspring.capabilities.sandbox.backend import SandboxSpec
-from mainspring.capabilities.sandbox.background_services import SandboxServices
+from mainspring.capabilities.sandbox.backend import PACKAGE_ROOT, SandboxSpec, module_command
 from mainspring.capabilities.sandbox.bwrap import Bubblewrap
 from mainspring.capabilities.sandbox.execution_records import ExecutionRecords
-from mainspring.capabilities.sandbox.keeper_connection import (
-    KEEPER_CODE,
-    PACKAGE_ROOT,
-    start_keeper,
-)
-from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
+from mainspring.capabilities.sandbox.keeper_connection import start_keeper
+from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox, SandboxServices
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import ExecRequest, ExecResult
 
@@ -308,7 +303,7 @@ async def test_a_service_goes_on_until_it_is_stopped(site: SandboxSpec, bubblewr
         assert await services.output("web") is None
     assert running is not None
     assert running.is_running
-    assert running.exec_result.stdout.head == b"out\n"
+    assert running.result.stdout.head == b"out\n"
     assert stopped is not None
     assert stopped.stop_cause == "cancelled"
     assert (site.workspace / "effects").read_text() == "done\n"
@@ -328,15 +323,9 @@ async def test_services_are_few_and_end_with_the_session(site: SandboxSpec, bubb
 
 def test_the_keeper_and_the_agent_import_nothing_that_is_slow_to_import():
     look = "; print(*sys.modules)"
+    flags, (code, *rest) = module_command("keeper")[:3], module_command("keeper")[3:]
     keeper = subprocess.run(
-        [
-            sys.executable,
-            "-I",
-            "-S",
-            "-c",
-            KEEPER_CODE.removesuffix("; main()") + look,
-            str(PACKAGE_ROOT),
-        ],
+        [sys.executable, *flags, code.partition("; main(")[0] + look, *rest],
         capture_output=True,
         text=True,
         check=True,

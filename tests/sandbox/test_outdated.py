@@ -13,9 +13,8 @@ from tests.sandbox.conftest import sh
 from tests.sandbox.test_keeper import gone, keeper_of
 
 from mainspring.capabilities.sandbox.backend import SandboxSpec
-from mainspring.capabilities.sandbox.background_services import SandboxServices
 from mainspring.capabilities.sandbox.bwrap import Bubblewrap
-from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
+from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox, SandboxServices
 from mainspring.capabilities.sandbox.stale_keepers import (
     end_keeper_if_stale,
     end_stale_keepers,

@@ -20,7 +20,7 @@ class Session:
 
     def __init__(self, sandbox: Sandbox, root: Path, *, resumed: bool = False) -> None:
         self.sandbox, self.root = sandbox, root
-        self.tool: Tool = bash(sandbox, command_judge=judge, default_seconds=20, resumed=resumed)
+        self.tool: Tool = bash(sandbox, judge=judge, default_seconds=20, resumed=resumed)
         self.said: list[str] = []
         self.count = 1000 if resumed else 0  # keys are never used twice
 

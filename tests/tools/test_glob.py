@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.tools.file_tools import FileDesk, desk_over
 
-from mainspring.capabilities.tools.glob import glob_matcher
+from mainspring.capabilities.tools.glob import compile_search
 from mainspring.core.errors import InvalidInput
 
 
@@ -86,7 +86,7 @@ async def test_names_of_hostile_programs_stay_on_their_line(context: FileDesk):
 )
 def test_any_glob_is_read_or_refused(glob: str, path: str):
     try:
-        is_meant = glob_matcher(glob)
+        is_meant = compile_search(glob)
     except InvalidInput:
         return
     assert isinstance(is_meant(path), bool)

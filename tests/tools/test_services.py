@@ -11,8 +11,8 @@ import pytest
 from tests.tools.samples import call
 
 from mainspring.capabilities.sandbox.backend import SandboxSpec
-from mainspring.capabilities.sandbox.background_services import SandboxServices
 from mainspring.capabilities.sandbox.bwrap import Bubblewrap, find_bubblewrap
+from mainspring.capabilities.sandbox.sandbox_client import SandboxServices
 from mainspring.capabilities.tools.service_tools import service_tools
 from mainspring.core.content import plain_text
 from mainspring.core.tool import Tool, ToolResult

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from mainspring.capabilities.sandbox.tree_removal import remove_tree
+from mainspring.capabilities.sandbox.readonly_mounts import remove_tree
 
 NOBODY = 65_534
 

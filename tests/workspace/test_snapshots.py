@@ -175,7 +175,7 @@ async def test_no_link_leads_outside(root: Path, snapshots: WorkspaceSnapshots, 
 
 @pytest.mark.parametrize("bound", [ScanLimits(max_files=3), ScanLimits(max_bytes=10)])
 async def test_workspace_over_limit_is_said_to_be_so(root: Path, tmp_path: Path, bound: ScanLimits):
-    snapshots = WorkspaceSnapshots(FolderWorkspace(root), tmp_path / "store", scan_limits=bound)
+    snapshots = WorkspaceSnapshots(FolderWorkspace(root), tmp_path / "store", limits=bound)
     with pytest.raises(ToolEnvironmentError, match="too large to be kept"):
         await snapshots.take()
 

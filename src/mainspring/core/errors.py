@@ -62,12 +62,10 @@ class MainspringError(Exception):
     """Its entry in the error table."""
 
 
-class InvalidInput(MainspringError):
-    pass
+class InvalidInput(MainspringError): ...
 
 
-class MalformedEvent(InvalidInput):
-    pass
+class MalformedEvent(InvalidInput): ...
 
 
 class EventIdTaken(InvalidInput):
@@ -76,8 +74,7 @@ class EventIdTaken(InvalidInput):
         self.client_id = client_id
 
 
-class ServiceError(MainspringError):
-    pass
+class ServiceError(MainspringError): ...
 
 
 class NotFound(ServiceError):
@@ -86,8 +83,7 @@ class NotFound(ServiceError):
         self.kind = kind
 
 
-class AlreadyExists(ServiceError):
-    pass
+class AlreadyExists(ServiceError): ...
 
 
 class PathTaken(AlreadyExists):
@@ -100,12 +96,10 @@ class PathTaken(AlreadyExists):
         self.taken = taken
 
 
-class StaleVersion(ServiceError):
-    pass
+class StaleVersion(ServiceError): ...
 
 
-class PreconditionFailed(StaleVersion):
-    pass
+class PreconditionFailed(StaleVersion): ...
 
 
 class HeartbeatRefused(PreconditionFailed):
@@ -122,16 +116,13 @@ class HeartbeatRefused(PreconditionFailed):
         self.ttl_seconds = ttl_seconds
 
 
-class MemoryChanged(StaleVersion):
-    pass
+class MemoryChanged(StaleVersion): ...
 
 
-class Unauthenticated(ServiceError):
-    pass
+class Unauthenticated(ServiceError): ...
 
 
-class Forbidden(ServiceError):
-    pass
+class Forbidden(ServiceError): ...
 
 
 class RateLimited(ServiceError):
@@ -140,12 +131,10 @@ class RateLimited(ServiceError):
         self.retry_after_seconds = retry_after_seconds
 
 
-class TooLarge(ServiceError):
-    pass
+class TooLarge(ServiceError): ...
 
 
-class LogError(MainspringError):
-    pass
+class LogError(MainspringError): ...
 
 
 class SessionNotFound(LogError):
@@ -214,32 +203,25 @@ class BlobNotFound(LogError):
         self.digest = digest
 
 
-class ToolEnvironmentError(MainspringError):
-    pass
+class ToolEnvironmentError(MainspringError): ...
 
 
-class OutsideWorkspace(ToolEnvironmentError):
-    pass
+class OutsideWorkspace(ToolEnvironmentError): ...
 
 
-class FileChanged(ToolEnvironmentError):
-    pass
+class FileChanged(ToolEnvironmentError): ...
 
 
-class FileMissing(ToolEnvironmentError):
-    pass
+class FileMissing(ToolEnvironmentError): ...
 
 
-class FileRefused(ToolEnvironmentError):
-    pass
+class FileRefused(ToolEnvironmentError): ...
 
 
-class IsFolder(FileRefused):
-    pass
+class IsFolder(FileRefused): ...
 
 
-class NetworkRefused(ToolEnvironmentError):
-    pass
+class NetworkRefused(ToolEnvironmentError): ...
 
 
 class McpFailed(ToolEnvironmentError):
@@ -251,8 +233,7 @@ class McpFailed(ToolEnvironmentError):
         """The request was sent, and nobody knows whether it took effect."""
 
 
-class SandboxFailed(ToolEnvironmentError):
-    pass
+class SandboxFailed(ToolEnvironmentError): ...
 
 
 ProviderFailure: TypeAlias = Literal[
@@ -323,17 +304,14 @@ class StoreFull(StoreFailed):
     retryable = True
 
 
-class StoreReadOnly(StoreFailed):
-    pass
+class StoreReadOnly(StoreFailed): ...
 
 
-class StoreCorrupt(StoreFailed):
-    pass
+class StoreCorrupt(StoreFailed): ...
 
 
 class StoreUnavailable(StoreFailed):
     retryable = True
 
 
-class StoreMismatch(StoreFailed):
-    pass
+class StoreMismatch(StoreFailed): ...

@@ -70,13 +70,13 @@ EMPTY_HOOK_RESULT = HookResult()
 
 
 class Hooks(Protocol):
-    async def run(self, hook_event: HookEvent) -> HookResult:
+    async def run(self, event: HookEvent) -> HookResult:
         """Ask every hook that wants to hear of this. Never raises: a gate's failure is a no."""
         ...
 
 
 class NoHooks:
-    async def run(self, hook_event: HookEvent) -> HookResult:
+    async def run(self, event: HookEvent) -> HookResult:
         return EMPTY_HOOK_RESULT
 
 

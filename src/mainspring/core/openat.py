@@ -20,6 +20,19 @@ _FOLDER = O_PATH | os.O_DIRECTORY
 _MAX_LINKS = 40
 
 
+class OpenDescriptor:
+    """Closes a descriptor at the end of a `with` block."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def __enter__(self) -> int:
+        return self._descriptor
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+
 def identity(state: os.stat_result) -> tuple[int, int]:
     """What a file is known by, under any name."""
     return state.st_dev, state.st_ino
@@ -49,11 +62,8 @@ def open_absolute(path: str, flags: int = O_PATH) -> int:
     Raises:
         OSError: as `open_beneath`.
     """
-    root = os.open("/", _FOLDER | _SAFE)
-    try:
+    with OpenDescriptor(os.open("/", _FOLDER | _SAFE)) as root:
         return open_beneath(root, path, flags)
-    finally:
-        os.close(root)
 
 
 def real_path(path: str, *, distrusted: Collection[str] = ()) -> str:
@@ -64,13 +74,10 @@ def real_path(path: str, *, distrusted: Collection[str] = ()) -> str:
         OSError: ELOOP for a link that is not followed; ENOENT if something is missing.
     """
     untrusted = {identity(os.stat(item)) for item in distrusted if os.path.isdir(item)}
-    root = os.open("/", _FOLDER | _SAFE)
-    try:
+    with OpenDescriptor(os.open("/", _FOLDER | _SAFE)) as root:
         walk = LinkWalk(root, "/", untrusted)
         os.close(walk.open(path))
         return "/" + "/".join(walk.names)
-    finally:
-        os.close(root)
 
 
 class LinkWalk:

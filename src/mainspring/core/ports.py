@@ -198,7 +198,7 @@ class Workspace(Protocol):
 @dataclass(frozen=True, slots=True)
 class FileChange:
     path: str
-    file_change_kind: FileChangeKind
+    kind: FileChangeKind
 
 
 class Snapshots(Protocol):

@@ -12,7 +12,7 @@ from typing import get_args
 import anyio
 import msgspec
 
-from mainspring.capabilities.providers.replay_model import ReplayModel
+from mainspring.capabilities.providers.scripted import ReplayModel
 from mainspring.core import events
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event

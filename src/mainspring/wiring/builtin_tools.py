@@ -80,7 +80,7 @@ def built_in_tools(
         tools += [
             bash(
                 sandbox,
-                command_judge=classify_command,
+                judge=classify_command,
                 resumed=setup.thread.session_state.shell_was_used,
             )
         ]

@@ -12,12 +12,11 @@ from typing import Literal
 
 from mainspring.capabilities.providers.anthropic.client import AnthropicModel
 from mainspring.capabilities.providers.catalog import Catalog
-from mainspring.capabilities.providers.demo_model import demo_model
 from mainspring.capabilities.providers.http_client import HttpClient
 from mainspring.capabilities.providers.model_registry import HelperKeyModel, ModelRegistry
 from mainspring.capabilities.providers.openai_chat.client import ChatModel
 from mainspring.capabilities.providers.openai_responses.client import ResponsesModel
-from mainspring.capabilities.providers.script_file import OFFLINE_MODEL
+from mainspring.capabilities.providers.script_file import OFFLINE_MODEL, demo_model
 from mainspring.config import FOLDER, Settings
 from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput

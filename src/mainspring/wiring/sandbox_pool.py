@@ -19,12 +19,15 @@ import anyio
 from anyio import CancelScope, to_thread
 from anyio.abc import TaskGroup
 
-from mainspring.capabilities.monty.lazy_interpreter import LazyInterpreter
+from mainspring.capabilities.monty.python_tool import LazyInterpreter
 from mainspring.capabilities.sandbox.backend import Backend
 from mainspring.capabilities.sandbox.backend_selection import SandboxSettings, select_backend
-from mainspring.capabilities.sandbox.background_services import SandboxServices
 from mainspring.capabilities.sandbox.readonly_mounts import open_readonly_mount
-from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox, close_listener
+from mainspring.capabilities.sandbox.sandbox_client import (
+    KeeperSandbox,
+    SandboxServices,
+    close_listener,
+)
 from mainspring.capabilities.sandbox.sandbox_session import (
     GIT_VARIABLES,
     SandboxSession,

@@ -48,4 +48,4 @@ def web_fetch_tool(
         refusal = limits.url_refusal
         return None if refusal is None else await refusal(log, session_id, url)
 
-    return web_fetch(fetch, most_chars=limits.max_chars, url_refusal=url_refusal)
+    return web_fetch(fetch, most_chars=limits.max_chars, refusal=url_refusal)

@@ -165,7 +165,7 @@ def _hook_runner(
             warn=ports.warn,
         ),
         HandlerPorts(
-            hook_environment=HookEnvironment(
+            environment=HookEnvironment(
                 project=Path(pinned_policy.policy.workspace),
                 environment={**ports.settings.environment, **env},
                 also_passed=frozenset(env),
@@ -176,7 +176,7 @@ def _hook_runner(
             ),
             ask_model=answer,
         ),
-        hook_policy=HookPolicy(
+        policy=HookPolicy(
             trusted=frozenset(
                 (*_TRUSTED_SCOPES, *_PROJECT_SCOPES)
                 if pinned_policy.is_trusted

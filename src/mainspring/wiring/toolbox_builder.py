@@ -14,7 +14,7 @@ from anyio import to_thread
 from mainspring.capabilities.providers.model_registry import ModelRegistry
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.tools.ask_user import ASK_USER, EXIT_PLAN
-from mainspring.capabilities.tools.deferred_tools import deferred_tools, tool_search_tools
+from mainspring.capabilities.tools.tool_search import deferred_tools, tool_search_tools
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.config import Settings
 from mainspring.core import clock

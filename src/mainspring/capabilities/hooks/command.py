@@ -60,11 +60,8 @@ class HookEnvironment:
 
     def variables(self, event: HookEventName) -> dict[str, str]:
         names = _PASSED_VARIABLES | self.also_passed
-        kept = {
-            name: value
-            for name, value in self.environment.items()
-            if name in names or name.startswith("LC_")
-        }
+        values = self.environment.items()
+        kept = {name: value for name, value in values if name in names or name.startswith("LC_")}
         return {
             **kept,
             _PROJECT: str(self.project),
@@ -152,7 +149,7 @@ async def _command_words(
     """The words of the command, with copies in place of the files that it runs; `variables` gets
     where a plugin's or a skill's hook finds its files.
 
-    Raises: NotVouchedFor.
+    Raises: UntrustedScript.
     """
     words, scripts = (handler.command, *(handler.args or ())), around.scripts
     folder, copies = around.folder, around.copies

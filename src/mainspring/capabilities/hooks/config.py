@@ -5,18 +5,64 @@ The shape is Claude Code's: `{"hooks": {Event: [{"matcher": ..., "hooks": [handl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Annotated, Literal, TypeAlias, TypeVar, get_args
 from urllib.parse import urlsplit
 
 import msgspec
+import re2
 from msgspec import Meta, Struct
 
-from mainspring.capabilities.hooks.matcher import compile_matcher
 from mainspring.core.errors import InvalidInput
 from mainspring.core.hook import HookEventName, HookFolder, HookSettings
+
+Matcher: TypeAlias = Callable[[Collection[str]], bool]
+"""Whether one of these names is meant."""
+
+_LIST = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_- ,|")
+
+
+def compile_matcher(matcher: str) -> Matcher:
+    """All for an empty one or `*`; a list of exact names; or else an unanchored expression.
+
+    Raises:
+        InvalidInput: an expression that RE2 does not know, or a list that names nothing.
+    """
+    if matcher in ("", "*"):
+        return _all
+    if _LIST.issuperset(matcher):
+        return _list_matcher(matcher)
+    pattern = _compile(matcher)
+    return lambda names: any(pattern.search(name) is not None for name in names)
+
+
+def names_with_aliases(name: str, aliases: Mapping[str, str]) -> tuple[str, ...]:
+    """A tool's own name, then what others call it; `aliases` leads from theirs to ours."""
+    return (name, *(alias for alias, own in aliases.items() if own == name))
+
+
+def _all(_: Collection[str]) -> bool:
+    return True
+
+
+def _list_matcher(matcher: str) -> Matcher:
+    wanted = {name.strip() for name in matcher.replace(",", "|").split("|")} - {""}
+    if not wanted:
+        raise InvalidInput(f"matcher {matcher!r} names nothing, so its hooks would never run")
+    return lambda names: not wanted.isdisjoint(names)
+
+
+def _compile(matcher: str) -> re2.Pattern[str]:
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(matcher, options)
+    except (re2.error, UnicodeEncodeError) as error:
+        what = f"matcher {matcher!r} is not an expression that RE2 knows: {error}"
+        raise InvalidInput(what) from error
+
 
 Scope: TypeAlias = Literal["managed", "user", "project", "local"]
 """Where a settings file stands, the one that weighs most first."""
@@ -172,12 +218,9 @@ def parse_hooks(raw: Mapping[str, object], *, scope: Scope, source: str) -> Hook
     """
     reader = HookReader(source)
     events = reader.converted(raw.get("hooks", {}), dict[str, object], "hooks")
-    hooks = [
-        hook for event, groups in events.items() for hook in _parse_event(reader, event, groups)
-    ]
-    return HookConfig(
-        scope=scope, source=source, hooks=tuple(hooks), warnings=tuple(reader.warnings)
-    )
+    hooks = [hook for name, groups in events.items() for hook in _parse_event(reader, name, groups)]
+    warnings = tuple(reader.warnings)
+    return HookConfig(scope=scope, source=source, hooks=tuple(hooks), warnings=warnings)
 
 
 def for_subagent(config: HookConfig, name: str) -> HookConfig:
@@ -238,38 +281,38 @@ class HookReader:
         return Hook(event=event, matcher=matcher, handler=handler)
 
 
-def _parse_event(hook_reader: HookReader, name: str, raw: object) -> list[Hook]:
-    event = hook_reader.event(name, f"hooks.{name}")
+def _parse_event(reader: HookReader, name: str, raw: object) -> list[Hook]:
+    event = reader.event(name, f"hooks.{name}")
     if event is None:
         return []
     hooks: list[Hook] = []
-    for number, raw_group in enumerate(hook_reader.converted(raw, list[object], f"hooks.{name}")):
+    for number, raw_group in enumerate(reader.converted(raw, list[object], f"hooks.{name}")):
         place = f"hooks.{name}[{number}]"
-        group = hook_reader.converted(raw_group, _Group, place)
+        group = reader.converted(raw_group, _Group, place)
         for index, raw_handler in enumerate(group.hooks):
             where = f"{place}.hooks[{index}]"
-            handler = _parse_handler(hook_reader, raw_handler, where)
+            handler = _parse_handler(reader, raw_handler, where)
             if handler is not None:
-                hooks.append(hook_reader.hook(event, group.matcher or "", handler, where))
+                hooks.append(reader.hook(event, group.matcher or "", handler, where))
     return hooks
 
 
-def _parse_handler(hook_reader: HookReader, raw: dict[str, object], place: str) -> Handler | None:
+def _parse_handler(reader: HookReader, raw: dict[str, object], place: str) -> Handler | None:
     kind = raw.get("type")
     if not isinstance(kind, str):
-        raise hook_reader.wrong(place, "`type` must say what it is: " + ", ".join(_PUBLISHED))
+        raise reader.wrong(place, "`type` must say what it is: " + ", ".join(_PUBLISHED))
     published = _PUBLISHED.get(kind)
     if published is None:
-        hook_reader.warn(place, f"{kind} is no type of hook that is known, so it does not run")
+        reader.warn(place, f"{kind} is no type of hook that is known, so it does not run")
         return None
     unknown = raw.keys() - {*published.__struct_encode_fields__, *_TAG}
     if unknown:
-        hook_reader.warn(place, f"{', '.join(sorted(unknown))}: not known, does nothing")
-    handler = hook_reader.converted(raw, published, place)
+        reader.warn(place, f"{', '.join(sorted(unknown))}: not known, does nothing")
+    handler = reader.converted(raw, published, place)
     try:
         _ = handler.label
     except ValueError as error:
-        raise hook_reader.wrong(place, f"`url` is no address: {error}") from error
+        raise reader.wrong(place, f"`url` is no address: {error}") from error
     return handler
 
 

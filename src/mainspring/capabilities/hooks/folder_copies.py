@@ -36,7 +36,7 @@ class FolderCopies:
         """The copy of a folder.
 
         Raises:
-            NotVouchedFor: a file of it is not what it was when the session began.
+            UntrustedScript: a file of it is not what it was when the session began.
         """
         async with self._lock:
             if root not in self._copies:
@@ -66,7 +66,7 @@ def rewrite_to_copy(
     """The words of a command with the copy in place of the folder, and with copies of the files of
     other folders that the command names.
 
-    Raises: NotVouchedFor.
+    Raises: UntrustedScript.
     """
     paths: list[str] = []
 

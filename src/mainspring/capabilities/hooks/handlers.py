@@ -1,5 +1,6 @@
-"""Run one hook handler for one hook event, within a time limit and with failures as values:
-HTTP, MCP tool, prompt, agent and Python handlers; commands are in `command.py`.
+"""Run one hook handler for one hook event, within a time limit and with failures as values, or
+in the background: HTTP, MCP tool, prompt, agent and Python handlers; commands are in
+`command.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TypeAlias, assert_never, cast
 import aiohttp
 import anyio
 import msgspec
+from anyio.abc import TaskGroup
 
 from mainspring.capabilities.hooks.command import HookEnvironment, run_command
 from mainspring.capabilities.hooks.config import (
@@ -43,31 +45,29 @@ HookFunction: TypeAlias = Callable[[HookEvent], Awaitable[HookResult | None]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonHook:
     event: HookEventName
-    hook_function: HookFunction
+    function: HookFunction
     matcher: str = ""
     timeout_seconds: float = 60.0
 
     @property
     def label(self) -> str:
-        return (
-            "python: "
-            f"{getattr(self.hook_function, '__qualname__', type(self.hook_function).__name__)}"
-        )
+        return f"python: {getattr(self.function, '__qualname__', type(self.function).__name__)}"
 
-    async def run(self, hook_event: HookEvent) -> HookResult:
-        said = cast("object", await self.hook_function(hook_event))  # it may be anybody's
+    async def run(self, event: HookEvent) -> HookResult:
+        said = cast("object", await self.function(event))  # it may be anybody's
         if said is None:
             return EMPTY_HOOK_RESULT
         if not isinstance(said, HookResult):
-            raise TypeError(f"{self.label} returned {type(said).__name__}, not a Ruling or None")
+            kind = type(said).__name__
+            raise TypeError(f"{self.label} returned {kind}, not a HookResult or None")
         return said
 
 
 def on(event: HookEventName, matcher: str = "") -> Callable[[HookFunction], PythonHook]:
     """Make a function a hook: `@on("PreToolUse", "bash")`. It never runs but through a runner."""
 
-    def hook(hook_function: HookFunction) -> PythonHook:
-        return PythonHook(event=event, hook_function=hook_function, matcher=matcher)
+    def hook(function: HookFunction) -> PythonHook:
+        return PythonHook(event=event, function=function, matcher=matcher)
 
     return hook
 
@@ -175,12 +175,10 @@ _ANSWER_FORMAT = (
 )
 
 
-async def run_prompt(
-    handler: PromptHook, payload: bytes, ask_model: AskModel | None
-) -> HandlerReply:
-    if ask_model is None:
+async def run_prompt(handler: PromptHook, payload: bytes, ask: AskModel | None) -> HandlerReply:
+    if ask is None:
         return HookFailure("needs a model to ask, and there is none")
-    return read_judgement(await ask_model(prompt_text(handler.prompt, payload), handler.model))
+    return read_judgement(await ask(prompt_text(handler.prompt, payload), handler.model))
 
 
 def prompt_text(prompt: str, payload: bytes) -> str:
@@ -196,11 +194,11 @@ RunHookAgent: TypeAlias = Callable[[str, str | None], Awaitable[str]]
 
 
 async def run_agent_hook(
-    handler: AgentHook, payload: bytes, run_hook_agent: RunHookAgent | None
+    handler: AgentHook, payload: bytes, run: RunHookAgent | None
 ) -> HandlerReply:
-    if run_hook_agent is None:
+    if run is None:
         return HookFailure("needs an agent to run, and there is none")
-    return read_judgement(await run_hook_agent(prompt_text(handler.prompt, payload), handler.model))
+    return read_judgement(await run(prompt_text(handler.prompt, payload), handler.model))
 
 
 AnyHandler: TypeAlias = Handler | PythonHook
@@ -210,7 +208,7 @@ AnyHandler: TypeAlias = Handler | PythonHook
 class HandlerPorts:
     """What handlers reach through; a handler whose port is missing fails."""
 
-    hook_environment: HookEnvironment
+    environment: HookEnvironment
     call_tool: CallTool | None = None
     ask_model: AskModel | None = None
     run_hook_agent: RunHookAgent | None = None
@@ -221,24 +219,24 @@ class HandlerResult:
     """A handler's reply, and what it cost in time."""
 
     label: str
-    hook_event: HookEvent
-    handler_reply: HandlerReply
+    event: HookEvent
+    reply: HandlerReply
     milliseconds: int
 
     def fact(self) -> HookRan:
-        match self.handler_reply:
+        match self.reply:
             case HookFailure(reason=reason, timed_out=timed_out):
                 outcome = "timed_out" if timed_out else "failed"
             case HookResult(reason=reason):
-                hook_result = combine(self.hook_event.event, [self.handler_reply])
-                outcome = "blocked" if hook_result.blocked else "ok"
+                result = combine(self.event.event, [self.reply])
+                outcome = "blocked" if result.blocked else "ok"
             case _:
                 assert_never(self.handler_reply)
         return HookRan(
-            hook_event=self.hook_event.event,
+            hook_event=self.event.event,
             handler=self.label,
             outcome=outcome,
-            tool_use_id=self.hook_event.tool_use_id,
+            tool_use_id=self.event.tool_use_id,
             reason=truncate(reason, 500) if reason else None,
             milliseconds=self.milliseconds,
         )
@@ -246,18 +244,14 @@ class HandlerResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerCall:
-    hook_event: HookEvent
+    event: HookEvent
     payload: bytes
-    handler_ports: HandlerPorts = field(repr=False)
+    ports: HandlerPorts = field(repr=False)
 
     def in_folder(self, folder: HookFolder | None) -> HandlerCall:
         """For a handler that this plugin or skill brings."""
-        around = replace(self.handler_ports.hook_environment, folder=folder)
-        return (
-            replace(self, handler_ports=replace(self.handler_ports, hook_environment=around))
-            if folder
-            else self
-        )
+        around = replace(self.ports.environment, folder=folder)
+        return replace(self, ports=replace(self.ports, environment=around)) if folder else self
 
     async def run(self, handler: AnyHandler, *, seconds: float) -> HandlerResult:
         """Whatever the handler does, there is an answer, and in time."""
@@ -267,8 +261,8 @@ class HandlerCall:
             reply = await self._guarded(handler)
         return HandlerResult(
             label=handler.label,
-            hook_event=self.hook_event,
-            handler_reply=reply,
+            event=self.event,
+            reply=reply,
             milliseconds=int((time.monotonic() - started) * 1000),
         )
 
@@ -282,12 +276,12 @@ class HandlerCall:
             return HookFailure(f"crashed: {type(error).__name__}")
 
     async def _reply(self, handler: AnyHandler) -> HandlerReply:
-        event, payload, ports = self.hook_event.event, self.payload, self.handler_ports
+        event, payload, ports = self.event.event, self.payload, self.ports
         match handler:
             case CommandHook():
-                return await run_command(handler, event, payload, ports.hook_environment)
+                return await run_command(handler, event, payload, ports.environment)
             case HttpHook():
-                return await run_http(handler, event, payload, ports.hook_environment.environment)
+                return await run_http(handler, event, payload, ports.environment.environment)
             case McpToolHook():
                 return await run_mcp_tool(handler, event, payload, ports.call_tool)
             case PromptHook():
@@ -297,6 +291,87 @@ class HandlerCall:
             case ReminderHook(text=text):
                 return HookResult(context=(text,))
             case PythonHook():
-                return combine(event, [await handler.run(self.hook_event)])
+                return combine(event, [await handler.run(self.event)])
             case _:
                 assert_never(handler)
+
+
+Wake: TypeAlias = Callable[[str], Awaitable[None]]
+"""Gives the session words to go on with, also if it is idle."""
+
+MAX_AT_ONCE = 16
+_TAKES_CONTEXT = frozenset[HookEventName](
+    (
+        *("SessionStart", "UserPromptSubmit"),
+        *("PreToolUse", "PostToolUse", "PostToolUseFailure", "PostToolBatch"),
+    )
+)
+
+
+@dataclass(slots=True)
+class BackgroundHooks:
+    wake: Wake | None = None
+    _running: int = 0
+    _context: list[str] = field(default_factory=list[str])
+    _told: list[HookResult] = field(default_factory=list[HookResult])
+
+    def start(
+        self, group: TaskGroup | None, call: HandlerCall, handler: CommandHook, *, seconds: float
+    ) -> None:
+        """Start one and come back at once. It cannot block, so neither can its failure."""
+        if group is None:
+            self._fail(call, handler, "runs in the background, but the runner is not open")
+            return
+        if self._running >= MAX_AT_ONCE:
+            self._fail(call, handler, f"was not started: {MAX_AT_ONCE} are running already")
+            return
+        self._running += 1
+
+        async def run() -> None:
+            try:
+                answered = await call.run(handler, seconds=seconds)
+                await self._keep(answered, rewakes=handler.async_rewake)
+            finally:
+                self._running -= 1
+
+        group.start_soon(run)
+
+    def take(self, event: HookEventName) -> list[HookResult]:
+        """What has been said since last asked. Words for the model wait for an event at which
+        the model is told something."""
+        told, self._told = self._told, []
+        if event in _TAKES_CONTEXT and self._context:
+            told.append(HookResult(context=tuple(self._context)))
+            self._context = []
+        return told
+
+    def _fail(self, call: HandlerCall, handler: CommandHook, why: str) -> None:
+        reply = HookFailure(why)
+        failed = HandlerResult(label=handler.label, event=call.event, reply=reply, milliseconds=0)
+        message = f"hook {handler.label} {why}"
+        self._told.append(HookResult(messages=(message,), hook_runs=(failed.fact(),)))
+
+    async def _keep(self, result: HandlerResult, *, rewakes: bool) -> None:
+        messages: tuple[str, ...] = ()
+        match result.reply:
+            case HookFailure(reason=reason):
+                messages = (f"hook {result.label} {reason}",)
+            case HookResult(context=context, messages=messages, blocked=blocked, reason=reason):
+                self._context.extend(context)
+                unheard = tuple(f"hook {result.label}: {e}" for e in result.reply.ignored)
+                messages = (*messages, *unheard)
+                if blocked and rewakes and reason:
+                    await self._tell_model(reason)
+        fact = result.fact()
+        if fact.outcome == "blocked":
+            fact = msgspec.structs.replace(fact, outcome="ok")  # too late for that
+        self._told.append(HookResult(messages=messages, hook_runs=(fact,)))
+
+    async def _tell_model(self, words: str) -> None:
+        try:
+            if self.wake is not None:
+                await self.wake(words)
+                return
+        except MainspringError:
+            pass  # the session cannot be woken: it reads them when it goes on
+        self._context.append(words)

@@ -58,19 +58,18 @@ def parse_kiro(raw: Mapping[str, object], *, scope: Scope, source: str) -> HookC
         hook = _kiro_hook(reader, raw_hook, f"hooks[{index}]")
         if hook is not None:
             hooks.append(hook)
-    return HookConfig(
-        scope=scope, source=source, hooks=tuple(hooks), warnings=tuple(reader.warnings)
-    )
+    warnings = tuple(reader.warnings)
+    return HookConfig(scope=scope, source=source, hooks=tuple(hooks), warnings=warnings)
 
 
-def _kiro_hook(hook_reader: HookReader, raw: dict[str, object], place: str) -> Hook | None:
-    given = hook_reader.converted(raw, _KiroHook, place)
+def _kiro_hook(reader: HookReader, raw: dict[str, object], place: str) -> Hook | None:
+    given = reader.converted(raw, _KiroHook, place)
     if not given.enabled:
         return None
-    event = hook_reader.event(given.trigger, place)
+    event = reader.event(given.trigger, place)
     if event is None:
         return None
-    return hook_reader.hook(event, given.matcher or "", _kiro_handler(given), place)
+    return reader.hook(event, given.matcher or "", _kiro_handler(given), place)
 
 
 def _kiro_handler(given: _KiroHook) -> Handler:

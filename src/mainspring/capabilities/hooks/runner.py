@@ -1,6 +1,6 @@
-"""All hooks of a session: which of them hear of an occasion, and what they say together.
+"""All hooks of a session: which of them run for an event, and their combined result.
 
-A gate's failure is a no. Hooks of a scope that is not trusted never run.
+A gate that fails denies. Hooks of an untrusted scope never run.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from types import TracebackType
 from typing import Self, TypeAlias
 
 import anyio
@@ -16,7 +15,6 @@ import anyio.to_thread
 import msgspec
 from anyio.abc import TaskGroup
 
-from mainspring.capabilities.hooks.background import BackgroundHooks, Wake
 from mainspring.capabilities.hooks.config import (
     TOOL_EVENTS,
     AgentHook,
@@ -25,19 +23,23 @@ from mainspring.capabilities.hooks.config import (
     Hook,
     HookConfig,
     HookFolder,
+    Matcher,
     PromptHook,
     Scope,
+    compile_matcher,
+    names_with_aliases,
     sort_by_scope,
 )
 from mainspring.capabilities.hooks.folder_copies import FolderCopies
 from mainspring.capabilities.hooks.handlers import (
     AnyHandler,
+    BackgroundHooks,
     HandlerCall,
     HandlerPorts,
     HandlerResult,
     PythonHook,
+    Wake,
 )
-from mainspring.capabilities.hooks.matcher import Matcher, compile_matcher, names_with_aliases
 from mainspring.capabilities.hooks.verdict import GATE_EVENTS, HookFailure, combine
 from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookEventName, HookResult
 
@@ -45,7 +47,7 @@ MatchesRule: TypeAlias = Callable[[str, str, Mapping[str, object]], bool]
 """Whether a permission rule is about a call of this tool with this input."""
 
 _EVENTS_WITHOUT_MATCHER = frozenset[HookEventName](("UserPromptSubmit", "Stop", "PostToolBatch"))
-"""There is nothing to match: every hook hears of them."""
+"""There is nothing to match: every hook runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,7 @@ class HookPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookSession:
-    """What hooks have to do with the session that they are in."""
+    """What hooks need of their session."""
 
     told: Callable[[], Mapping[str, object]]
     """What every hook reads: `session_id`, `cwd`, `permission_mode` and so on, as it is now."""
@@ -111,19 +113,19 @@ class HookRunner:
     def __init__(
         self,
         configs: Sequence[HookConfig],
-        hook_session: HookSession,
-        handler_ports: HandlerPorts,
+        session: HookSession,
+        ports: HandlerPorts,
         *,
-        hook_policy: HookPolicy | None = None,
+        policy: HookPolicy | None = None,
         python: Sequence[PythonHook] = (),
     ) -> None:
-        self._hook_session = hook_session
+        self._session = session
         self._copies = FolderCopies()
-        around = replace(handler_ports.hook_environment, copies=self._copies)
-        self._ports = replace(handler_ports, hook_environment=around)
-        self._policy = hook_policy or HookPolicy()
-        self._spent = set(hook_session.ran_before)
-        self._background = BackgroundHooks(hook_session.wake)
+        around = replace(ports.environment, copies=self._copies)
+        self._ports = replace(ports, environment=around)
+        self._policy = policy or HookPolicy()
+        self._spent = set(session.ran_before)
+        self._background = BackgroundHooks(session.wake)
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
         ordered = sort_by_scope(tuple(configs))
@@ -142,39 +144,32 @@ class HookRunner:
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
         return self
 
-    async def __aexit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._group is not None:
             self._group.cancel_scope.cancel()
         self._group = None
         await self._stack.aclose()
         await anyio.to_thread.run_sync(self._copies.close)
 
-    async def run(self, hook_event: HookEvent) -> HookResult:
-        late = self._background.take(hook_event.event)
-        wanted = self._wanted(hook_event)
+    async def run(self, event: HookEvent) -> HookResult:
+        late = self._background.take(event.event)
+        wanted = self._wanted(event)
         if not wanted:
-            return self._shown(combine(hook_event.event, late)) if late else EMPTY_HOOK_RESULT
-        if self._hook_session.prepare is not None:
-            await self._hook_session.prepare()
-        payload = self._payload(hook_event)
+            return self._shown(combine(event.event, late)) if late else EMPTY_HOOK_RESULT
+        if self._session.prepare is not None:
+            await self._session.prepare()
+        payload = self._payload(event)
         if isinstance(payload, HookFailure):
-            answers = [_failed_result(wired, hook_event, payload) for wired in wanted]
+            answers = [_failed_result(wired, event, payload) for wired in wanted]
         else:
-            question = HandlerCall(
-                hook_event=hook_event, payload=payload, handler_ports=self._ports
-            )
+            question = HandlerCall(event=event, payload=payload, ports=self._ports)
             answers = await self._answers(question, wanted)
-        hook_results = [self._ruling(answered) for answered in answers]
-        return self._shown(combine(hook_event.event, [*late, *hook_results]))
+        results = [self._ruling(answered) for answered in answers]
+        return self._shown(combine(event.event, [*late, *results]))
 
     def _shown(self, result: HookResult) -> HookResult:
         for message in result.messages:
-            self._hook_session.warn(message)
+            self._session.warn(message)
         return result
 
     def _wire(self, hook: Hook, folder: HookFolder | None) -> _BoundHook:
@@ -195,90 +190,79 @@ class HookRunner:
             seconds=min(hook.timeout_seconds, self._policy.max_seconds),
         )
 
-    def _wanted(self, hook_event: HookEvent) -> list[_BoundHook]:
-        is_call = hook_event.event in TOOL_EVENTS
-        names = names_with_aliases(hook_event.subject, self._policy.aliases if is_call else {})
+    def _wanted(self, event: HookEvent) -> list[_BoundHook]:
+        is_call = event.event in TOOL_EVENTS
+        names = names_with_aliases(event.subject, self._policy.aliases if is_call else {})
         wanted: list[_BoundHook] = []
         for wired in self._wired:
-            if wired.event != hook_event.event or not wired.wants(names):
+            if wired.event != event.event or not wired.wants(names):
                 continue
             same = ((other.handler, other.folder) for other in wanted)
             is_heard = (wired.handler, wired.folder) in same
             is_spent = wired.is_once and wired.name in self._spent
-            if not is_heard and not is_spent and self._applies(wired, hook_event):
+            if not is_heard and not is_spent and self._applies(wired, event):
                 wanted.append(wired)
         return wanted
 
-    def _applies(self, bound_hook: _BoundHook, hook_event: HookEvent) -> bool:
-        if (
-            bound_hook.skill is not None
-            and bound_hook.skill not in self._hook_session.active_skills()
-        ):
+    def _applies(self, hook: _BoundHook, event: HookEvent) -> bool:
+        if hook.skill is not None and hook.skill not in self._session.active_skills():
             return False
-        if bound_hook.condition is None:
+        if hook.condition is None:
             return True
-        if hook_event.event not in TOOL_EVENTS:
+        if event.event not in TOOL_EVENTS:
             return False
         try:
-            call = msgspec.convert(hook_event.fields.get("tool_input"), dict[str, object])
-            return self._hook_session.matches_rule(bound_hook.condition, hook_event.subject, call)
+            call = msgspec.convert(event.fields.get("tool_input"), dict[str, object])
+            return self._session.matches_rule(hook.condition, event.subject, call)
         except Exception:  # noqa: BLE001 - a rule that cannot be judged must not switch a gate off
             return True
 
-    def _payload(self, hook_event: HookEvent) -> bytes | HookFailure:
+    def _payload(self, event: HookEvent) -> bytes | HookFailure:
         try:
-            told: dict[str, object] = {
-                **self._hook_session.told(),
-                **hook_event.fields,
-                "hook_event_name": hook_event.event,
-            }
-            if hook_event.event in TOOL_EVENTS:
-                told["tool_name"] = names_with_aliases(hook_event.subject, self._policy.aliases)[
-                    :2
-                ][-1]
-            if hook_event.tool_use_id is not None:
-                told["tool_use_id"] = hook_event.tool_use_id
+            told: dict[str, object] = {**self._session.told(), **event.fields}
+            told["hook_event_name"] = event.event
+            if event.event in TOOL_EVENTS:
+                told["tool_name"] = names_with_aliases(event.subject, self._policy.aliases)[:2][-1]
+            if event.tool_use_id is not None:
+                told["tool_use_id"] = event.tool_use_id
             return msgspec.json.encode(told)
         except Exception as error:  # noqa: BLE001 - hooks that cannot be told have failed; a gate closes
             return HookFailure(f"could not be told what happens: {type(error).__name__}")
 
-    async def _answers(
-        self, handler_call: HandlerCall, wanted: Sequence[_BoundHook]
-    ) -> list[HandlerResult]:
+    async def _answers(self, call: HandlerCall, hooks: Sequence[_BoundHook]) -> list[HandlerResult]:
         """Ask all at once; those in the background are started, and answer some other time."""
         answers: dict[int, HandlerResult] = {}
 
-        async def ask(index: int, bound_hook: _BoundHook) -> None:
-            asked = handler_call.in_folder(bound_hook.folder)
-            answers[index] = await asked.run(bound_hook.handler, seconds=bound_hook.seconds)
-            if bound_hook.is_once and answers[index].fact().outcome != "ok":
-                self._spent.discard(bound_hook.name)  # it has not done yet what it is for
+        async def ask(index: int, hook: _BoundHook) -> None:
+            asked = call.in_folder(hook.folder)
+            answers[index] = await asked.run(hook.handler, seconds=hook.seconds)
+            if hook.is_once and answers[index].fact().outcome != "ok":
+                self._spent.discard(hook.name)  # it has not done yet what it is for
 
         async with anyio.create_task_group() as group:
-            for index, wired in enumerate(wanted):
+            for index, wired in enumerate(hooks):
                 if wired.is_once:
                     self._spent.add(wired.name)
                 if not isinstance(wired.handler, CommandHook) or not wired.handler.in_background:
                     group.start_soon(ask, index, wired)
                     continue
-                asked = handler_call.in_folder(wired.folder)
+                asked = call.in_folder(wired.folder)
                 self._background.start(self._group, asked, wired.handler, seconds=wired.seconds)
         return [answers[index] for index in sorted(answers)]
 
-    def _ruling(self, handler_result: HandlerResult) -> HookResult:
-        event, fact = handler_result.hook_event.event, handler_result.fact()
-        match handler_result.handler_reply:
+    def _ruling(self, result: HandlerResult) -> HookResult:
+        event, fact = result.event.event, result.fact()
+        match result.reply:
             case HookFailure(reason=reason, is_changed=is_changed):
-                said = f"hook {handler_result.label} {reason}"
+                said = f"hook {result.label} {reason}"
                 if event in GATE_EVENTS and (is_changed or not self._policy.fail_open):
-                    return HookResult(
-                        blocked=True, reason=f"{said}, so this may not go on", hook_runs=(fact,)
-                    )
+                    reason = f"{said}, so this may not go on"
+                    return HookResult(blocked=True, reason=reason, hook_runs=(fact,))
                 return HookResult(messages=(said,), hook_runs=(fact,))
-            case HookResult() as hook_result:
-                for what in hook_result.ignored:
-                    self._hook_session.warn(f"hook {handler_result.label}: {what}")
-                return replace(hook_result, hook_runs=(fact,))
+            case HookResult() as reply:
+                for what in reply.ignored:
+                    self._session.warn(f"hook {result.label}: {what}")
+                return replace(reply, hook_runs=(fact,))
 
 
 def _default_seconds(handler: Handler) -> float:
@@ -291,12 +275,8 @@ def _default_seconds(handler: Handler) -> float:
             return 600.0
 
 
-def _failed_result(
-    bound_hook: _BoundHook, hook_event: HookEvent, failure: HookFailure
-) -> HandlerResult:
-    return HandlerResult(
-        label=bound_hook.handler.label, hook_event=hook_event, handler_reply=failure, milliseconds=0
-    )
+def _failed_result(hook: _BoundHook, event: HookEvent, failure: HookFailure) -> HandlerResult:
+    return HandlerResult(label=hook.handler.label, event=event, reply=failure, milliseconds=0)
 
 
 def _warnings(configs: Sequence[HookConfig], trusted: frozenset[Scope]) -> tuple[str, ...]:

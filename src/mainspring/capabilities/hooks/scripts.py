@@ -87,7 +87,7 @@ def copied_scripts(
     """The words of a command, led to copies of the files that it runs, for as long as the block.
 
     Raises:
-        NotVouchedFor: one of them is not what somebody has vouched for.
+        UntrustedScript: one of them is not what somebody has vouched for.
     """
     led = tuple(words)
     if scripts is None or not scripts.roots:
@@ -131,10 +131,9 @@ class _Copy:
         return led
 
     def _vouched(self, names: Iterable[str], pinned: Mapping[str, str]) -> dict[str, bytes]:
+        paths = {name: self.root / name for name in names}
         there = [
-            name
-            for name in names
-            if str(self.root / name) in pinned or os.path.lexists(self.root / name)
+            name for name, path in paths.items() if f"{path}" in pinned or os.path.lexists(path)
         ]
         try:
             contents = _read(there, self.root)

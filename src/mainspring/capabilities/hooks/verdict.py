@@ -1,4 +1,4 @@
-"""What a hook has said: exit status, output or judgement into a `Ruling`, several into one."""
+"""Results of hooks: read from an exit status, an output or a judgement, and combined into one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mainspring.core.events import PermissionUpdate
 from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEventName, HookResult
 
 GATE_EVENTS = frozenset[HookEventName](("UserPromptSubmit", "PreToolUse", "PermissionRequest"))
-"""Something is about to happen that a hook may forbid: a hook that fails has forbidden it."""
+"""Events before an action that a hook may forbid: a hook that fails forbids it."""
 
 CAN_BLOCK = GATE_EVENTS | frozenset[HookEventName](
     ("PostToolBatch", "Stop", "SubagentStop", "PreCompact")
 )
-"""A hook may say no. But to fail is not to say no where that would keep an agent working."""
+"""Events that a hook may block. A failure blocks gates only: it must not keep an agent working."""
 
 _ON_CALLS = frozenset[HookEventName](("PreToolUse", "PermissionRequest"))
 _AFTER_CALLS = frozenset[HookEventName](("PostToolUse", "PostToolUseFailure"))
@@ -112,11 +112,10 @@ def read_output(event: HookEventName, output: bytes) -> HandlerReply:
         return HookFailure(f"gave an answer that cannot be read: {truncate(str(error), 300)}")
     specific = said.hook_specific_output or _Specific()
     if specific.hook_event_name not in (None, event):
-        return HookFailure(
-            f"answered to {truncate(specific.hook_event_name or '', 60)}, not to {event}"
-        )
-    hook_result = combine(event, [*_general_results(event, said), *_event_results(event, specific)])
-    return replace(hook_result, ignored=_unknown_fields(output))
+        answered = truncate(specific.hook_event_name or "", 60)
+        return HookFailure(f"answered to {answered}, not to {event}")
+    result = combine(event, [*_general_results(event, said), *_event_results(event, specific)])
+    return replace(result, ignored=_unknown_fields(output))
 
 
 def _unknown_fields(output: bytes) -> tuple[str, ...]:
@@ -154,22 +153,20 @@ def refusal_result(reason: str | None) -> HookResult:
 
 
 def combine(event: HookEventName, results: Sequence[HookResult]) -> HookResult:
-    """One ruling of several, of which the strictest decides; in the order of the hooks.
+    """One result of several, of which the strictest decides; in the order of the hooks.
 
     A no to what has happened already, or cannot be helped, becomes words.
     """
-    refusals = [hook_result for hook_result in results if _refuses(event, hook_result)]
+    refusals = [result for result in results if _refuses(event, result)]
     decided = _combine_refusals(event, refusals) if refusals else _combine_accepted(event, results)
     return replace(
         decided,
-        stop=_first_set([hook_result.stop for hook_result in results]),
-        context=_join_texts([*(hook_result.context for hook_result in results), decided.context]),
-        messages=_join_texts(
-            [*(hook_result.messages for hook_result in results), decided.messages]
-        ),
-        updated_output=_first_set([hook_result.updated_output for hook_result in results]),
-        retry=any(hook_result.retry for hook_result in results),
-        hook_runs=tuple(fact for hook_result in results for fact in hook_result.hook_runs),
+        stop=_first_set([result.stop for result in results]),
+        context=_join_texts([*(result.context for result in results), decided.context]),
+        messages=_join_texts([*(result.messages for result in results), decided.messages]),
+        updated_output=_first_set([result.updated_output for result in results]),
+        retry=any(result.retry for result in results),
+        hook_runs=tuple(fact for result in results for fact in result.hook_runs),
     )
 
 
@@ -188,25 +185,25 @@ def _combine_refusals(event: HookEventName, refusals: Sequence[HookResult]) -> H
         permission="deny" if event in _ON_CALLS else None,
         reason=truncate("\n".join(reasons)),
         blocked=True,
-        interrupt=any(hook_result.interrupt for hook_result in refusals),
+        interrupt=any(result.interrupt for result in refusals),
     )
 
 
 def _combine_accepted(event: HookEventName, results: Sequence[HookResult]) -> HookResult:
     permission = _strictest(results) if event in _ON_CALLS else None
     decisive = [r for r in results if permission is not None and r.permission == permission]
-    reasons = dict.fromkeys(hook_result.reason for hook_result in decisive if hook_result.reason)
-    updates = [update for hook_result in decisive for update in hook_result.updates]
+    reasons = dict.fromkeys(result.reason for result in decisive if result.reason)
+    updates = [update for result in decisive for update in result.updates]
     return HookResult(
         permission=permission,
         reason=truncate("\n".join(reasons)) or None,
-        updated_input=_first_set([hook_result.updated_input for hook_result in results]),
+        updated_input=_first_set([result.updated_input for result in results]),
         updates=tuple(updates) if permission == "allow" else (),
     )
 
 
 def _strictest(results: Sequence[HookResult]) -> _Permission | None:
-    said = {hook_result.permission for hook_result in results}
+    said = {result.permission for result in results}
     for permission in _STRICTEST_FIRST:
         if permission in said:
             return permission
@@ -214,25 +211,23 @@ def _strictest(results: Sequence[HookResult]) -> _Permission | None:
 
 
 def _general_results(event: HookEventName, said: _Output) -> list[HookResult]:
-    hook_results: list[HookResult] = []
+    results: list[HookResult] = []
     if said.decision == "block":
-        hook_results.append(HookResult(blocked=True, reason=said.reason))
+        results.append(HookResult(blocked=True, reason=said.reason))
     if said.decision == "approve" and event == "PreToolUse":
-        hook_results.append(HookResult(permission="allow", reason=said.reason))
+        results.append(HookResult(permission="allow", reason=said.reason))
     if said.continue_ is False:
-        hook_results.append(HookResult(stop=truncate(said.stop_reason or "a hook ended the run")))
+        results.append(HookResult(stop=truncate(said.stop_reason or "a hook ended the run")))
     if said.system_message:
-        hook_results.append(HookResult(messages=(said.system_message,)))
-    return hook_results
+        results.append(HookResult(messages=(said.system_message,)))
+    return results
 
 
 def _event_results(event: HookEventName, said: _Specific) -> list[HookResult]:
     context = (said.additional_context,) if said.additional_context else ()
-    hook_results = [
-        HookResult(context=context, retry=event == "PermissionDenied" and bool(said.retry))
-    ]
+    results = [HookResult(context=context, retry=event == "PermissionDenied" and bool(said.retry))]
     if said.permission_decision == "deny" or event == "PreToolUse":
-        hook_results.append(
+        results.append(
             HookResult(
                 permission=said.permission_decision,
                 reason=said.permission_decision_reason,
@@ -240,10 +235,10 @@ def _event_results(event: HookEventName, said: _Specific) -> list[HookResult]:
             )
         )
     if said.decision is not None:
-        hook_results.append(_permission_result(event, said.decision))
+        results.append(_permission_result(event, said.decision))
     if event == "PostToolUse" and said.updated_tool_output is not None:
-        hook_results.append(HookResult(updated_output=_as_text(said.updated_tool_output)))
-    return hook_results
+        results.append(HookResult(updated_output=_as_text(said.updated_tool_output)))
+    return results
 
 
 def _permission_result(event: HookEventName, said: _Decision) -> HookResult:

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from types import TracebackType
 from typing import Self
 
 import pydantic_monty as monty
@@ -91,10 +90,8 @@ class Interpreter:
     """A pool of workers for all sessions; each program has a worker of its own while it runs,
     and nothing of it is left when the next one comes."""
 
-    def __init__(
-        self, *, processes: int = 2, interpreter_limits: InterpreterLimits | None = None
-    ) -> None:
-        self._limits = interpreter_limits or InterpreterLimits()
+    def __init__(self, *, processes: int = 2, limits: InterpreterLimits | None = None) -> None:
+        self._limits = limits or InterpreterLimits()
         self._pool = monty.Monty(
             min_processes=0,  # the first program starts the first worker
             max_processes=processes,
@@ -107,12 +104,7 @@ class Interpreter:
         await to_thread.run_sync(self._pool.__enter__)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await to_thread.run_sync(partial(self._pool.__exit__, None, None, None))
 
     async def run(self, code: str, workspace: Workspace | None = None) -> InterpreterResult:
@@ -129,9 +121,8 @@ class Interpreter:
             ended = _run_end(error, printed.output, self._limits.output_bytes)
             return InterpreterResult(run_end=ended, output=printed.output, message=_message(error))
         except (ValueError, RecursionError, OverflowError) as error:  # a value with no form here
-            return InterpreterResult(
-                run_end="raised", output=printed.output, message=str(error)[:1000]
-            )
+            message = str(error)[:1000]
+            return InterpreterResult(run_end="raised", output=printed.output, message=message)
         return InterpreterResult(run_end="done", output=printed.output, value=_value_text(value))
 
     def _fed(self, code: str, workspace: Workspace | None, printed: monty.CollectString) -> object:

@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, Protocol, TypeAlias
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Literal, Protocol, TypeAlias, cast
 
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.events import Failure
@@ -113,11 +116,8 @@ def python(
 
 def _schema(*, has_sandbox: bool) -> dict[str, object]:
     code = {"type": "string", "description": "The program; its last expression is the result."}
-    full = {
-        "type": "boolean",
-        "description": "Run it in full Python, in the sandbox.",
-        "default": False,
-    }
+    full = {"type": "boolean", "description": "Run it in full Python, in the sandbox."}
+    full |= {"default": False}
     return {
         "type": "object",
         "properties": {"code": code, "full": full} if has_sandbox else {"code": code},
@@ -128,11 +128,8 @@ def _schema(*, has_sandbox: bool) -> dict[str, object]:
 
 def _invalid(given: Mapping[str, object], *, has_sandbox: bool) -> str | None:
     known = ("code", "full") if has_sandbox else ("code",)
-    problems = [
-        f"{name}: unknown; the fields are: {', '.join(known)}"
-        for name in given
-        if name not in known
-    ]
+    problem = f"unknown; the fields are: {', '.join(known)}"
+    problems = [f"{name}: {problem}" for name in given if name not in known]
     code = given.get("code")
     if not isinstance(code, str) or not code.strip():
         problems.append("code: must be a program")
@@ -185,9 +182,8 @@ class _PythonRuns:
             if self._may_climb(call.input):
                 note = f"[run in full Python, in the sandbox: {why}]"
                 return await self._climb(self.sandbox, call, code, note)
-            return _interpreter_result(
-                finished, "full Python may have it: call again with full: true"
-            )
+            advice = "full Python may have it: call again with full: true"
+            return _interpreter_result(finished, advice)
         return _interpreter_result(finished, "")
 
     async def probe(self, call: Call) -> ToolResult | None:
@@ -218,42 +214,58 @@ class _PythonRuns:
         return _sandbox_result(ran, note)
 
 
-def _interpreter_result(interpreter_result: InterpreterResult, advice: str) -> ToolResult:
-    ok = interpreter_result.run_end == "done"
-    stopped = _STOPPED.get(interpreter_result.run_end)
+def _interpreter_result(result: InterpreterResult, advice: str) -> ToolResult:
+    ok = result.run_end == "done"
+    stopped = _STOPPED.get(result.run_end)
     parts = [
-        interpreter_result.output.rstrip("\n"),
-        interpreter_result.value,
-        f"[{stopped}]" if stopped else interpreter_result.message,
+        result.output.rstrip("\n"),
+        result.value,
+        f"[{stopped}]" if stopped else result.message,
         f"[{advice}]" if advice else "",
     ]
-    error: Failure = "timed_out" if interpreter_result.run_end == "time" else "failed"
+    error: Failure = "timed_out" if result.run_end == "time" else "failed"
     return _tool_result(parts, ok=ok, error=error)
 
 
-def _sandbox_result(exec_result: ExecResult, note: str) -> ToolResult:
-    if exec_result.stop_cause == "lost":
+def _sandbox_result(result: ExecResult, note: str) -> ToolResult:
+    if result.stop_cause == "lost":
         return ToolResult.text(_LOST, ok=False, error="in_doubt")
-    ended = (
-        f"exit status {exec_result.status}"
-        if exec_result.stop_cause is None
-        else f"stopped: {exec_result.stop_cause}"
-    )
-    ok = exec_result.status == 0 and exec_result.stop_cause is None
-    parts = [note, _text(exec_result.stdout), _text(exec_result.stderr), "" if ok else f"[{ended}]"]
-    return _tool_result(
-        parts, ok=ok, error="timed_out" if exec_result.stop_cause == "time" else "failed"
-    )
+    stopped = result.stop_cause
+    ended = f"exit status {result.status}" if stopped is None else f"stopped: {stopped}"
+    ok = result.status == 0 and result.stop_cause is None
+    parts = [note, _text(result.stdout), _text(result.stderr), "" if ok else f"[{ended}]"]
+    error: Failure = "timed_out" if result.stop_cause == "time" else "failed"
+    return _tool_result(parts, ok=ok, error=error)
 
 
 def _tool_result(parts: list[str], *, ok: bool, error: Failure) -> ToolResult:
     text = "\n".join(part for part in parts if part) or "(no output)"
-    return ToolResult.text(
-        text.encode("utf-8", "replace").decode(), ok=ok, error=None if ok else error
-    )
+    plain = text.encode("utf-8", "replace").decode()
+    return ToolResult.text(plain, ok=ok, error=None if ok else error)
 
 
 def _text(stream: CapturedOutput) -> str:
     left_out = f"\n[... {stream.left_out} bytes left out ...]\n".encode()
     content = stream.head + (left_out if stream.left_out > 0 else b"") + stream.tail
     return content.decode("utf-8", "replace").replace("\x1b", "").rstrip("\n")
+
+
+class LazyInterpreter:
+    """A `CodeInterpreter` for all sessions of a process; the stack ends it."""
+
+    def __init__(self, stack: AsyncExitStack) -> None:
+        self._stack = stack
+        self._interpreter: CodeInterpreter | None = None
+
+    @classmethod
+    def of(cls, stack: AsyncExitStack) -> LazyInterpreter | None:
+        return None if find_spec("pydantic_monty") is None else cls(stack)
+
+    async def run(self, code: str, workspace: Workspace | None = None) -> InterpreterResult:
+        if self._interpreter is None:
+            # by name: it is an extra, and takes a while to import
+            module = import_module("mainspring.capabilities.monty.interpreter")
+            self._interpreter = cast(
+                "CodeInterpreter", await self._stack.enter_async_context(module.Interpreter())
+            )
+        return await self._interpreter.run(code, workspace)

@@ -40,6 +40,7 @@ from mainspring.capabilities.network.rules import (
     EgressRules,
     Scheme,
     host_name,
+    network_fact,
 )
 from mainspring.core.errors import NetworkRefused
 from mainspring.core.facts import NetworkRequested
@@ -47,28 +48,12 @@ from mainspring.core.facts import NetworkRequested
 Audit: TypeAlias = Callable[[NetworkRequested], None]
 
 _BUNDLES = (
-    "SSL_CERT_FILE",
-    "REQUESTS_CA_BUNDLE",
-    "CURL_CA_BUNDLE",
-    "GIT_SSL_CAINFO",
-    "NODE_EXTRA_CA_CERTS",
-    "PIP_CERT",
-    "CARGO_HTTP_CAINFO",
-    "AWS_CA_BUNDLE",
-    "DENO_CERT",
+    *("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "DENO_CERT"),
+    *("NODE_EXTRA_CA_CERTS", "PIP_CERT", "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE"),
 )
 _NOT_PROXIED = "localhost,127.0.0.1,::1"
 _AUTHORITY = re.compile(r"([^:@/?#\[\]]+)(?::([0-9]{1,5}))?")
-_LONGEST_PATH = 500
 _PARTING_SECONDS = 0.5
-
-
-def loopback_socket() -> socket.socket:
-    """For sandboxes that have no network of their own to listen in."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.bind(("127.0.0.1", 0))
-    listener.listen(64)
-    return listener
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +62,7 @@ class UpstreamSettings:
 
     resolver: Resolver = system_resolver
     trust: ssl.SSLContext = field(default_factory=ssl.create_default_context)
-    proxy_limits: ProxyLimits = field(default_factory=ProxyLimits)
+    limits: ProxyLimits = field(default_factory=ProxyLimits)
 
 
 class EgressProxy:
@@ -85,21 +70,21 @@ class EgressProxy:
 
     def __init__(
         self,
-        egress_rules: EgressRules,
+        rules: EgressRules,
         placeholders: Placeholders,
-        certificate_authority: CertificateAuthority,
+        authority: CertificateAuthority,
         audit: Audit,
         *,
-        upstream_settings: UpstreamSettings | None = None,
+        settings: UpstreamSettings | None = None,
     ) -> None:
-        upstream_settings = upstream_settings or UpstreamSettings()
-        self.certificate_authority = certificate_authority
+        settings = settings or UpstreamSettings()
+        self.certificate_authority = authority
         self.placeholders = placeholders
-        self.caps = upstream_settings.proxy_limits
-        self._egress_rules = egress_rules
+        self.caps = settings.limits
+        self._rules = rules
         self._audit = audit
-        self._resolver = upstream_settings.resolver
-        self._trust = upstream_settings.trust
+        self._resolver = settings.resolver
+        self._trust = settings.trust
 
     def environment(
         self, names: Iterable[str], *, address: str, bundle: PurePath | str
@@ -129,57 +114,38 @@ class EgressProxy:
 
     def record(
         self,
-        egress_request: EgressRequest,
-        egress_rule: EgressRule | None,
+        request: EgressRequest,
+        rule: EgressRule | None,
         *,
         status: int | None = None,
         used: Iterable[str] = (),
     ) -> None:
-        self._audit(
-            NetworkRequested(
-                host=egress_request.host[:255],
-                decision="deny" if egress_rule is None else "allow",
-                rule=None if egress_rule is None else egress_rule.host,
-                method=egress_request.method,
-                path=egress_request.path[:_LONGEST_PATH],
-                status=status,
-                credential=",".join(used) or None,
-            )
-        )
+        self._audit(network_fact(request, rule, status=status, used=used))
 
-    async def find_upstream(self, egress_request: EgressRequest) -> tuple[EgressRule, Upstream]:
+    async def find_upstream(self, request: EgressRequest) -> tuple[EgressRule, Upstream]:
         """
         Raises:
-            Malformed: no rule has such a host, or it is where nobody may go.
+            HttpError: no rule has such a host, or it is where nobody may go.
         """
-        rules = self._egress_rules.covering(
-            egress_request.host, egress_request.port, egress_request.scheme
-        )
+        rules = self._rules.covering(request.host, request.port, request.scheme)
         if not rules:
-            self.record(egress_request, None, status=403)
-            raise HttpError(
-                403, f"{egress_request.host}:{egress_request.port} is not among the allowed hosts"
-            )
-        besides = self._egress_rules.addresses(
-            egress_request.host, egress_request.port, egress_request.scheme
-        )
+            self.record(request, None, status=403)
+            raise HttpError(403, f"{request.host}:{request.port} is not among the allowed hosts")
+        besides = self._rules.addresses(request.host, request.port, request.scheme)
         try:
-            addresses = await resolve_allowed(egress_request.host, self._resolver, besides=besides)
+            addresses = await resolve_allowed(request.host, self._resolver, besides=besides)
         except NetworkRefused as error:
-            self.record(egress_request, None, status=403)
+            self.record(request, None, status=403)
             raise HttpError(403, str(error)) from error
-        trust = self._trust if egress_request.scheme == "https" else None
-        return rules[0], Upstream(request=egress_request, addresses=addresses, trust=trust)
+        trust = self._trust if request.scheme == "https" else None
+        return rules[0], Upstream(request=request, addresses=addresses, trust=trust)
 
-    def authorize(self, egress_request: EgressRequest) -> EgressRule:
-        rule = self._egress_rules.allowing(egress_request)
+    def authorize(self, request: EgressRequest) -> EgressRule:
+        rule = self._rules.allowing(request)
         if rule is None:
-            self.record(egress_request, None, status=403)
-            raise HttpError(
-                403,
-                f"{egress_request.method} {egress_request.path} is not allowed at "
-                f"{egress_request.host}",
-            )
+            self.record(request, None, status=403)
+            what = f"{request.method} {request.path}"
+            raise HttpError(403, f"{what} is not allowed at {request.host}")
         return rule
 
 
@@ -199,35 +165,33 @@ class _ProxyConnection:
         except CONNECTION_ERRORS:
             return  # it has gone, or has taken too long
 
-    async def _converse(self, http_connection: HttpConnection) -> None:
+    async def _converse(self, connection: HttpConnection) -> None:
         stays = True
         while stays:
             try:
-                request = await self._heard(http_connection)
+                request = await self._heard(connection)
                 if request is None:
                     return
                 if request.method == "CONNECT":
-                    await self._tunnel(http_connection, request)
+                    await self._tunnel(connection, request)
                     return
-                _, upstream = await self._proxy.find_upstream(
-                    self._build_egress_request(request, _plain_request)
-                )
-                stays = await self._pass_on(http_connection, request, upstream)
+                plain = self._egress_request(request, _plain_request)
+                _, upstream = await self._proxy.find_upstream(plain)
+                stays = await self._pass_on(connection, request, upstream)
             except HttpError as error:
-                await _send_refusal(http_connection, error)
+                await _send_refusal(connection, error)
                 return
 
-    async def _heard(self, http_connection: HttpConnection) -> Http1Request | None:
-        head = await http_connection.head(
-            idle_seconds=None if self._unheard else self._caps.idle_seconds
-        )
+    async def _heard(self, connection: HttpConnection) -> Http1Request | None:
+        idle_seconds = None if self._unheard else self._caps.idle_seconds
+        head = await connection.head(idle_seconds=idle_seconds)
         self._unheard = False
         return None if head is None else http1.parse_request(head, self._caps)
 
-    async def _tunnel(self, http_connection: HttpConnection, http1_request: Http1Request) -> None:
-        egress_request = self._build_egress_request(http1_request, _tunnel_request)
+    async def _tunnel(self, connection: HttpConnection, request: Http1Request) -> None:
+        egress_request = self._egress_request(request, _tunnel_request)
         rule, upstream = await self._proxy.find_upstream(egress_request)
-        await http_connection.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        await connection.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
         try:
             with anyio.fail_after(self._caps.head_seconds):
                 inner = await TLSStream.wrap(
@@ -243,44 +207,37 @@ class _ProxyConnection:
             if not self._asked:
                 self._proxy.record(egress_request, rule)
 
-    async def _converse_inside(self, http_connection: HttpConnection, tunnel: Upstream) -> None:
+    async def _converse_inside(self, connection: HttpConnection, tunnel: Upstream) -> None:
         stays = True
         while stays:
             try:
-                request = await self._heard(http_connection)
+                request = await self._heard(connection)
                 if request is None:
                     return
                 self._asked += 1
-                egress_request = self._build_egress_request(
-                    request, partial(_inner_request, tunnel.request)
-                )
-                stays = await self._pass_on(
-                    http_connection, request, replace(tunnel, request=egress_request)
-                )
+                inner = self._egress_request(request, partial(_inner_request, tunnel.request))
+                stays = await self._pass_on(connection, request, replace(tunnel, request=inner))
             except HttpError as error:
-                await _send_refusal(http_connection, error)
+                await _send_refusal(connection, error)
                 return
 
-    def _build_egress_request(
-        self, http1_request: Http1Request, read: Callable[[Http1Request], EgressRequest]
+    def _egress_request(
+        self, request: Http1Request, read: Callable[[Http1Request], EgressRequest]
     ) -> EgressRequest:
         try:
-            return read(http1_request)
+            return read(request)
         except HttpError as error:
-            host = http1.absolute_form(http1_request.target)[0].rpartition("@")[2]
-            self._proxy.record(
-                EgressRequest("https", host, 0, http1_request.method, ""), None, status=error.status
-            )
+            host = http1.absolute_form(request.target)[0].rpartition("@")[2]
+            asked = EgressRequest("https", host, 0, request.method, "")
+            self._proxy.record(asked, None, status=error.status)
             raise
 
     async def _pass_on(
-        self, http_connection: HttpConnection, http1_request: Http1Request, upstream: Upstream
+        self, connection: HttpConnection, request: Http1Request, upstream: Upstream
     ) -> bool:
         egress_request = upstream.request
         rule = self._proxy.authorize(egress_request)
-        exchange = ProxyExchange(
-            http_connection, http1_request, self._proxy.placeholders, self._caps
-        )
+        exchange = ProxyExchange(connection, request, self._proxy.placeholders, self._caps)
         try:
             with anyio.fail_after(self._caps.exchange_seconds):
                 return await exchange.run(upstream)
@@ -290,27 +247,24 @@ class _ProxyConnection:
             exchange.status = error.status
             raise
         finally:
-            self._proxy.record(
-                egress_request, rule, status=exchange.status, used=exchange.credentials
-            )
+            used = exchange.credentials
+            self._proxy.record(egress_request, rule, status=exchange.status, used=used)
 
 
-async def _send_refusal(http_connection: HttpConnection, error: HttpError) -> None:
+async def _send_refusal(connection: HttpConnection, error: HttpError) -> None:
     body = f"mainspring: {error.why}\n".encode()
     headers = [
         (b"Content-Type", b"text/plain; charset=utf-8"),
         (b"Content-Length", str(len(body)).encode()),
         (b"Connection", b"close"),
     ]
-    await http_connection.send(
-        http1.encode_head(f"HTTP/1.1 {error.status} Refused", headers) + body
-    )
+    await connection.send(http1.encode_head(f"HTTP/1.1 {error.status} Refused", headers) + body)
 
 
 def _authority(written: str, scheme: Scheme) -> tuple[str, int]:
     """
     Raises:
-        Malformed: no host's name and port; an address is none.
+        HttpError: no host's name and port; an address is none.
     """
     found = _AUTHORITY.fullmatch(written)
     host = None if found is None else host_name(found[1])
@@ -322,34 +276,29 @@ def _authority(written: str, scheme: Scheme) -> tuple[str, int]:
     return host, port
 
 
-def _tunnel_request(http1_request: Http1Request) -> EgressRequest:
-    host, port = _authority(http1_request.target, "https")
-    if http1.request_framing(http1_request):
+def _tunnel_request(request: Http1Request) -> EgressRequest:
+    host, port = _authority(request.target, "https")
+    if http1.request_framing(request):
         raise HttpError(400, "CONNECT has no body")
     return EgressRequest("https", host, port, "CONNECT", "")
 
 
-def _plain_request(http1_request: Http1Request) -> EgressRequest:
-    if not http1_request.target.startswith("http://"):
+def _plain_request(request: Http1Request) -> EgressRequest:
+    if not request.target.startswith("http://"):
         raise HttpError(400, "a proxy is asked for http://HOST/PATH, or by CONNECT")
-    authority, rest = http1.absolute_form(http1_request.target)
+    authority, rest = http1.absolute_form(request.target)
     host, port = _authority(authority, "http")
-    if _authority(http1.host_of(http1_request), "http") != (host, port):
+    if _authority(http1.host_of(request), "http") != (host, port):
         raise HttpError(421, "the host is another than the one that was asked for")
-    return EgressRequest("http", host, port, http1_request.method, _path(rest))
+    return EgressRequest("http", host, port, request.method, _path(rest))
 
 
-def _inner_request(tunnel: EgressRequest, http1_request: Http1Request) -> EgressRequest:
-    if not http1_request.target.startswith("/") and (
-        http1_request.method,
-        http1_request.target,
-    ) != ("OPTIONS", "*"):
+def _inner_request(tunnel: EgressRequest, request: Http1Request) -> EgressRequest:
+    if not request.target.startswith("/") and (request.method, request.target) != ("OPTIONS", "*"):
         raise HttpError(400, "inside a tunnel a request asks for a path")
-    if _authority(http1.host_of(http1_request), "https") != (tunnel.host, tunnel.port):
+    if _authority(http1.host_of(request), "https") != (tunnel.host, tunnel.port):
         raise HttpError(421, "the host is another than the one of the tunnel")
-    return EgressRequest(
-        "https", tunnel.host, tunnel.port, http1_request.method, _path(http1_request.target)
-    )
+    return EgressRequest("https", tunnel.host, tunnel.port, request.method, _path(request.target))
 
 
 def _path(target: str) -> str:

@@ -25,20 +25,8 @@ _FIELD = re.compile(rb"(" + _TOKEN + rb"):[\t ]*([\t\x20-\x7e\x80-\xff]*?)[\t ]*
 _LENGTH = re.compile(rb"[0-9]{1,15}")
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[\t ]*;[\t\x20-\x7e\x80-\xff]*)?")
 _HOP_BY_HOP = frozenset(
-    (
-        b"connection",
-        b"expect",
-        b"http2-settings",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-        b"content-length",
-    )
+    b"connection content-length expect http2-settings keep-alive proxy-authenticate te trailer"
+    b" proxy-authorization proxy-connection transfer-encoding upgrade".split()
 )
 _HOST_PART = re.compile(r"[/?#]")
 _PIECE = 1 << 16
@@ -84,16 +72,14 @@ class Http1Response:
 class HttpConnection:
     """A connection that is read by heads, lines and bodies."""
 
-    def __init__(
-        self, stream: ByteStream, proxy_limits: ProxyLimits, *, is_server: bool = False
-    ) -> None:
+    def __init__(self, stream: ByteStream, limits: ProxyLimits, *, is_server: bool = False) -> None:
         self.stream = stream
-        self._proxy_limits = proxy_limits
+        self._limits = limits
         self._is_server = is_server
         self._buffer = bytearray()
 
     async def send(self, content: bytes) -> None:
-        with anyio.fail_after(self._proxy_limits.idle_seconds):
+        with anyio.fail_after(self._limits.idle_seconds):
             await self.stream.send(content)
 
     async def head(self, *, idle_seconds: float | None = None) -> bytes | None:
@@ -102,23 +88,23 @@ class HttpConnection:
             with anyio.fail_after(idle_seconds):
                 if not await self._more():
                     return None
-        with anyio.fail_after(self._proxy_limits.head_seconds):
+        with anyio.fail_after(self._limits.head_seconds):
             while (end := self._buffer.find(b"\r\n\r\n")) < 0:
-                if len(self._buffer) > self._proxy_limits.head_bytes:
+                if len(self._buffer) > self._limits.head_bytes:
                     raise self._fault(431, "the head is too long")
                 if not await self._more():
                     if self._buffer:
                         raise self._fault(400, "the head is cut off")
                     return None
-        if end > self._proxy_limits.head_bytes:
+        if end > self._limits.head_bytes:
             raise self._fault(431, "the head is too long")
         return self._take(end + 4)[:-4]
 
-    async def body(self, framing: Framing, *, max_bytes: int) -> AsyncGenerator[bytes, None]:
+    async def body(self, framing: Framing, *, max_bytes: int) -> AsyncGenerator[bytes]:
         """A body in pieces.
 
         Raises:
-            Malformed: it is longer than that, ends before its end, or is no body.
+            HttpError: it is longer than that, ends before its end, or is no body.
         """
         if framing == "chunked":
             pieces = self._chunks()
@@ -134,7 +120,7 @@ class HttpConnection:
                     raise self._fault(413, f"the body is longer than {max_bytes} bytes")
                 yield piece
 
-    async def _counted(self, left: int) -> AsyncGenerator[bytes, None]:
+    async def _counted(self, left: int) -> AsyncGenerator[bytes]:
         while left:
             piece = await self._some(left)
             if not piece:
@@ -142,11 +128,11 @@ class HttpConnection:
             left -= len(piece)
             yield piece
 
-    async def _rest(self) -> AsyncGenerator[bytes, None]:
+    async def _rest(self) -> AsyncGenerator[bytes]:
         while piece := await self._some(_PIECE):
             yield piece
 
-    async def _chunks(self) -> AsyncGenerator[bytes, None]:
+    async def _chunks(self) -> AsyncGenerator[bytes]:
         while True:
             size = _CHUNK.fullmatch(await self._line())
             if size is None:
@@ -158,17 +144,14 @@ class HttpConnection:
                     yield piece
             if await self._line():
                 raise self._fault(400, "a chunk longer than its size")
-        for _ in range(self._proxy_limits.headers):
+        for _ in range(self._limits.headers):
             if not await self._line():
                 return
         raise self._fault(431, "too many trailers")
 
     async def _line(self) -> bytes:
         while (end := self._buffer.find(b"\r\n")) < 0:
-            if (
-                len(self._buffer) > self._proxy_limits.head_bytes
-                or not await self._patiently_more()
-            ):
+            if len(self._buffer) > self._limits.head_bytes or not await self._patiently_more():
                 raise self._fault(400, "a line without an end")
         return self._take(end + 2)[:-2]
 
@@ -183,7 +166,7 @@ class HttpConnection:
         return taken
 
     async def _patiently_more(self) -> bool:
-        with anyio.fail_after(self._proxy_limits.idle_seconds):
+        with anyio.fail_after(self._limits.idle_seconds):
             return await self._more()
 
     async def _more(self) -> bool:
@@ -198,29 +181,27 @@ class HttpConnection:
         return HttpError(502 if self._is_server else status, why)
 
 
-def parse_request(head: bytes, proxy_limits: ProxyLimits) -> Http1Request:
-    """Raises: Malformed."""
+def parse_request(head: bytes, limits: ProxyLimits) -> Http1Request:
+    """Raises: HttpError."""
     first, *fields = head.split(b"\r\n")
     line = _REQUEST_LINE.fullmatch(first)
     if line is None:
         raise HttpError(400, "no request line")
-    headers = _headers(fields, proxy_limits, status=400)
+    headers = _headers(fields, limits, status=400)
     return Http1Request(line[1].decode(), line[2].decode(), int(line[3]), headers)
 
 
-def parse_response(head: bytes, proxy_limits: ProxyLimits) -> Http1Response:
-    """Raises: Malformed."""
+def parse_response(head: bytes, limits: ProxyLimits) -> Http1Response:
+    """Raises: HttpError."""
     first, *fields = head.split(b"\r\n")
     line = _STATUS_LINE.fullmatch(first)
     if line is None:
         raise HttpError(502, "no status line")
-    return Http1Response(int(line[2]), int(line[1]), _headers(fields, proxy_limits, status=502))
+    return Http1Response(int(line[2]), int(line[1]), _headers(fields, limits, status=502))
 
 
-def _headers(
-    fields: Sequence[bytes], proxy_limits: ProxyLimits, *, status: int
-) -> tuple[Header, ...]:
-    if len(fields) > proxy_limits.headers:
+def _headers(fields: Sequence[bytes], limits: ProxyLimits, *, status: int) -> tuple[Header, ...]:
+    if len(fields) > limits.headers:
         raise HttpError(431 if status == 400 else status, "too many headers")
     found: list[Header] = []
     for item in fields:
@@ -235,24 +216,24 @@ def header_values(headers: Sequence[Header], name: bytes) -> list[bytes]:
     return [value for each, value in headers if each.lower() == name]
 
 
-def host_of(http1_request: Http1Request) -> str:
-    """Raises: Malformed: it has no host, or two."""
-    hosts = header_values(http1_request.headers, b"host")
+def host_of(request: Http1Request) -> str:
+    """Raises: HttpError: it has no host, or two."""
+    hosts = header_values(request.headers, b"host")
     if len(hosts) != 1:
         raise HttpError(400, "a request names one host")
     return hosts[0].decode("latin-1")
 
 
-def request_framing(http1_request: Http1Request) -> Framing:
-    """Raises: Malformed: there are two ways to read how long the body is."""
-    framing = _framing(http1_request.headers, http1_request.minor, status=400)
+def request_framing(request: Http1Request) -> Framing:
+    """Raises: HttpError: there are two ways to read how long the body is."""
+    framing = _framing(request.headers, request.minor, status=400)
     return 0 if framing is None else framing
 
 
-def response_framing(http1_response: Http1Response, method: str) -> Framing:
-    """Raises: Malformed."""
-    framing = _framing(http1_response.headers, http1_response.minor, status=502)
-    if method == "HEAD" or http1_response.status in (204, 304):
+def response_framing(response: Http1Response, method: str) -> Framing:
+    """Raises: HttpError."""
+    framing = _framing(response.headers, response.minor, status=502)
+    if method == "HEAD" or response.status in (204, 304):
         return 0
     return "until closed" if framing is None else framing
 
@@ -287,9 +268,9 @@ def absolute_form(target: str) -> tuple[str, str]:
     return host, rest if rest.startswith("/") else f"/{rest}"
 
 
-def keeps_alive(http1_request: Http1Request) -> bool:
-    options = b",".join(header_values(http1_request.headers, b"connection")).lower()
-    return http1_request.minor == 1 and b"close" not in options
+def keeps_alive(request: Http1Request) -> bool:
+    options = b",".join(header_values(request.headers, b"connection")).lower()
+    return request.minor == 1 and b"close" not in options
 
 
 def encode_head(first: str, headers: Sequence[Header]) -> bytes:

@@ -100,10 +100,10 @@ class Placeholders:
         findings = self._search(content)
         return self._replaced(content, findings, findings.open), content[findings.open :]
 
-    def _replaced(self, content: bytes, secret_matches: SecretMatches, stop: int) -> bytes:
+    def _replaced(self, content: bytes, matches: SecretMatches, stop: int) -> bytes:
         pieces: list[bytes] = []
         done = 0
-        for begin, end, number in secret_matches.spans:
+        for begin, end, number in matches.spans:
             if begin >= stop:
                 break
             pieces += (content[done:begin], self._written[number])

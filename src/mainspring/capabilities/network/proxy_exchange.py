@@ -53,35 +53,31 @@ class Upstream:
 
     @property
     def authority(self) -> str:
-        egress_request = self.request
-        return (
-            egress_request.host
-            if egress_request.port == PORTS[egress_request.scheme]
-            else f"{egress_request.host}:{egress_request.port}"
-        )
+        is_usual = self.request.port == PORTS[self.request.scheme]
+        return self.request.host + ("" if is_usual else f":{self.request.port}")
 
 
 @asynccontextmanager
 async def connect_upstream(
-    upstream: Upstream, proxy_limits: ProxyLimits
-) -> AsyncGenerator[HttpConnection, None]:
+    upstream: Upstream, limits: ProxyLimits
+) -> AsyncGenerator[HttpConnection]:
     """
     Raises:
-        Malformed: none of its addresses answers, or its certificate is not for this host.
+        HttpError: none of its addresses answers, or its certificate is not for this host.
     """
-    stream = await _connect(upstream, proxy_limits)
+    stream = await _connect(upstream, limits)
     try:
-        yield HttpConnection(stream, proxy_limits, is_server=True)
+        yield HttpConnection(stream, limits, is_server=True)
     finally:
         with anyio.CancelScope(shield=True, deadline=anyio.current_time() + 1):
             await anyio.aclose_forcefully(stream)
 
 
-async def _connect(upstream: Upstream, proxy_limits: ProxyLimits) -> ByteStream:
+async def _connect(upstream: Upstream, limits: ProxyLimits) -> ByteStream:
     why = "no answer"
     for address in upstream.addresses:
         try:
-            with anyio.fail_after(proxy_limits.head_seconds):
+            with anyio.fail_after(limits.head_seconds):
                 stream = await anyio.connect_tcp(address, upstream.request.port)
                 if upstream.trust is None:
                     return stream
@@ -109,14 +105,14 @@ class ProxyExchange:
     def __init__(
         self,
         client: HttpConnection,
-        http1_request: Http1Request,
+        request: Http1Request,
         placeholders: Placeholders,
-        proxy_limits: ProxyLimits,
+        limits: ProxyLimits,
     ) -> None:
         self._client = client
-        self._http1_request = http1_request
+        self._request = request
         self._placeholders = placeholders
-        self._proxy_limits = proxy_limits
+        self._limits = limits
         self._is_whole = True
         self.is_answered = False
         """Whether the client has heard anything yet."""
@@ -127,14 +123,12 @@ class ProxyExchange:
         """Whether the client's connection can be used again.
 
         Raises:
-            Malformed: one of the two said what cannot be passed on.
+            HttpError: one of the two said what cannot be passed on.
         """
-        framing = http1.request_framing(self._http1_request)
-        if isinstance(framing, int) and framing > self._proxy_limits.request_bytes:
-            raise HttpError(
-                413, f"the body is longer than {self._proxy_limits.request_bytes} bytes"
-            )
-        async with connect_upstream(upstream, self._proxy_limits) as server:
+        framing = http1.request_framing(self._request)
+        if isinstance(framing, int) and framing > self._limits.request_bytes:
+            raise HttpError(413, f"the body is longer than {self._limits.request_bytes} bytes")
+        async with connect_upstream(upstream, self._limits) as server:
             try:
                 await self._ask(server, upstream, framing)
                 response = await self._answer(server)
@@ -148,11 +142,8 @@ class ProxyExchange:
     ) -> None:
         plain = [(b"Accept-Encoding", b"identity")] if self._placeholders else []
         dropped = {b"host", *(_UNCLEANABLE if self._placeholders else ())}
-        headers = [
-            header
-            for header in http1.end_to_end(self._http1_request.headers)
-            if header[0].lower() not in dropped
-        ]
+        headers = list(http1.end_to_end(self._request.headers))
+        headers = [header for header in headers if header[0].lower() not in dropped]
         if upstream.trust is not None:
             filled = self._placeholders.fill(upstream.request.host, headers)
             headers, self.credentials = list(filled.headers), filled.names
@@ -162,20 +153,19 @@ class ProxyExchange:
             (b"Connection", b"close"),
             *_length(framing),
         ]
-        target = self._http1_request.target
+        target = self._request.target
         if target.startswith("http://"):
             target = http1.absolute_form(target)[1]
-        await server.send(
-            http1.encode_head(f"{self._http1_request.method} {target} HTTP/1.1", [*own, *headers])
-        )
+        first = f"{self._request.method} {target} HTTP/1.1"
+        await server.send(http1.encode_head(first, [*own, *headers]))
         await self._pass_on(server, framing)
 
     async def _pass_on(self, server: HttpConnection, framing: http1.Framing) -> None:
         if not framing:
             return
-        if http1.header_values(self._http1_request.headers, b"expect"):
+        if http1.header_values(self._request.headers, b"expect"):
             await self._client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-        body = self._client.body(framing, max_bytes=self._proxy_limits.request_bytes)
+        body = self._client.body(framing, max_bytes=self._limits.request_bytes)
         async with aclosing(body):
             async for piece in body:
                 try:
@@ -188,10 +178,10 @@ class ProxyExchange:
 
     async def _answer(self, server: HttpConnection) -> Http1Response:
         while True:
-            head = await server.head(idle_seconds=self._proxy_limits.idle_seconds)
+            head = await server.head(idle_seconds=self._limits.idle_seconds)
             if head is None:
                 raise HttpError(502, "the server closed the connection")
-            response = http1.parse_response(head, self._proxy_limits)
+            response = http1.parse_response(head, self._limits)
             if response.status == 101:
                 raise HttpError(502, "the server wants to speak something else than HTTP")
             if response.status == 206 and self._placeholders:
@@ -199,27 +189,27 @@ class ProxyExchange:
             if response.status >= 200:
                 return response
 
-    async def _pass_back(self, server: HttpConnection, http1_response: Http1Response) -> bool:
-        framing = http1.response_framing(http1_response, self._http1_request.method)
-        packing = _content_encoding(http1_response) if self._placeholders else None
-        stays = self._is_whole and http1.keeps_alive(self._http1_request)
+    async def _pass_back(self, server: HttpConnection, response: Http1Response) -> bool:
+        framing = http1.response_framing(response, self._request.method)
+        packing = _content_encoding(response) if self._placeholders else None
+        stays = self._is_whole and http1.keeps_alive(self._request)
         sent: list[Header] = [
             (name, self._placeholders.clean(value))
-            for name, value in http1.end_to_end(http1_response.headers)
+            for name, value in http1.end_to_end(response.headers)
             if self._placeholders.clean(name) == name
             and (packing is None or name.lower() != b"content-encoding")
         ]
         is_changed = bool(self._placeholders)  # nobody knows yet how long it will be
-        is_chunked = self._http1_request.minor == 1 and (is_changed or not isinstance(framing, int))
+        is_chunked = self._request.minor == 1 and (is_changed or not isinstance(framing, int))
         if framing == 0:
-            sent += self._told_length(http1_response)
+            sent += self._told_length(response)
         elif is_chunked:
             sent.append((b"Transfer-Encoding", b"chunked"))
         elif isinstance(framing, int) and not is_changed:
             sent.append((b"Content-Length", str(framing).encode()))
         sent.append((b"Connection", b"keep-alive" if stays else b"close"))
         self.is_answered = True
-        await self._client.send(http1.encode_head(f"HTTP/1.1 {http1_response.status} ", sent))
+        await self._client.send(http1.encode_head(f"HTTP/1.1 {response.status} ", sent))
         async with aclosing(self._cleaned(server, framing, packing)) as pieces:
             async for piece in pieces:
                 if piece:
@@ -230,21 +220,21 @@ class ProxyExchange:
 
     async def _cleaned(
         self, server: HttpConnection, framing: http1.Framing, packing: bytes | None
-    ) -> AsyncGenerator[bytes, None]:
+    ) -> AsyncGenerator[bytes]:
         cleaner = self._placeholders.cleaner()
-        body = server.body(framing, max_bytes=self._proxy_limits.response_bytes)
-        unpacked = body if packing is None else _decompress(body, self._proxy_limits.response_bytes)
+        body = server.body(framing, max_bytes=self._limits.response_bytes)
+        unpacked = body if packing is None else _decompress(body, self._limits.response_bytes)
         async with aclosing(body), aclosing(unpacked):
             async for piece in unpacked:
                 yield cleaner.feed(piece)
         yield cleaner.end()
 
-    def _told_length(self, http1_response: Http1Response) -> list[Header]:
+    def _told_length(self, response: Http1Response) -> list[Header]:
         """Of an answer without a body: nothing, or what it would have been for HEAD."""
-        if http1_response.status in (204, 304):
+        if response.status in (204, 304):
             return []
-        told = http1.header_values(http1_response.headers, b"content-length")
-        told = told if self._http1_request.method == "HEAD" else [b"0"]
+        told = http1.header_values(response.headers, b"content-length")
+        told = told if self._request.method == "HEAD" else [b"0"]
         return [(b"Content-Length", item) for item in told]
 
 
@@ -254,15 +244,13 @@ def _length(framing: http1.Framing) -> Sequence[Header]:
     return [(b"Content-Length", str(framing).encode())] if framing else []
 
 
-def _content_encoding(http1_response: Http1Response) -> bytes | None:
+def _content_encoding(response: Http1Response) -> bytes | None:
     """How the answer is packed although we asked for it plain.
 
     Raises:
-        Malformed: in a way that cannot be looked into.
+        HttpError: in a way that cannot be looked into.
     """
-    codings = (
-        b",".join(http1.header_values(http1_response.headers, b"content-encoding")).strip().lower()
-    )
+    codings = b",".join(http1.header_values(response.headers, b"content-encoding")).strip().lower()
     if codings in (b"", b"identity"):
         return None
     if codings not in _COMPRESSED:
@@ -270,9 +258,7 @@ def _content_encoding(http1_response: Http1Response) -> bytes | None:
     return codings
 
 
-async def _decompress(
-    packed: AsyncGenerator[bytes, None], max_bytes: int
-) -> AsyncGenerator[bytes, None]:
+async def _decompress(packed: AsyncGenerator[bytes], max_bytes: int) -> AsyncGenerator[bytes]:
     inflate = zlib.decompressobj(wbits=47)  # gzip or zlib, whichever it is
     size = 0
     async for piece in packed:

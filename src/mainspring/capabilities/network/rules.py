@@ -4,18 +4,19 @@ allowed."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Literal, Protocol, TypeAlias, cast
+from typing import Literal, TypeAlias
 from urllib.parse import unquote_to_bytes
 
 import msgspec
-import re2  # pyright: ignore[reportMissingTypeStubs]
+import re2
 from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
+from mainspring.core.facts import NetworkRequested
 
 Network: TypeAlias = IPv4Network | IPv6Network
 Scheme: TypeAlias = Literal["https", "http"]
@@ -26,6 +27,7 @@ _HOST = re.compile(rf"(?:{_LABEL}\.)*{_LABEL}")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _METHOD = re.compile(r"[A-Z]{1,20}")
 _NEVER = frozenset(("CONNECT", "TRACE"))
+_LONGEST_PATH = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +64,14 @@ class EgressRule:
             return False
         return is_host(host, self.host)
 
-    def allows(self, egress_request: EgressRequest) -> bool:
-        if (
-            not self.covers(egress_request.host, egress_request.port, egress_request.scheme)
-            or egress_request.method in _NEVER
-        ):
+    def allows(self, request: EgressRequest) -> bool:
+        if not self.covers(request.host, request.port, request.scheme) or request.method in _NEVER:
             return False
-        if self.methods and egress_request.method not in self.methods:
+        if self.methods and request.method not in self.methods:
             return False
         if not self.paths:
             return True
-        path = _plain_path(egress_request.path)
+        path = _plain_path(request.path)
         return path is not None and any(_matches(path, item) for item in self.paths)
 
 
@@ -85,17 +84,15 @@ class EgressRules:
     def covering(self, host: str, port: int, scheme: Scheme) -> tuple[EgressRule, ...]:
         return tuple(rule for rule in self.rules if rule.covers(host, port, scheme))
 
-    def allowing(self, egress_request: EgressRequest) -> EgressRule | None:
-        return next((rule for rule in self.rules if rule.allows(egress_request)), None)
+    def allowing(self, request: EgressRequest) -> EgressRule | None:
+        return next((rule for rule in self.rules if rule.allows(request)), None)
 
     def addresses(self, host: str, port: int, scheme: Scheme) -> tuple[Network, ...]:
         """Addresses that are no public ones, and that the host may have all the same."""
-        return tuple(
-            address for rule in self.covering(host, port, scheme) for address in rule.addresses
-        )
+        rules = self.covering(host, port, scheme)
+        return tuple(address for rule in rules for address in rule.addresses)
 
 
-NO_HOSTS = EgressRules()
 ALL_HOSTS = EgressRules((EgressRule(host="*", plain_http=True),))
 """Every public one: an address that is not public is never dialled without being named."""
 
@@ -187,6 +184,25 @@ def is_host(host: str, pattern: str) -> bool:
     return host == pattern
 
 
+def network_fact(
+    request: EgressRequest,
+    rule: EgressRule | None,
+    *,
+    status: int | None = None,
+    used: Iterable[str] = (),
+) -> NetworkRequested:
+    """For the log: a request, the rule that allowed it if one did, and the credentials in it."""
+    return NetworkRequested(
+        host=request.host[:255],
+        decision="deny" if rule is None else "allow",
+        rule=None if rule is None else rule.host,
+        method=request.method,
+        path=request.path[:_LONGEST_PATH],
+        status=status,
+        credential=",".join(used) or None,
+    )
+
+
 def _plain_path(path: str) -> str | None:
     """The path as servers will read it; `None` if they might read it differently."""
     plain = unquote_to_bytes(path).decode("latin-1")
@@ -204,16 +220,12 @@ def _matches(path: str, glob: str) -> bool:
     return _glob(glob).fullmatch(path) is not None
 
 
-class _Pattern(Protocol):
-    def fullmatch(self, text: str, /) -> object | None: ...
-
-
 @cache
-def _glob(glob: str) -> _Pattern:
+def _glob(glob: str) -> re2.Pattern[str]:
     """By RE2, which no path can keep busy however many stars there are."""
     parts = re.split(r"(\*+)", glob)
     written = (
         ("[^/]*" if part == "*" else ".*") if part.startswith("*") else re.escape(part)
         for part in parts
     )
-    return cast("_Pattern", re2.compile("".join(written)))  # pyright: ignore[reportUnknownMemberType]
+    return re2.compile("".join(written))

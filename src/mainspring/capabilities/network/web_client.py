@@ -19,6 +19,7 @@ from mainspring.capabilities.network.rules import (
     EgressRules,
     Scheme,
     host_name,
+    network_fact,
 )
 from mainspring.core.errors import NetworkRefused
 from mainspring.core.facts import NetworkRequested
@@ -36,8 +37,8 @@ _HEADERS = {
 @dataclass(frozen=True, slots=True)
 class _Hop:
     url: str
-    egress_request: EgressRequest
-    egress_rule: EgressRule
+    request: EgressRequest
+    rule: EgressRule
 
 
 class WebFetch:
@@ -45,14 +46,14 @@ class WebFetch:
 
     def __init__(
         self,
-        egress_rules: EgressRules,
+        rules: EgressRules,
         audit: Callable[[NetworkRequested], None],
         *,
         resolver: Resolver = system_resolver,
         trust: ssl.SSLContext | None = None,
         seconds: float = 30.0,
     ) -> None:
-        self._egress_rules = egress_rules
+        self._rules = rules
         self._audit = audit
         self._resolver = resolver
         self._trust = trust or ssl.create_default_context()
@@ -65,31 +66,29 @@ class WebFetch:
             if target is None:
                 return page
             onward = urljoin(hop.url, target)
-            if host_name(_split(onward).hostname or "") != hop.egress_request.host:
+            if host_name(_split(onward).hostname or "") != hop.request.host:
                 return _redirect_page(page, onward)
             hop = self._allowed(onward)
         raise NetworkRefused(f"{url} redirects more than {_MOST_HOPS} times")
 
     def _allowed(self, url: str) -> _Hop:
-        egress_request = _egress_request(url)
-        rule = self._egress_rules.allowing(egress_request)
+        request = _egress_request(url)
+        rule = self._rules.allowing(request)
         if rule is None:
-            self._tell(egress_request, None, status=None)
-            plain = " over http; try https" * (egress_request.scheme == "http")
-            raise NetworkRefused(f"{egress_request.host} is not among the allowed hosts{plain}")
-        return _Hop(url, egress_request, rule)
+            self._audit(network_fact(request, None))
+            plain = " over http; try https" * (request.scheme == "http")
+            raise NetworkRefused(f"{request.host} is not among the allowed hosts{plain}")
+        return _Hop(url, request, rule)
 
     async def _get(self, hop: _Hop, max_bytes: int) -> tuple[FetchResponse, str | None]:
         """The page, and where it says that it is instead."""
-        egress_request = hop.egress_request
-        besides = self._egress_rules.addresses(
-            egress_request.host, egress_request.port, egress_request.scheme
-        )
+        request = hop.request
+        besides = self._rules.addresses(request.host, request.port, request.scheme)
         status: int | None = None
         try:
-            addresses = await resolve_allowed(egress_request.host, self._resolver, besides=besides)
+            addresses = await resolve_allowed(request.host, self._resolver, besides=besides)
             connector = aiohttp.TCPConnector(
-                resolver=PinnedResolver(egress_request.host, addresses),
+                resolver=PinnedResolver(request.host, addresses),
                 ssl=self._trust,
                 use_dns_cache=False,
             )
@@ -103,27 +102,13 @@ class WebFetch:
                 target = response.headers.get("Location") if status in _REDIRECTS else None
                 return await _page(response, hop.url, max_bytes), target
         except NetworkRefused:
-            self._tell(egress_request, None, status=None)
+            self._audit(network_fact(request, None))
             raise
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            raise NetworkRefused(f"{egress_request.host}: {_error_text(error)}") from error
+            raise NetworkRefused(f"{request.host}: {_error_text(error)}") from error
         finally:
             if status is not None:
-                self._tell(egress_request, hop.egress_rule, status=status)
-
-    def _tell(
-        self, egress_request: EgressRequest, egress_rule: EgressRule | None, *, status: int | None
-    ) -> None:
-        self._audit(
-            NetworkRequested(
-                host=egress_request.host,
-                decision="deny" if egress_rule is None else "allow",
-                rule=None if egress_rule is None else egress_rule.host,
-                method=egress_request.method,
-                path=egress_request.path[:500],
-                status=status,
-            )
-        )
+                self._audit(network_fact(request, hop.rule, status=status))
 
 
 class PinnedResolver(AbstractResolver):
@@ -171,9 +156,8 @@ async def _page(response: aiohttp.ClientResponse, url: str, max_bytes: int) -> F
 
 def _redirect_page(page: FetchResponse, target: str) -> FetchResponse:
     note = f"This page has moved to another host: {target}\nFetch it from there if you need it.\n"
-    return FetchResponse(
-        url=page.url, status=page.status, media_type="text/plain", content=note.encode()
-    )
+    content = note.encode()
+    return FetchResponse(url=page.url, status=page.status, media_type="text/plain", content=content)
 
 
 def _split(url: str) -> SplitResult:

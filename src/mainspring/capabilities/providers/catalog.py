@@ -188,9 +188,9 @@ class Catalog:
         listing = self.listing(self.resolve(name))
         return self._price(listing, listing.price)
 
-    def _price(self, model_listing: ModelListing, tariff: Tariff | None) -> Price:
+    def _price(self, listing: ModelListing, tariff: Tariff | None) -> Price:
         today = self._clock().date()
-        return FREE if tariff is None else tariff.on(today).priced(model_listing.price_date, today)
+        return FREE if tariff is None else tariff.on(today).priced(listing.price_date, today)
 
     def quirks(self, name: str) -> Quirks:
         """What the adapter must know, completed by what the catalog says elsewhere."""

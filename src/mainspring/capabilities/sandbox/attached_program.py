@@ -56,7 +56,7 @@ class SandboxedProgram:
     async def error_output(self) -> str:
         with suppress(SandboxFailed):
             if (progress := await self._sandbox.progress(self._key)) is not None:
-                stderr = progress.exec_result.stderr
+                stderr = progress.result.stderr
                 text = (stderr.head + stderr.tail).decode("utf-8", "replace")
                 return text[-_MAX_ERROR_CHARS:].strip()
         return ""

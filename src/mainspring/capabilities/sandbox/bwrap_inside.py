@@ -14,9 +14,9 @@ import errno
 import os
 import stat
 
-from mainspring.capabilities.sandbox.agent import CONTROL_FD, serve
+from mainspring.capabilities.sandbox.agent import CONTROL_FD, install_filter, serve
 from mainspring.capabilities.sandbox.wire import CHANGED, unpack
-from mainspring.core.openat import O_PATH, LinkWalk, identity, open_beneath
+from mainspring.core.openat import O_PATH, LinkWalk, OpenDescriptor, identity, open_beneath
 
 ORDERS_FD = CONTROL_FD + 1
 REFUSED = 125
@@ -37,7 +37,7 @@ _ONTO_WHAT_IS_OPEN = 0x04 | 0x40
 _SET_STRING, _CREATE = 1, 6
 _READ_ONLY, _NO_SUID, _NO_DEVICES = 1, 2, 4
 _SEALED = _READ_ONLY | _NO_SUID | _NO_DEVICES
-_SET_SECCOMP, _FILTER, _DROP_BOUND, _AMBIENT, _CLEAR = 22, 2, 24, 47, 4
+_DROP_BOUND, _AMBIENT, _CLEAR = 24, 47, 4
 _SYS_ADMIN, _SET_PCAP = 21, 8
 _CAPABILITIES_VERSION = 0x20080522
 _MOVED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.ESTALE, errno.EBUSY)
@@ -65,7 +65,7 @@ def main() -> None:
         _cover_proc()
         workspace = _mount_workspace(orders)
         _give_up_capabilities()
-        _install(orders.filter)
+        install_filter(orders.filter)
         os.closerange(ORDERS_FD, max(map(int, os.listdir("/proc/self/fd"))) + 1)
     except OSError as error:
         os.write(2, f"sandbox: {error}\n".encode("utf-8", "surrogateescape"))
@@ -142,7 +142,7 @@ class WorkspaceMounts:
     def is_guarded(self) -> bool:
         """Whether it still is so. When the host puts another file in the place of one that is
         mounted on, as git does with its config, the mount is gone. What is new since the sandbox
-        was opened, or is gone, is for the lookout."""
+        was opened, or is gone, is for `harness.permissions.protected_path_watcher`."""
         for path in (*self._config.hidden, *self._config.protected):
             opened = None if path in self._missing else self._opened(path)
             if opened is not None:
@@ -264,15 +264,12 @@ def _set(tree: int, attributes: int) -> None:
 
 def _new_folder() -> int:
     """Empty, small, and on a file system of its own."""
-    system = _check_call(_LIBC.syscall(_FSOPEN, b"tmpfs", 1), "fsopen")
-    try:
+    with OpenDescriptor(_check_call(_LIBC.syscall(_FSOPEN, b"tmpfs", 1), "fsopen")) as system:
         for name, value in ((b"size", b"4096"), (b"mode", b"0755")):
             said = _LIBC.syscall(_FSCONFIG, system, _SET_STRING, name, value, 0)
             _check_call(said, "fsconfig")
         _check_call(_LIBC.syscall(_FSCONFIG, system, _CREATE, None, None, 0), "fsconfig")
         return _check_call(_LIBC.syscall(_FSMOUNT, system, 1, _NO_SUID | _NO_DEVICES), "fsmount")
-    finally:
-        os.close(system)
 
 
 def _give_up_capabilities() -> None:
@@ -282,14 +279,6 @@ def _give_up_capabilities() -> None:
     header = (ctypes.c_uint32 * 2)(_CAPABILITIES_VERSION, 0)
     none = (ctypes.c_uint32 * 6)()
     _check_call(_LIBC.capset(ctypes.byref(header), ctypes.byref(none)), "capset")
-
-
-def _install(program: bytes) -> None:
-    class Program(ctypes.Structure):
-        _fields_ = (("count", ctypes.c_ushort), ("steps", ctypes.c_char_p))
-
-    loaded = Program(len(program) // 8, program)
-    _check_call(_LIBC.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(loaded), 0, 0), "seccomp")
 
 
 def _check_call(result: int, what: str) -> int:

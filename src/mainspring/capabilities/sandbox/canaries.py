@@ -83,17 +83,17 @@ async def canary_failure(backend: Backend, python: str) -> str | None:
 
 
 async def _run_canaries(
-    backend: Backend, place: Path, canary_targets: _CanaryTargets, python: str
+    backend: Backend, place: Path, targets: _CanaryTargets, python: str
 ) -> str | None:
     async with KeeperSandbox(probe_spec(place), backend, linger_seconds=0) as sandbox:
         wanted = ExecRequest(
             key="canaries",
-            argv=(python, "-I", "-S", "-c", _ATTEMPTS, *canary_targets.arguments),
+            argv=(python, "-I", "-S", "-c", _ATTEMPTS, *targets.arguments),
             wall_seconds=_SECONDS / 2,
         )
         ran = await sandbox.run(wanted)
     said = ran.stdout.head.decode("utf-8", "replace")
-    if broken := canary_targets.broken(said):
+    if broken := targets.broken(said):
         return broken
     if not said.startswith("ran\n"):
         return f"a program did not run: {ran.stderr.head.decode('utf-8', 'replace').strip()}"

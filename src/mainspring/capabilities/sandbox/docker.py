@@ -9,21 +9,20 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from mainspring.capabilities.sandbox.backend import Launch, SandboxSpec, readable_sources
+from mainspring.capabilities.sandbox.backend import (
+    Launch,
+    SandboxSpec,
+    module_command,
+    readable_sources,
+)
 from mainspring.capabilities.sandbox.wire import pack
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.openat import LinkWalk, open_absolute
 from mainspring.core.ports import IsolationLevel
 
-_ROOT = Path(__file__).parents[2]
-_BEGIN = (
-    "import sys; package = type(sys)('mainspring'); package.__path__ = [sys.argv[1]];"
-    " sys.modules['mainspring'] = package;"
-    " from mainspring.capabilities.sandbox.docker_outside import main; main()"
-)
 # Takes in what programs leave behind, and ends when whoever holds its input is gone. As the
 # first process it cannot be killed from inside.
 _FIRST = (
@@ -34,20 +33,14 @@ _FIRST = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Docker:
+    name = "docker"
+    level: IsolationLevel = field(default="isolated", init=False)
     image: str
     """Has python3 and sh."""
     runtime: str = "runsc"
     program: str = "docker"
     user: str = "65534:65534"
     """Has to be able to write in workspaces."""
-
-    @property
-    def name(self) -> str:
-        return "docker"
-
-    @property
-    def level(self) -> IsolationLevel:
-        return "isolated"
 
     def launch(self, spec: SandboxSpec) -> Launch:
         if spec.network:
@@ -59,11 +52,10 @@ class Docker:
             raise SandboxFailed(f"{self.program} is not installed: no container can be started")
         container = container_name(spec)
         run = [path, *run_command(self, spec, container)]
-        told = pack(
-            [container.encode(), path.encode(), pack(map(os.fsencode, run)), self.user.encode()]
-        )
+        command = pack(map(os.fsencode, run))
+        told = pack([container.encode(), path.encode(), command, self.user.encode()])
         return Launch(
-            argv=(sys.executable, "-I", "-S", "-c", _BEGIN, str(_ROOT)),
+            argv=(sys.executable, *module_command("docker_outside")),
             files=(told,),
             variables={"HOME": str(spec.workspace), "TMPDIR": "/tmp", "LANG": "C.UTF-8"},
             has_own_pids=False,

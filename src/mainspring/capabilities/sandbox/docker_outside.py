@@ -13,8 +13,9 @@ import select
 import sys
 
 from mainspring.capabilities.sandbox.agent import CONTROL_FD, serve
-from mainspring.capabilities.sandbox.process_cleanup import kill_descendants
+from mainspring.capabilities.sandbox.bare_inside import kill_descendants
 from mainspring.capabilities.sandbox.wire import unpack
+from mainspring.core.openat import OpenDescriptor
 
 ORDERS_FD = CONTROL_FD + 1
 _START_SECONDS = 14.0
@@ -112,8 +113,7 @@ def _killed_when_we_are_gone(container: Container) -> int:
 
 def _spawn(argv: list[str], *, stdin: int | None = None, stdout: int | None = None) -> int:
     """With nothing of ours but the streams; what it complains of goes where our complaints go."""
-    nothing = os.open(os.devnull, os.O_RDWR)
-    try:
+    with OpenDescriptor(os.open(os.devnull, os.O_RDWR)) as nothing:
         return os.posix_spawn(
             argv[0],
             argv,
@@ -123,5 +123,3 @@ def _spawn(argv: list[str], *, stdin: int | None = None, stdout: int | None = No
                 (os.POSIX_SPAWN_DUP2, nothing if stdout is None else stdout, 1),
             ],
         )
-    finally:
-        os.close(nothing)

@@ -1,4 +1,4 @@
-"""One program under the keeper: what it was asked to be, what it says, what came of it."""
+"""One program of the keeper: its request, its output and its result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mainspring.capabilities.sandbox.wire import pack, unpack
 
 _PIECE = 65536
 LOST_RESULT = pack([b"-1", b"lost", b"0", b"", b"", b"0", b"", b"", b"0"])
-"""The record of a program of which nobody knows how far it came."""
+"""The result of a program whose outcome is unknown."""
 
 
 class ProgramRequest:
@@ -67,32 +67,32 @@ class HeadTailBuffer:
 class Execution:
     """A program that the agent has been told to start."""
 
-    def __init__(self, program_request: ProgramRequest, rlimits: bytes) -> None:
-        self.name = program_request.name
-        self.is_attached = bool(program_request.streams)
-        self._begun = time.monotonic()
-        self.deadline = self._begun + program_request.wall_seconds
+    def __init__(self, request: ProgramRequest, rlimits: bytes) -> None:
+        self.name = request.name
+        self.is_attached = bool(request.streams)
+        self._started = time.monotonic()
+        self.deadline = self._started + request.wall_seconds
         self.stopped: str | None = None
         self.give_up_at: float | None = None
         """When to stop waiting for the agent to end it."""
-        self._tapes: dict[int, HeadTailBuffer] = {}
-        self._order: list[HeadTailBuffer] = []
-        self.request = program_request.request(rlimits)
+        self._buffers: dict[int, HeadTailBuffer] = {}
+        self._both: list[HeadTailBuffer] = []
+        self.request = request.request(rlimits)
         self.outer: list[int] = []
         for _ in range(2):
             ours, theirs = os.pipe()
             os.set_blocking(ours, False)
-            self._tapes[ours] = tape = HeadTailBuffer(program_request.max_bytes)
-            self._order.append(tape)
+            self._buffers[ours] = buffer = HeadTailBuffer(request.max_bytes)
+            self._both.append(buffer)
             self.outer.append(theirs)
 
     @property
     def streams(self) -> list[int]:
-        return list(self._tapes)
+        return list(self._buffers)
 
     @property
     def size(self) -> int:
-        return sum(tape.size for tape in self._order)
+        return sum(buffer.size for buffer in self._both)
 
     def close_child_ends(self) -> None:
         for descriptor in self.outer:
@@ -106,26 +106,26 @@ class Execution:
         except BlockingIOError:
             return b""
         if piece:
-            self._tapes[stream].add(piece)
+            self._buffers[stream].add(piece)
         else:
             os.close(stream)
-            del self._tapes[stream]
+            del self._buffers[stream]
         return piece
 
     def finish(self) -> bytes:
-        """All writers are gone: what they have left in the streams."""
+        """The rest of the output, after all writers are gone."""
         rest: list[bytes] = []
         for stream in self.streams:
             while piece := self.read_output(stream):
                 rest.append(piece)
         for stream in self.streams:
             os.close(stream)
-        self._tapes = {}
+        self._buffers = {}
         return b"".join(rest)
 
     def record(self, status: int) -> bytes:
-        """What is known of it by now."""
-        taken = int((time.monotonic() - self._begun) * 1000)
+        """Its result so far."""
+        taken = int((time.monotonic() - self._started) * 1000)
         stopped = (self.stopped or "").encode()
-        out, err = self._order
+        out, err = self._both
         return pack([b"%d" % status, stopped, b"%d" % taken, *out.fields(), *err.fields()])

@@ -1,13 +1,15 @@
-"""What a sandbox remembers on disk: which programs it has started, and what became of them.
+"""What a sandbox stores on disk: which programs it started, and their results.
 
-The marker is there before a program starts and the result before anybody hears of it, so whoever
-finds neither knows that it never ran. A crash of the machine may take both: see `is_reliable`.
+The marker is written before a program starts, and the result before anybody is told. So a program
+with neither never ran. A crash of the machine may lose both: see `is_reliable`.
 """
 
 from __future__ import annotations
 
 import errno
 import os
+
+from mainspring.core.openat import OpenDescriptor
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _UNTIDY_BYTES = 1024 * 1024
@@ -42,7 +44,7 @@ class ExecutionRecords:
 
     def is_reliable(self) -> bool:
         """Whether what is not here was never started. Not so after the machine went down: nothing
-        of this was forced to the disk, except that there is a shelf at all."""
+        of this was forced to the disk, except that there are records at all."""
         made_in = _read(self._boot)
         return made_in is None or (made_in != b"" and made_in == boot_id())
 
@@ -108,13 +110,10 @@ class ExecutionRecords:
         # the line before may have been cut off by a full disk, so this one begins its own
         line = b"\n" + sign + name.encode("ascii") + b"\n"
         flags = os.O_CREAT | os.O_APPEND | os.O_WRONLY
-        descriptor = os.open(self._starts, flags, 0o600)
-        try:
+        with OpenDescriptor(os.open(self._starts, flags, 0o600)) as descriptor:
             if os.write(descriptor, line) < len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._starts)
             return os.fstat(descriptor).st_mtime_ns
-        finally:
-            os.close(descriptor)
 
 
 def boot_id() -> bytes:
@@ -142,8 +141,5 @@ def _write(path: str, content: bytes, *, durably: bool = False) -> None:
 
 
 def _sync_folder(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
+    with OpenDescriptor(os.open(path, os.O_RDONLY)) as descriptor:
         os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,7 +1,7 @@
-"""A process of its own for each session's sandbox: runs programs one after the other, each once,
-holds them to their limits, and keeps what came of them, whether or not the harness still lives.
+"""The keeper: one process for each session's sandbox. It runs programs one at a time and each only
+once, enforces their limits, and keeps their results, whether or not the harness is still alive.
 
-Like the agent it imports only what is quick to import. `start.py` starts it.
+Like the agent it imports only what is quick to import. `keeper_connection.py` starts it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mainspring.capabilities.sandbox.launched_sandbox import (
     memory_file,
 )
 from mainspring.capabilities.sandbox.resource_monitor import Quota, ResourceMonitor
-from mainspring.capabilities.sandbox.wire import HELD, READY, SOCKET, unpack
+from mainspring.capabilities.sandbox.wire import HELD, READY, SOCKET, unpack, unpack_map
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,72 +36,70 @@ _STOP_SECONDS = 3.0
 
 
 class KeeperConfig:
-    """What the keeper is told once, when it is started. `start.py` writes it."""
+    """Read once, at the start. `keeper_connection.py` writes it."""
 
     def __init__(self, packed: bytes) -> None:
-        fields = unpack(packed)
-        told = dict(zip(fields[::2], fields[1::2], strict=True))
-        self.state = os.fsdecode(told[b"state"])
-        self.workspace = os.fsdecode(told[b"workspace"])
-        self.hidden = {os.fsdecode(path) for path in unpack(told[b"hidden"])}
-        self.uid = int(told[b"uid"]) if told[b"uid"] else None
-        self.argv = [os.fsdecode(word) for word in unpack(told[b"argv"])]
-        pairs = [os.fsdecode(pair).split("=", 1) for pair in unpack(told[b"env"])]
+        values = unpack_map(packed)
+        self.state = os.fsdecode(values["state"])
+        self.workspace = os.fsdecode(values["workspace"])
+        self.hidden = {os.fsdecode(path) for path in unpack(values["hidden"])}
+        self.uid = int(values["uid"]) if values["uid"] else None
+        self.argv = [os.fsdecode(word) for word in unpack(values["argv"])]
+        pairs = [os.fsdecode(pair).split("=", 1) for pair in unpack(values["env"])]
         self.env = {name: value for name, value in pairs}
-        self.files = unpack(told[b"files"])
-        self.sources = [os.fsdecode(path) for path in unpack(told[b"sources"])]
-        self.forbidden = {tuple(map(int, item.split())) for item in unpack(told[b"forbidden"])}
-        self.distrusted = [os.fsdecode(path) for path in unpack(told[b"distrusted"])]
-        self.rlimits = told[b"rlimits"]
-        self.has_own_pids = told[b"has_own_pids"] == b"1"
-        self.output_bytes = int(told[b"output_bytes"])
-        self.linger_seconds = int(told[b"linger_ms"]) / 1000
-        self.stamp = told[b"stamp"]
-        self.quota = Quota(
-            int(told[b"memory_bytes"]), int(told[b"processes"]), int(told[b"disk_bytes"])
-        )
+        self.files = unpack(values["files"])
+        self.sources = [os.fsdecode(path) for path in unpack(values["sources"])]
+        self.forbidden = {tuple(map(int, item.split())) for item in unpack(values["forbidden"])}
+        self.distrusted = [os.fsdecode(path) for path in unpack(values["distrusted"])]
+        self.rlimits = values["rlimits"]
+        self.has_own_pids = values["has_own_pids"] == b"1"
+        self.output_bytes = int(values["output_bytes"])
+        self.linger_seconds = int(values["linger_ms"]) / 1000
+        self.stamp = values["stamp"]
+        limits = (int(values[f"{name}"]) for name in ("memory_bytes", "processes", "disk_bytes"))
+        self.quota = Quota(*limits)
 
 
 class Keeper:
-    """Lives as long as the cell that it was given; a client that needs another starts another."""
+    """Lives as long as its sandbox. A client that needs another sandbox starts another keeper."""
 
     def __init__(self, config: KeeperConfig, launched: LaunchedSandbox) -> None:
         self._config = config
         self._launched = launched
-        self._shelf = ExecutionRecords(config.state)
-        self._shelf.tidy()
+        self._records = ExecutionRecords(config.state)
+        self._records.tidy()
         self._poll = select.poll()
-        self._visitors: dict[int, ClientConnection] = {}
+        self._clients: dict[int, ClientConnection] = {}
         self._queue: list[ProgramRequest] = []
         self._running: Execution | None = None
         self._owner: ClientConnection | None = None
         """Who has the streams of what runs: it ends with them."""
-        self._sentry: ResourceMonitor | None = None
+        self._monitor: ResourceMonitor | None = None
         self._next_watch = 0.0
-        # whoever has started it takes a moment to knock, however short it is to linger
+        # whoever started it needs a moment to connect, however short the linger time is
         self._alone_since: float | None = time.monotonic() + _LAUNCH_SECONDS
         self._is_closed = False
-        self._door = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-        self._door.bind(SOCKET)
-        self._door.listen(64)
-        self._door.setblocking(False)
-        self._poll.register(self._door.fileno(), select.POLLIN)
+        self._listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        self._listener.bind(SOCKET)
+        self._listener.listen(64)
+        self._listener.setblocking(False)
+        self._poll.register(self._listener.fileno(), select.POLLIN)
         self._poll.register(launched.control.fileno(), select.POLLIN)
 
     def run(self) -> None:
-        """Until it is closed, or has been alone for long enough."""
+        """Run until it is closed, or has had no client for long enough."""
         while not self._is_closed:
-            for descriptor, events in self._poll.poll(self._patience_ms()):
-                self._attend(descriptor, events)
-            self._look_after_program()
+            for descriptor, events in self._poll.poll(self._timeout_ms()):
+                self._dispatch(descriptor, events)
+            self._watch_program()
             self._begin_next()
-            if self._is_forsaken():
+            if self._is_abandoned():
                 break
-        self._end_cell()
-        for visitor in list(self._visitors.values()):
-            visitor.flush_and_close()
+        self._end_sandbox()
+        for client in list(self._clients.values()):
+            client.flush_and_close()
 
-    def _patience_ms(self) -> int:
+    def _timeout_ms(self) -> int:
         now = time.monotonic()
         moments: list[float] = []
         if self._running:
@@ -111,109 +109,107 @@ class Keeper:
             moments = [self._alone_since + self._config.linger_seconds]
         return max(0, int((min(moments) - now) * 1000) + 1) if moments else -1
 
-    def _is_forsaken(self) -> bool:
+    def _is_abandoned(self) -> bool:
         if self._running or self._alone_since is None:
             return False
         return time.monotonic() >= self._alone_since + self._config.linger_seconds
 
-    def _attend(self, descriptor: int, events: int) -> None:
-        if descriptor == self._door.fileno():
-            self._welcome()
-        elif visitor := self._visitors.get(descriptor):
-            self._serve(visitor, events)
+    def _dispatch(self, descriptor: int, events: int) -> None:
+        if descriptor == self._listener.fileno():
+            self._accept()
+        elif client := self._clients.get(descriptor):
+            self._serve(client, events)
         elif descriptor == self._launched.control.fileno():
-            self._hear_agent()
+            self._read_agent()
         elif self._running and descriptor in self._running.streams:
-            self._hear_program(self._running, descriptor)
+            self._read_program(self._running, descriptor)
 
-    def _welcome(self) -> None:
+    def _accept(self) -> None:
         # what `socket.accept` is made of, and the stubs do not know
-        accept: Callable[[], tuple[int, object]] = getattr(self._door, "_accept")  # noqa: B009
+        accept: Callable[[], tuple[int, object]] = getattr(self._listener, "_accept")  # noqa: B009
         accepted, _ = accept()
-        visitor = ClientConnection(accepted)
-        if not visitor.is_same_user:
-            visitor.close()
+        client = ClientConnection(accepted)
+        if not client.is_same_user:
+            client.close()
             return
-        self._visitors[accepted] = visitor
+        self._clients[accepted] = client
         self._poll.register(accepted, select.POLLIN)
         self._alone_since = None
 
-    def _serve(self, client_connection: ClientConnection, events: int) -> None:
+    def _serve(self, connection: ClientConnection, events: int) -> None:
         if events & select.POLLOUT:
-            client_connection.flush()
+            connection.flush()
         if events & (select.POLLIN | select.POLLHUP | select.POLLERR):
-            for message in client_connection.read():
-                self._answer(client_connection, message)
-        self._settle(client_connection)
+            for message in connection.read():
+                self._answer(connection, message)
+        self._settle(connection)
 
-    def _settle(self, client_connection: ClientConnection) -> None:
+    def _settle(self, connection: ClientConnection) -> None:
         """Watch for what it waits for; take leave if it is gone."""
-        if not client_connection.is_gone:
-            wanted = select.POLLIN | (select.POLLOUT if client_connection.has_more else 0)
-            self._poll.modify(client_connection.descriptor, wanted)
-        elif self._visitors.pop(client_connection.descriptor, None):
-            self._poll.unregister(client_connection.descriptor)
-            client_connection.close()
-            if self._running and self._owner is client_connection:
+        if not connection.is_gone:
+            wanted = select.POLLIN | (select.POLLOUT if connection.has_more else 0)
+            self._poll.modify(connection.descriptor, wanted)
+        elif self._clients.pop(connection.descriptor, None):
+            self._poll.unregister(connection.descriptor)
+            connection.close()
+            if self._running and self._owner is connection:
                 self._stop(self._running, "cancelled")
-            if not self._visitors:
+            if not self._clients:
                 self._alone_since = time.monotonic()
 
-    def _answer(self, client_connection: ClientConnection, message: list[bytes]) -> None:
+    def _answer(self, connection: ClientConnection, message: list[bytes]) -> None:
         kind, *fields = message
         if kind == b"run":
-            program_request = ProgramRequest(fields)
-            program_request.streams = client_connection.take_streams()
-            self._take(client_connection, program_request)
+            request = ProgramRequest(fields)
+            request.streams = connection.take_streams()
+            self._take(connection, request)
         elif kind == b"found":
-            self._tell_or_join(client_connection, fields[0].decode("ascii"))
+            self._send_or_wait(connection, fields[0].decode("ascii"))
         elif kind == b"peek":
-            self._show(client_connection, fields[0].decode("ascii"))
+            self._send_progress(connection, fields[0].decode("ascii"))
         elif kind == b"cancel":
             self._cancel(fields[0].decode("ascii"))
         elif kind == b"listener":
-            client_connection.send_descriptor(self._launched.listener)
+            connection.send_descriptor(self._launched.listener)
         elif kind == b"close":
             self._is_closed = True
             if self._running:
                 self._running.stopped = self._running.stopped or "cancelled"
 
-    def _tell_or_join(self, client_connection: ClientConnection, name: str) -> None:
-        client_connection.waits_for = name
+    def _send_or_wait(self, connection: ClientConnection, name: str) -> None:
+        connection.waits_for = name
         if self._is_under_way(name):
             return
-        record = self._shelf.get(name)
-        if record is None and self._shelf.was_started(name):
+        record = self._records.get(name)
+        if record is None and self._records.was_started(name):
             record = LOST_RESULT
-        client_connection.send(b"none") if record is None else client_connection.send(
-            b"ran", record
-        )
+        connection.send(b"none") if record is None else connection.send(b"ran", record)
 
-    def _show(self, client_connection: ClientConnection, name: str) -> None:
-        """How far it is; without waiting for it."""
+    def _send_progress(self, connection: ClientConnection, name: str) -> None:
+        """Its progress, without waiting for its end."""
         if self._running and self._running.name == name:
-            client_connection.send(b"running", self._running.record(-1))
+            connection.send(b"running", self._running.record(-1))
         elif self._is_under_way(name):
-            client_connection.send(b"running", LOST_RESULT)
+            connection.send(b"running", LOST_RESULT)
         else:
-            self._tell_or_join(client_connection, name)
+            self._send_or_wait(connection, name)
 
-    def _take(self, client_connection: ClientConnection, program_request: ProgramRequest) -> None:
-        name = program_request.name
-        client_connection.waits_for = name
-        client_connection.wants_output = True
+    def _take(self, connection: ClientConnection, request: ProgramRequest) -> None:
+        name = request.name
+        connection.waits_for = name
+        connection.wants_output = True
         if self._is_under_way(name):
-            return program_request.close_streams()
-        if self._shelf.was_started(name):
-            client_connection.send(b"ran", self._shelf.get(name) or LOST_RESULT)
-        elif program_request.is_sound:
-            if program_request.streams:
-                self._owner = client_connection
-            self._queue.append(program_request)
+            return request.close_streams()
+        if self._records.was_started(name):
+            connection.send(b"ran", self._records.get(name) or LOST_RESULT)
+        elif request.is_sound:
+            if request.streams:
+                self._owner = connection
+            self._queue.append(request)
             return
         else:
-            client_connection.send(b"failed", b"a NUL byte in a command, or no command at all")
-        program_request.close_streams()
+            connection.send(b"failed", b"a NUL byte in a command, or no command at all")
+        request.close_streams()
 
     def _is_under_way(self, name: str) -> bool:
         is_running = self._running is not None and self._running.name == name
@@ -224,49 +220,47 @@ class Keeper:
             self._stop(self._running, "cancelled")
         elif any(wanted.name == name for wanted in self._queue):
             self._queue = [wanted for wanted in self._queue if wanted.name != name]
-            self._tell(name, b"failed", b"cancelled before it began")
+            self._send(name, b"failed", b"cancelled before it began")
 
-    def _tell(self, name: str, *fields: bytes) -> None:
-        for visitor in list(self._visitors.values()):
-            if visitor.waits_for == name:
-                visitor.send(*fields)
-                self._settle(visitor)
+    def _send(self, name: str, *fields: bytes) -> None:
+        for client in list(self._clients.values()):
+            if client.waits_for == name:
+                client.send(*fields)
+                self._settle(client)
 
-    def _let_hear(self, name: str, piece: bytes) -> None:
-        for visitor in list(self._visitors.values()):
-            if piece and visitor.waits_for == name and visitor.wants_output:
-                visitor.send_output(piece)
-                self._settle(visitor)
+    def _send_output(self, name: str, piece: bytes) -> None:
+        for client in list(self._clients.values()):
+            if piece and client.waits_for == name and client.wants_output:
+                client.send_output(piece)
+                self._settle(client)
 
     def _begin_next(self) -> None:
         while self._queue and not self._running and not self._is_closed:
             self._begin(self._queue.pop(0))
 
-    def _begin(self, program_request: ProgramRequest) -> None:
+    def _begin(self, request: ProgramRequest) -> None:
         try:
-            since_ns = self._shelf.mark_started(program_request.name)
+            since_ns = self._records.mark_started(request.name)
         except OSError as error:
-            self._tell(
-                program_request.name, b"failed", f"{error.filename}: {error.strerror}".encode()
-            )
+            self._send(request.name, b"failed", f"{error.filename}: {error.strerror}".encode())
             return
-        execution = Execution(program_request, self._config.rlimits)
-        program_request.streams = program_request.streams or [
-            memory_file(program_request.stdin),
+        execution = Execution(request, self._config.rlimits)
+        request.streams = request.streams or [
+            memory_file(request.stdin),
             os.dup(execution.outer[0]),
         ]
-        stdin, out = program_request.streams
+        stdin, out = request.streams
         try:
             self._launched.start(execution.request, (stdin, out, execution.outer[1]))
         except OSError:
             self._is_closed = True
-        program_request.close_streams()
+        request.close_streams()
         execution.close_child_ends()
         for stream in execution.streams:
             self._poll.register(stream, select.POLLIN)
         self._running = execution
         self._next_watch = time.monotonic() + _WATCH_SECONDS
-        self._sentry = ResourceMonitor(
+        self._monitor = ResourceMonitor(
             self._launched.pid,
             self._config.quota,
             self._config.workspace,
@@ -274,15 +268,15 @@ class Keeper:
             since_ns=since_ns,
         )
 
-    def _hear_program(self, execution: Execution, stream: int) -> None:
+    def _read_program(self, execution: Execution, stream: int) -> None:
         piece = execution.read_output(stream)
         if stream not in execution.streams:
             self._poll.unregister(stream)
-        self._let_hear(execution.name, piece)
+        self._send_output(execution.name, piece)
         if execution.size > self._config.output_bytes:
             self._stop(execution, "output")
 
-    def _look_after_program(self) -> None:
+    def _watch_program(self) -> None:
         execution, now = self._running, time.monotonic()
         if execution is None:
             return
@@ -290,8 +284,8 @@ class Keeper:
             self._is_closed = True
         elif now >= execution.deadline:
             self._stop(execution, "time")
-        elif now >= self._next_watch and self._sentry and execution.stopped is None:
-            breach = self._sentry.breach()
+        elif now >= self._next_watch and self._monitor and execution.stopped is None:
+            breach = self._monitor.breach()
             if breach:
                 self._stop(execution, breach)
             pause = _ATTACHED_WATCH_SECONDS if execution.is_attached else _WATCH_SECONDS
@@ -310,17 +304,17 @@ class Keeper:
         for stream in execution.streams:
             self._poll.unregister(stream)
         rest, record = execution.finish(), execution.record(status)
-        self._running = self._sentry = None
+        self._running = self._monitor = None
         try:
-            self._shelf.put(execution.name, record)
+            self._records.put(execution.name, record)
         except OSError as error:  # a full disk: whoever waits is told, whoever comes later not
             os.write(2, f"{execution.name} was not kept: {error}\n".encode())
-        self._let_hear(execution.name, rest)
-        self._tell(execution.name, b"ran", record)
-        if not self._visitors:
+        self._send_output(execution.name, rest)
+        self._send(execution.name, b"ran", record)
+        if not self._clients:
             self._alone_since = time.monotonic()
 
-    def _hear_agent(self) -> None:
+    def _read_agent(self) -> None:
         lines = self._launched.read_messages()
         if lines is None:
             self._is_closed = True
@@ -329,20 +323,20 @@ class Keeper:
             if word == b"ended":
                 self._finish(int(status))
             elif word == b"unguarded":
-                self._forgo()
+                self._abandon()
 
-    def _forgo(self) -> None:
-        """The agent has not started it, because the sandbox is not what it was: another is made for
-        whoever asks again, and clients do."""
+    def _abandon(self) -> None:
+        """The agent did not start it, because the sandbox has changed. Clients ask again and get
+        another sandbox."""
         execution = self._running
         if execution is not None:
             execution.finish()
-            self._shelf.drop(execution.name)
-        self._running = self._sentry = None
+            self._records.drop(execution.name)
+        self._running = self._monitor = None
         self._is_closed = True
 
-    def _end_cell(self) -> None:
-        """If a program is running in it, nobody knows how far it came."""
+    def _end_sandbox(self) -> None:
+        """If a program is still running in it, its outcome is unknown."""
         self._launched.end()
         if self._running:
             self._running.stopped = self._running.stopped or "lost"
@@ -351,8 +345,8 @@ class Keeper:
 
 def main() -> None:
     _close_inherited_descriptors()
-    orders = KeeperConfig(_read_all(0))
-    os.chdir(orders.state)
+    config = KeeperConfig(_read_all(0))
+    os.chdir(config.state)
     lock = os.open(_LOCK, os.O_CREAT | os.O_RDWR, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -361,14 +355,14 @@ def main() -> None:
         return
     if os.fork():  # whoever started us waits for this one, and need not for the other
         os._exit(0)
-    cell = launch_sandbox(orders)
-    if isinstance(cell, str):
-        os.write(1, cell.encode())
+    sandbox = launch_sandbox(config)
+    if isinstance(sandbox, str):
+        os.write(1, sandbox.encode())
         return
     if os.path.lexists(SOCKET):
         os.unlink(SOCKET)  # of a keeper that is dead: the lock is ours
-    ExecutionRecords(orders.state).note_stamp(orders.stamp)
-    keeper = Keeper(orders, cell)
+    ExecutionRecords(config.state).note_stamp(config.stamp)
+    keeper = Keeper(config, sandbox)
     os.write(1, READY)
     _detach_streams()
     keeper.run()
@@ -392,7 +386,7 @@ def _read_all(descriptor: int) -> bytes:
 
 
 def _detach_streams() -> None:
-    """Who started us is told by the end of the stream that there is no more to come."""
+    """The end of the stream tells whoever started us that nothing more follows."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1):
         os.dup2(nothing, stream)

@@ -11,17 +11,17 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import anyio
 from anyio import CancelScope
 from anyio.abc import UNIXSocketStream
 
-from mainspring.capabilities.sandbox.backend import Launch, SandboxSpec
+from mainspring.capabilities.sandbox.backend import Launch, SandboxSpec, module_command
 from mainspring.capabilities.sandbox.execution_records import ExecutionRecords
-from mainspring.capabilities.sandbox.wire import HELD, READY, SOCKET, Frames, frame, pack
+from mainspring.capabilities.sandbox.wire import HELD, READY, SOCKET, Frames, frame, pack, pack_map
 from mainspring.core.errors import SandboxFailed
+from mainspring.core.openat import OpenDescriptor
 from mainspring.core.ports import ignore_output
 
 _STOP_SECONDS = 10.0
@@ -44,12 +44,7 @@ class KeeperConnection:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:
@@ -142,24 +137,15 @@ async def connect_to_keeper(state: Path) -> KeeperConnection | None:
     try:
         if sys.platform != "linux":
             return KeeperConnection(await anyio.connect_unix(state / SOCKET))
-        folder = os.open(state, os.O_PATH | os.O_DIRECTORY)
-        try:  # a socket's own path must not be longer than 107 bytes
+        with OpenDescriptor(
+            os.open(state, os.O_PATH | os.O_DIRECTORY)
+        ) as folder:  # a socket's own path must not be longer than 107 bytes
             return KeeperConnection(await anyio.connect_unix(f"/proc/self/fd/{folder}/{SOCKET}"))
-        finally:
-            os.close(folder)
     except (FileNotFoundError, ConnectionRefusedError):
         return None
 
 
 _START_SECONDS = 20.0
-
-# The package's own __init__ is left out: what it imports takes longer than the keeper needs.
-KEEPER_CODE = (
-    "import sys; package = type(sys)('mainspring'); package.__path__ = [sys.argv[1]];"
-    " sys.modules['mainspring'] = package;"
-    " from mainspring.capabilities.sandbox.keeper import main; main()"
-)
-PACKAGE_ROOT = Path(__file__).parents[2]
 
 
 def start_keeper(
@@ -184,7 +170,7 @@ def _spawn(state: Path, orders: bytes) -> bytes:
     told, tell = os.pipe()
     hear, say = os.pipe()
     log = os.open(state / "keeper.log", os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
-    command = [sys.executable, "-I", "-S", "-c", KEEPER_CODE, str(PACKAGE_ROOT)]
+    command = [sys.executable, *module_command("keeper")]
     try:
         process = os.posix_spawn(
             sys.executable,
@@ -235,27 +221,28 @@ def _keeper_log(state: Path) -> str:
 
 def _keeper_config(spec: SandboxSpec, launch: Launch, linger_seconds: float, stamp: str) -> bytes:
     limits = spec.sandbox_limits
-    told = {
-        "state": os.fsencode(spec.state),
-        "workspace": os.fsencode(spec.workspace),
-        "hidden": pack(map(os.fsencode, spec.hidden)),
-        "uid": b"" if launch.uid is None else b"%d" % launch.uid,
-        "argv": pack(map(os.fsencode, launch.argv)),
-        "env": pack(environment_pairs(launch.env)),
-        "files": pack(launch.files),
-        "sources": pack(map(os.fsencode, launch.sources)),
-        "forbidden": pack(b"%d %d" % item for item in launch.forbidden),
-        "distrusted": pack(map(os.fsencode, (spec.workspace, *spec.distrusted))),
-        "rlimits": " ".join(f"{name}={most}" for name, most in launch.rlimits.items()).encode(),
-        "has_own_pids": b"%d" % launch.has_own_pids,
-        "output_bytes": b"%d" % limits.output_bytes,
-        "memory_bytes": b"%d" % limits.memory_bytes,
-        "processes": b"%d" % limits.processes,
-        "disk_bytes": b"%d" % limits.disk_bytes,
-        "linger_ms": b"%d" % int(linger_seconds * 1000),
-        "stamp": stamp.encode(),
-    }
-    return pack(part for name, value in told.items() for part in (name.encode(), value))
+    return pack_map(
+        {
+            "state": os.fsencode(spec.state),
+            "workspace": os.fsencode(spec.workspace),
+            "hidden": pack(map(os.fsencode, spec.hidden)),
+            "uid": b"" if launch.uid is None else b"%d" % launch.uid,
+            "argv": pack(map(os.fsencode, launch.argv)),
+            "env": pack(environment_pairs(launch.env)),
+            "files": pack(launch.files),
+            "sources": pack(map(os.fsencode, launch.sources)),
+            "forbidden": pack(b"%d %d" % item for item in launch.forbidden),
+            "distrusted": pack(map(os.fsencode, (spec.workspace, *spec.distrusted))),
+            "rlimits": " ".join(f"{name}={most}" for name, most in launch.rlimits.items()).encode(),
+            "has_own_pids": b"%d" % launch.has_own_pids,
+            "output_bytes": b"%d" % limits.output_bytes,
+            "memory_bytes": b"%d" % limits.memory_bytes,
+            "processes": b"%d" % limits.processes,
+            "disk_bytes": b"%d" % limits.disk_bytes,
+            "linger_ms": b"%d" % int(linger_seconds * 1000),
+            "stamp": stamp.encode(),
+        }
+    )
 
 
 def environment_pairs(variables: Mapping[str, str]) -> Iterable[bytes]:

@@ -13,12 +13,13 @@ from mainspring.capabilities.sandbox.backend import (
     Launch,
     SandboxSpec,
     find_agent_interpreter,
+    module_command,
     readable_sources,
     rlimits_of,
 )
 from mainspring.capabilities.sandbox.seccomp import MACHINES, seccomp_program
 from mainspring.capabilities.sandbox.session_uids import session_uid
-from mainspring.capabilities.sandbox.wire import pack
+from mainspring.capabilities.sandbox.wire import pack, pack_map
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import IsolationLevel
 
@@ -29,23 +30,13 @@ _ETC = (
     *("ca-certificates", "mime.types", "protocols", "services"),
 )
 _TMP = Path("/tmp")
-_ROOT = Path(__file__).parents[2]
-# The package's own __init__ is left out: what it imports takes longer than the agent needs.
-_BEGIN = (
-    "import sys; package = type(sys)('mainspring'); package.__path__ = [sys.argv[1]];"
-    " sys.modules['mainspring'] = package;"
-    " from mainspring.capabilities.sandbox.landlock_inside import main; main()"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Landlock:
+    name = "landlock"
     owns_uid: bool
     """Programs run under a uid of their own, which takes root; else as whoever the harness is."""
-
-    @property
-    def name(self) -> str:
-        return "landlock"
 
     @property
     def level(self) -> IsolationLevel:
@@ -79,7 +70,7 @@ class Landlock:
         if not self.owns_uid:
             del rlimits["NPROC"]  # would count everything that this user runs
         return Launch(
-            argv=(str(python.path), "-I", "-S", "-c", _BEGIN, str(_ROOT)),
+            argv=(str(python.path), *module_command("landlock_inside")),
             files=(self._orders(spec, tmp, (system, readable), filter_),),
             variables=_variables(spec.workspace, tmp),
             rlimits=rlimits,
@@ -100,18 +91,19 @@ class Landlock:
     ) -> bytes:
         owner = self.owner(spec)
         system, readable = shown
-        told = {
-            "uid": b"" if owner is None else b"%d" % owner,
-            "workspace": os.fsencode(spec.workspace),
-            "tmp": os.fsencode(tmp),
-            "tmp_bytes": b"%d" % spec.sandbox_limits.tmp_bytes,
-            "system": pack(map(os.fsencode, system)),
-            "readable": pack(map(os.fsencode, readable)),
-            "hidden": pack(map(os.fsencode, _paths_in_workspace(spec, spec.hidden))),
-            "protected": pack(map(os.fsencode, _paths_in_workspace(spec, spec.protected))),
-            "filter": filter_,
-        }
-        return pack(part for name, value in told.items() for part in (name.encode(), value))
+        return pack_map(
+            {
+                "uid": b"" if owner is None else b"%d" % owner,
+                "workspace": os.fsencode(spec.workspace),
+                "tmp": os.fsencode(tmp),
+                "tmp_bytes": b"%d" % spec.sandbox_limits.tmp_bytes,
+                "system": pack(map(os.fsencode, system)),
+                "readable": pack(map(os.fsencode, readable)),
+                "hidden": pack(map(os.fsencode, _paths_in_workspace(spec, spec.hidden))),
+                "protected": pack(map(os.fsencode, _paths_in_workspace(spec, spec.protected))),
+                "filter": filter_,
+            }
+        )
 
 
 def _refuse_root() -> None:

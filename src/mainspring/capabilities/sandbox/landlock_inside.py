@@ -14,7 +14,8 @@ import os
 import signal
 import stat
 
-from mainspring.capabilities.sandbox.agent import CONTROL_FD, serve
+from mainspring.capabilities.sandbox.agent import CONTROL_FD, install_filter, serve
+from mainspring.capabilities.sandbox.bare_inside import check_unreachable, kill_reachable
 from mainspring.capabilities.sandbox.landlock_lend import grant_folder, grant_workspace
 from mainspring.capabilities.sandbox.landlock_rules import (
     CHANGE,
@@ -24,8 +25,7 @@ from mainspring.capabilities.sandbox.landlock_rules import (
     files_ruleset,
     signals_ruleset,
 )
-from mainspring.capabilities.sandbox.process_cleanup import check_unreachable, kill_reachable
-from mainspring.capabilities.sandbox.wire import unpack
+from mainspring.capabilities.sandbox.wire import unpack, unpack_map
 from mainspring.core.openat import open_absolute, open_beneath
 
 TYPE_CHECKING = False
@@ -37,8 +37,7 @@ REFUSED = 125
 """The status of a launcher that has started nothing."""
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
-_SET_DEATH_SIGNAL, _SET_SECCOMP, _SET_SUBREAPER = 1, 22, 36
-_FILTER = 2
+_SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
 _WATCH_SECONDS = 0.2
 _AWAITED = (signal.SIGTERM, signal.SIGCHLD)
 
@@ -47,17 +46,16 @@ class LandlockConfig:
     """What the guard is told. `landlock.py` writes it."""
 
     def __init__(self, packed: bytes) -> None:
-        fields = unpack(packed)
-        told = dict(zip(fields[::2], fields[1::2], strict=True))
-        self.uid = int(told[b"uid"]) if told[b"uid"] else None
-        self.workspace = os.fsdecode(told[b"workspace"])
-        self.tmp = os.fsdecode(told[b"tmp"])
-        self.tmp_bytes = int(told[b"tmp_bytes"])
-        self.system = [os.fsdecode(path) for path in unpack(told[b"system"])]
-        self.readable = [os.fsdecode(path) for path in unpack(told[b"readable"])]
-        self.hidden = [os.fsdecode(path) for path in unpack(told[b"hidden"])]
-        self.protected = [os.fsdecode(path) for path in unpack(told[b"protected"])]
-        self.filter = told[b"filter"]
+        values = unpack_map(packed)
+        self.uid = int(values["uid"]) if values["uid"] else None
+        self.workspace = os.fsdecode(values["workspace"])
+        self.tmp = os.fsdecode(values["tmp"])
+        self.tmp_bytes = int(values["tmp_bytes"])
+        self.system = [os.fsdecode(path) for path in unpack(values["system"])]
+        self.readable = [os.fsdecode(path) for path in unpack(values["readable"])]
+        self.hidden = [os.fsdecode(path) for path in unpack(values["hidden"])]
+        self.protected = [os.fsdecode(path) for path in unpack(values["protected"])]
+        self.filter = values["filter"]
 
 
 def main() -> None:
@@ -111,7 +109,7 @@ def _guard(config: LandlockConfig) -> None:
     for place, _ in allowed:
         os.close(place)
     check_unreachable(launcher)
-    _install(config.filter)
+    install_filter(config.filter)
     agent = os.fork()
     if agent == 0:
         _be_agent()
@@ -170,9 +168,8 @@ def _be_agent() -> None:
         inner = signals_ruleset()
         enforce(inner)
         check_unreachable(os.getppid())
-        serve(
-            _socket.socket(fileno=CONTROL_FD), confine=lambda: enforce(inner), sweep=kill_reachable
-        )
+        control = _socket.socket(fileno=CONTROL_FD)
+        serve(control, confine=lambda: enforce(inner), sweep=kill_reachable)
     finally:
         os._exit(0)
 
@@ -234,16 +231,6 @@ def _die_with_parent(signal_number: int) -> None:
     _prctl(_SET_DEATH_SIGNAL, signal_number)
 
 
-def _install(program: bytes) -> None:
-    class Program(ctypes.Structure):
-        _fields_ = (("count", ctypes.c_ushort), ("steps", ctypes.c_char_p))
-
-    loaded = Program(len(program) // 8, program)
-    _prctl(_SET_SECCOMP, _FILTER, ctypes.byref(loaded))
-
-
-def _prctl(option: int, *arguments: object) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    padded = (*arguments, 0, 0, 0, 0)[:4]
-    if libc.prctl(option, *padded) != 0:
+def _prctl(option: int, argument: int) -> None:
+    if ctypes.CDLL(None, use_errno=True).prctl(option, argument, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), f"prctl {option} was refused")

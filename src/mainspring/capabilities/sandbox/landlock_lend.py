@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
-from mainspring.core.openat import identity
+from mainspring.core.openat import OpenDescriptor, identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Iterable
 
 _ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 """Opens anything, a link itself, and waits for nothing."""
@@ -300,10 +300,5 @@ def _mount_of(entry: int) -> bytes:
         return next(line for line in told.read().splitlines() if line.startswith(b"mnt_id:"))
 
 
-@contextmanager
-def _open_entry(folder: int, name: str, how: int = _ENTRY) -> Generator[int]:
-    opened = os.open(name, how, dir_fd=folder)
-    try:
-        yield opened
-    finally:
-        os.close(opened)
+def _open_entry(folder: int, name: str, how: int = _ENTRY) -> OpenDescriptor:
+    return OpenDescriptor(os.open(name, how, dir_fd=folder))

@@ -33,13 +33,8 @@ _PATH_BENEATH = 1
 _SET_NO_NEW_PRIVS = 38
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
-_MAKE_CHAR, _MAKE_SOCK, _MAKE_BLOCK, _TRUNCATE, _IOCTL_DEV = (
-    1 << 6,
-    1 << 9,
-    1 << 11,
-    1 << 14,
-    1 << 15,
-)
+_MAKE_CHAR, _MAKE_SOCK, _MAKE_BLOCK = 1 << 6, 1 << 9, 1 << 11
+_TRUNCATE, _IOCTL_DEV = 1 << 14, 1 << 15
 _ALL_FILES = (1 << 16) - 1
 _ALL_NETWORK = 0b11
 _ALL_SCOPES = 0b11

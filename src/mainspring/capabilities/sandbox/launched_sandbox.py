@@ -1,4 +1,4 @@
-"""A launched sandbox, as the keeper holds it: its launcher, and the agent inside to talk to."""
+"""A launched sandbox from the keeper's side: the launcher process and the agent inside."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class LaunchedSandbox:
     """One start of the launcher. It is `ready` once the agent has said so.
 
     `given`: descriptors that the launcher gets from `CONTROL_FD` + 1 on; they are closed here.
-    `uid`: whom it runs as; the last of `given` are then `trees` of `idmap.mapped`.
+    `uid`: whom it runs as; the last of `given` are then `trees` of `idmap.map_mounts`.
     """
 
     def __init__(
@@ -124,24 +124,24 @@ class LaunchedSandbox:
             os.close(self.listener)
 
     def launcher_output(self) -> str:
-        """What the launcher has said."""
+        """The launcher's error output."""
         with open(self._log, "rb") as file:
             return file.read(4000).decode("utf-8", "replace").strip()
 
 
 def launch_sandbox(config: KeeperConfig) -> LaunchedSandbox | str:
-    """The cell, once the agent in it has spoken; or why there is none. A workspace that changed
-    while it was mounted is given another chance."""
+    """The sandbox, once its agent is ready; or why there is none. If the workspace changed while
+    it was being mounted, the launch is tried again."""
     complaint = ""
     for _ in range(_ATTEMPTS):
         try:
-            cell = _launch(config)
+            sandbox = _launch(config)
         except OSError as error:
             return f"{error.filename}: {error.strerror}"
-        if cell.is_ready:
-            return cell
-        cell.end()
-        complaint = cell.launcher_output()
+        if sandbox.is_ready:
+            return sandbox
+        sandbox.end()
+        complaint = sandbox.launcher_output()
         if not any(sign in complaint for sign in _CHANGED):
             break
     return complaint or "the launcher neither started the agent nor said why"
@@ -182,14 +182,14 @@ def _launch(config: KeeperConfig) -> LaunchedSandbox:
     if uid is not None:
         for source in sources:
             os.close(source)
-    cell = LaunchedSandbox(config, [*files, *(trees or sources)], uid=uid, trees=len(trees))
+    sandbox = LaunchedSandbox(config, [*files, *(trees or sources)], uid=uid, trees=len(trees))
     waiting = select.poll()
-    waiting.register(cell.control.fileno(), select.POLLIN)
+    waiting.register(sandbox.control.fileno(), select.POLLIN)
     until = time.monotonic() + _LAUNCH_SECONDS
-    while not cell.is_ready and (left := until - time.monotonic()) > 0:
-        if waiting.poll(int(left * 1000) + 1) and cell.read_messages() is None:
+    while not sandbox.is_ready and (left := until - time.monotonic()) > 0:
+        if waiting.poll(int(left * 1000) + 1) and sandbox.read_messages() is None:
             break
-    return cell
+    return sandbox
 
 
 def _open_source(config: KeeperConfig, path: str) -> int:

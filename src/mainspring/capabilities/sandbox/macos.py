@@ -6,16 +6,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mainspring.capabilities.sandbox.backend import (
     Launch,
     SandboxSpec,
+    bare_agent,
     readable_sources,
     rlimits_of,
 )
-from mainspring.capabilities.sandbox.unsandboxed import bare_agent
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import IsolationLevel
 
@@ -39,13 +39,8 @@ _SERVICES = (
 
 @dataclass(frozen=True, slots=True)
 class Seatbelt:
-    @property
-    def name(self) -> str:
-        return "seatbelt"
-
-    @property
-    def level(self) -> IsolationLevel:
-        return "isolated"
+    name = "seatbelt"
+    level: IsolationLevel = field(default="isolated", init=False)
 
     def launch(self, spec: SandboxSpec) -> Launch:
         if spec.network:
@@ -54,9 +49,7 @@ class Seatbelt:
                 " environment"
             )
         if not os.access(PROGRAM, os.X_OK):
-            raise SandboxFailed(
-                f"{PROGRAM} is missing: this is not macOS, or not as Apple ships it"
-            )
+            raise SandboxFailed(f"{PROGRAM} is missing: this is not macOS as Apple ships it")
         tmp = spec.state / "tmp"
         tmp.mkdir(parents=True, exist_ok=True, mode=0o700)
         text = profile(spec, tmp)

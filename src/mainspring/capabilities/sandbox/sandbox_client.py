@@ -1,21 +1,27 @@
-"""A session's sandbox, as the harness has it: starts the keeper when one is needed, asks it for
-programs, and finds what became of them when it is gone."""
+"""A session's sandbox from the harness's side: starts the keeper when needed, has it run programs,
+and finds their results after the keeper is gone."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from types import TracebackType
+from pathlib import Path
 from typing import Self, cast
 
 import anyio
 from anyio import CancelScope, to_thread
 
-from mainspring.capabilities.sandbox.backend import Backend, SandboxSpec, check_private_paths
+from mainspring.capabilities.sandbox.backend import (
+    Backend,
+    SandboxLimits,
+    SandboxSpec,
+    check_private_paths,
+)
 from mainspring.capabilities.sandbox.execution import LOST_RESULT
 from mainspring.capabilities.sandbox.execution_records import ExecutionRecords
 from mainspring.capabilities.sandbox.keeper_connection import (
@@ -49,7 +55,7 @@ def close_listener(listener: socket.socket) -> None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionProgress:
     is_running: bool
-    exec_result: ExecResult
+    result: ExecResult
     """What it has said so far; all of it, once it runs no more."""
 
 
@@ -57,7 +63,7 @@ class KeeperSandbox:
     """Programs of a session run in it one after the other.
 
     `on_listener` is given the listening socket of each sandbox that this one comes to use, if the
-    site has a network: a sandbox that had to be started again has another.
+    spec has a network: a sandbox that had to be started again has another.
     """
 
     def __init__(
@@ -68,21 +74,20 @@ class KeeperSandbox:
         linger_seconds: float = 30.0,
         on_listener: Callable[[socket.socket], None] = close_listener,
     ) -> None:
-        self._site = _validate(spec)
-        check_private_paths(self._site)
+        self._spec = _validate(spec)
+        check_private_paths(self._spec)
         self._backend = backend
         self._linger_seconds = linger_seconds
         self._on_listener = on_listener
-        self._moving_in = anyio.Lock()
+        self._lock = anyio.Lock()
         self._presence: KeeperConnection | None = None
-        """What tells the keeper that there is still somebody to keep the sandbox for."""
-        launch = backend.launch(self._site)
+        """While this is open, the keeper keeps the sandbox."""
+        launch = backend.launch(self._spec)
         self._variables = launch.variables
         self._stamp = stamp(launch.fingerprint)
         digest = hashlib.sha256(launch.fingerprint.encode()).hexdigest()
-        self._box = SandboxInfo(
-            backend=backend.name, isolation_level=backend.level, flags_hash=digest[:16]
-        )
+        level, hashed = backend.level, digest[:16]
+        self._box = SandboxInfo(backend=backend.name, isolation_level=level, flags_hash=hashed)
 
     @property
     def box(self) -> SandboxInfo:
@@ -94,10 +99,10 @@ class KeeperSandbox:
         name = _name(wanted.key)
         message = self._message(name, wanted)
         for _ in range(_ATTEMPTS):
-            async with await self._visit() as talk:
-                record = await talk.perform(name, message, hear)
+            async with await self._connect() as connection:
+                record = await connection.perform(name, message, hear)
             if record is None:  # the keeper is gone: did it start the program before?
-                record = await to_thread.run_sync(self._kept, name)
+                record = await to_thread.run_sync(self._stored, name)
             if record is not None:
                 return _parse_result(record)
         raise SandboxFailed(
@@ -107,34 +112,34 @@ class KeeperSandbox:
     async def prepare(self) -> None:
         """Start the sandbox before something is run in it. If that fails, `run` tells why."""
         with suppress(SandboxFailed, OSError):
-            async with await self._visit():
+            async with await self._connect():
                 pass
 
     async def find_result(self, key: str) -> ExecResult | None:
         name = _name(key)
         record = None
-        if talk := await connect_to_keeper(self._site.state):
-            async with talk:
-                record = await talk.ask(frame(b"found", name.encode()))
+        if connection := await connect_to_keeper(self._spec.state):
+            async with connection:
+                record = await connection.ask(frame(b"found", name.encode()))
         if record is None:
-            record = await to_thread.run_sync(self._kept, name)
-        if record is None and not await to_thread.run_sync(self._shelf().is_reliable):
+            record = await to_thread.run_sync(self._stored, name)
+        if record is None and not await to_thread.run_sync(self._records().is_reliable):
             record = LOST_RESULT
         return None if record is None else _parse_result(record)
 
     async def forget(self, key: str) -> None:
-        await to_thread.run_sync(self._shelf().drop, _name(key))
+        await to_thread.run_sync(self._records().drop, _name(key))
 
     async def begin(self, wanted: ExecRequest) -> None:
-        """As `run`, without waiting for the end; `progress` tells of it.
+        """Like `run`, without waiting for the end; see `progress`.
 
         Raises:
             SandboxFailed: it was not begun.
         """
         name = _name(wanted.key)
-        async with await self._visit() as talk:
+        async with await self._connect() as connection:
             message = self._message(name, wanted) + frame(b"peek", name.encode())
-            if (await talk.exchange(message)).record is None:
+            if (await connection.exchange(message)).record is None:
                 raise SandboxFailed("not run: the sandbox ended before the command began")
 
     async def attach(self, wanted: ExecRequest, streams: list[int]) -> KeeperConnection:
@@ -144,61 +149,56 @@ class KeeperSandbox:
             SandboxFailed: it was not started.
         """
         name = _name(wanted.key)
-        talk = await self._visit()
+        connection = await self._connect()
         try:
-            await talk.attach(name, self._message(name, wanted), streams)
+            await connection.attach(name, self._message(name, wanted), streams)
         except BaseException:
-            await talk.aclose()
+            await connection.aclose()
             raise
-        return talk
+        return connection
 
     async def progress(self, key: str) -> ExecutionProgress | None:
-        """How far a program is; `None` if it was never started."""
-        if talk := await connect_to_keeper(self._site.state):
-            async with talk:
-                answer = await talk.exchange(frame(b"peek", _name(key).encode()))
+        """The output of a program so far; `None` if it was never started."""
+        if connection := await connect_to_keeper(self._spec.state):
+            async with connection:
+                answer = await connection.exchange(frame(b"peek", _name(key).encode()))
             if answer.is_running and answer.record is not None:
-                return ExecutionProgress(is_running=True, exec_result=_parse_result(answer.record))
+                return ExecutionProgress(is_running=True, result=_parse_result(answer.record))
         ran = await self.find_result(key)
-        return None if ran is None else ExecutionProgress(is_running=False, exec_result=ran)
+        return None if ran is None else ExecutionProgress(is_running=False, result=ran)
 
     async def cancel(self, key: str) -> ExecResult | None:
-        """Kill a program that was begun; what came of it."""
-        if talk := await connect_to_keeper(self._site.state):
-            async with talk:
-                await talk.cancel(_name(key))
+        """Kill a program and return its result."""
+        if connection := await connect_to_keeper(self._spec.state):
+            async with connection:
+                await connection.cancel(_name(key))
         return await self.find_result(key)
 
     async def listener(self) -> socket.socket | None:
-        """Where programs' connections to a proxy arrive; the caller's to close."""
-        async with await self._visit() as talk:
-            return await talk.listener()
+        """The socket where programs connect to the proxy; the caller closes it."""
+        async with await self._connect() as connection:
+            return await connection.listener()
 
     async def leave(self) -> None:
-        """The keeper ends what it is at, and waits for a while for somebody to come back."""
+        """Disconnect. The keeper finishes its program and waits a while for a client to return."""
         if self._presence is not None:
             await self._presence.aclose()
             self._presence = None
 
     async def close(self) -> None:
-        """End the sandbox, and all that runs in it. What came of programs stays on disk."""
+        """End the sandbox and everything in it. Results of programs stay on disk."""
         with CancelScope(shield=True), anyio.move_on_after(_PARTING_SECONDS):
-            async with self._moving_in:  # one that is being started is not left behind
+            async with self._lock:  # one that is being started is not left behind
                 pass
-            if talk := await connect_to_keeper(self._site.state):
-                async with talk:
-                    await talk.ask(frame(b"close"))  # answered by hanging up
+            if connection := await connect_to_keeper(self._spec.state):
+                async with connection:
+                    await connection.ask(frame(b"close"))  # answered by hanging up
         await self.leave()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def _message(self, name: str, wanted: ExecRequest) -> bytes:
@@ -207,7 +207,7 @@ class KeeperSandbox:
             name.encode(),
             b"%d" % int(wanted.wall_seconds * 1000),
             b"%d" % wanted.max_bytes,
-            os.fsencode(os.path.join(self._site.workspace, wanted.cwd or ".")),
+            os.fsencode(os.path.join(self._spec.workspace, wanted.cwd or ".")),
             pack(map(os.fsencode, wanted.argv)),
             pack(environment_pairs({**self._variables, **wanted.env})),
             wanted.stdin,
@@ -216,56 +216,56 @@ class KeeperSandbox:
             raise SandboxFailed(f"not run: more than {MAX_FRAME} bytes of input")
         return message
 
-    async def _visit(self) -> KeeperConnection:
-        async with self._moving_in:
-            await to_thread.run_sync(end_keeper_if_stale, self._stamp, self._site.state)
-            talk = await connect_to_keeper(self._site.state)
-            is_new = talk is None
-            if talk is None:
-                talk = await self._started()
+    async def _connect(self) -> KeeperConnection:
+        async with self._lock:
+            await to_thread.run_sync(end_keeper_if_stale, self._stamp, self._spec.state)
+            connection = await connect_to_keeper(self._spec.state)
+            is_new = connection is None
+            if connection is None:
+                connection = await self._start_and_connect()
             if is_new or self._presence is None:
-                await self._move_in()
-            return talk
+                await self._stay_connected()
+            return connection
 
-    async def _started(self) -> KeeperConnection:
-        """Talk to a new keeper. One that is ending may still hold the lock: then we try again."""
+    async def _start_and_connect(self) -> KeeperConnection:
+        """Start a keeper and connect. One that is ending may still hold the lock: try again."""
         with anyio.move_on_after(_WELCOME_SECONDS):
             while True:
                 await to_thread.run_sync(self._start)
                 with anyio.move_on_after(_RESTART_SECONDS):
-                    return await self._welcomed()
-        raise self._silent()
+                    return await self._wait_for_keeper()
+        raise self._no_answer()
 
     def _start(self) -> None:
         # anew each time: what there is to protect in the workspace may have come to be since
-        check_private_paths(self._site)
-        launch = self._backend.launch(self._site)
-        start_keeper(self._site, launch, linger_seconds=self._linger_seconds, stamp=self._stamp)
+        check_private_paths(self._spec)
+        launch = self._backend.launch(self._spec)
+        start_keeper(self._spec, launch, linger_seconds=self._linger_seconds, stamp=self._stamp)
 
-    async def _move_in(self) -> None:
+    async def _stay_connected(self) -> None:
         await self.leave()
-        self._presence = await self._welcomed()
-        if self._site.network and (listener := await self._presence.listener()):
+        self._presence = await self._wait_for_keeper()
+        if self._spec.network and (listener := await self._presence.listener()):
             self._on_listener(listener)
 
-    async def _welcomed(self) -> KeeperConnection:
+    async def _wait_for_keeper(self) -> KeeperConnection:
         """A keeper that somebody else has started may not be listening yet."""
         with anyio.move_on_after(_WELCOME_SECONDS):
-            while (talk := await connect_to_keeper(self._site.state)) is None:  # noqa: ASYNC110 -- it is
+            while (connection := await connect_to_keeper(self._spec.state)) is None:  # noqa: ASYNC110 -- it is
                 await anyio.sleep(0.02)  # another process that we wait for
-            return talk
-        raise self._silent()
+            return connection
+        raise self._no_answer()
 
-    def _silent(self) -> SandboxFailed:
-        return SandboxFailed(f"not run: the keeper of {self._site.state} does not answer")
+    def _no_answer(self) -> SandboxFailed:
+        return SandboxFailed(f"not run: the keeper of {self._spec.state} does not answer")
 
-    def _kept(self, name: str) -> bytes | None:
-        shelf = self._shelf()
-        record = shelf.get(name)
-        return LOST_RESULT if record is None and shelf.was_started(name) else record
+    def _stored(self, name: str) -> bytes | None:
+        records = self._records()
+        record = records.get(name)
+        return LOST_RESULT if record is None and records.was_started(name) else record
 
-    def _shelf(self) -> ExecutionRecords:
-        return ExecutionRecords(str(self._site.state))
+    def _records(self) -> ExecutionRecords:
+        return ExecutionRecords(str(self._spec.state))
 
 
 def _validate(spec: SandboxSpec) -> SandboxSpec:
@@ -298,3 +298,74 @@ def _parse_result(record: bytes) -> ExecResult:
 
 def _parse_captured(head: bytes, tail: bytes, size: bytes) -> CapturedOutput:
     return CapturedOutput(head=head, tail=tail, size=int(size))
+
+
+_MOST = 4
+
+
+class SandboxServices:
+    """Of one session. All there is to know of them is on disk, so that a harness that comes back
+    finds them; one that does not leaves them to their time limits."""
+
+    def __init__(
+        self, spec: SandboxSpec, backend: Backend, *, limits: SandboxLimits | None = None
+    ) -> None:
+        self._spec = replace(spec, sandbox_limits=limits or spec.sandbox_limits, network=False)
+        self._backend = backend
+        self._folder = spec.state / "services"
+
+    async def start(self, name: str, wanted: ExecRequest) -> None:
+        """Starting it again under the same key changes nothing.
+
+        Raises:
+            SandboxFailed: it was not started.
+        """
+        await to_thread.run_sync(self._take_name, name, wanted.key)
+        sandbox = self._sandbox(name)
+        await sandbox.begin(wanted)
+        await sandbox.leave()
+
+    async def output(self, name: str) -> ExecutionProgress | None:
+        """What it has said so far; `None` if there is no such service."""
+        key = self._key_of(name)
+        return await self._sandbox(name).progress(key) if key is not None else None
+
+    async def stop(self, name: str) -> ExecResult | None:
+        """Kill it; what it has said in all. Its name is free again."""
+        key = self._key_of(name)
+        if key is None:
+            return None
+        sandbox = self._sandbox(name)
+        ran = await sandbox.cancel(key)
+        await sandbox.close()
+        await to_thread.run_sync(shutil.rmtree, self._place(name))
+        return ran
+
+    async def close(self) -> None:
+        for place in sorted(self._folder.glob("*/key")):
+            await self.stop(bytes.fromhex(place.parent.name).decode())
+
+    def _take_name(self, name: str, key: str) -> None:
+        known = self._key_of(name)
+        if known == key:
+            return
+        if known is not None:
+            raise SandboxFailed(f"a service named {name!r} already exists: stop it first")
+        if len(list(self._folder.glob("*/key"))) >= _MOST:
+            raise SandboxFailed(f"no more than {_MOST} services at a time: stop one first")
+        place = self._place(name)
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (place / "key.new").write_text(key, encoding="utf-8")
+        (place / "key.new").replace(place / "key")  # there as a whole, or not at all
+
+    def _key_of(self, name: str) -> str | None:
+        try:
+            return (self._place(name) / "key").read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+
+    def _place(self, name: str) -> Path:
+        return self._folder / name.encode().hex()
+
+    def _sandbox(self, name: str) -> KeeperSandbox:
+        return KeeperSandbox(replace(self._spec, state=self._place(name)), self._backend)

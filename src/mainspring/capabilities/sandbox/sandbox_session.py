@@ -14,8 +14,7 @@ import anyio
 from anyio import CancelScope
 from anyio.abc import TaskGroup
 
-from mainspring.capabilities.sandbox.background_services import SandboxServices
-from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
+from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox, SandboxServices
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import ToolEnvironmentError
 from mainspring.core.ports import ExecRequest, ExecResult, SandboxInfo, ignore_output

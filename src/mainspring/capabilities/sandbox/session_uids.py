@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mainspring.core.errors import SandboxFailed
+from mainspring.core.openat import OpenDescriptor
 
 if sys.platform != "win32":
     import fcntl
@@ -67,12 +68,11 @@ class SessionUids:
     @contextmanager
     def _locked(self) -> Generator[None]:
         """One process at a time: what is free now is still free when it is claimed."""
-        folder = os.open(self.claims, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
+        with OpenDescriptor(
+            os.open(self.claims, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        ) as folder:
             fcntl.flock(folder, fcntl.LOCK_EX)
             yield
-        finally:
-            os.close(folder)
 
     def _free(self, holders: Mapping[int, str | None]) -> int:
         for uid, holder in holders.items():

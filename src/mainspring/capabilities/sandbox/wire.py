@@ -5,7 +5,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 SOCKET = "keeper.sock"
 """In the keeper's folder."""
@@ -37,6 +37,16 @@ def unpack(packed: bytes) -> list[bytes]:
             raise ValueError("cut off")
         fields.append(packed[begin:at])
     return fields
+
+
+def pack_map(values: Mapping[str, bytes]) -> bytes:
+    return pack(part for name, value in values.items() for part in (name.encode(), value))
+
+
+def unpack_map(packed: bytes) -> dict[str, bytes]:
+    """Raises: ValueError."""
+    fields = unpack(packed)
+    return {name.decode(): value for name, value in zip(fields[::2], fields[1::2], strict=True)}
 
 
 def frame(*fields: bytes) -> bytes:

@@ -59,9 +59,8 @@ def artifact(workspace: Workspace, keep: StoreFile, *, max_bytes: int = 50_000_0
         lines = [f"{item.name} ({item.media_type}, {item.size} bytes)" for item in published]
         return ToolResult((TextBlock("\n".join(["Published:", *lines])),), facts=tuple(published))
 
-    return filtered(
-        replace(artifact, normalize_input=partial(_with_absolute_paths, workspace)), _refusal
-    )
+    normalize = partial(_with_absolute_paths, workspace)
+    return filtered(replace(artifact, normalize_input=normalize), _refusal)
 
 
 def _with_absolute_paths(workspace: Workspace, given: Mapping[str, object]) -> Mapping[str, object]:
@@ -108,9 +107,7 @@ async def _read(workspace: Workspace, paths: list[str], max_bytes: int) -> list[
         room = max_bytes - sum(len(file.content) for file in files)
         file = await workspace.read(path, max_bytes=room + 1)
         if len(file.content) > room:
-            raise ToolEnvironmentError(
-                f"{path}: more than {max_bytes} bytes are too much for one call"
-            )
+            raise ToolEnvironmentError(f"{path}: over {max_bytes} bytes are too much for one call")
         files.append(file)
     return files
 

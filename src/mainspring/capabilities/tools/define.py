@@ -52,9 +52,7 @@ class FunctionTool(Tool, Generic[P, R]):
 @overload
 def tool(function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> FunctionTool[P, R]: ...
 @overload
-def tool(
-    **options: Unpack[ToolOptions],
-) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(
     function: Callable[P, R] | None = None, /, **options: Unpack[ToolOptions]
 ) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
@@ -119,12 +117,12 @@ def _traits(name: str, options: ToolOptions) -> Traits:
     )
 
 
-async def _run(function: Callable[..., object], tool_inputs: ToolInputs, call: Call) -> ToolResult:
-    arguments = tool_inputs.read(call.input)
+async def _run(function: Callable[..., object], inputs: ToolInputs, call: Call) -> ToolResult:
+    arguments = inputs.read(call.input)
     if isinstance(arguments, InvalidInputs):
         return ToolResult.text(arguments.text, ok=False)
-    if tool_inputs.call_parameter is not None:
-        arguments[tool_inputs.call_parameter] = call
+    if inputs.call_parameter is not None:
+        arguments[inputs.call_parameter] = call
     try:
         return to_tool_result(await _call_function(function, arguments))
     # The function is the user's: whatever it raises is a value that the model reads, not a crash

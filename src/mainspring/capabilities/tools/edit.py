@@ -5,9 +5,7 @@ it is not there.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from difflib import SequenceMatcher
-from functools import partial
 from itertools import islice
 
 import msgspec
@@ -25,7 +23,7 @@ from mainspring.capabilities.tools.session_files import (
     replace_text,
     to_lf,
 )
-from mainspring.core.errors import FileMissing, ToolEnvironmentError
+from mainspring.core.errors import FileMissing
 from mainspring.core.tool import Call, Tool, ToolResult
 
 _MAX_LINES = 4000
@@ -113,11 +111,7 @@ def edit_tool(files: SessionFiles) -> Tool:
 
     async def probe(call: Call) -> ToolResult | None:
         wanted = msgspec.convert(dict(call.input), _Input)
-        try:
-            found = await files.read_if_present(wanted.file_path)
-        except ToolEnvironmentError:
-            return None
-        source = None if found is None else decode_text(found.content)
+        source = await files.text_if_present(wanted.file_path)
         if source is None or not _is_applied(source.plain, wanted):
             return None
         return ToolResult.text(f"{wanted.file_path} was changed.")
@@ -138,12 +132,7 @@ def edit_tool(files: SessionFiles) -> Tool:
         """
         return await files.change(call, plan)
 
-    return replace(
-        edit,
-        objection=partial(files.objection, plan_change=plan),
-        preview=partial(files.preview, plan_change=plan),
-        normalize_input=partial(files.normalize_input, field="file_path"),
-    )
+    return files.changing_tool(edit, plan)
 
 
 def _is_applied(text: str, wanted: _Input) -> bool:

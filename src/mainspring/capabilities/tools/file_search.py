@@ -12,13 +12,34 @@ import subprocess
 import sysconfig
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import anyio
+import re2
 from anyio import to_thread
 from anyio.abc import Process
 
-from mainspring.capabilities.tools.linear_regex import LinearPattern, compile_regex
+from mainspring.core.errors import InvalidInput
+
+_MAX_CHARS = 5000
+
+
+def compile_regex(expression: str, *, ignore_case: bool = False) -> re2.Pattern[bytes]:
+    """Raises InvalidInput: it is not an expression, or too long for one."""
+    if not expression or len(expression) > _MAX_CHARS:
+        raise InvalidInput(f"an expression has 1 to {_MAX_CHARS:,} characters")
+    options = re2.Options()
+    options.log_errors = False
+    options.case_sensitive = not ignore_case
+    try:
+        return re2.compile(expression.encode("utf-8", "replace"), options)
+    except re2.error as error:
+        [why] = cast("tuple[bytes]", error.args)
+        raise InvalidInput(
+            f"not a regular expression: {why.decode('utf-8', 'replace')}. The syntax is RE2's: no"
+            " look-around, no back-references; a backslash makes a character mean itself."
+        ) from error
+
 
 MAX_FILE_BYTES = 50_000_000
 _MAX_OUTPUT_BYTES = 16_000_000
@@ -37,7 +58,7 @@ class SearchQuery:
     """In each file."""
 
     @property
-    def pattern(self) -> LinearPattern:
+    def pattern(self) -> re2.Pattern[bytes]:
         return compile_regex(self.expression, ignore_case=self.ignore_case)
 
 
@@ -75,24 +96,24 @@ def is_searchable(opened: int) -> bool:
 
 
 async def search(
-    search_query: SearchQuery, open_sources: Sequence[OpenSource], ripgrep: str | None
+    query: SearchQuery, sources: Sequence[OpenSource], ripgrep: str | None
 ) -> SearchHits:
-    if ripgrep is not None and not _names_ends(search_query.expression):
-        hits = await _search_with_ripgrep(ripgrep, search_query, open_sources)
+    if ripgrep is not None and not _names_ends(query.expression):
+        hits = await _search_with_ripgrep(ripgrep, query, sources)
         if hits is not None:
             return hits
-    return await to_thread.run_sync(_search_in_python, search_query, open_sources)
+    return await to_thread.run_sync(_search_in_python, query, sources)
 
 
-def _search_in_python(search_query: SearchQuery, open_sources: Sequence[OpenSource]) -> SearchHits:
-    pattern = search_query.pattern
-    anywhere = _multiline_pattern(search_query)
+def _search_in_python(query: SearchQuery, sources: Sequence[OpenSource]) -> SearchHits:
+    pattern = query.pattern
+    anywhere = _multiline_pattern(query)
     hits: SearchHits = {}
-    for source in open_sources:
+    for source in sources:
         content = _content(source.opened)
         if anywhere is not None and anywhere.search(content) is None:
             continue
-        if lines := list(_matching(content, pattern, search_query)):
+        if lines := list(_matching(content, pattern, query)):
             hits[source.path] = lines
     return hits
 
@@ -102,11 +123,11 @@ def _names_ends(expression: str) -> bool:
     return "\\A" in expression or "\\z" in expression
 
 
-def _multiline_pattern(search_query: SearchQuery) -> LinearPattern | None:
+def _multiline_pattern(query: SearchQuery) -> re2.Pattern[bytes] | None:
     """Finds at least what single lines have, in the whole file at once: most have nothing."""
-    if _names_ends(search_query.expression) or "(?" in search_query.expression:
+    if _names_ends(query.expression) or "(?" in query.expression:
         return None
-    return compile_regex(f"(?m){search_query.expression}", ignore_case=search_query.ignore_case)
+    return compile_regex(f"(?m){query.expression}", ignore_case=query.ignore_case)
 
 
 def _content(opened: int) -> bytes:
@@ -119,41 +140,39 @@ def _content(opened: int) -> bytes:
 
 
 def _matching(
-    content: bytes, linear_pattern: LinearPattern, search_query: SearchQuery
+    content: bytes, pattern: re2.Pattern[bytes], query: SearchQuery
 ) -> Iterator[MatchedLine]:
     lines = content.removesuffix(b"\n").split(b"\n") if content else []
     found: list[int] = []
     for at, line in enumerate(lines):
-        if linear_pattern.search(line) is not None:
+        if pattern.search(line) is not None:
             found.append(at)
-            if len(found) == search_query.max_matches:
+            if len(found) == query.max_matches:
                 break
     matches = set(found)
     around = {
         near
         for at in found
-        for near in range(
-            max(0, at - search_query.context), min(len(lines), at + search_query.context + 1)
-        )
+        for near in range(max(0, at - query.context), min(len(lines), at + query.context + 1))
     }
     for at in sorted(around):
         yield MatchedLine(at + 1, lines[at], at in matches)
 
 
 async def _search_with_ripgrep(
-    program: str, search_query: SearchQuery, open_sources: Sequence[OpenSource]
+    program: str, query: SearchQuery, sources: Sequence[OpenSource]
 ) -> SearchHits | None:
     """`None` if it would not."""
     argv = [
         program,
         *("--no-config", "--no-ignore", "--hidden", "--text", "--crlf", "--no-mmap"),
         *("--color=never", "--no-heading", "--with-filename", "--line-number", "--null"),
-        f"--max-count={search_query.max_matches}",
-        f"--context={search_query.context}",
-        "--ignore-case" if search_query.ignore_case else "--case-sensitive",
-        f"--regexp={search_query.expression}",
+        f"--max-count={query.max_matches}",
+        f"--context={query.context}",
+        "--ignore-case" if query.ignore_case else "--case-sensitive",
+        f"--regexp={query.expression}",
         "--",
-        *(f"{_DESCRIPTORS}/{source.opened}" for source in open_sources),
+        *(f"{_DESCRIPTORS}/{source.opened}" for source in sources),
     ]
     try:
         process = await anyio.open_process(
@@ -162,7 +181,7 @@ async def _search_with_ripgrep(
             stderr=subprocess.DEVNULL,
             cwd="/",
             env={},
-            pass_fds=[source.opened for source in open_sources],
+            pass_fds=[source.opened for source in sources],
             start_new_session=True,
         )
     except OSError:
@@ -170,9 +189,7 @@ async def _search_with_ripgrep(
     output, status = await _output(process)
     if status not in (0, 1, None):
         return None
-    return _parse_output(
-        output, {str(source.opened): source.path for source in open_sources}, open_sources
-    )
+    return _parse_output(output, {str(source.opened): source.path for source in sources}, sources)
 
 
 async def _output(process: Process) -> tuple[bytes, int | None]:
@@ -196,7 +213,7 @@ async def _output(process: Process) -> tuple[bytes, int | None]:
 
 
 def _parse_output(
-    output: bytes, paths: dict[str, str], open_sources: Sequence[OpenSource]
+    output: bytes, paths: dict[str, str], sources: Sequence[OpenSource]
 ) -> SearchHits:
     """From `/dev/fd/7\\0` + `12:text` for a match, `12-text` for what is around one."""
     found: SearchHits = {}
@@ -207,7 +224,6 @@ def _parse_output(
         number = rest[: len(rest) - len(rest.lstrip(b"0123456789"))]
         sign, text = rest[len(number) : len(number) + 1], rest[len(number) + 1 :]
         path = paths[name.rpartition(b"/")[2].decode()]
-        found.setdefault(path, []).append(
-            MatchedLine(int(number), text.removesuffix(b"\r"), sign == b":")
-        )
-    return {source.path: found[source.path] for source in open_sources if source.path in found}
+        line = MatchedLine(int(number), text.removesuffix(b"\r"), sign == b":")
+        found.setdefault(path, []).append(line)
+    return {source.path: found[source.path] for source in sources if source.path in found}

@@ -15,10 +15,7 @@ from mainspring.core.tool import Tool
 
 
 def file_tools(
-    workspace: Workspace,
-    *,
-    ripgrep: str | None = None,
-    earlier: Mapping[str, int] | None = None,
+    workspace: Workspace, *, ripgrep: str | None = None, earlier: Mapping[str, int] | None = None
 ) -> list[Tool]:
     """`ripgrep`: where the program is, an absolute path; without it we search ourselves.
     `earlier`: see `SessionFiles`."""

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -11,17 +12,18 @@ from functools import partial
 from anyio import to_thread
 
 from mainspring.capabilities.tools.define import tool
-from mainspring.capabilities.tools.linear_regex import compile_regex
 from mainspring.capabilities.tools.session_files import SessionFiles, failed_result
 from mainspring.core.errors import InvalidInput, ToolEnvironmentError
 from mainspring.core.ports import FileEntry, Workspace
-from mainspring.core.tool import Call, Tool, ToolResult
+from mainspring.core.tool import Tool, ToolResult
+from mainspring.retrieval.globs import CharClass, Segment, expand_braces, glob_segments, spans
 
 _MAX_CHARS = 1000
+_OPEN_BRACE = re.compile(r"(?<!\\)\{[^}]*$")
 
 
-def glob_matcher(glob: str) -> Callable[[str], bool]:
-    """Whether a path, relative to where the search begins, is meant by a glob.
+def compile_search(glob: str) -> Callable[[str], bool]:
+    """Whether a path, relative to where the search begins, matches a glob.
 
     Raises:
         InvalidInput: it is not a glob.
@@ -30,50 +32,20 @@ def glob_matcher(glob: str) -> Callable[[str], bool]:
         raise InvalidInput(f"a glob has 1 to {_MAX_CHARS} characters")
     if glob.startswith(("/", "~")) or ".." in glob.split("/"):
         raise InvalidInput("a glob is relative: use `path` for the start folder")
-    bare = glob.removeprefix("./")
-    anywhere = "" if "/" in bare.rstrip("/") else "**/"
-    below = "**" if bare.endswith("/") else ""
-    pattern = compile_regex(f"^{_expression(anywhere + bare + below)}$")
-    return lambda path: pattern.search(path.encode("utf-8", "replace")) is not None
+    patterns = [_segments(choice) for choice in expand_braces(glob.removeprefix("./"))]
+    return lambda path: any(spans(segments, path.split("/")) for segments in patterns)
 
 
-def _expression(glob: str) -> str:
-    pieces: list[str] = []
-    braces = at = 0
-    while at < len(glob):
-        piece, taken = _piece(glob[at:], braces)
-        braces += (piece == "(?:") - (piece == ")")
-        pieces.append(piece)
-        at += taken
-    if braces:
+def _segments(glob: str) -> tuple[Segment, ...]:
+    if _OPEN_BRACE.search(glob):
         raise InvalidInput(f"the glob {glob} has a brace that is not closed")
-    return "".join(pieces)
-
-
-def _piece(rest: str, braces: int) -> tuple[str, int]:
-    """The expression for the beginning of a glob, and how much of the glob that is."""
-    if rest.startswith("**/"):
-        return "(?:.*/)?", 3
-    if rest.startswith("**"):
-        return ".*", 2
-    if rest[0] == "[" and (end := rest.find("]", 2)) > 0:
-        return _class(rest[1:end]), end + 1
-    if rest[0] == "\\" and len(rest) > 1:
-        return _literal(rest[1]), 2
-    inside = {",": "|", "}": ")"} if braces else {}
-    special = {"*": "[^/]*", "?": "[^/]", "{": "(?:", **inside}
-    return special.get(rest[0]) or _literal(rest[0]), 1
-
-
-def _class(inner: str) -> str:
-    negated = inner[0] in "!^"
-    members = inner[1:] if negated else inner
-    quoted = "".join(member if member == "-" else _literal(member) for member in members)
-    return f"[{'^/' if negated else ''}{quoted}]"
-
-
-def _literal(character: str) -> str:
-    return character if character.isalnum() or not character.isascii() else f"\\{character}"
+    anywhere = "" if "/" in glob.rstrip("/") else "**/"
+    below = "**" if glob.endswith("/") else ""
+    segments = glob_segments(f"{anywhere}{glob}{below}".split("/"))
+    classes = [item for one in segments for item in one.tokens if isinstance(item, CharClass)]
+    if any(low > high for item in classes for low, high in item.ranges):
+        raise InvalidInput(f"the glob {glob} has a range that ends before it begins")
+    return segments
 
 
 VERSION_CONTROL = frozenset({".git", ".hg", ".svn", ".jj"})
@@ -94,9 +66,8 @@ def glob_tool(files: SessionFiles) -> Tool:
         """
         try:
             found = await files.workspace.walk(path, limit=MAX_WALKED, skip=VERSION_CONTROL)
-            wanted = await to_thread.run_sync(
-                _matching_entries, files.workspace, path, pattern, found
-            )
+            matching = partial(_matching_entries, files.workspace, path, pattern, found)
+            wanted = await to_thread.run_sync(matching)
         except (ToolEnvironmentError, InvalidInput) as error:
             return failed_result(error)
         return ToolResult.text(_listing(wanted, is_cut=len(found) == MAX_WALKED))
@@ -104,16 +75,12 @@ def glob_tool(files: SessionFiles) -> Tool:
     def invalid(given: Mapping[str, object]) -> str | None:
         return glob.invalid(given) or glob_error(given.get("pattern"))
 
-    async def objection(call: Call) -> str | None:
-        return files.unreachable(str(call.input.get("path", ".")))
-
-    normalize = partial(files.normalize_input, field="path")
-    return replace(glob, invalid=invalid, objection=objection, normalize_input=normalize)
+    return files.reading_tool(replace(glob, invalid=invalid), "path")
 
 
 def glob_error(glob: object) -> str | None:
     try:
-        glob_matcher(str(glob))
+        compile_search(str(glob))
     except InvalidInput as error:
         return str(error)
     return None
@@ -133,7 +100,7 @@ def relative_names(
 def _matching_entries(
     workspace: Workspace, path: str, pattern: str, found: list[FileEntry]
 ) -> list[FileEntry]:
-    is_meant = glob_matcher(pattern)
+    is_meant = compile_search(pattern)
     meant = [entry for name, entry in relative_names(workspace, path, found) if is_meant(name)]
     return sorted(meant, key=lambda entry: (-entry.modified_ns, str(entry.path)))
 

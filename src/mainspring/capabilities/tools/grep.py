@@ -6,7 +6,6 @@ import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal, TypeAlias
 
 import anyio
@@ -17,22 +16,22 @@ from mainspring.capabilities.tools.file_search import (
     MatchedLine,
     OpenSource,
     SearchQuery,
+    compile_regex,
     is_searchable,
     search,
 )
 from mainspring.capabilities.tools.glob import (
     MAX_WALKED,
     VERSION_CONTROL,
+    compile_search,
     glob_error,
-    glob_matcher,
     printable_path,
     relative_names,
 )
-from mainspring.capabilities.tools.linear_regex import compile_regex
 from mainspring.capabilities.tools.session_files import SessionFiles, failed_result
 from mainspring.core.errors import InvalidInput, IsFolder, ToolEnvironmentError
 from mainspring.core.ports import Workspace
-from mainspring.core.tool import Call, Tool, ToolResult
+from mainspring.core.tool import Tool, ToolResult
 
 Mode: TypeAlias = Literal["content", "files_with_matches", "count"]
 
@@ -95,11 +94,7 @@ def grep_tool(files: SessionFiles, ripgrep: str | None) -> Tool:
     def invalid(given: Mapping[str, object]) -> str | None:
         return grep.invalid(given) or _input_error(given)
 
-    async def objection(call: Call) -> str | None:
-        return files.unreachable(str(call.input.get("path", ".")))
-
-    normalize = partial(files.normalize_input, field="path")
-    return replace(grep, invalid=invalid, objection=objection, normalize_input=normalize)
+    return files.reading_tool(replace(grep, invalid=invalid), "path")
 
 
 def _input_error(given: Mapping[str, object]) -> str | None:
@@ -121,19 +116,19 @@ async def _paths(workspace: Workspace, path: str, glob: str | None) -> list[str]
     else:
         return [path]
     found = await workspace.walk(path, limit=MAX_WALKED, skip=VERSION_CONTROL)
-    is_meant: Callable[[str], bool] = (lambda _: True) if glob is None else glob_matcher(glob)
+    is_meant: Callable[[str], bool] = (lambda _: True) if glob is None else compile_search(glob)
     below = relative_names(workspace, path, found)
     return [str(entry.path) for name, entry in below if not entry.is_link and is_meant(name)]
 
 
 async def _search_files(
-    workspace: Workspace, search_query: SearchQuery, paths: Sequence[str], ripgrep: str | None
+    workspace: Workspace, query: SearchQuery, paths: Sequence[str], ripgrep: str | None
 ) -> AsyncGenerator[_FileMatches]:
     for start in range(0, len(paths), _BATCH_FILES):
         batch = paths[start : start + _BATCH_FILES]
         sources = await to_thread.run_sync(_open_files, workspace, batch)
         try:
-            hits = await search(search_query, sources, ripgrep)
+            hits = await search(query, sources, ripgrep)
         finally:
             for source in sources:
                 os.close(source.opened)
@@ -163,15 +158,15 @@ class _Lines:
         self._lines: list[str] = []
         self._is_full = False
 
-    def take(self, file_matches: _FileMatches) -> bool:
+    def take(self, matches: _FileMatches) -> bool:
         """Whether there is room for more."""
-        path = printable_path(file_matches.path)
+        path = printable_path(matches.path)
         if self._mode == "files_with_matches":
             self._lines.append(path)
         elif self._mode == "count":
-            self._lines.append(f"{path}:{sum(line.is_match for line in file_matches.lines)}")
+            self._lines.append(f"{path}:{sum(line.is_match for line in matches.lines)}")
         else:
-            self._lines += _format_lines(path, file_matches.lines, is_first=not self._lines)
+            self._lines += _format_lines(path, matches.lines, is_first=not self._lines)
         self._is_full = len(self._lines) > MAX_LINES
         return not self._is_full
 

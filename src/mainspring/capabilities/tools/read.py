@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import partial
 from pathlib import PurePosixPath
 from typing import Annotated, cast
 
@@ -134,12 +132,7 @@ def read_tool(files: SessionFiles) -> Tool:
         except (ToolError, ToolEnvironmentError) as error:
             return failed_result(error)
 
-    async def objection(call: Call) -> str | None:
-        return files.unreachable(str(call.input["file_path"]))
-
-    return replace(
-        read, objection=objection, normalize_input=partial(files.normalize_input, field="file_path")
-    )
+    return files.reading_tool(read, "file_path")
 
 
 def _content_result(path: str, content: bytes, view_range: list[int] | None) -> ToolResult:
@@ -210,10 +203,8 @@ async def _listing(files: SessionFiles, path: str) -> ToolResult:
     return ToolResult.text("\n".join(lines) if found else f"{path} is an empty folder")
 
 
-def _entry_line(file_entry: FileEntry) -> str:
-    name = (
-        file_entry.path.name if file_entry.path.name.isprintable() else ascii(file_entry.path.name)
-    )
-    if file_entry.is_folder:
+def _entry_line(entry: FileEntry) -> str:
+    name = entry.path.name if entry.path.name.isprintable() else ascii(entry.path.name)
+    if entry.is_folder:
         return f"{name}/"
-    return f"{name} (a link)" if file_entry.is_link else f"{name} ({file_entry.size:,} bytes)"
+    return f"{name} (a link)" if entry.is_link else f"{name} ({entry.size:,} bytes)"

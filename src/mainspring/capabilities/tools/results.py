@@ -6,7 +6,7 @@ from typing import cast, get_args
 
 import msgspec
 
-from mainspring.capabilities.tools.pydantic_types import encode_model
+from mainspring.capabilities.tools.input_types import encode_model
 from mainspring.core.content import Block, TextBlock
 from mainspring.core.errors import MainspringError
 from mainspring.core.tool import ToolResult

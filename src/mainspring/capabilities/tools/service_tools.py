@@ -23,7 +23,7 @@ class ServiceProgress(Protocol):
     @property
     def is_running(self) -> bool: ...
     @property
-    def exec_result(self) -> ExecResult:
+    def result(self) -> ExecResult:
         """What it has written so far; all of it, once it runs no more."""
         ...
 
@@ -49,23 +49,17 @@ class BackgroundServices(Protocol):
 
 
 def service_tools(
-    background_services: BackgroundServices,
+    services: BackgroundServices,
     *,
     judge: Callable[[str], tuple[bool, bool]],
     max_seconds: float = 3600,
 ) -> tuple[Tool, Tool, Tool]:
     """`service_start`, `service_output`, `service_stop`; a service ends after `max_seconds`."""
-    return (
-        _start_tool(background_services, judge, max_seconds),
-        _output_tool(background_services),
-        _stop_tool(background_services),
-    )
+    return (_start_tool(services, judge, max_seconds), _output_tool(services), _stop_tool(services))
 
 
 def _start_tool(
-    background_services: BackgroundServices,
-    judge: Callable[[str], tuple[bool, bool]],
-    max_seconds: float,
+    services: BackgroundServices, judge: Callable[[str], tuple[bool, bool]], max_seconds: float
 ) -> Tool:
     @tool
     async def service_start(call: Call, name: str, command: str) -> ToolResult:
@@ -82,7 +76,7 @@ def _start_tool(
             wall_seconds=max_seconds,
         )
         try:
-            await background_services.start(name, wanted)
+            await services.start(name, wanted)
         except SandboxFailed as error:
             return ToolResult.text(f"Not started: {error}", ok=False, error="unavailable")
         return ToolResult.text(f"{name} has started; service_output shows its output.")
@@ -97,7 +91,7 @@ def _start_tool(
     return filtered(replace(service_start, traits=traits, preview=preview), _refusal)
 
 
-def _output_tool(background_services: BackgroundServices) -> Tool:
+def _output_tool(services: BackgroundServices) -> Tool:
     @tool(read_only=True, concurrent=True)
     async def service_output(name: str) -> ToolResult:
         """Show what a service has written, its beginning and its newest, and whether it runs.
@@ -106,18 +100,18 @@ def _output_tool(background_services: BackgroundServices) -> Tool:
             name: The service.
         """
         try:
-            progress = await background_services.output(name)
+            progress = await services.output(name)
         except SandboxFailed as error:
             return ToolResult.text(str(error), ok=False, error="unavailable")
         if progress is None:
             return _unknown_service(name)
-        state = "runs" if progress.is_running else f"has ended: {_ending(progress.exec_result)}"
-        return ToolResult.text(f"[{name} {state}]\n{_output_text(progress.exec_result)}")
+        state = "runs" if progress.is_running else f"has ended: {_ending(progress.result)}"
+        return ToolResult.text(f"[{name} {state}]\n{_output_text(progress.result)}")
 
     return filtered(service_output, _refusal)
 
 
-def _stop_tool(background_services: BackgroundServices) -> Tool:
+def _stop_tool(services: BackgroundServices) -> Tool:
     @tool(in_doubt="retry")
     async def service_stop(name: str) -> ToolResult:
         """Stop a service, and all that it started.
@@ -126,12 +120,12 @@ def _stop_tool(background_services: BackgroundServices) -> Tool:
             name: The service.
         """
         try:
-            exec_result = await background_services.stop(name)
+            result = await services.stop(name)
         except SandboxFailed as error:
             return ToolResult.text(str(error), ok=False, error="unavailable")
-        if exec_result is None:
+        if result is None:
             return _unknown_service(name)
-        return ToolResult.text(f"[{name} is stopped]\n{_output_text(exec_result)}")
+        return ToolResult.text(f"[{name} is stopped]\n{_output_text(result)}")
 
     return filtered(service_stop, _refusal)
 
@@ -140,18 +134,14 @@ def _unknown_service(name: str) -> ToolResult:
     return ToolResult.text(f"There is no service {name}.", ok=False, error="failed")
 
 
-def _ending(exec_result: ExecResult) -> str:
-    return (
-        f"exit status {exec_result.status}"
-        if exec_result.stop_cause is None
-        else f"stopped, {exec_result.stop_cause}"
-    )
+def _ending(result: ExecResult) -> str:
+    ending = result.stop_cause and f"stopped, {result.stop_cause}"
+    return ending or f"exit status {result.status}"
 
 
-def _output_text(exec_result: ExecResult) -> str:
-    return (captured_text(exec_result.stdout) + captured_text(exec_result.stderr)).strip(
-        "\n"
-    ) or "(no output)"
+def _output_text(result: ExecResult) -> str:
+    output = captured_text(result.stdout) + captured_text(result.stderr)
+    return output.strip("\n") or "(no output)"
 
 
 def _refusal(given: Mapping[str, object]) -> str | None:

@@ -10,8 +10,9 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import unified_diff
+from functools import partial
 from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import TypeAlias
@@ -27,7 +28,7 @@ from mainspring.core.errors import (
 )
 from mainspring.core.events import Failure
 from mainspring.core.ports import FileState, Workspace
-from mainspring.core.tool import Call, ToolResult
+from mainspring.core.tool import Call, Tool, ToolResult
 
 _CONTEXT = 3
 _MAX_LINES = 4000
@@ -43,13 +44,10 @@ def diff_of(path: str, before: str, after: str) -> str:
     last = max(0, tail - _CONTEXT)
     old_part, new_part = old[first : len(old) - last], new[first : len(new) - last]
     if len(old_part) + len(new_part) > _MAX_LINES:
-        return (
-            f"{path}: {len(old_part):,} lines become {len(new_part):,}, from line {head + 1:,} on"
-        )
+        change = f"{len(old_part):,} lines become {len(new_part):,}"
+        return f"{path}: {change}, from line {head + 1:,} on"
     lines = unified_diff(old_part, new_part, path, path, n=_CONTEXT, lineterm="")
-    shown = "\n".join(
-        _HUNK.sub(lambda hunk: _shift_hunk(hunk, first), line, count=1) for line in lines
-    )
+    shown = "\n".join(_HUNK.sub(lambda hunk: _shift_hunk(hunk, first), line, 1) for line in lines)
     return shown or f"{path}: only line endings differ"
 
 
@@ -87,7 +85,7 @@ class PlannedChange:
 
 
 PlanChange: TypeAlias = Callable[[Call], Awaitable[PlannedChange]]
-"""Raises ToolError, HandsError: why it cannot be made, in words for the model."""
+"""Raises ToolError, ToolEnvironmentError: why it cannot be made, in words for the model."""
 
 
 class SessionFiles:
@@ -125,39 +123,57 @@ class SessionFiles:
         if seen not in (None, found.version):
             raise ToolError(f"{path} has changed since it was read: {READ_AGAIN}")
 
-    async def change(self, call: Call, plan_change: PlanChange) -> ToolResult:
+    async def change(self, call: Call, plan: PlanChange) -> ToolResult:
         try:
-            planned = await plan_change(call)
-            written = await self.workspace.write(
-                planned.path, planned.content, expected=planned.expected
-            )
+            planned = await plan(call)
+            version = planned.expected
+            written = await self.workspace.write(planned.path, planned.content, expected=version)
         except (ToolError, ToolEnvironmentError) as error:
             return failed_result(error)
         self._note(call, planned.path, written.version)
         return _change_result(planned)
 
-    async def objection(self, call: Call, plan_change: PlanChange) -> str | None:
+    async def text_if_present(self, path: str) -> DecodedText | None:
+        """`None` also if it cannot be read, or is no text."""
         try:
-            await plan_change(call)
-        except (ToolError, ToolEnvironmentError) as error:
-            return failure_text(error)
-        return None
+            found = await self.read_if_present(path)
+        except ToolEnvironmentError:
+            return None
+        return None if found is None else decode_text(found.content)
 
-    async def preview(self, call: Call, plan_change: PlanChange) -> str | None:
-        try:
-            return (await plan_change(call)).diff
-        except (ToolError, ToolEnvironmentError):
+    def changing_tool(self, tool: Tool, plan: PlanChange) -> Tool:
+        """A tool that changes the file `file_path`: what speaks against a call, and its diff."""
+
+        async def objection(call: Call) -> str | None:
+            try:
+                await plan(call)
+            except (ToolError, ToolEnvironmentError) as error:
+                return failure_text(error)
             return None
 
-    def unreachable(self, path: str) -> str | None:
-        """Why a path cannot be asked for at all."""
-        try:
-            self.workspace.locate(path)
-        except ToolEnvironmentError as error:
-            return failure_text(error)
-        return None
+        async def preview(call: Call) -> str | None:
+            try:
+                return (await plan(call)).diff
+            except (ToolError, ToolEnvironmentError):
+                return None
 
-    def normalize_input(self, given: Mapping[str, object], field: str) -> Mapping[str, object]:
+        normalize = partial(self._normalize_input, field="file_path")
+        return replace(tool, objection=objection, preview=preview, normalize_input=normalize)
+
+    def reading_tool(self, tool: Tool, field: str) -> Tool:
+        """A tool that reads what an input field names: why it cannot be asked for at all."""
+
+        async def objection(call: Call) -> str | None:
+            try:
+                self.workspace.locate(str(call.input.get(field, ".")))
+            except ToolEnvironmentError as error:
+                return failure_text(error)
+            return None
+
+        normalize = partial(self._normalize_input, field=field)
+        return replace(tool, objection=objection, normalize_input=normalize)
+
+    def _normalize_input(self, given: Mapping[str, object], field: str) -> Mapping[str, object]:
         """The input with an absolute path, as it was named: rules are held against a link and
         against what it leads to. With `..` behind a link it is not what it looks like, so then it
         is the path that is meant."""
@@ -204,20 +220,17 @@ def failure_text(error: Exception) -> str:
     return words.encode("utf-8", "replace").decode()
 
 
-def _change_result(planned_change: PlannedChange) -> ToolResult:
-    if planned_change.expected == "":
-        lines = len(planned_change.after.splitlines())
-        return ToolResult((TextBlock(f"Created {planned_change.path} with {lines:,} lines."),))
-    diff = planned_change.diff
+def _change_result(change: PlannedChange) -> ToolResult:
+    if change.expected == "":
+        lines = len(change.after.splitlines())
+        return ToolResult((TextBlock(f"Created {change.path} with {lines:,} lines."),))
+    diff = change.diff
     shown = diff if len(diff) <= _MAX_SHOWN else f"{diff[:_MAX_SHOWN]}\n[diff truncated]"
-    return ToolResult(
-        (TextBlock(f"Changed {planned_change.path}:\n{shown}"),), details={"diff": diff}
-    )
+    return ToolResult((TextBlock(f"Changed {change.path}:\n{shown}"),), details={"diff": diff})
 
 
 _MARKS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    *((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le")),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _CONTROLS = bytes({*range(32), 127} - {*b"\t\n\r\f\b\x1b"})

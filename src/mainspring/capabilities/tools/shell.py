@@ -45,9 +45,8 @@ def captured_text(stream: CapturedOutput) -> str:
         return strip_escapes((stream.head + stream.tail).decode("utf-8", "replace"))
     head = stream.head.decode("utf-8", "replace")
     tail = stream.tail.decode("utf-8", "replace")
-    return (
-        f"{strip_escapes(head)}\n[... {stream.left_out} bytes left out ...]\n{strip_escapes(tail)}"
-    )
+    left_out = f"[... {stream.left_out} bytes left out ...]"
+    return f"{strip_escapes(head)}\n{left_out}\n{strip_escapes(tail)}"
 
 
 class LiveText:
@@ -109,7 +108,7 @@ _CHANGES_SHELL = re.compile(
 def bash(
     sandbox: Sandbox,
     *,
-    command_judge: CommandJudge,
+    judge: CommandJudge,
     default_seconds: float = 120,
     max_seconds: float = 600,
     resumed: bool = False,
@@ -127,7 +126,7 @@ def bash(
         max_seconds: the longest that a call can ask for.
         resumed: the session had a shell before this process, so a fresh one is a loss to tell.
     """
-    shell = _Shell(sandbox, command_judge, default_seconds, resumed=resumed)
+    shell = _Shell(sandbox, judge, default_seconds, resumed=resumed)
 
     @tool(name="bash", description=_description(default_seconds, max_seconds))
     async def bash(
@@ -185,7 +184,7 @@ class _Shell:
     """What is remembered between the calls of one session in this process."""
 
     sandbox: Sandbox
-    command_judge: CommandJudge
+    judge: CommandJudge
     default_seconds: float
     resumed: bool = field(kw_only=True)
     used: set[str] = field(default_factory=set[str])
@@ -195,7 +194,7 @@ class _Shell:
 
     def traits(self, given: Mapping[str, object]) -> Traits:
         command = str(given.get("command", ""))
-        read_only, destructive = self.command_judge(command) if command.strip() else (True, False)
+        read_only, destructive = self.judge(command) if command.strip() else (True, False)
         stateless = read_only and not self._keeps_state(given)
         return Traits(
             read_only=read_only,
@@ -209,7 +208,7 @@ class _Shell:
         command = str(given.get("command", ""))
         if given.get("restart") or not command.strip():
             return True
-        return _CHANGES_SHELL.search(command) is not None or not self.command_judge(command)[0]
+        return _CHANGES_SHELL.search(command) is not None or not self.judge(command)[0]
 
     async def run(self, call: Call, command: str, *, restart: bool, seconds: float) -> ToolResult:
         shell = _execution_key(call)
@@ -245,13 +244,12 @@ class _Shell:
             ran = ExecResult(status=-1, stdout=_EMPTY, stderr=_EMPTY, stop_cause="lost")
         return None if ran is None else self._outcome(call, ran)
 
-    def _outcome(self, call: Call, exec_result: ExecResult) -> ToolResult:
+    def _outcome(self, call: Call, result: ExecResult) -> ToolResult:
         self.collected.add(call.idempotency_key)
         asked = call.input.get("timeout_ms")
         seconds = asked / 1000 if isinstance(asked, int) and asked else self.default_seconds
-        return _command_result(
-            exec_result, seconds, is_restart=not str(call.input.get("command", "")).strip()
-        )
+        is_restart = not str(call.input.get("command", "")).strip()
+        return _command_result(result, seconds, is_restart=is_restart)
 
     async def _forget_collected(self) -> None:
         while self.collected:
@@ -268,29 +266,20 @@ def _execution_key(call: Call) -> str:
     return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 
-def _command_result(exec_result: ExecResult, seconds: float, *, is_restart: bool) -> ToolResult:
-    output = (captured_text(exec_result.stdout) + captured_text(exec_result.stderr)).strip("\n")
+def _command_result(result: ExecResult, seconds: float, *, is_restart: bool) -> ToolResult:
+    output = (captured_text(result.stdout) + captured_text(result.stderr)).strip("\n")
     notes: list[str] = []
-    if exec_result.stop_cause == "time":
+    if result.stop_cause == "time":
         notes.append(f"[stopped: it took longer than {seconds:g} s; {_UNCHANGED}]")
-    elif exec_result.stop_cause is not None:
-        notes.append(f"[{_STOPPED[exec_result.stop_cause]}]")
-    elif exec_result.status != 0:
-        notes.append(f"[exit status {exec_result.status}]")
+    elif result.stop_cause is not None:
+        notes.append(f"[{_STOPPED[result.stop_cause]}]")
+    elif result.status != 0:
+        notes.append(f"[exit status {result.status}]")
     elif not output:
         notes.append("(the shell was restarted)" if is_restart else "(no output)")
-    ok = exec_result.stop_cause is None and exec_result.status == 0
-    error = (
-        None
-        if ok
-        else _FAILURES.get(exec_result.stop_cause, "failed")
-        if exec_result.stop_cause
-        else "failed"
-    )
-    details = {
-        "status": exec_result.status,
-        "stopped": exec_result.stop_cause,
-        "milliseconds": exec_result.milliseconds,
-    }
+    ok = result.stop_cause is None and result.status == 0
+    cause = result.stop_cause
+    error = None if ok else _FAILURES.get(cause, "failed") if cause else "failed"
+    details = {"status": result.status, "stopped": cause, "milliseconds": result.milliseconds}
     text = "\n".join([*([output] if output else []), *notes])
     return ToolResult((TextBlock(text),), ok, details, error)

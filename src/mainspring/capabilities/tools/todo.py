@@ -27,9 +27,8 @@ def todo() -> Tool:
         Args:
             todos: All items, in order, each with its content and status.
         """
-        return ToolResult(
-            (TextBlock(_render_todos(todos)),), facts=(TodosWritten(todos=tuple(todos)),)
-        )
+        text = TextBlock(_render_todos(todos))
+        return ToolResult((text,), facts=(TodosWritten(todos=tuple(todos)),))
 
     return filtered(todo, _refusal)
 

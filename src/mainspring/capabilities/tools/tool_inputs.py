@@ -13,11 +13,12 @@ from typing import Annotated, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from mainspring.capabilities.tools.pydantic_types import encode_model, json_schemas
-from mainspring.capabilities.tools.type_mismatches import (
+from mainspring.capabilities.tools.input_types import (
     Field,
     convert_strictly,
+    encode_model,
     field_mismatches,
+    json_schemas,
     type_mismatches,
 )
 from mainspring.core.errors import InvalidInput
@@ -92,9 +93,8 @@ class InvalidInputs:
     def text(self) -> str:
         shown = [f"- {problem}" for problem in self.problems[:_MAX_PROBLEMS]]
         more = len(self.problems) - _MAX_PROBLEMS
-        return "\n".join(
-            ["The input is not valid:", *shown, *([f"- and {more} more"] if more > 0 else [])]
-        )
+        rest = [f"- and {more} more"] if more > 0 else []
+        return "\n".join(["The input is not valid:", *shown, *rest])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,19 +107,16 @@ class ToolInputs:
     def read(self, given: Mapping[str, object]) -> dict[str, object] | InvalidInputs:
         """The arguments by name; what was not given is left to the function's own defaults."""
         try:
-            arguments = {
-                name: convert_strictly(given[name], self.fields[name].hint) for name in given
-            }
+            hints = self.fields
+            arguments = {name: convert_strictly(given[name], hints[name].hint) for name in given}
         except (KeyError, msgspec.ValidationError):
             return InvalidInputs(self._problems(given))
         missing = any(field.required and name not in given for name, field in self.fields.items())
         return InvalidInputs(self._problems(given)) if missing else arguments
 
     def _problems(self, given: Mapping[str, object]) -> tuple[str, ...]:
-        known = ", ".join(self.fields) or "none"
-        unknown = [
-            f"{name}: unknown; the fields are: {known}" for name in given if name not in self.fields
-        ]
+        problem = f"unknown; the fields are: {', '.join(self.fields) or 'none'}"
+        unknown = [f"{name}: {problem}" for name in given if name not in self.fields]
         return (*field_mismatches(given, self.fields, ""), *unknown)
 
 

@@ -1,8 +1,10 @@
-"""The tool_search tool: finds deferred tools, so that their schemas need not be sent before."""
+"""The tool_search tool: which tools are deferred, and how the model finds and loads them, so
+that their schemas need not be sent before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import msgspec
@@ -70,10 +72,8 @@ def one_line(description: str) -> str:
     return sentence if len(sentence) <= _MAX_LINE else f"{sentence[: _MAX_LINE - 1]}…"
 
 
-def _outcome(
-    found: Sequence[ToolSpec], missing: Sequence[str], bm25_index: Bm25Index
-) -> ToolResult:
-    notes = [f"There is no deferred tool {name!r}.{_like(name, bm25_index)}" for name in missing]
+def _outcome(found: Sequence[ToolSpec], missing: Sequence[str], index: Bm25Index) -> ToolResult:
+    notes = [f"There is no deferred tool {name!r}.{_like(name, index)}" for name in missing]
     if not found:
         text = " ".join(notes) or "No tool fits. Try other words for what it is to do."
         return ToolResult.text(text, ok=False, error="failed")
@@ -82,6 +82,23 @@ def _outcome(
     return ToolResult((TextBlock(text),), facts=(ToolsLoaded(names=tuple(s.name for s in found)),))
 
 
-def _like(name: str, bm25_index: Bm25Index) -> str:
-    similar = ", ".join(bm25_index.search(name, 3))
+def _like(name: str, index: Bm25Index) -> str:
+    similar = ", ".join(index.search(name, 3))
     return f" Similar: {similar}." if similar else ""
+
+
+MAX_LOADED_TOOLS = 40
+
+
+def deferred_tools(tools: Mapping[str, Tool]) -> dict[str, Tool]:
+    """Of many tools: those of MCP servers, and of others what is over the number."""
+    if len(tools) <= MAX_LOADED_TOOLS:
+        return {}
+    own = [name for name in tools if not name.startswith("mcp__")]
+    at_once = frozenset(own[:MAX_LOADED_TOOLS])
+    return {name: tool for name, tool in tools.items() if name not in at_once}
+
+
+def tool_search_tools(deferred: Mapping[str, Tool]) -> list[Tool]:
+    """What the model loads them with."""
+    return [tool_search([tool.spec for tool in deferred.values()])] if deferred else []

@@ -77,10 +77,7 @@ def read_hint(blob: BlobSource) -> str:
 
 
 def capped(
-    tool: AnyTool,
-    max_chars: int,
-    store_content: StoreContent,
-    how: Callable[[BlobSource], str] = read_hint,
+    tool: AnyTool, max_chars: int, store: StoreContent, how: Callable[[BlobSource], str] = read_hint
 ) -> AnyTool:
     """Shorten a long result to its beginning and end; the whole of it is kept elsewhere."""
 
@@ -91,7 +88,7 @@ def capped(
             return outcome
         whole = "\n".join(texts)
         content = whole.encode("utf-8", "replace")
-        blob = await store_content(content)
+        blob = await store(content)
         short = BlobBlock(
             preview=head_and_tail(whole, max_chars, how(blob)),
             hash=blob.hash,

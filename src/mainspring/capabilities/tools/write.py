@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
-
 import msgspec
 from msgspec import Struct
 
@@ -17,7 +14,6 @@ from mainspring.capabilities.tools.session_files import (
     decode_text,
     to_lf,
 )
-from mainspring.core.errors import ToolEnvironmentError
 from mainspring.core.tool import Call, Tool, ToolResult
 
 
@@ -43,11 +39,7 @@ def write_tool(files: SessionFiles) -> Tool:
 
     async def probe(call: Call) -> ToolResult | None:
         wanted = msgspec.convert(dict(call.input), _Input)
-        try:
-            found = await files.read_if_present(wanted.file_path)
-        except ToolEnvironmentError:
-            return None
-        there = None if found is None else decode_text(found.content)
+        there = await files.text_if_present(wanted.file_path)
         if there is None or there.plain != to_lf(wanted.content):
             return None
         return ToolResult.text(f"{wanted.file_path} was written.")
@@ -64,12 +56,7 @@ def write_tool(files: SessionFiles) -> Tool:
         """
         return await files.change(call, plan)
 
-    return replace(
-        write,
-        objection=partial(files.objection, plan_change=plan),
-        preview=partial(files.preview, plan_change=plan),
-        normalize_input=partial(files.normalize_input, field="file_path"),
-    )
+    return files.changing_tool(write, plan)
 
 
 def _encoded(content: str, there: DecodedText) -> bytes:

@@ -129,12 +129,8 @@ def is_assigned_secret(name: bytes, value: bytes, *, is_quoted: bool, ends_line:
     if is_quoted:
         return is_password or not is_word or value.isalpha()
     is_variable = is_word and b"_" in value
-    return (
-        ends_line
-        and len(value) >= 6
-        and not is_variable
-        and (is_password or name.isupper() or b"-" in name)
-    )
+    is_setting = is_password or name.isupper() or b"-" in name
+    return ends_line and len(value) >= 6 and not is_variable and is_setting
 
 
 def _is_variable_of_secret(value: bytes) -> bool:

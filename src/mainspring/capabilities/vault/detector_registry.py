@@ -9,16 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import re2
+
 from mainspring.capabilities.vault.passwords import PASSWORDS
-from mainspring.capabilities.vault.private_keys import PRIVATE_KEYS
 from mainspring.capabilities.vault.secret_detector import (
     LINE_PREFIX,
-    BytesMatch,
     Detector,
     compile_pattern,
     redaction_label,
 )
-from mainspring.capabilities.vault.tokens import BEGINNINGS, START, TOKENS
+from mainspring.capabilities.vault.tokens import BEGINNINGS, PRIVATE_KEYS, START, TOKENS
 
 _CHARACTERS = r"[A-Za-z0-9_.+/=-]"
 _BREAK = rf"(?:\\?\r?\n|\\+n)[ \t]*(?:{LINE_PREFIX}[ \t]*)?"
@@ -52,11 +52,11 @@ class WrappedTokens:
                 end = stop + size
         return b"".join((*done, text[end:])) if done else text
 
-    def _continued(self, text: bytes, bytes_match: BytesMatch) -> int:
+    def _continued(self, text: bytes, match: re2.Match[bytes]) -> int:
         """How many bytes of the next lines belong to the token."""
-        joined, size = bytes_match.group(1), 0
-        column = bytes_match.span(1)[1] - max(text.rfind(b"\n", 0, bytes_match.span(1)[1]), 0)
-        for piece in self._pieces.finditer(bytes_match.group(2)):
+        joined, size = match.group(1), 0
+        column = match.span(1)[1] - max(text.rfind(b"\n", 0, match.span(1)[1]), 0)
+        for piece in self._pieces.finditer(match.group(2)):
             line_end, more = piece.group(1), piece.group(2)
             is_open = not self._is_token(joined)
             is_full = column >= _FULL_LINE and not more.isalpha()

@@ -96,15 +96,15 @@ class _DecodedSearch:
     """Content after some steps, seen in several views."""
 
     def __init__(
-        self, decoding_steps: tuple[DecodingStep, ...], encoding_searchs: Sequence[_EncodingSearch]
+        self, steps: tuple[DecodingStep, ...], searches: Sequence[_EncodingSearch]
     ) -> None:
-        self._decoding_steps = decoding_steps
-        self._encoding_searchs = encoding_searchs
-        self._longest = max(view.longest for view in encoding_searchs)
+        self._steps = steps
+        self._searches = searches
+        self._longest = max(view.longest for view in searches)
 
     @classmethod
-    def decoded(cls, decode_step: DecodeStep, values: Sequence[str]) -> _DecodedSearch:
-        steps = (DeleteStep(b"\0\r"), decode_step, _LINES)
+    def decoded(cls, step: DecodeStep, values: Sequence[str]) -> _DecodedSearch:
+        steps = (DeleteStep(b"\0\r"), step, _LINES)
         as_text = partial(_text_forms, (*steps, *_TEXT))
         return cls(
             steps,
@@ -117,24 +117,22 @@ class _DecodedSearch:
 
     def found(self, content: bytes) -> Iterator[tuple[int, int, int]]:
         text = content
-        for step in self._decoding_steps:
+        for step in self._steps:
             text = step.apply(text)
-        for view in self._encoding_searchs:
+        for view in self._searches:
             hits = view.found(text)
             if hits:
-                _, layers = apply_steps(self._decoding_steps, content, is_cut=False)
-                yield from (
-                    (*original_span(layers, begin, end), number) for begin, end, number in hits
-                )
+                _, layers = apply_steps(self._steps, content, is_cut=False)
+                yield from ((*original_span(layers, begin, end), item) for begin, end, item in hits)
 
     def open(self, content: bytes) -> int:
         """Where a value may begin that goes on behind the content."""
         size = _WINDOW
         while True:
             skipped = max(0, len(content) - size)
-            text, layers = apply_steps(self._decoding_steps, content[skipped:], is_cut=True)
+            text, layers = apply_steps(self._steps, content[skipped:], is_cut=True)
             if not skipped or size >= _MOST_HELD or len(text) > self._longest + _MARGIN:
-                begin = min(view.open(text) for view in self._encoding_searchs)
+                begin = min(view.open(text) for view in self._searches)
                 return skipped + original_span(layers, begin, 0)[0]
             size *= 4
 
@@ -142,8 +140,8 @@ class _DecodedSearch:
 class _EncodingSearch:
     """A text after some steps, and the values as they look then."""
 
-    def __init__(self, decoding_steps: tuple[DecodingStep, ...], written: dict[bytes, int]) -> None:
-        self._decoding_steps = decoding_steps
+    def __init__(self, steps: tuple[DecodingStep, ...], written: dict[bytes, int]) -> None:
+        self._steps = steps
         self._written = written
         self._by_head: dict[bytes, list[bytes]] = {}
         for form in sorted(written, key=len, reverse=True):
@@ -158,20 +156,18 @@ class _EncodingSearch:
 
     def found(self, text: bytes) -> list[tuple[int, int, int]]:
         seen = text
-        for step in self._decoding_steps:
+        for step in self._steps:
             seen = step.apply(seen)
         hits = list(self._hits(seen))
         if not hits:
             return []
-        _, layers = apply_steps(self._decoding_steps, text, is_cut=False)
-        return [
-            (*original_span(layers, begin, begin + len(form)), self._written[form])
-            for begin, form in hits
-        ]
+        _, layers = apply_steps(self._steps, text, is_cut=False)
+        spans = ((original_span(layers, begin, begin + len(form)), form) for begin, form in hits)
+        return [(*span, self._written[form]) for span, form in spans]
 
     def open(self, text: bytes) -> int:
         """Where a value may begin that goes on behind the text."""
-        seen, layers = apply_steps(self._decoding_steps, text, is_cut=True)
+        seen, layers = apply_steps(self._steps, text, is_cut=True)
         begin = len(seen)
         for at in range(max(0, len(seen) - self.longest + 1), len(seen)):
             forms = self._by_start.get(seen[at : at + 2])
@@ -224,10 +220,10 @@ def _text_encodings(value: str) -> Iterator[bytes]:
     yield value.encode("latin-1", "replace")
 
 
-def _text_forms(decoding_steps: Iterable[DecodingStep], value: str) -> Iterator[bytes]:
+def _text_forms(steps: Iterable[DecodingStep], value: str) -> Iterator[bytes]:
     wide = [value.encode(charset, "surrogatepass") for charset in ("utf-32-le", "utf-32-be")]
     for content in (*_text_encodings(value), *_text_encodings(value[::-1]), *wide):
-        for step in decoding_steps:
+        for step in steps:
             content = step.apply(content)
         content = content.rstrip(b"\\%&")  # an escape could begin with it
         if len(content) >= _SHORTEST_DECODED:

@@ -5,6 +5,8 @@ The last group of a pattern is what is taken out.
 
 from __future__ import annotations
 
+import re2
+
 from mainspring.capabilities.vault.assignments import (
     NAMES,
     PASSWORD_NAMES,
@@ -15,7 +17,6 @@ from mainspring.capabilities.vault.assignments import (
 )
 from mainspring.capabilities.vault.secret_detector import (
     LINE_PREFIX,
-    BytesMatch,
     Detector,
     compile_pattern,
     value_detector,
@@ -53,17 +54,16 @@ def _ends_line(text: bytes, start: int, stop: int) -> bool:
     return (_PAIR_END if is_pair else _LINE_END).match(text[stop : stop + 40]) is not None
 
 
-def _is_assignment(bytes_match: BytesMatch, text: bytes) -> bool:
-    start, stop = bytes_match.span(2)
+def _is_assignment(match: re2.Match[bytes], text: bytes) -> bool:
+    start, stop = match.span(2)
     before, after = text[start - 1 : start], text[stop : stop + 1]
-    is_quoted = before in (b'"', b"'") and (
-        after == before or text[stop : stop + 2] == b"\\" + before
-    )
+    follows = after == before or text[stop : stop + 2] == b"\\" + before
+    is_quoted = before in (b'"', b"'") and follows
     if after == b"(" or (before in (b'"', b"'") and not is_quoted and after == b" "):
         return False  # what a function gives; a sentence
     ends_line = _ends_line(text, start, stop)
-    name = _whole_name(text, bytes_match.span(1)[0]) + bytes_match.group(1)
-    return is_assigned_secret(name, bytes_match.group(2), is_quoted=is_quoted, ends_line=ends_line)
+    name = _whole_name(text, match.span(1)[0]) + match.group(1)
+    return is_assigned_secret(name, match.group(2), is_quoted=is_quoted, ends_line=ends_line)
 
 
 def _whole_name(text: bytes, end: int) -> bytes:
@@ -76,14 +76,14 @@ _TO = compile_pattern(rb"(?i)\sto\s")
 _SETS = compile_pattern(rb"(?i)\b(?:set|chang|reset|updat|rotat|switch|initiali[sz])\w*\b[^.\n]*$")
 
 
-def _is_stated_in_prose(bytes_match: BytesMatch, text: bytes) -> bool:
+def _is_stated_in_prose(match: re2.Match[bytes], text: bytes) -> bool:
     """Whether prose says what a password is, and not how."""
-    value = bytes_match.group(1).rstrip(b".,;:!?")
-    start, _ = bytes_match.span(1)
+    value = match.group(1).rstrip(b".,;:!?")
+    start, _ = match.span(1)
     if not is_real_value(value) or len(value) < 5:
         return False
-    begin, _ = bytes_match.span()
-    if _TO.search(bytes_match.group()) and not _SETS.search(text[max(begin - 60, 0) : begin]):
+    begin, _ = match.span()
+    if _TO.search(match.group()) and not _SETS.search(text[max(begin - 60, 0) : begin]):
         return False  # "the arguments to pass to main": nobody sets one
     return text[start - 1 : start] in (b'"', b"'", b"`") or _OF_PROSE.match(value) is None
 
@@ -168,10 +168,7 @@ PASSWORDS: tuple[Detector, ...] = (
         _is_cookie,
     ),
     value_detector(
-        "bearer_token",
-        r"(?i)bearer\s",
-        rf"(?i)\bbearer\s+({_CREDENTIALS}{{16,}})",
-        looks_secret,
+        "bearer_token", r"(?i)bearer\s", rf"(?i)\bbearer\s+({_CREDENTIALS}{{16,}})", looks_secret
     ),
     value_detector(
         "npmrc_token", "_auth", r"_auth(?:Token)?\s*=\s*([A-Za-z0-9+/=_.-]{8,})", looks_secret

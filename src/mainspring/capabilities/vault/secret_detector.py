@@ -7,73 +7,52 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, cast
+from typing import TypeAlias
 
-import re2  # pyright: ignore[reportMissingTypeStubs]
-
-
-class BytesMatch(Protocol):
-    def group(self, number: int = 0, /) -> bytes: ...
-    def span(self, number: int = 0, /) -> tuple[int, int]: ...
-
-
-class BytesPattern(Protocol):
-    def search(self, text: bytes, begin: int = 0, /) -> BytesMatch | None: ...
-    def match(self, text: bytes, /) -> BytesMatch | None: ...
-    def fullmatch(self, text: bytes, /) -> BytesMatch | None: ...
-    def finditer(self, text: bytes, /) -> Iterator[BytesMatch]: ...
-    def sub(self, replacement: bytes, text: bytes, /) -> bytes: ...
-
-
-class _Set(Protocol):
-    def Add(self, pattern: bytes, /) -> int: ...  # noqa: N802 (RE2's name)
-    def Compile(self) -> None: ...  # noqa: N802
-    def Match(self, text: bytes, /) -> list[int] | None: ...  # noqa: N802
-
+import re2
 
 _BYTEWISE = re2.Options()
-_BYTEWISE.encoding = re2.Options.Encoding.LATIN1  # pyright: ignore[reportUnknownMemberType]
+_BYTEWISE.encoding = re2.Options.Encoding.LATIN1
 _BYTEWISE.max_mem = 32 << 20
 
 
-class _LazyPattern:
+class LazyPattern:
     """Compiled when it is first used: most of a hundred detectors never are."""
 
     __slots__ = ("_compiled", "_pattern")
 
     def __init__(self, pattern: bytes) -> None:
         self._pattern = pattern
-        self._compiled: BytesPattern | None = None
+        self._compiled: re2.Pattern[bytes] | None = None
 
-    def _get(self) -> BytesPattern:
+    def _get(self) -> re2.Pattern[bytes]:
         if self._compiled is None:
-            compiled = re2.compile(self._pattern, _BYTEWISE)  # pyright: ignore[reportUnknownMemberType]
-            self._compiled = cast("BytesPattern", compiled)
+            self._compiled = re2.compile(self._pattern, _BYTEWISE)
         return self._compiled
 
-    def search(self, text: bytes, begin: int = 0, /) -> BytesMatch | None:
+    def search(self, text: bytes, begin: int = 0, /) -> re2.Match[bytes] | None:
         return self._get().search(text, begin)
 
-    def match(self, text: bytes, /) -> BytesMatch | None:
+    def match(self, text: bytes, /) -> re2.Match[bytes] | None:
         return self._get().match(text)
 
-    def fullmatch(self, text: bytes, /) -> BytesMatch | None:
+    def fullmatch(self, text: bytes, /) -> re2.Match[bytes] | None:
         return self._get().fullmatch(text)
 
-    def finditer(self, text: bytes, /) -> Iterator[BytesMatch]:
+    def finditer(self, text: bytes, /) -> Iterator[re2.Match[bytes]]:
         return self._get().finditer(text)
 
     def sub(self, replacement: bytes, text: bytes, /) -> bytes:
         return self._get().sub(replacement, text)
 
 
-def compile_pattern(pattern: bytes) -> BytesPattern:
-    return _LazyPattern(pattern)
+def compile_pattern(pattern: bytes) -> LazyPattern:
+    return LazyPattern(pattern)
 
 
 def escape_literal(text: bytes) -> bytes:
     """A pattern for exactly this text."""
-    return cast("bytes", re2.escape(text))  # pyright: ignore[reportUnknownMemberType]
+    return re2.escape(text)
 
 
 def any_literal(texts: Iterable[bytes]) -> bytes:
@@ -104,7 +83,7 @@ _COUNTS_MANY = re.compile(rb"\{\d{2,}\}")
 def _automaton(
     numbered: Sequence[tuple[int, bytes]],
 ) -> tuple[Callable[[bytes], list[int] | None], list[int]]:
-    found = cast("_Set", re2.Set.SearchSet(_BYTEWISE))  # pyright: ignore[reportUnknownMemberType]
+    found = re2.Set.SearchSet(_BYTEWISE)
     for _, pattern in numbered:
         found.Add(pattern)
     found.Compile()
@@ -113,7 +92,7 @@ def _automaton(
 
 LINE_PREFIX = r"(?:[^\s\\:]{1,200}[:-])?\d{1,6}(?:\t|\\+t|→|[:|-])"
 """What tools put before a line: the file that it is from, and its number."""
-SecretCheck: TypeAlias = Callable[[BytesMatch, bytes], bool]
+SecretCheck: TypeAlias = Callable[["re2.Match[bytes]", bytes], bool]
 """Of a match in a text: whether it is a secret."""
 
 
@@ -122,7 +101,7 @@ class Detector:
     kind: str
     trigger: str
     """A cheap pattern that is in every text that has such a secret, and in few others."""
-    bytes_pattern: BytesPattern
+    pattern: LazyPattern
     is_secret: SecretCheck = lambda _, __: True
     group: int = 1
     """What is taken out; the last one."""
@@ -130,7 +109,7 @@ class Detector:
     def redacted(self, text: bytes) -> bytes:
         pieces: list[bytes] = []
         end = 0
-        for match in self.bytes_pattern.finditer(text):
+        for match in self.pattern.finditer(text):
             start, stop = match.span(self.group)
             if start >= end and self.is_secret(match, text):
                 pieces += (text[end:start], redaction_label(self.kind))
@@ -148,6 +127,5 @@ def value_detector(
     """One whose secret is the first group, if the value passes."""
     if is_value is None:
         return Detector(kind, trigger, compile_pattern(pattern.encode()))
-    return Detector(
-        kind, trigger, compile_pattern(pattern.encode()), lambda match, _: is_value(match.group(1))
-    )
+    compiled = compile_pattern(pattern.encode())
+    return Detector(kind, trigger, compiled, lambda match, _: is_value(match.group(1)))

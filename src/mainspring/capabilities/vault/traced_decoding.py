@@ -168,16 +168,16 @@ def _character(match: re.Match[bytes]) -> bytes:
 
 
 def apply_steps(
-    decoding_steps: Iterable[DecodingStep], content: bytes, *, is_cut: bool
+    steps: Iterable[DecodingStep], content: bytes, *, is_cut: bool
 ) -> tuple[bytes, list[OffsetMap]]:
     layers: list[OffsetMap] = []
-    for step in decoding_steps:
+    for step in steps:
         content, made = step.traced(content, is_cut=is_cut)
         layers += made
     return content, layers
 
 
-def original_span(offset_maps: Sequence[OffsetMap], begin: int, end: int) -> tuple[int, int]:
-    for layer in reversed(offset_maps):
+def original_span(layers: Sequence[OffsetMap], begin: int, end: int) -> tuple[int, int]:
+    for layer in reversed(layers):
         begin, end = layer.begin(begin), layer.end(end)
     return begin, end

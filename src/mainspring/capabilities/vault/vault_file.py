@@ -10,7 +10,6 @@ import os
 import re
 import secrets
 import sys
-import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,8 +23,10 @@ from msgspec import Struct
 
 from mainspring.capabilities.vault.encoded_forms import SHORTEST_SECRET
 from mainspring.capabilities.vault.vault_key import KEY_BYTES
+from mainspring.core.atomic_file import write_atomic
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput
+from mainspring.core.openat import OpenDescriptor
 
 if sys.platform == "win32":
     import msvcrt
@@ -172,38 +173,22 @@ class Vault:
         nonce = secrets.token_bytes(_NONCE_BYTES)
         seal = self._cipher.encrypt(nonce, b"", _sealed_content(entries))
         file = _File(version=VERSION, entries=dict(entries), nonce=nonce, seal=seal)
-        write_private_file(self.path, msgspec.json.encode(file))
+        write_atomic(self.path, msgspec.json.encode(file))
 
     @contextmanager
     def _locked(self) -> Generator[None, None, None]:
         """One writer at a time, in any process."""
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        try:
+        path = self.path.with_suffix(".lock")
+        with OpenDescriptor(os.open(path, os.O_RDWR | os.O_CREAT, 0o600)) as lock:
             _lock(lock)
             yield
-        finally:
-            os.close(lock)
 
 
 def unknown_secret(name: str) -> InvalidInput:
     missing = InvalidInput(f"the vault has no {name!r}")
     missing.add_note("`mainspring vault ls` lists what it has")
     return missing
-
-
-def write_private_file(path: Path, content: bytes) -> None:
-    """Write a file that only its owner reads: wholly, or not at all."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _associated_data(

@@ -1,20 +1,23 @@
-"""`core.hands.Workspace` over folders of the host, Linux and macOS."""
+"""`core.ports.Workspace` over folders of the host, Linux and macOS."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
 import os
+import secrets
 import stat
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from anyio import to_thread
 
-from mainspring.capabilities.workspace.atomic_files import FileAttributes, put_file, write_all
 from mainspring.capabilities.workspace.path_traversal import (
+    CREATE_FILE,
     MAX_DEPTH,
     OPEN_FILE,
     OPEN_FOLDER,
@@ -35,7 +38,66 @@ from mainspring.capabilities.workspace.workspace_roots import (
     printable_path,
 )
 from mainspring.core.errors import FileChanged, FileRefused
+from mainspring.core.openat import OpenDescriptor
 from mainspring.core.ports import FileEntry, FileState
+
+PERMISSION_BITS = 0o777
+"""No file that we make runs as somebody else."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileAttributes:
+    """Mode and owner of a file to be made; `None`: as the system and its folder say."""
+
+    mode: int | None = None
+    owner: tuple[int, int] | None = None
+
+
+def put_file(
+    folder: int, name: str, fill: Callable[[int], None], attributes: FileAttributes
+) -> None:
+    """Make a file beside the place, fill it, and move it there."""
+    with _temporary_name(folder) as aside:
+        # Whoever may not read the finished file may not read it while it is made.
+        mode = 0o666 if attributes.mode is None else 0o600
+        with OpenDescriptor(os.open(aside, CREATE_FILE, mode, dir_fd=folder)) as opened:
+            _apply_attributes(opened, folder, attributes)
+            fill(opened)
+        os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def put_link(folder: int, name: str, target: bytes) -> None:
+    with _temporary_name(folder) as aside:
+        os.symlink(target, os.fsencode(aside), dir_fd=folder)
+        os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def write_all(opened: int, content: bytes) -> None:
+    left = memoryview(content)
+    while left:
+        left = left[os.write(opened, left) :]
+
+
+@contextmanager
+def _temporary_name(folder: int) -> Generator[str]:
+    """A name that nobody can have waiting for us; nothing is left under it."""
+    name = f".{secrets.token_hex(16)}.part"
+    try:
+        yield name
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name, dir_fd=folder)
+        raise
+
+
+def _apply_attributes(opened: int, folder: int, attributes: FileAttributes) -> None:
+    if os.geteuid() == 0:
+        around = os.fstat(folder)
+        uid, gid = attributes.owner or (around.st_uid, around.st_gid)
+        os.fchown(opened, uid, gid)
+    if attributes.mode is not None:
+        os.fchmod(opened, attributes.mode & PERMISSION_BITS)
+
 
 MAX_WRITE_BYTES = 64_000_000
 
@@ -115,10 +177,10 @@ class FolderWorkspace:
         self, path: str, content: bytes, expected: str | None, mode: int | None
     ) -> FileState:
         with resolve_path(self.bounds, path, make_folders=expected in (None, "")) as spot:
-            if self.bounds.is_read_only(spot.path_parts):
+            if self.bounds.is_read_only(spot.parts):
                 raise FileRefused(f"{printable_path(path)} is in a read-only folder")
             if spot.is_linked:
-                check_not_guarded(self.bounds, spot.path_parts, path)
+                check_not_guarded(self.bounds, spot.parts, path)
             if spot.folder is None:
                 raise FileChanged(f"{printable_path(path)} no longer exists")
             there, folder = _regular_file_state(spot), spot.folder
@@ -137,24 +199,21 @@ class FolderWorkspace:
         with resolve_path(self.bounds, path) as spot:
             if spot.state is None or spot.folder is None:
                 raise FileNotFoundError(errno.ENOENT, "nothing there")
-            folder = os.open(spot.name, OPEN_FOLDER, dir_fd=spot.folder)
-            try:
-                found = walk_tree(self.bounds, folder, spot.path_parts, depth=depth, skip=skip)
-                begun = self._begun(spot.path_parts)
+            with OpenDescriptor(os.open(spot.name, OPEN_FOLDER, dir_fd=spot.folder)) as folder:
+                found = walk_tree(self.bounds, folder, spot.parts, depth=depth, skip=skip)
+                begun = self._begun(spot.parts)
                 listed = (met for met in found if _is_listed(met.state))
                 return [_entry(begun, met) for met in islice(listed, limit)]
-            finally:
-                os.close(folder)
 
-    def _begun(self, path_parts: PathParts) -> PurePosixPath:
+    def _begun(self, parts: PathParts) -> PurePosixPath:
         main = self.bounds.main
-        if path_parts[: len(main)] == main:
-            return PurePosixPath(*path_parts[len(main) :])
-        return PurePosixPath(absolute_path(path_parts))
+        if parts[: len(main)] == main:
+            return PurePosixPath(*parts[len(main) :])
+        return PurePosixPath(absolute_path(parts))
 
 
-def _read(resolved_path: ResolvedPath, path: str, max_bytes: int) -> FileState:
-    with os.fdopen(open_resolved_file(resolved_path), "rb") as file:
+def _read(resolved: ResolvedPath, path: str, max_bytes: int) -> FileState:
+    with os.fdopen(open_resolved_file(resolved), "rb") as file:
         state = os.fstat(file.fileno())
         content = b"" if state.st_size > max_bytes else file.read(max_bytes + 1)
     if (size := max(state.st_size, len(content))) > max_bytes:
@@ -177,11 +236,11 @@ def _version(digest: bytes, mode: int) -> str:
     return hashlib.sha256(digest + stat.S_IMODE(mode).to_bytes(2)).hexdigest()
 
 
-def _regular_file_state(resolved_path: ResolvedPath) -> os.stat_result | None:
+def _regular_file_state(resolved: ResolvedPath) -> os.stat_result | None:
     """What is to be replaced; only plain files are."""
-    if resolved_path.state is not None:
-        check_regular_file(resolved_path.state)
-    return resolved_path.state
+    if resolved.state is not None:
+        check_regular_file(resolved.state)
+    return resolved.state
 
 
 def _attributes(there: os.stat_result, mode: int | None) -> FileAttributes:
@@ -189,16 +248,16 @@ def _attributes(there: os.stat_result, mode: int | None) -> FileAttributes:
     return FileAttributes(kept, (there.st_uid, there.st_gid))
 
 
-def _check_version(resolved_path: ResolvedPath, path: str, expected: str) -> None:
-    if _version_at(resolved_path) != expected:
+def _check_version(resolved: ResolvedPath, path: str, expected: str) -> None:
+    if _version_at(resolved) != expected:
         why = "exists already" if expected == "" else "is not what it was when it was read"
         raise FileChanged(f"{printable_path(path)} {why}")
 
 
-def _version_at(resolved_path: ResolvedPath) -> str | None:
+def _version_at(resolved: ResolvedPath) -> str | None:
     """`""` if nothing is there, `None` if it is no file that could be read."""
     try:
-        opened = os.open(resolved_path.name, OPEN_FILE, dir_fd=resolved_path.folder)
+        opened = os.open(resolved.name, OPEN_FILE, dir_fd=resolved.folder)
     except FileNotFoundError:
         return ""
     except OSError:
@@ -215,11 +274,11 @@ def _is_listed(state: os.stat_result) -> bool:
     return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
 
 
-def _entry(begun: PurePosixPath, walk_entry: WalkEntry) -> FileEntry:
+def _entry(begun: PurePosixPath, entry: WalkEntry) -> FileEntry:
     return FileEntry(
-        path=begun / walk_entry.path,
-        size=walk_entry.state.st_size,
-        modified_ns=walk_entry.state.st_mtime_ns,
-        is_folder=stat.S_ISDIR(walk_entry.state.st_mode),
-        is_link=stat.S_ISLNK(walk_entry.state.st_mode),
+        path=begun / entry.path,
+        size=entry.state.st_size,
+        modified_ns=entry.state.st_mtime_ns,
+        is_folder=stat.S_ISDIR(entry.state.st_mode),
+        is_link=stat.S_ISLNK(entry.state.st_mode),
     )

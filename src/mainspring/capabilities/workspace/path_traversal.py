@@ -9,9 +9,8 @@ import os
 import stat
 from collections.abc import Collection, Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
-from types import TracebackType
 from typing import Self
 
 from mainspring.capabilities.workspace.workspace_roots import (
@@ -21,7 +20,7 @@ from mainspring.capabilities.workspace.workspace_roots import (
     printable_path,
 )
 from mainspring.core.errors import FileMissing, FileRefused, IsFolder, OutsideWorkspace
-from mainspring.core.openat import open_absolute
+from mainspring.core.openat import OpenDescriptor, open_absolute
 
 MAX_DEPTH = 256
 _MAX_LINKS = 40
@@ -38,7 +37,7 @@ _IS_LINK = (errno.ELOOP, errno.ENOTDIR, errno.EMLINK)
 class ResolvedPath:
     """Where a path leads: a name in an open folder, and what was there a moment ago."""
 
-    path_parts: PathParts
+    parts: PathParts
     folder: int | None
     """`None`: the folder itself is not there."""
     name: str
@@ -60,10 +59,10 @@ def translate_os_errors(path: str) -> Generator[None]:
         raise FileRefused(f"{printable_path(path)}: {error.strerror}") from error
 
 
-def hidden_identities(workspace_roots: WorkspaceRoots) -> frozenset[tuple[int, int]]:
+def hidden_identities(roots: WorkspaceRoots) -> frozenset[tuple[int, int]]:
     """Device and inode of what is hidden, by which it is known under any name."""
     found: set[tuple[int, int]] = set()
-    for parts in workspace_roots.hidden:
+    for parts in roots.hidden:
         with suppress(OSError):
             state = os.lstat(absolute_path(parts))
             found.add((state.st_dev, state.st_ino))
@@ -73,10 +72,10 @@ def hidden_identities(workspace_roots: WorkspaceRoots) -> frozenset[tuple[int, i
 class PathResolver:
     """One way down. A context manager: what it opened is closed at its end."""
 
-    def __init__(self, workspace_roots: WorkspaceRoots, path: str) -> None:
-        self._workspace_roots = workspace_roots
+    def __init__(self, roots: WorkspaceRoots, path: str) -> None:
+        self._roots = roots
         self._path = path
-        self._hidden = hidden_identities(workspace_roots)
+        self._hidden = hidden_identities(roots)
         self._root: PathParts = ()
         self._names: list[str] = []
         self._folders: list[int] = []
@@ -85,12 +84,7 @@ class PathResolver:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()
 
     def _close(self) -> None:
@@ -120,16 +114,16 @@ class PathResolver:
         return self._spot(self._parts, self._folders[-1], ".", os.fstat(self._folders[-1]))
 
     def _spot(
-        self, path_parts: PathParts, folder: int | None, name: str, state: os.stat_result | None
+        self, parts: PathParts, folder: int | None, name: str, state: os.stat_result | None
     ) -> ResolvedPath:
-        return ResolvedPath(path_parts, folder, name, state, is_linked=self._links > 0)
+        return ResolvedPath(parts, folder, name, state, is_linked=self._links > 0)
 
     @property
     def _parts(self) -> PathParts:
         return (*self._root, *self._names)
 
     def _begin(self, path: str) -> list[str]:
-        place = self._workspace_roots.place(path)
+        place = self._roots.place(path)
         self._close()
         self._root, self._names = place.root, []
         self._folders.append(open_absolute(absolute_path(place.root), OPEN_FOLDER))
@@ -178,10 +172,10 @@ class PathResolver:
 
     def _make(self, step: str) -> None:
         folder = self._folders[-1]
-        if self._workspace_roots.is_read_only(self._parts):
+        if self._roots.is_read_only(self._parts):
             raise FileRefused(f"{printable_path(self._path)} is in a read-only folder")
         if self._links:
-            check_not_guarded(self._workspace_roots, (*self._parts, step), self._path)
+            check_not_guarded(self._roots, (*self._parts, step), self._path)
         with suppress(FileExistsError):
             os.mkdir(step, dir_fd=folder)
             chown_like_folder(step, folder)
@@ -200,18 +194,18 @@ class PathResolver:
             self._check_hidden((*self._root, *names))
         return self._spot((*self._root, *names), folder, step, None)
 
-    def _check_hidden(self, path_parts: PathParts) -> None:
-        if self._workspace_roots.is_hidden(path_parts):
+    def _check_hidden(self, parts: PathParts) -> None:
+        if self._roots.is_hidden(parts):
             raise self._is_hidden()
 
     def _is_hidden(self) -> OutsideWorkspace:
         return OutsideWorkspace(f"{printable_path(self._path)} is not accessible to this session")
 
 
-def check_not_guarded(workspace_roots: WorkspaceRoots, path_parts: PathParts, path: str) -> None:
+def check_not_guarded(roots: WorkspaceRoots, parts: PathParts, path: str) -> None:
     """Raises: FileRefused: it was reached by a link, and is to be changed under its own name."""
-    meant = absolute_path(path_parts)
-    if workspace_roots.is_guarded(meant):
+    meant = absolute_path(parts)
+    if roots.is_guarded(meant):
         raise FileRefused(
             f"{printable_path(path)} leads to {printable_path(meant)}, which is "
             "protected: use that path"
@@ -223,36 +217,33 @@ def chown_like_folder(name: str, folder: int) -> None:
     what he makes anyway. By descriptor: a file linked there meanwhile is not given away."""
     if os.geteuid() != 0:
         return
-    opened = os.open(name, OPEN_FOLDER, dir_fd=folder)
-    try:
+    with OpenDescriptor(os.open(name, OPEN_FOLDER, dir_fd=folder)) as opened:
         owner = os.fstat(folder)
         os.fchown(opened, owner.st_uid, owner.st_gid)
-    finally:
-        os.close(opened)
 
 
 @contextmanager
 def resolve_path(
-    workspace_roots: WorkspaceRoots, path: str, *, make_folders: bool = False
+    roots: WorkspaceRoots, path: str, *, make_folders: bool = False
 ) -> Generator[ResolvedPath]:
     """The spot that a path leads to, open until the end of the block."""
     with ExitStack() as stack:
         stack.enter_context(translate_os_errors(path))
-        descent = stack.enter_context(PathResolver(workspace_roots, path))
+        descent = stack.enter_context(PathResolver(roots, path))
         yield descent.resolve(make_folders=make_folders)
 
 
-def locate_path(workspace_roots: WorkspaceRoots, path: str) -> PurePosixPath:
-    with resolve_path(workspace_roots, path) as spot:
-        return PurePosixPath(absolute_path(spot.path_parts))
+def locate_path(roots: WorkspaceRoots, path: str) -> PurePosixPath:
+    with resolve_path(roots, path) as spot:
+        return PurePosixPath(absolute_path(spot.parts))
 
 
-def open_resolved_file(resolved_path: ResolvedPath) -> int:
+def open_resolved_file(resolved: ResolvedPath) -> int:
     """Open the plain file at a spot; anything else is not even waited for."""
-    if resolved_path.state is None or resolved_path.folder is None:
+    if resolved.state is None or resolved.folder is None:
         raise FileNotFoundError(errno.ENOENT, "nothing there")
-    check_regular_file(resolved_path.state)
-    found = os.open(resolved_path.name, OPEN_FILE, dir_fd=resolved_path.folder)
+    check_regular_file(resolved.state)
+    found = os.open(resolved.name, OPEN_FILE, dir_fd=resolved.folder)
     try:
         check_regular_file(os.fstat(found))
     except OSError:
@@ -283,28 +274,24 @@ class WalkEntry:
 
 @dataclass(frozen=True, slots=True)
 class TreeWalk:
-    workspace_roots: WorkspaceRoots
+    roots: WorkspaceRoots
     hidden: frozenset[tuple[int, int]]
     deepest: int
     skip: Collection[str]
 
     def below(
-        self, folder: int, path_parts: PathParts, path: str, depth: int = 0
+        self, folder: int, parts: PathParts, path: str, depth: int = 0
     ) -> Generator[WalkEntry]:
         for name, state in _scan_folder(folder):
-            here = (*path_parts, name)
-            if (state.st_dev, state.st_ino) in self.hidden or self.workspace_roots.is_hidden(here):
+            here = (*parts, name)
+            if (state.st_dev, state.st_ino) in self.hidden or self.roots.is_hidden(here):
                 continue
             met = WalkEntry(f"{path}{name}", name, folder, state)
             if not stat.S_ISDIR(state.st_mode):
                 yield met
                 continue
             inner = self._entered(met) if depth < self.deepest else None
-            yield (
-                met
-                if inner is not None
-                else WalkEntry(met.path, name, folder, state, is_closed=True)
-            )
+            yield met if inner is not None else replace(met, is_closed=True)
             if inner is None:
                 continue
             try:
@@ -313,31 +300,29 @@ class TreeWalk:
             finally:
                 os.close(inner)
 
-    def _entered(self, walk_entry: WalkEntry) -> int | None:
+    def _entered(self, entry: WalkEntry) -> int | None:
         """Open a folder, if it still is the one that was met."""
         try:
-            inner = os.open(walk_entry.name, OPEN_FOLDER, dir_fd=walk_entry.folder)
+            inner = os.open(entry.name, OPEN_FOLDER, dir_fd=entry.folder)
         except OSError:
             return None
         with suppress(OSError):  # one that may be read and not searched gives names, and no more
-            if os.path.samestat(os.stat(".", dir_fd=inner), walk_entry.state):
+            if os.path.samestat(os.stat(".", dir_fd=inner), entry.state):
                 return inner
         os.close(inner)
         return None
 
 
 def walk_tree(
-    workspace_roots: WorkspaceRoots,
+    roots: WorkspaceRoots,
     folder: int,
-    path_parts: PathParts,
+    parts: PathParts,
     *,
     depth: int = MAX_DEPTH,
     skip: Collection[str] = (),
 ) -> Generator[WalkEntry]:
     """All that is below an open folder, each folder before what is in it, names in order."""
-    return TreeWalk(workspace_roots, hidden_identities(workspace_roots), depth, skip).below(
-        folder, path_parts, ""
-    )
+    return TreeWalk(roots, hidden_identities(roots), depth, skip).below(folder, parts, "")
 
 
 def _scan_folder(folder: int) -> Iterator[tuple[str, os.stat_result]]:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mainspring.core.openat import open_absolute, open_beneath
+from mainspring.core.openat import OpenDescriptor, open_absolute, open_beneath
 
 FOLDER = "outputs"
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -87,13 +86,8 @@ def read_output(workspace: Path, path: str, *, max_bytes: int) -> Output | Unrea
     return Output(content, hashlib.sha256(content).hexdigest(), _stamp(state))
 
 
-@contextmanager
-def _open_outputs(workspace: Path) -> Generator[int]:
-    root = open_absolute(str(workspace.resolve()), _OPEN_FOLDER)
-    try:
-        yield root
-    finally:
-        os.close(root)
+def _open_outputs(workspace: Path) -> OpenDescriptor:
+    return OpenDescriptor(open_absolute(str(workspace.resolve()), _OPEN_FOLDER))
 
 
 class _Listing:
@@ -117,11 +111,8 @@ class _Listing:
         if _is_plain(state):
             self.files.append(OutputFile(f"{path}{name}", _stamp(state)))
         elif stat.S_ISDIR(state.st_mode) and depth < _MAX_DEPTH:
-            inner = os.open(name, _OPEN_FOLDER, dir_fd=folder)
-            try:
+            with OpenDescriptor(os.open(name, _OPEN_FOLDER, dir_fd=folder)) as inner:
                 self.look(inner, f"{path}{name}/", depth + 1)
-            finally:
-                os.close(inner)
 
 
 def _is_plain(state: os.stat_result) -> bool:

@@ -65,9 +65,8 @@ def diff_manifests(
     older: Mapping[bytes, ManifestEntry], newer: Mapping[bytes, ManifestEntry]
 ) -> list[FileChange]:
     """What differs, sorted by path; a folder that comes or goes with what is in it is not told."""
-    differing = sorted(
-        path for path in older.keys() | newer.keys() if older.get(path) != newer.get(path)
-    )
+    paths = older.keys() | newer.keys()
+    differing = sorted(path for path in paths if older.get(path) != newer.get(path))
     telling = {parent for path in differing for parent in _parents(path)}
     return [
         _change_of(path, older.get(path), newer.get(path))
@@ -104,7 +103,7 @@ class ObjectStore:
         self._unfinished = folder / "unfinished"
 
     def prepare(self) -> None:
-        """Clear away what a crash has left. Only with the lock: nobody else is writing then."""
+        """Remove what a crash left behind. Hold the lock: nobody else may write meanwhile."""
         for name in (self._folder, self._unfinished):
             name.mkdir(mode=0o700, parents=True, exist_ok=True)
         for left in self._unfinished.iterdir():
@@ -120,7 +119,7 @@ class ObjectStore:
         }
 
     def put(self, pieces: Iterable[bytes]) -> str:
-        """Keep a content; its hash."""
+        """Store a content and return its hash."""
         aside = self._unfinished / secrets.token_hex(8)
         digest = hashlib.sha256()
         with aside.open("xb") as file:
@@ -133,10 +132,10 @@ class ObjectStore:
         return digest.hexdigest()
 
     def copy(self, name: str, write: Callable[[bytes], None]) -> None:
-        """Give out a content, piece by piece.
+        """Pass a content to `write`, piece by piece.
 
         Raises:
-            HandsError: it is not kept, or not as it was; the pieces are worth nothing then.
+            ToolEnvironmentError: it is missing or damaged; ignore the pieces then.
         """
         digest = hashlib.sha256()
         try:
@@ -150,7 +149,7 @@ class ObjectStore:
             raise ToolEnvironmentError(f"the snapshot has a damaged content {name}")
 
     def keep_only(self, names: set[str]) -> int:
-        """Remove all others; how many went."""
+        """Remove all others; how many were removed."""
         gone = self.digests() - names
         for name in gone:
             self._place(name).unlink()

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 
-from mainspring.capabilities.workspace.atomic_files import (
+from mainspring.capabilities.workspace.folder_workspace import (
     FileAttributes,
     put_file,
     put_link,
@@ -31,19 +31,18 @@ from mainspring.capabilities.workspace.snapshot_objects import (
 )
 from mainspring.capabilities.workspace.workspace_roots import WorkspaceRoots
 from mainspring.core.errors import ToolEnvironmentError
+from mainspring.core.openat import OpenDescriptor
 
 _USABLE = 0o700
 _PATH_ONLY = getattr(os, "O_PATH", 0)
 
 
 class SnapshotRestore:
-    def __init__(
-        self, workspace_roots: WorkspaceRoots, root: int, object_store: ObjectStore
-    ) -> None:
-        self._workspace_roots = workspace_roots
+    def __init__(self, roots: WorkspaceRoots, root: int, store: ObjectStore) -> None:
+        self._roots = roots
         self._root = root
-        self._object_store = object_store
-        self._hidden = hidden_identities(workspace_roots)
+        self._objects = store
+        self._hidden = hidden_identities(roots)
         self._loosened: set[bytes] = set()
         """Folders that we had to open up; they get their modes last."""
 
@@ -63,7 +62,7 @@ class SnapshotRestore:
         """Make what is now what is wanted.
 
         Raises:
-            HandsError: the snapshot is not whole; nothing was touched.
+            ToolEnvironmentError: the snapshot is not whole; nothing was touched.
             OSError: something was in the way.
         """
         self._check_contents(current, target)
@@ -87,7 +86,7 @@ class SnapshotRestore:
             for path, item in target.items()
             if item.kind == "file" and current.get(path) != item
         }
-        if lost := needed - self._object_store.digests():
+        if lost := needed - self._objects.digests():
             raise ToolEnvironmentError(f"{len(lost)} files of the snapshot are not kept any more")
 
     def _remove(self, folder: int, name: str, path: bytes) -> None:
@@ -100,55 +99,49 @@ class SnapshotRestore:
 
     def _remove_folder(self, folder: int, name: str, path: bytes) -> None:
         """With all that no snapshot has: pipes, sockets. What is hidden stays, and its folder."""
-        inner = self._entered(folder, name, path)
-        try:
+        with OpenDescriptor(self._entered(folder, name, path)) as inner:
             for item in os.listdir(inner):
                 below = path + b"/" + os.fsencode(item)
                 if not self._is_hidden(inner, item, below):
                     self._remove(inner, item, below)
             is_empty = not os.listdir(inner)
-        finally:
-            os.close(inner)
         if is_empty:
             os.rmdir(name, dir_fd=folder)
 
     def _is_hidden(self, folder: int, name: str, path: bytes) -> bool:
-        parts = (*self._workspace_roots.main, *os.fsdecode(path).split("/"))
+        parts = (*self._roots.main, *os.fsdecode(path).split("/"))
         with suppress(FileNotFoundError):
             state = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            return (state.st_dev, state.st_ino) in self._hidden or self._workspace_roots.is_hidden(
-                parts
-            )
+            return (state.st_dev, state.st_ino) in self._hidden or self._roots.is_hidden(parts)
         return False
 
-    def _make_folder(self, manifest_entry: ManifestEntry, current: ManifestEntries) -> None:
-        there = current.get(manifest_entry.path)
+    def _make_folder(self, entry: ManifestEntry, current: ManifestEntries) -> None:
+        there = current.get(entry.path)
         if there is not None and there.is_folder:
             return
-        with self._folder_of(manifest_entry.path) as (folder, name), suppress(FileExistsError):
+        with self._folder_of(entry.path) as (folder, name), suppress(FileExistsError):
             os.mkdir(name, _USABLE, dir_fd=folder)
             chown_like_folder(name, folder)
 
-    def _put(self, manifest_entry: ManifestEntry) -> None:
-        with self._folder_of(manifest_entry.path) as (folder, name):
-            if manifest_entry.kind == "link":
-                put_link(folder, name, manifest_entry.content)
+    def _put(self, entry: ManifestEntry) -> None:
+        with self._folder_of(entry.path) as (folder, name):
+            if entry.kind == "link":
+                put_link(folder, name, entry.content)
                 return
 
             def fill(opened: int) -> None:
-                content = manifest_entry.content.decode()
-                self._object_store.copy(content, lambda piece: write_all(opened, piece))
+                content = entry.content.decode()
+                self._objects.copy(content, lambda piece: write_all(opened, piece))
 
-            put_file(folder, name, fill, FileAttributes(manifest_entry.mode, _owner(folder, name)))
+            put_file(folder, name, fill, FileAttributes(entry.mode, _owner(folder, name)))
 
     def _set_modes(self, items: Iterable[ManifestEntry]) -> None:
         for item in items:
-            with self._folder_of(item.path) as (folder, name):
-                opened = self._entered(folder, name, item.path)
-                try:
-                    os.fchmod(opened, item.mode)
-                finally:
-                    os.close(opened)
+            with (
+                self._folder_of(item.path) as (folder, name),
+                OpenDescriptor(self._entered(folder, name, item.path)) as opened,
+            ):
+                os.fchmod(opened, item.mode)
 
     @contextmanager
     def _folder_of(self, path: bytes) -> Generator[tuple[int, str]]:
@@ -205,10 +198,7 @@ def _make_accessible(folder: int, name: str) -> None:
     if not sys.platform.startswith("linux"):
         os.chmod(name, _USABLE, dir_fd=folder, follow_symlinks=False)
         return
-    opened = os.open(name, OPEN_FILE | _PATH_ONLY, dir_fd=folder)
-    try:
+    with OpenDescriptor(os.open(name, OPEN_FILE | _PATH_ONLY, dir_fd=folder)) as opened:
         if not stat.S_ISDIR(os.fstat(opened).st_mode):
             raise NotADirectoryError(errno.ENOTDIR, "not a folder")
         os.chmod(f"/proc/self/fd/{opened}", _USABLE)
-    finally:
-        os.close(opened)

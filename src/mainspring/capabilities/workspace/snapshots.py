@@ -1,4 +1,4 @@
-"""`core.hands.Snapshots`: earlier states of a workspace, kept in a folder of ours."""
+"""`core.ports.Snapshots`: earlier states of a workspace, kept in a folder of ours."""
 
 from __future__ import annotations
 
@@ -58,15 +58,11 @@ class WorkspaceSnapshots:
     """
 
     def __init__(
-        self,
-        folder_workspace: FolderWorkspace,
-        store: Path,
-        *,
-        scan_limits: ScanLimits | None = None,
+        self, workspace: FolderWorkspace, store: Path, *, limits: ScanLimits | None = None
     ) -> None:
-        self._bounds = folder_workspace.bounds
+        self._bounds = workspace.bounds
         self._store = Path(os.path.realpath(store))
-        self._bound = scan_limits or ScanLimits()
+        self._bound = limits or ScanLimits()
         self._objects = ObjectStore(self._store / "objects")
         self._check_store()
 
@@ -89,7 +85,7 @@ class WorkspaceSnapshots:
         """Forget all others; how many contents were freed.
 
         Raises:
-            HandsError: one of them is not here, and nothing was forgotten.
+            ToolEnvironmentError: one of them is not here, and nothing was forgotten.
         """
         return await self._alone(partial(self._keep_only, snapshots))
 
@@ -97,7 +93,7 @@ class WorkspaceSnapshots:
         """Those that are here; how many contents were freed.
 
         Raises:
-            HandsError: one of the others is damaged, and nothing was forgotten.
+            ToolEnvironmentError: one of the others is damaged, and nothing was forgotten.
         """
         return await self._alone(partial(self._forget, snapshots))
 

@@ -57,13 +57,10 @@ class WorkspaceRoots:
         if os.name != "posix":
             raise InvalidInput("a workspace needs Linux or macOS")
         main = os.path.realpath(roots[0].path)
-        self._roots = [
-            path_parts(main),
-            *(path_parts(_real_root(root, main)) for root in roots[1:]),
-        ]
-        self._read_only = {
-            real: root.read_only for real, root in zip(self._roots, roots, strict=True)
-        }
+        others = [path_parts(_real_root(root, main)) for root in roots[1:]]
+        self._roots = [path_parts(main), *others]
+        pairs = list(zip(self._roots, roots, strict=True))
+        self._read_only = {real: root.read_only for real, root in pairs}
         for root, real in zip(roots, self._roots, strict=True):
             if not os.path.isdir(absolute_path(real)):
                 raise InvalidInput(f"{root.path}: there is no such folder")
@@ -104,9 +101,8 @@ class WorkspaceRoots:
         for known, root in self._known:
             if steps[: len(known)] == known:
                 return RequestedPath(root, list(steps[len(known) :]))
-        raise OutsideWorkspace(
-            f"{printable_path(path)} is outside the workspace {absolute_path(self.main)}"
-        )
+        where = absolute_path(self.main)
+        raise OutsideWorkspace(f"{printable_path(path)} is outside the workspace {where}")
 
     def named(self, path: str) -> str:
         """The absolute path as text, without aliases: rules are held against this name."""
@@ -148,9 +144,7 @@ def _check_path(path: str) -> None:
     if "\0" in path:
         raise OutsideWorkspace("a path must not contain NUL")
     if path.startswith("~"):
-        raise OutsideWorkspace(
-            f"{printable_path(path)}: ~ is not expanded here: write the path in full"
-        )
+        raise OutsideWorkspace(f"{printable_path(path)}: ~ is not expanded: write the path in full")
     try:
         length = len(os.fsencode(path))
     except UnicodeEncodeError:

@@ -70,69 +70,68 @@ class WorkspaceScan:
     """
 
     def __init__(
-        self, scan_cache: ScanCache, now_ns: int, scan_limits: ScanLimits, keep: ObjectStore | None
+        self, cache: ScanCache, now_ns: int, limits: ScanLimits, keep: ObjectStore | None
     ) -> None:
-        self._scan_cache = scan_cache
+        self._cache = cache
         self._now_ns = now_ns
-        self._scan_limits = scan_limits
+        self._limits = limits
         self._keep = keep
         self._kept = keep.digests() if keep is not None else set[str]()
         self._bytes = 0
         self.items: ManifestEntries = {}
         self.known: ScanCache = {}
 
-    def run(self, workspace_roots: WorkspaceRoots, root: int) -> None:
+    def run(self, roots: WorkspaceRoots, root: int) -> None:
         with translate_os_errors("the workspace"):
-            for met in walk_tree(workspace_roots, root, workspace_roots.main):
+            for met in walk_tree(roots, root, roots.main):
                 item = self._item(met)
                 if item is not None:
                     self.items[item.path] = item
                     self._check_bound()
 
-    def _item(self, walk_entry: WalkEntry) -> ManifestEntry | None:
-        path, mode = os.fsencode(walk_entry.path), walk_entry.state.st_mode
+    def _item(self, entry: WalkEntry) -> ManifestEntry | None:
+        path, mode = os.fsencode(entry.path), entry.state.st_mode
         if stat.S_ISDIR(mode):
-            if walk_entry.is_closed:
+            if entry.is_closed:
                 return ManifestEntry(path, "unreadable", mode & _FOLDER_MODE, FOLDER)
             return ManifestEntry(path, "folder", mode & _FOLDER_MODE)
         if stat.S_ISLNK(mode):
-            return self._link(path, walk_entry)
-        return self._file(path, walk_entry) if stat.S_ISREG(mode) else None
+            return self._link(path, entry)
+        return self._file(path, entry) if stat.S_ISREG(mode) else None
 
-    def _link(self, path: bytes, walk_entry: WalkEntry) -> ManifestEntry | None:
+    def _link(self, path: bytes, entry: WalkEntry) -> ManifestEntry | None:
         try:
-            return ManifestEntry(
-                path, "link", 0, os.readlink(os.fsencode(walk_entry.name), dir_fd=walk_entry.folder)
-            )
+            target = os.readlink(os.fsencode(entry.name), dir_fd=entry.folder)
+            return ManifestEntry(path, "link", 0, target)
         except OSError:
             return None  # gone, or something else by now
 
-    def _file(self, path: bytes, walk_entry: WalkEntry) -> ManifestEntry | None:
-        self._bytes += walk_entry.state.st_size
-        known = self._scan_cache.get(path)
+    def _file(self, path: bytes, entry: WalkEntry) -> ManifestEntry | None:
+        self._bytes += entry.state.st_size
+        known = self._cache.get(path)
         if (
             known is None
-            or known != _cached_file(walk_entry.state, known.content)
+            or known != _cached_file(entry.state, known.content)
             or self._is_lost(known)
         ):
             try:
-                file = _open_entry(walk_entry)
+                file = _open_entry(entry)
             except PermissionError:
-                return ManifestEntry(path, "unreadable", walk_entry.state.st_mode & _FILE_MODE)
+                return ManifestEntry(path, "unreadable", entry.state.st_mode & _FILE_MODE)
             if file is None:
                 return None
             with file:
                 known = self._read(file)
         if self._is_settled(known):
             self.known[path] = known
-        return ManifestEntry(path, "file", walk_entry.state.st_mode & _FILE_MODE, known.content)
+        return ManifestEntry(path, "file", entry.state.st_mode & _FILE_MODE, known.content)
 
-    def _is_lost(self, cached_file: CachedFile) -> bool:
-        return self._keep is not None and cached_file.content.decode() not in self._kept
+    def _is_lost(self, file: CachedFile) -> bool:
+        return self._keep is not None and file.content.decode() not in self._kept
 
-    def _is_settled(self, cached_file: CachedFile) -> bool:
-        newest = max(cached_file.modified_ns, cached_file.changed_ns)
-        is_coarse = not (cached_file.modified_ns % 10**9 or cached_file.changed_ns % 10**9)
+    def _is_settled(self, file: CachedFile) -> bool:
+        newest = max(file.modified_ns, file.changed_ns)
+        is_coarse = not (file.modified_ns % 10**9 or file.changed_ns % 10**9)
         return newest + (_COARSE_TICK_NS if is_coarse else _TICK_NS) < self._now_ns
 
     def _read(self, file: BufferedReader) -> CachedFile:
@@ -152,7 +151,7 @@ class WorkspaceScan:
         return _cached_file(state, content.encode())
 
     def _check_bound(self) -> None:
-        bound = self._scan_limits
+        bound = self._limits
         if len(self.items) > bound.max_files or self._bytes > bound.max_bytes:
             raise ToolEnvironmentError(
                 f"the workspace is too large to be kept: more than {bound.max_files:,} files and"
@@ -172,10 +171,10 @@ def _cached_file(state: os.stat_result, content: bytes) -> CachedFile:
     )
 
 
-def _open_entry(walk_entry: WalkEntry) -> BufferedReader | None:
+def _open_entry(entry: WalkEntry) -> BufferedReader | None:
     """`None`: it is gone, or something else by now."""
     try:
-        file = os.fdopen(os.open(walk_entry.name, OPEN_FILE, dir_fd=walk_entry.folder), "rb")
+        file = os.fdopen(os.open(entry.name, OPEN_FILE, dir_fd=entry.folder), "rb")
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
             return None

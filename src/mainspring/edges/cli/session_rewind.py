@@ -178,9 +178,7 @@ def _print_plan(screen: Screen, plan: _Plan) -> None:
 
 def _print_changes(screen: Screen, file_change: Sequence[FileChange]) -> None:
     for item in file_change[:_MAX_SHOWN]:
-        screen.line(
-            (f"{item.file_change_kind:<10}", _STYLES[item.file_change_kind]), (item.path, "")
-        )
+        screen.line((f"{item.kind:<10}", _STYLES[item.kind]), (item.path, ""))
     if len(file_change) > _MAX_SHOWN:
         screen.paragraph((f"... and {len(file_change) - _MAX_SHOWN} more", "dim"))
 
@@ -205,12 +203,12 @@ def _print_rewound(settings: Settings, plan: _Plan, *, fork: str | None, undo: i
 
 def _change_totals(file_change: Iterable[FileChange]) -> str:
     """`+2 ~1 -3`"""
-    counts = Counter(item.file_change_kind for item in file_change)
+    counts = Counter(item.kind for item in file_change)
     return " ".join(f"{sign}{counts[change]}" for change, sign in _SIGNS.items() if counts[change])
 
 
 def _change_views(file_change: Iterable[FileChange]) -> list[FileChangeView]:
-    return [FileChangeView(item.path, item.file_change_kind) for item in file_change]
+    return [FileChangeView(item.path, item.kind) for item in file_change]
 
 
 async def snapshots(settings: Settings, *, id_or_part: str, json: bool) -> int:
@@ -294,9 +292,7 @@ async def diff(
             screen.json(change_view)
     elif changed:
         for item in changed:
-            screen.line(
-                (f"{item.file_change_kind:<10}", _STYLES[item.file_change_kind]), (item.path, "")
-            )
+            screen.line((f"{item.kind:<10}", _STYLES[item.kind]), (item.path, ""))
     else:
         print_note(settings, "no file is different")
     return 0

@@ -29,10 +29,10 @@ from mainspring.harness.context.instruction_parsing import (
     is_npm_package,
     is_only_imports,
     line_of,
-    matches_glob,
     read_conditions,
     without_comments,
 )
+from mainspring.retrieval.globs import matches_glob
 
 __all__ = [
     "InstructionFiles",

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import PermissionUpdate, RuleText
 from mainspring.harness.permissions.call_analysis import bash
-from mainspring.harness.permissions.gitignore import escape_path
+from mainspring.harness.permissions.path_rules import escape_path
 from mainspring.harness.permissions.rule import parse_rule, rule_text
 from mainspring.harness.permissions.tool_names import (
     EDIT_TOOLS,

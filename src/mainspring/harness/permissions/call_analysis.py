@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote
 
@@ -51,20 +50,20 @@ class CallLocation:
 
     workspace: str
     cwd: str
-    """Where the shell stands; relative paths of commands begin there."""
+    """The shell's current folder; relative paths in commands start there."""
     home: str
     resolve: Callable[[str], str]
     """Follow the links of an absolute path, whether it exists or not; `..` in it is the folder
     above what a link leads to. May raise `OSError` and `ValueError`, and nothing else."""
     is_folder: Callable[[str], bool] = lambda _: True
     others: tuple[str, ...] = ()
-    """Where the shell may stand instead, because earlier commands went there."""
+    """Other folders the shell may be in, because earlier commands changed to them."""
     is_known: bool = True
-    """Whether it stands at one of these for sure."""
+    """Whether the shell is certainly in one of these folders."""
     names: Callable[[str], Collection[str]] = lambda _: ()
     """What is in a folder."""
     aliases: tuple[str, ...] = ()
-    """Absolute paths that mean the workspace: in the sandbox they are links to it."""
+    """Absolute paths that lead to the workspace: in the sandbox they are links to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,88 +80,87 @@ class AnalyzedCall:
     """What the words of a command say that it changes, which is the least that it may change; of a
     tool that is not ours, whatever in its input may be a path."""
     trees: tuple[PathAccess, ...] = ()
-    """Folders that the command reads with all that is in them."""
+    """Folders that the command reads recursively."""
     guesses: tuple[PathAccess, ...] = ()
-    """What its words name, if they are files."""
+    """Words of the command that may name files."""
 
 
 def analyze_call(
-    tool: str, given: Mapping[str, object], traits: Traits, call_location: CallLocation
+    tool: str, values: Mapping[str, object], traits: Traits, location: CallLocation
 ) -> AnalyzedCall:
     """Never raises, whatever the input."""
     name = canonical_name(tool)
     if name not in SHELL_TOOLS:
-        paths = tuple(_file_paths(name, given, call_location))
-        named = (
-            ()
-            if name in _ON_FILES or traits.read_only
-            else tuple(_possible_paths(given, call_location))
-        )
+        paths = tuple(_file_paths(name, values, location))
+        is_harmless = name in _ON_FILES or traits.read_only
+        named = () if is_harmless else tuple(_possible_paths(values, location))
         return AnalyzedCall(
-            tool=name, input=given, traits=traits, paths=paths, surely_written=named
+            tool=name, input=values, traits=traits, paths=paths, surely_written=named
         )
-    command = str(given.get("command", ""))
-    bases = _bases(command, call_location)
-    is_lost = len(bases) == _MAX_BASES or not call_location.is_known
-    verdict = bash.analyze_command(
+    command = str(values.get("command", ""))
+    commands = bash.parse_commands(command).commands
+    bases = _bases(commands, location)
+    is_lost = len(bases) == _MAX_BASES or not location.is_known
+    analysis = bash.analyze_command(
         command,
-        roots=(call_location.workspace, *call_location.aliases),
+        roots=(location.workspace, *location.aliases),
         is_own_repository=lambda folder: not is_lost and _is_own_repository(folder, bases),
     )
     if is_lost:
-        verdict = replace(verdict, opaque=True, hides_reads=True)
-    if verdict.loads_modules and (is_lost or any(map(_has_modules, bases))):
-        verdict = replace(verdict, read_only_in_sandbox=False)
+        analysis = replace(analysis, opaque=True, hides_reads=True)
+    if analysis.loads_modules and (is_lost or any(map(_has_modules, bases))):
+        analysis = replace(analysis, read_only_in_sandbox=False)
     paths = [
-        _path_access(path, "write" if path in verdict.writes else "read", base)
+        _path_access(path, "write" if path in analysis.writes else "read", base)
         for base in bases
-        for path in dict.fromkeys((*verdict.paths, *verdict.writes))
+        for path in dict.fromkeys((*analysis.paths, *analysis.writes))
     ]
-    trees = [found for base in bases for path in verdict.trees for found in _trees(path, base)]
+    trees = [found for base in bases for path in analysis.trees for found in _trees(path, base)]
     if not all(item.target for item in (*paths, *trees)):
-        verdict = replace(verdict, opaque=True, hides_reads=True)
-    removes = verdict.destructive and _removes(command)
-    if removes and any(
-        is_inside(call_location.workspace, (item.target,))
-        for item in paths
-        if item.access == "write"
+        analysis = replace(analysis, opaque=True, hides_reads=True)
+    removes = any(posixpath.basename(item.name) in bash.REMOVING for item in commands)
+    if (
+        analysis.destructive
+        and removes
+        and any(
+            is_inside(location.workspace, (item.target,))
+            for item in paths
+            if item.access == "write"
+        )
     ):
-        verdict = replace(verdict, critical=True)
-    guesses = [_guessed_path(path, base) for base in bases for path in verdict.guesses]
-    written = [
-        _path_access(word, "write", base) for base in bases for word in bash.written_words(command)
-    ]
+        analysis = replace(analysis, critical=True)
+    guesses = [_guessed_path(path, base) for base in bases for path in analysis.guesses]
+    words = bash.written_words(commands)
+    written = [_path_access(word, "write", base) for base in bases for word in words]
     return AnalyzedCall(
         tool=name,
-        input=given,
+        input=values,
         traits=traits,
         paths=tuple(dict.fromkeys((*paths, *trees))),
         command=command,
-        analysis=verdict,
-        trees=tuple(
-            dict.fromkeys(tree for tree in trees if not _is_file(tree.target, call_location))
-        ),
+        analysis=analysis,
+        trees=tuple(dict.fromkeys(tree for tree in trees if not _is_file(tree.target, location))),
         guesses=tuple(dict.fromkeys(guesses)),
         surely_written=tuple(dict.fromkeys(written)),
     )
 
 
-def _trees(path: str, call_location: CallLocation) -> Iterator[PathAccess]:
+def _trees(path: str, location: CallLocation) -> Iterator[PathAccess]:
     """A folder, and the workspace if a link in that folder leads there."""
-    yield (touched := _path_access(path, "read", call_location))
-    if any(is_inside(alias, touched.both) for alias in call_location.aliases):
-        yield _path_access(call_location.workspace, "read", call_location)
+    yield (touched := _path_access(path, "read", location))
+    if any(is_inside(alias, touched.both) for alias in location.aliases):
+        yield _path_access(location.workspace, "read", location)
 
 
-def _is_file(path: str, call_location: CallLocation) -> bool:
-    """What is not there may have been a folder: git knows what was in it."""
+def _is_file(path: str, location: CallLocation) -> bool:
+    """A path that does not exist may have been a folder: git knows what was in it."""
     folder, name = posixpath.split(path)
-    return name in call_location.names(folder) and not call_location.is_folder(path)
+    return name in location.names(folder) and not location.is_folder(path)
 
 
-def _guessed_path(path: str, call_location: CallLocation) -> PathAccess:
-    named = absolute_path(path, cwd=call_location.cwd, home=call_location.home)
-    link = without_alias(named, call_location.aliases, call_location.workspace)
+def _guessed_path(path: str, location: CallLocation) -> PathAccess:
+    named = absolute_path(path, cwd=location.cwd, home=location.home)
+    link = without_alias(named, location.aliases, location.workspace)
     alias = "" if link == named else named
     return PathAccess(link=link, target=link, access="read", alias=alias)
 
@@ -177,14 +175,14 @@ def _is_own_repository(folder: str, bases: Sequence[CallLocation]) -> bool:
     )
 
 
-def _leads_to_workspace(path: str, call_location: CallLocation) -> bool:
-    if not is_inside(path, (call_location.workspace,)):
+def _leads_to_workspace(path: str, location: CallLocation) -> bool:
+    if not is_inside(path, (location.workspace,)):
         return False
-    while path != call_location.workspace:
-        if _is_repository(call_location.names(path)):
+    while path != location.workspace:
+        if _is_repository(location.names(path)):
             return False
         path = posixpath.dirname(path)
-    found = call_location.names(path)
+    found = location.names(path)
     return ".git" in found or not _is_repository(found)
 
 
@@ -193,103 +191,85 @@ def _is_repository(found: Collection[str]) -> bool:
     return ".git" in found or ("HEAD" in found and ("objects" in found or "commondir" in found))
 
 
-def _has_modules(call_location: CallLocation) -> bool:
-    found = call_location.names(call_location.cwd)
+def _has_modules(location: CallLocation) -> bool:
+    found = location.names(location.cwd)
     return any(item.partition(".")[0] in _MODULES for item in found)
 
 
-def location_after(commands: Sequence[str], call_location: CallLocation) -> CallLocation:
-    """The place, when these commands may have been run in any order: a shell stays where it went,
-    as long as that is a folder of the workspace."""
-    stands = [call_location.cwd]
+def location_after(commands: Sequence[str], location: CallLocation) -> CallLocation:
+    """The location after these commands ran, in any order: a shell stays in the folder that it
+    changed to, as long as that is in the workspace."""
+    stands = [location.cwd]
     for base in stands:  # grows while it is gone through
-        at = replace(call_location, cwd=base, others=())
+        at = replace(location, cwd=base, others=())
         for command in commands:
-            for went in (went for target in _targets(command) for went in _cd_targets(at, target)):
-                real = without_alias(went, call_location.aliases, call_location.workspace)
-                is_new = went not in stands and is_inside(real, (call_location.workspace,))
-                if is_new and len(stands) < _MAX_BASES and call_location.is_folder(real):
+            targets = _targets(bash.parse_commands(command).commands)
+            for went in (went for target in targets for went in _cd_targets(at, target)):
+                real = without_alias(went, location.aliases, location.workspace)
+                is_new = went not in stands and is_inside(real, (location.workspace,))
+                if is_new and len(stands) < _MAX_BASES and location.is_folder(real):
                     stands.append(went)
     is_known = not any(map(_goes_anywhere, commands))
-    return replace(call_location, others=tuple(stands[1:]), is_known=is_known)
+    return replace(location, others=tuple(stands[1:]), is_known=is_known)
 
 
-def _bases(command: str, call_location: CallLocation) -> list[CallLocation]:
-    """Where the shell may stand while a command runs: each `cd` is taken or not."""
-    bases = [
-        replace(call_location, cwd=cwd, others=())
-        for cwd in (call_location.cwd, *call_location.others)
-    ]
-    for target in _targets(command):
-        known = [replace(base, cwd=went) for base in bases for went in _cd_targets(base, target)]
-        bases = list(dict.fromkeys((*bases, *known)))[:_MAX_BASES]
+def _bases(commands: Sequence[bash.Command], location: CallLocation) -> list[CallLocation]:
+    """The folders the shell may be in while a command runs: each `cd` may take effect or not."""
+    bases = [replace(location, cwd=cwd, others=()) for cwd in (location.cwd, *location.others)]
+    for target in _targets(commands):
+        entered = [replace(base, cwd=cwd) for base in bases for cwd in _cd_targets(base, target)]
+        bases = list(dict.fromkeys((*bases, *entered)))[:_MAX_BASES]
     return bases
 
 
-@lru_cache(maxsize=256)
-def _targets(command: str) -> tuple[str, ...]:
-    """Where a command goes."""
-    return tuple(
-        (item.words[-1].value if len(item.words) > 1 else "~") or ""
-        for item in bash.parse_commands(command).commands
-        if item.name in ("cd", "pushd")
-    )
+def _targets(commands: Sequence[bash.Command]) -> list[str]:
+    targets = [target for command in commands if (target := command.cd_target) is not None]
+    return ["~" if target is bash.HOME else target.value or "" for target in targets]
 
 
-@lru_cache(maxsize=256)
 def _goes_anywhere(command: str) -> bool:
     """Whether only the shell can tell where a command goes."""
-    found = bash.parse_commands(command)
-    return isinstance(found, bash.UnclearCommands) or any(
+    parsed = bash.parse_commands(command)
+    return isinstance(parsed, bash.UnclearCommands) or any(
         item.name in _UNPREDICTABLE
-        or (item.name in ("cd", "pushd") and any(word.value is None for word in item.words))
-        for item in found.commands
+        or (item.cd_target is not None and any(word.value is None for word in item.words))
+        for item in parsed.commands
     )
 
 
 def _cd_targets(base: CallLocation, target: str) -> tuple[str, ...]:
-    """Where `cd` goes: by its words, and with `..` perhaps by the links (`cd -P`). Behind an alias
-    the shell may stand by either name: `..` of the one is not that of the other."""
+    """Where `cd` goes: by its words, and for `..` also through links (`cd -P`). Below an alias the
+    shell may use either name, and their `..` differ."""
     touched = _path_access(target, "read", base)
     is_plain = ".." not in target.split("/") or not touched.target
     names = (touched.link,) if is_plain else touched.both
     return tuple(dict.fromkeys((*names, touched.alias) if touched.alias else names))
 
 
-@lru_cache(maxsize=256)
-def _removes(command: str) -> bool:
-    return any(
-        posixpath.basename(item.name) in bash.REMOVING
-        for item in bash.parse_commands(command).commands
-    )
-
-
 def _file_paths(
-    tool: str, given: Mapping[str, object], call_location: CallLocation
+    tool: str, values: Mapping[str, object], location: CallLocation
 ) -> Iterator[PathAccess]:
     if tool not in _ON_FILES:
         return
     access: Access = "write" if tool in EDIT_TOOLS else "read"
-    listed = given.get("paths")
+    listed = values.get("paths")
     several = cast("list[object]", listed) if isinstance(listed, list) else []
-    every = [*(given.get(field) for field in _FIELDS), *several]
+    every = [*(values.get(field) for field in _FIELDS), *several]
     named = [path for path in every if isinstance(path, str) and path]
     is_search = tool in _SEARCHES
     if is_search and not named:
-        named = [call_location.workspace]
+        named = [location.workspace]
     if tool == "glob":
-        begin = _fixed_part(str(given.get("pattern", "")))
+        begin = _fixed_part(str(values.get("pattern", "")))
         named = [posixpath.join(path, begin) for path in named]
     for path in named:
-        whole = posixpath.join(call_location.workspace, path) if not path.startswith("~") else path
-        yield _path_access(whole, access, call_location, is_folder=is_search)
+        whole = posixpath.join(location.workspace, path) if not path.startswith("~") else path
+        yield _path_access(whole, access, location, is_folder=is_search)
 
 
-def _possible_paths(
-    given: Mapping[str, object], call_location: CallLocation
-) -> Iterator[PathAccess]:
-    """What may be a path in the input of a tool that is not known: an MCP server may write it."""
-    pending: list[object] = [given]
+def _possible_paths(values: Mapping[str, object], location: CallLocation) -> Iterator[PathAccess]:
+    """Possible paths in the input of an unknown tool: an MCP server may write to them."""
+    pending: list[object] = [values]
     for value in pending:  # grows while it is gone through
         if isinstance(value, Mapping):
             fields = cast("Mapping[str, object]", value)
@@ -299,13 +279,13 @@ def _possible_paths(
         elif isinstance(value, str) and 0 < len(path := value.strip()) <= _LONGEST_PATH:
             is_prose = "\n" in path and ".." not in path.split("/")
             if _FILE_URL.match(path):
-                yield _path_access(unquote(_FILE_URL.sub("", path)), "write", call_location)
+                yield _path_access(unquote(_FILE_URL.sub("", path)), "write", location)
             elif not is_prose:
-                yield _path_access(path, "write", call_location)
+                yield _path_access(path, "write", location)
 
 
 def _fixed_part(pattern: str) -> str:
-    """How a glob begins, up to the first folder that is not spelled out."""
+    """The beginning of a glob, up to the first folder with a wildcard."""
     fixed: list[str] = []
     parts = pattern.split("/")
     for part in parts:
@@ -318,15 +298,13 @@ def _fixed_part(pattern: str) -> str:
 
 
 def _path_access(
-    path: str, access: Access, call_location: CallLocation, *, is_folder: bool = False
+    path: str, access: Access, location: CallLocation, *, is_folder: bool = False
 ) -> PathAccess:
-    named = absolute_path(path, cwd=call_location.cwd, home=call_location.home)
-    link = without_alias(named, call_location.aliases, call_location.workspace)
+    named = absolute_path(path, cwd=location.cwd, home=location.home)
+    link = without_alias(named, location.aliases, location.workspace)
     try:
-        found = call_location.resolve(
-            joined_path(path, cwd=call_location.cwd, home=call_location.home)
-        )
-        target = without_alias(found, call_location.aliases, call_location.workspace)
+        found = location.resolve(joined_path(path, cwd=location.cwd, home=location.home))
+        target = without_alias(found, location.aliases, location.workspace)
     except (OSError, ValueError):
         target = ""
     alias = "" if link == named else named

@@ -74,8 +74,8 @@ class _Case:
         rules = map(rule_of, (*self.rules("deny"), *self.rules("ask")))
         return any(rule and rule.tool in READ_TOOLS and rule.specifier for rule in rules)
 
-    def is_inside(self, path_access: PathAccess) -> bool:
-        return all(is_inside(path, self.folders) for path in path_access.both)
+    def is_inside(self, access: PathAccess) -> bool:
+        return all(is_inside(path, self.folders) for path in access.both)
 
     @property
     def outside(self) -> PathAccess | None:
@@ -83,17 +83,10 @@ class _Case:
 
 
 def decide(
-    analyzed_call: AnalyzedCall,
-    policy: Policy,
-    grants: GrantState,
-    *,
-    now: datetime,
-    is_sandboxed: bool,
+    call: AnalyzedCall, policy: Policy, grants: GrantState, *, now: datetime, is_sandboxed: bool
 ) -> Decision:
     """Never raises: if a call cannot be analyzed, a person is asked."""
-    case = _Case(
-        call=analyzed_call, policy=policy, grants=grants, now=now, is_sandboxed=is_sandboxed
-    )
+    case = _Case(call=call, policy=policy, grants=grants, now=now, is_sandboxed=is_sandboxed)
     for step in _STEPS:
         decision = step(case)
         if decision is not None:
@@ -164,8 +157,8 @@ def _person_required(case: _Case) -> Decision | None:
     if case.call.traits.needs_person:
         reason = "the tool requires a person's approval"
         return Decision(decision="ask", gate="guardrail", rule="needs a person", reason=reason)
-    verdict = case.call.analysis
-    if verdict is not None and verdict.critical:
+    analysis = case.call.analysis
+    if analysis is not None and analysis.critical:
         why = "it may delete a home folder, the workspace or files that the system needs"
         return Decision(decision="ask", gate="guardrail", rule="critical path", reason=why)
     return None
@@ -204,22 +197,22 @@ def _possible_writes(case: _Case) -> tuple[PathAccess, ...]:
     return (*written, *named)
 
 
-def _is_guarded(case: _Case, path_access: PathAccess) -> bool:
-    is_own_name = case.call.analysis is None and path_access.link == path_access.target
-    if is_own_name and path_access.link in case.grants.allowed_protected:
+def _is_guarded(case: _Case, access: PathAccess) -> bool:
+    is_own_name = case.call.analysis is None and access.link == access.target
+    if is_own_name and access.link in case.grants.allowed_protected:
         return False
-    return any(is_guarded(case.policy, path) for path in path_access.both)
+    return any(is_guarded(case.policy, path) for path in access.both)
 
 
 def _accept_edits(case: _Case) -> Decision | None:
     """Edits in the workspace, in the modes that allow them."""
     if case.mode not in ("acceptEdits", "auto") or not case.call.paths or case.outside:
         return None
-    verdict = case.call.analysis
-    if verdict is None:
+    analysis = case.call.analysis
+    if analysis is None:
         is_edit = case.call.tool in EDIT_TOOLS
     else:
-        is_edit = verdict.edits and not verdict.opaque
+        is_edit = analysis.edits and not analysis.opaque
     if not is_edit:
         return None
     reason = f"the mode {case.mode} allows edits in the workspace"
@@ -355,25 +348,22 @@ def _ask_by_default(case: _Case, why: str = "") -> Decision:
             reason=why or f"no rule covers it: {_ask_reason(case)}",
             asks="classifier",
         )
-    return Decision(
-        decision="ask",
-        gate="default",
-        reason=why or f"no rule allows it: {_ask_reason(case)}",
-    )
+    reason = why or f"no rule allows it: {_ask_reason(case)}"
+    return Decision(decision="ask", gate="default", reason=reason)
 
 
 def _ask_reason(case: _Case) -> str:
-    verdict = case.call.analysis
+    analysis = case.call.analysis
     if case.mode == "bypassPermissions":
         return "the mode bypassPermissions applies only in a sandbox, or if it is set explicitly"
     if case.mode == "auto" and case.grants.is_mistrusted:
         return "the classifier has denied too many calls"
     if case.outside is not None:
         return f"{case.outside.link} is outside the workspace"
-    if verdict is not None and verdict.read_only:
+    if analysis is not None and analysis.read_only:
         return "the files that it reads are not known before it runs"
-    if verdict is not None:
-        return verdict.reason or f"{_describe(case)} may change something"
+    if analysis is not None:
+        return analysis.reason or f"{_describe(case)} may change something"
     return f"{_describe(case)} is not known to be harmless"
 
 

@@ -71,21 +71,17 @@ class PermissionEngine:
         return mode if self.ceiling is None else stricter_mode(mode, self.ceiling)
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
-        hook_result = await self.hooks.run(hook_events.before_tool(call))
-        if hook_result.permission == "deny" or hook_result.blocked:
-            reason = hook_result.reason or "a hook denied it"
-            return _with_hook_output(
-                hook_result, Decision(decision="deny", gate="hook", reason=reason)
-            )
-        if hook_result.updated_input is not None:
-            call = replace(call, input=tool.normalize_input(hook_result.updated_input))
-            traits = tool.traits(hook_result.updated_input)
-        decision = self._with_ask_target(
-            _apply_hook_permission(hook_result, self._decide(call, traits))
-        )
+        result = await self.hooks.run(hook_events.before_tool(call))
+        if result.permission == "deny" or result.blocked:
+            reason = result.reason or "a hook denied it"
+            return _with_hook_output(result, Decision(decision="deny", gate="hook", reason=reason))
+        if result.updated_input is not None:
+            call = replace(call, input=tool.normalize_input(result.updated_input))
+            traits = tool.traits(result.updated_input)
+        decision = self._with_ask_target(_apply_hook_permission(result, self._decide(call, traits)))
         if decision.decision == "ask":
             decision = await self._ask(call, tool, decision)
-        return _with_hook_output(hook_result, decision)
+        return _with_hook_output(result, decision)
 
     def _with_ask_target(self, decision: Decision) -> Decision:
         decision = with_ask_target(decision, self.mode)
@@ -118,23 +114,20 @@ class PermissionEngine:
         """Before a person: the classifier, if the mode says so, and hooks."""
         if decision.asks == "classifier" and self.classifier is not None:
             return await self._classify(call, self.classifier)
-        hook_result = await self.hooks.run(hook_events.permission_requested(call, decision.reason))
+        result = await self.hooks.run(hook_events.permission_requested(call, decision.reason))
         answer = decision
-        if hook_result.permission == "deny" or hook_result.blocked:
-            reason = hook_result.reason or "a hook denied it"
+        if result.permission == "deny" or result.blocked:
+            reason = result.reason or "a hook denied it"
             answer = Decision(decision="deny", gate="hook", reason=reason)
-        elif hook_result.permission == "allow":
-            changed = hook_result.updated_input
+        elif result.permission == "allow":
+            changed = result.updated_input
             if changed is not None:  # the rules apply to the changed call too
                 call = replace(call, input=tool.normalize_input(changed))
                 decision = self._with_ask_target(self._decide(call, tool.traits(changed)))
-            allowed = Decision(decision="allow", gate="hook", reason=hook_result.reason)
-            is_open = decision.decision == "ask" and decision.gate not in (
-                "rule",
-                "guardrail",
-            )
+            allowed = Decision(decision="allow", gate="hook", reason=result.reason)
+            is_open = decision.decision == "ask" and decision.gate not in ("rule", "guardrail")
             answer = replace(allowed if is_open else decision, updated_input=changed)
-        return _with_hook_output(replace(hook_result, updated_input=None), answer)
+        return _with_hook_output(replace(result, updated_input=None), answer)
 
     async def _classify(self, call: Call, classifier: Classifier) -> Decision:
         pending = self.thread.round.get(call.id)

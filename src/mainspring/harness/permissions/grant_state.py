@@ -101,11 +101,8 @@ def apply(grants: GrantState, payload: AnyPayload) -> GrantState:
 def _count_decision(grants: GrantState, payload: ToolCallAuthorized) -> GrantState:
     match payload:
         case ToolCallAuthorized(decision="deny", gate="mode", rule="auto"):
-            return replace(
-                grants,
-                blocks=grants.blocks + 1,
-                blocks_in_a_row=grants.blocks_in_a_row + 1,
-            )
+            row = grants.blocks_in_a_row + 1
+            return replace(grants, blocks=grants.blocks + 1, blocks_in_a_row=row)
         case ToolCallAuthorized(decision="allow", gate="grant", rule=str(grant_id)):
             grant = grants.grants.get(grant_id)
             if grant is None:
@@ -145,21 +142,19 @@ def _replace(grants: GrantState, update: PermissionUpdate) -> GrantState:
     return _add(replace(grants, rules=kept, grants=kept_grants), update)
 
 
-def _remove(grant_state: GrantState, update: PermissionUpdate) -> GrantState:
+def _remove(state: GrantState, update: PermissionUpdate) -> GrantState:
     """By the grant's id, or by the text of its rules."""
     texts = {rule_text(item) for item in update.rules}
     behavior = update.behavior or "allow"
     grants = {
         grant.id: grant
-        for grant in grant_state.grants.values()
+        for grant in state.grants.values()
         if grant.id != update.grant_id and texts.isdisjoint(rule.text for rule in grant.rules)
     }
-    kept = tuple(
-        rule for rule in grant_state.rules if rule.behavior != behavior or rule.text not in texts
-    )
+    rules = tuple(r for r in state.rules if r.behavior != behavior or r.text not in texts)
     if behavior != "allow":
-        return replace(grant_state, rules=kept)
-    return replace(grant_state, rules=kept, grants=grants, revoked=grant_state.revoked | texts)
+        return replace(state, rules=rules)
+    return replace(state, rules=rules, grants=grants, revoked=state.revoked | texts)
 
 
 def _set_mode(grants: GrantState, update: PermissionUpdate) -> GrantState:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from mainspring.harness.permissions.gitignore import compile_pattern
+from mainspring.core.errors import InvalidInput
+from mainspring.retrieval.globs import ANY_FOLDERS, Segment, glob_segments, spans
 
 Access: TypeAlias = Literal["read", "write"]
 
@@ -79,27 +81,27 @@ def check_pattern(specifier: str) -> None:
     _locate_pattern(specifier, PatternRoots(folder="/", cwd="/", home="/"))
 
 
-def permits_path(specifier: str, path_access: PathAccess, pattern_roots: PatternRoots) -> bool:
+def permits_path(specifier: str, access: PathAccess, roots: PatternRoots) -> bool:
     """Whether an allow rule covers a path: both the link and its target."""
-    base, pattern = _locate_pattern(specifier, pattern_roots)
-    inside = _ANYTHING_IN_IT if path_access.is_folder else ""
-    return all(_is_match(pattern, base, path + inside) for path in path_access.both)
+    base, pattern = _locate_pattern(specifier, roots)
+    inside = _ANYTHING_IN_IT if access.is_folder else ""
+    return all(_is_match(pattern, base, path + inside) for path in access.both)
 
 
-def forbids_path(specifier: str, path_access: PathAccess, pattern_roots: PatternRoots) -> bool:
+def forbids_path(specifier: str, access: PathAccess, roots: PatternRoots) -> bool:
     """Whether a deny or ask rule covers a path, in the widest sense: the link or its target, in
     upper or lower case, as a file or as a folder."""
-    base, pattern = (text.casefold() for text in _locate_pattern(specifier, pattern_roots))
+    base, pattern = (text.casefold() for text in _locate_pattern(specifier, roots))
     return any(
         _is_match(pattern, base, path.casefold() + inside, is_folder=True)
-        for path in path_access.every
+        for path in access.every
         for inside in ("", _ANYTHING_IN_IT)
     )
 
 
-def may_forbid_below(specifier: str, folder: PathAccess, pattern_roots: PatternRoots) -> bool:
+def may_forbid_below(specifier: str, folder: PathAccess, roots: PatternRoots) -> bool:
     """Whether a folder may contain, at any depth, something that a rule forbids."""
-    base, pattern = (text.casefold() for text in _locate_pattern(specifier, pattern_roots))
+    base, pattern = (text.casefold() for text in _locate_pattern(specifier, roots))
     return any(_may_be_below(pattern, base, path.casefold()) for path in folder.every)
 
 
@@ -108,29 +110,29 @@ def _may_be_below(pattern: str, base: str, path: str) -> bool:
         return True
     if not is_inside(path, (base,)):
         return False
-    return compile_pattern(pattern).may_match_below(path[len(base.rstrip("/")) + 1 :])
+    return compile_gitignore(pattern).may_match_below(path[len(base.rstrip("/")) + 1 :])
 
 
 def _is_match(pattern: str, base: str, path: str, *, is_folder: bool = False) -> bool:
     if path == base or not is_inside(path, (base,)):
         return False
     relative = path[len(base.rstrip("/")) + 1 :]
-    return compile_pattern(pattern).matches(relative, is_folder=is_folder)
+    return compile_gitignore(pattern).matches(relative, is_folder=is_folder)
 
 
-def _locate_pattern(specifier: str, pattern_roots: PatternRoots) -> tuple[str, str]:
+def _locate_pattern(specifier: str, roots: PatternRoots) -> tuple[str, str]:
     """The folder that a pattern is relative to, and the pattern below it."""
     if specifier.startswith("//"):
         base, pattern = "/", specifier[1:]
     elif specifier.startswith("~/"):
-        base, pattern = pattern_roots.home, specifier[1:]
+        base, pattern = roots.home, specifier[1:]
     elif specifier.startswith("/"):
-        base, pattern = pattern_roots.folder, specifier
+        base, pattern = roots.folder, specifier
     elif specifier.startswith("../"):
-        base, pattern = _resolve_parents(pattern_roots.cwd, specifier)
+        base, pattern = _resolve_parents(roots.cwd, specifier)
     else:
-        base, pattern = pattern_roots.cwd, specifier.removeprefix("./")
-    compile_pattern(pattern)
+        base, pattern = roots.cwd, specifier.removeprefix("./")
+    compile_gitignore(pattern)
     return base, pattern
 
 
@@ -138,3 +140,55 @@ def _resolve_parents(base: str, pattern: str) -> tuple[str, str]:
     while pattern.startswith("../"):
         base, pattern = posixpath.dirname(base), pattern.removeprefix("../")
     return base, f"/{pattern}"
+
+
+@dataclass(frozen=True, slots=True)
+class GitignorePattern:
+    segments: tuple[Segment, ...]
+    is_anchored: bool
+    """It begins where the pattern's folder does; otherwise it may begin anywhere below."""
+    is_folder_only: bool
+
+    def matches(self, path: str, *, is_folder: bool = False) -> bool:
+        """Whether it matches a path, relative to the pattern's folder, or a folder around it."""
+        names = path.split("/")
+        lengths = range(1, len(names) + (is_folder or not self.is_folder_only))
+        if not self.is_anchored:
+            return any(self.segments[0].matches(names[length - 1]) for length in lengths)
+        return any(spans(self.segments, names[:length]) for length in lengths)
+
+    def may_match_below(self, folder: str) -> bool:
+        """Whether it may match something in a folder, at any depth."""
+        if not self.is_anchored:
+            return True
+        for segment, name in zip(self.segments, folder.split("/"), strict=False):
+            if segment is ANY_FOLDERS:
+                return True
+            if not segment.matches(name):
+                return False
+        return True
+
+
+@lru_cache(maxsize=4096)
+def compile_gitignore(pattern: str) -> GitignorePattern:
+    """
+    Raises:
+        InvalidInput: it cannot match anything, or not what it seems to.
+    """
+    if not pattern.strip("/"):
+        raise InvalidInput("the pattern names nothing")
+    if pattern.startswith("!"):
+        raise InvalidInput(r"a pattern cannot take something out again; write \! for the character")
+    bare = pattern.removesuffix("/")
+    texts = bare.removeprefix("/").split("/")
+    if any(text in ("", ".", "..") for text in texts):
+        raise InvalidInput(f"{pattern}: a folder in a pattern cannot be empty, `.` or `..`")
+    segments = glob_segments(texts)
+    if segments[-1] is ANY_FOLDERS:
+        segments = (*segments, *glob_segments(["*"]))  # what is inside a folder, not the folder
+    return GitignorePattern(segments, is_anchored="/" in bare, is_folder_only=bare != pattern)
+
+
+def escape_path(path: str) -> str:
+    """The gitignore pattern that matches a path and nothing else."""
+    return "".join(f"\\{item}" if item in "\\*?[!" else item for item in path)

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias, TypeVar, get_args
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -32,13 +31,7 @@ Bypass: TypeAlias = Literal["sandboxed", "anywhere", "never"]
 
 MODES: tuple[Mode, ...] = get_args(Mode)
 _MODES_BY_FREEDOM: tuple[Mode, ...] = (
-    "plan",
-    "dontAsk",
-    "bubble",
-    "default",
-    "acceptEdits",
-    "auto",
-    "bypassPermissions",
+    *("plan", "dontAsk", "bubble", "default", "acceptEdits", "auto", "bypassPermissions"),
 )
 """From the strictest to the most permissive."""
 T = TypeVar("T")
@@ -78,21 +71,8 @@ class Policy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A failing hook allows the call, as in Claude Code; by default it denies the call."""
 
     def roots(self, rule: PolicyRule) -> PatternRoots:
-        return PatternRoots(
-            folder=rule.folder or self.workspace, cwd=self.workspace, home=self.home
-        )
-
-
-def encode_policy(policy: Policy) -> bytes:
-    return msgspec.json.encode(policy)
-
-
-def decode_policy(content: bytes) -> Policy:
-    """Raises: InvalidInput."""
-    try:
-        return msgspec.json.decode(content, type=Policy)
-    except msgspec.MsgspecError as error:
-        raise InvalidInput(f"not a policy: {error}") from error
+        folder = rule.folder or self.workspace
+        return PatternRoots(folder=folder, cwd=self.workspace, home=self.home)
 
 
 def parse_mode(text: str) -> Mode:
@@ -134,9 +114,7 @@ def remove_denied(tools: Mapping[str, T], policy: Policy) -> dict[str, T]:
     """The tools that the model sees: without those that a rule denies for every input."""
     denying = [rule_of(held) for held in policy.rules if held.behavior == "deny"]
     bare = [rule for rule in denying if rule is not None and rule.specifier is None]
-    return {
-        name: tool for name, tool in tools.items() if not any(is_about(rule, name) for rule in bare)
-    }
+    return {name: tool for name, tool in tools.items() if not any(is_about(r, name) for r in bare)}
 
 
 def rule_of(held: PolicyRule) -> Rule | None:
@@ -156,19 +134,17 @@ def relocate_policy(policy: Policy, workspace: str) -> Policy:
         if is_inside(path, (policy.workspace,))
     )
     protected = tuple(dict.fromkeys((*policy.protected, *copies)))
-    return msgspec.structs.replace(
-        policy, workspace=workspace, rules=tuple(rules), protected=protected
-    )
+    return replace(policy, workspace=workspace, rules=tuple(rules), protected=protected)
 
 
 def _relocate_rule(held: PolicyRule, policy: Policy, workspace: str) -> list[PolicyRule]:
     """A rule for the copy; one with the workspace's absolute path applies to both."""
     within = f"{held.folder}/".removeprefix(f"{policy.workspace}/")
     if held.folder and within != f"{held.folder}/":
-        held = msgspec.structs.replace(held, folder=f"{workspace}/{within}".rstrip("/"))
+        held = replace(held, folder=f"{workspace}/{within}".rstrip("/"))
     named = held.text.replace("(~/", f"(/{policy.home.rstrip('/')}/", 1)
     copied = named.replace(f"(/{policy.workspace}/", f"(/{workspace}/", 1)
-    return [held] if copied == named else [held, msgspec.structs.replace(held, text=copied)]
+    return [held] if copied == named else [held, replace(held, text=copied)]
 
 
 def is_guarded(policy: Policy, path: str) -> bool:
@@ -189,12 +165,12 @@ def is_unchangeable(policy: Policy, link: str, target: str) -> bool:
     return _is_denied(policy, PathAccess(link=link, target=target, access="write"), EDIT_TOOLS)
 
 
-def _is_denied(policy: Policy, path_access: PathAccess, tools: frozenset[str]) -> bool:
+def _is_denied(policy: Policy, path: PathAccess, tools: frozenset[str]) -> bool:
     for held in policy.rules:
         rule = rule_of(held) if held.behavior == "deny" else None
         if rule is None or rule.tool not in tools or rule.specifier is None:
             continue
-        if forbids_path(rule.specifier, path_access, policy.roots(held)):
+        if forbids_path(rule.specifier, path, policy.roots(held)):
             return True
     return False
 
@@ -203,9 +179,8 @@ def with_skill_rules(policy: Policy, used: Sequence[SkillUsed]) -> Policy:
     """Other deny and ask rules still take precedence over what the skills allow."""
     if not used:
         return policy
-    return replace(
-        policy, rules=(*policy.rules, *(rule for item in used for rule in _skill_rules(item)))
-    )
+    added = (rule for item in used for rule in _skill_rules(item))
+    return replace(policy, rules=(*policy.rules, *added))
 
 
 def _skill_rules(used: SkillUsed) -> list[PolicyRule]:

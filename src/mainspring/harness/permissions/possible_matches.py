@@ -19,12 +19,12 @@ class PossibleMatch:
 
 
 def possible_matches(
-    analyzed_call: AnalyzedCall, rules: Sequence[tuple[Rule, PatternRoots]], *, is_sandboxed: bool
+    call: AnalyzedCall, rules: Sequence[tuple[Rule, PatternRoots]], *, is_sandboxed: bool
 ) -> Iterator[PossibleMatch]:
     """Rules: those that deny or ask. From programs in a sandbox files that may not be read are
     hidden; git's objects are not, and what is plainly named is not left to that."""
-    verdict, command = analyzed_call.analysis, analyzed_call.command
-    if verdict is None or command is None:
+    analysis, command = call.analysis, call.command
+    if analysis is None or command is None:
         return
     commands = [rule.specifier for rule, _ in rules if rule.tool == "bash" and rule.specifier]
     files = [
@@ -33,10 +33,10 @@ def possible_matches(
         if rule.tool in READ_TOOLS and rule.specifier is not None
     ]
     if commands:
-        yield from _about_programs(commands, command, verdict)
+        yield from _about_programs(commands, command, analysis)
     if files:
-        yield from _about_files(files, analyzed_call, verdict)
-    if files and verdict.reads_anything and not is_sandboxed:
+        yield from _about_files(files, call, analysis)
+    if files and analysis.reads_anything and not is_sandboxed:
         yield PossibleMatch("it may read files that rules forbid to read", is_program=True)
     for rule, _ in rules:
         host = (rule.specifier or "").removeprefix("domain:").removeprefix("*.")
@@ -45,37 +45,32 @@ def possible_matches(
 
 
 def _about_programs(
-    patterns: Sequence[str], command: str, command_analysis: bash.CommandAnalysis
+    patterns: Sequence[str], command: str, analysis: bash.CommandAnalysis
 ) -> Iterator[PossibleMatch]:
-    if command_analysis.unclear:
-        yield PossibleMatch(
-            f"rules forbid some commands, and it is unclear what runs: {command_analysis.reason}"
-        )
+    if analysis.unclear:
+        reason = f"it is unclear what runs: {analysis.reason}"
+        yield PossibleMatch(f"rules forbid some commands, and {reason}")
     for pattern in patterns:
         if bash.might_match(pattern, command):
             yield PossibleMatch(f"after expansion, the rule Bash({pattern}) may cover it")
-    if command_analysis.runs:
-        yield PossibleMatch(
-            f"rules forbid some programs, and {command_analysis.runs}", is_program=True
-        )
+    if analysis.runs:
+        yield PossibleMatch(f"rules forbid some programs, and {analysis.runs}", is_program=True)
 
 
 def _about_files(
-    rules: Sequence[tuple[str, PatternRoots]],
-    analyzed_call: AnalyzedCall,
-    command_analysis: bash.CommandAnalysis,
+    rules: Sequence[tuple[str, PatternRoots]], call: AnalyzedCall, analysis: bash.CommandAnalysis
 ) -> Iterator[PossibleMatch]:
-    if command_analysis.shows_history:
+    if analysis.shows_history:
         yield PossibleMatch(
             "git would show files that rules may forbid to read; name the paths (`-- src`) or ask"
             " for `--stat`"
         )
-    if command_analysis.hides_reads:
+    if analysis.hides_reads:
         yield PossibleMatch("which files it reads cannot be told before it runs")
     for specifier, roots in rules:
-        for folder in analyzed_call.trees:
+        for folder in call.trees:
             if may_forbid_below(specifier, folder, roots):
                 yield PossibleMatch(f"it reads all of {folder.link}, where {specifier} may be")
-        for file in analyzed_call.guesses:
+        for file in call.guesses:
             if forbids_path(specifier, file, roots):
                 yield PossibleMatch(f"it may read {file.link}, which a rule covers")

@@ -95,8 +95,5 @@ def fold_path(path: str) -> str:
 def protected_names(names: Iterable[str], *, is_root: bool = True) -> list[str]:
     """Of the names in a folder of a project, those that programs may neither make nor change."""
     known = PROJECT_FOLDERS | (PROJECT_FILES if is_root else PROJECT_FILES - _ROOT_ONLY)
-    return [
-        name
-        for name in names
-        if (folded := fold_name(name)) in known or folded.endswith(PROJECT_SUFFIXES)
-    ]
+    folded = ((name, fold_name(name)) for name in names)
+    return [name for name, fold in folded if fold in known or fold.endswith(PROJECT_SUFFIXES)]

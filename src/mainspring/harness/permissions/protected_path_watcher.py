@@ -15,7 +15,7 @@ from pathlib import Path
 
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ids import new_id
-from mainspring.core.openat import open_absolute
+from mainspring.core.openat import OpenDescriptor, open_absolute
 from mainspring.harness.permissions.protected_files import (
     IN_GIT,
     PROJECT_FILES,
@@ -91,14 +91,15 @@ def _list_folder(workspace: Path, path: str) -> tuple[set[str], set[str]]:
     """The names of folders in a folder, and of all else; nothing, if a link leads there."""
     folders: set[str] = set()
     files: set[str] = set()
-    with suppress(OSError):
-        opened = open_absolute(str(workspace / path), os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            with os.scandir(opened) as entries:
-                for entry in entries:
-                    (folders if entry.is_dir(follow_symlinks=False) else files).add(entry.name)
-        finally:
-            os.close(opened)
+    with (
+        suppress(OSError),
+        OpenDescriptor(
+            open_absolute(str(workspace / path), os.O_RDONLY | os.O_DIRECTORY)
+        ) as opened,
+        os.scandir(opened) as entries,
+    ):
+        for entry in entries:
+            (folders if entry.is_dir(follow_symlinks=False) else files).add(entry.name)
     return folders, files
 
 
@@ -175,9 +176,8 @@ class ProtectedPathWatcher:
             path = os.path.join(git_folder, name)
             programs = self._steps(path) - _HARMLESS_REBASE_STEPS
             if programs:
-                found[os.path.dirname(path)] = hashlib.sha256(
-                    b"\0".join(sorted(programs))
-                ).hexdigest()
+                content = b"\0".join(sorted(programs))
+                found[os.path.dirname(path)] = hashlib.sha256(content).hexdigest()
         return found
 
     def _steps(self, path: str) -> set[bytes]:
@@ -196,9 +196,9 @@ class ProtectedPathWatcher:
         if len(content) > _MAX_TODO_BYTES:
             return {content}
         steps = [line for line in lines if line and not line.startswith(b"#")]
+        firsts = {line: line.split()[0] for line in steps}
         return {
-            first if (first := line.split()[0]) in _HARMLESS_REBASE_STEPS else line
-            for line in steps
+            first if first in _HARMLESS_REBASE_STEPS else line for line, first in firsts.items()
         }
 
     def _kind(self, path: str) -> str | None:

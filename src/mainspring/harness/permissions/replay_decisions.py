@@ -51,7 +51,7 @@ class _Replay:
     """Used in a run, by thread."""
     decisions: list[ReplayedDecision] = field(default_factory=list[ReplayedDecision])
 
-    def take(self, event: Event, past_decision: Mapping[str, _PastDecision]) -> None:
+    def take(self, event: Event, past: Mapping[str, _PastDecision]) -> None:
         match event.payload:
             case SandboxOpened(level=level, workspace=workspace):
                 self.is_sandboxed = level == "isolated"
@@ -59,10 +59,10 @@ class _Replay:
             case PolicyAdopted(mode=mode) if self.policy.mode is None:
                 self.policy = replace(self.policy, mode=parse_mode(mode))
             case AgentToolUse(name=name, input=given):
-                self._judge(event, name, given, past_decision)
+                self._judge(event, name, given, past)
             case AgentMcpToolUse(mcp_server_name=server, name=name, input=given):
                 whole = name if name.startswith("mcp__") else f"mcp__{server}__{name}"
-                self._judge(event, whole, given, past_decision)
+                self._judge(event, whole, given, past)
             case SkillUsed() as used:
                 self.skills.setdefault(event.thread_id, []).append(used)
             case StatusIdle(reason=reason) if reason != "requires_action":
@@ -75,9 +75,9 @@ class _Replay:
         event: Event,
         name: str,
         given: Mapping[str, object],
-        past_decision: Mapping[str, _PastDecision],
+        past: Mapping[str, _PastDecision],
     ) -> None:
-        then = past_decision.get(event.id, _PastDecision())
+        then = past.get(event.id, _PastDecision())
         judged = analyze_call(name, given, traits_by_name(name), lexical_location(self.policy))
         decision = decide(
             judged,
@@ -108,20 +108,19 @@ def replay_decisions(events: Iterable[Event], policy: Policy) -> list[ReplayedDe
     said: dict[str, _PastDecision] = {}
     for event in log:
         if isinstance(event.payload, ToolCallAuthorized):
-            _note_decision(
-                said.setdefault(event.payload.tool_use_id, _PastDecision()), event.payload
-            )
+            past = said.setdefault(event.payload.tool_use_id, _PastDecision())
+            _note_decision(past, event.payload)
     trial = _Replay(policy=policy)
     for event in log:
         trial.take(event, said)
     return trial.decisions
 
 
-def _note_decision(past_decision: _PastDecision, payload: ToolCallAuthorized) -> None:
+def _note_decision(past: _PastDecision, payload: ToolCallAuthorized) -> None:
     if payload.gate == "person":
-        past_decision.person = payload.decision
-    elif past_decision.was is None:
-        past_decision.was = payload.decision
+        past.person = payload.decision
+    elif past.was is None:
+        past.was = payload.decision
 
 
 def traits_by_name(tool: str) -> Traits:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TypeAlias
 from urllib.parse import urlsplit
 
 from mainspring.core.errors import InvalidInput
@@ -27,6 +26,7 @@ from mainspring.harness.permissions.tool_names import (
     claude_code_name,
     tool_family,
 )
+from mainspring.retrieval.globs import matches_parts
 
 _NAME = re.compile(r"[A-Za-z_*][\w*.\-]*", re.ASCII)
 _PARAMETER = re.compile(r"([A-Za-z_][\w.\-]*):(.+)", re.ASCII | re.DOTALL)
@@ -53,11 +53,8 @@ class Rule:
         return name if self.specifier is None else f"{name}({self.specifier})"
 
 
-Behavior: TypeAlias = Permission
-
-
 @lru_cache(maxsize=4096)
-def parse_rule(text: str, *, behavior: Behavior | None = None) -> Rule:
+def parse_rule(text: str, *, behavior: Permission | None = None) -> Rule:
     """
     Raises:
         InvalidInput: it is not a rule, or none that can have this behaviour.
@@ -88,7 +85,7 @@ def rule_text(rule: RuleText) -> str:
     return f"{rule.tool_name}({rule.rule_content})"
 
 
-def _check_rule(rule: Rule, behavior: Behavior | None) -> Rule:
+def _check_rule(rule: Rule, behavior: Permission | None) -> Rule:
     if "*" in rule.tool and behavior == "allow" and not _LITERAL_SERVER.fullmatch(rule.tool):
         raise InvalidInput(f"{rule.text!r}: an allow rule may have * only after mcp__server__")
     if rule.specifier is None:
@@ -100,7 +97,7 @@ def _check_rule(rule: Rule, behavior: Behavior | None) -> Rule:
     return rule
 
 
-def _check_specifier(rule: Rule, specifier: str, behavior: Behavior | None) -> None:
+def _check_specifier(rule: Rule, specifier: str, behavior: Permission | None) -> None:
     if rule.tool in FILE_TOOLS:
         check_pattern(specifier)
     elif rule.tool == "bash" or rule.tool in _NAME_PARAMETERS:
@@ -124,67 +121,60 @@ def is_about(rule: Rule, tool: str) -> bool:
     return tool in tool_family(rule.tool)
 
 
-def forbids(
-    rule: Rule, analyzed_call: AnalyzedCall, pattern_roots: PatternRoots, behavior: Behavior
-) -> bool:
+def forbids(rule: Rule, call: AnalyzedCall, roots: PatternRoots, behavior: Permission) -> bool:
     """Whether a deny or ask rule covers any part of a call."""
     specifier = rule.specifier
     if specifier is None:
-        return is_about(rule, analyzed_call.tool)
-    if analyzed_call.command is not None and rule.tool == "bash":
-        is_match = bash.rule_matches(specifier, analyzed_call.command, behavior=behavior)
-        return is_match or _has_parameter(specifier, analyzed_call)
+        return is_about(rule, call.tool)
+    if call.command is not None and rule.tool == "bash":
+        is_match = bash.rule_matches(specifier, call.command, behavior=behavior)
+        return is_match or _has_parameter(specifier, call)
     if rule.tool in FILE_TOOLS and any(
-        forbids_path(specifier, touched, pattern_roots)
-        for touched in _relevant_paths(rule, analyzed_call)
+        forbids_path(specifier, touched, roots) for touched in _relevant_paths(rule, call)
     ):
         return True
-    return is_about(rule, analyzed_call.tool) and (
-        _matches_name(rule, specifier, analyzed_call) or _has_parameter(specifier, analyzed_call)
-    )
+    is_named = _matches_name(rule, specifier, call) or _has_parameter(specifier, call)
+    return is_about(rule, call.tool) and is_named
 
 
-def permits(rule: Rule, analyzed_call: AnalyzedCall) -> bool:
+def permits(rule: Rule, call: AnalyzedCall) -> bool:
     """Whether an allow rule covers the whole call. Rules for files and commands apply together, so
     `decide` combines them."""
     if rule.specifier is None:
-        return is_about(rule, analyzed_call.tool)
-    return is_about(rule, analyzed_call.tool) and _matches_name(rule, rule.specifier, analyzed_call)
+        return is_about(rule, call.tool)
+    return is_about(rule, call.tool) and _matches_name(rule, rule.specifier, call)
 
 
-def _relevant_paths(rule: Rule, analyzed_call: AnalyzedCall) -> list[PathAccess]:
+def _relevant_paths(rule: Rule, call: AnalyzedCall) -> list[PathAccess]:
     """The paths of a call that a file rule covers."""
-    if analyzed_call.tool in tool_family(rule.tool) or (
-        analyzed_call.tool == "artifact" and rule.tool in READ_TOOLS
-    ):
-        return list(analyzed_call.paths)
-    if analyzed_call.command is None:
+    if call.tool in tool_family(rule.tool) or (call.tool == "artifact" and rule.tool in READ_TOOLS):
+        return list(call.paths)
+    if call.command is None:
         return []
     if rule.tool in READ_TOOLS:
-        return list(analyzed_call.paths)  # a command may also show what it changes: `cp .env b`
-    return [touched for touched in analyzed_call.paths if touched.access == "write"]
+        return list(call.paths)  # a command may also show what it changes: `cp .env b`
+    return [touched for touched in call.paths if touched.access == "write"]
 
 
-def _matches_name(rule: Rule, specifier: str, analyzed_call: AnalyzedCall) -> bool:
+def _matches_name(rule: Rule, specifier: str, call: AnalyzedCall) -> bool:
     """`WebFetch(domain:x)`, `Agent(x)`, `Skill(x)`."""
     if rule.tool == "web_fetch" and specifier.startswith("domain:"):
-        return _is_host(specifier.removeprefix("domain:"), _host(analyzed_call))
-    names = [analyzed_call.input.get(key) for key in _NAME_PARAMETERS.get(rule.tool, ())]
+        return _is_host(specifier.removeprefix("domain:"), _host(call))
+    names = [call.input.get(key) for key in _NAME_PARAMETERS.get(rule.tool, ())]
     prefix = re.sub(r"(:| )\*$", "", specifier)
-    return any(
-        name == specifier or (prefix != specifier and _has_prefix(name, prefix)) for name in names
-    )
+    if prefix == specifier:
+        return specifier in names
+    return any(name == specifier or _has_prefix(name, prefix) for name in names)
 
 
 def _has_prefix(name: object, prefix: str) -> bool:
-    return isinstance(name, str) and (
-        name == prefix or name.startswith((f"{prefix} ", f"{prefix}:"))
-    )
+    starts = (f"{prefix} ", f"{prefix}:")
+    return isinstance(name, str) and (name == prefix or name.startswith(starts))
 
 
-def _host(analyzed_call: AnalyzedCall) -> str:
+def _host(call: AnalyzedCall) -> str:
     try:
-        host = urlsplit(str(analyzed_call.input.get("url", ""))).hostname or ""
+        host = urlsplit(str(call.input.get("url", ""))).hostname or ""
     except ValueError:
         return ""
     return host.rstrip(".").casefold()
@@ -199,27 +189,10 @@ def _is_host(pattern: str, host: str) -> bool:
     return host == pattern
 
 
-def _has_parameter(specifier: str, analyzed_call: AnalyzedCall) -> bool:
-    found = _PARAMETER.fullmatch(specifier)
-    if found is None or found[1] not in analyzed_call.input:
+def _has_parameter(specifier: str, call: AnalyzedCall) -> bool:
+    parameter = _PARAMETER.fullmatch(specifier)
+    if parameter is None or parameter[1] not in call.input:
         return False
-    given = analyzed_call.input[found[1]]
-    return _matches_wildcards(
-        given if isinstance(given, str) else json.dumps(given, default=str), found[2]
-    )
-
-
-def _matches_wildcards(text: str, pattern: str) -> bool:
-    """`*` matches anything; no other character is special."""
-    first, *rest = pattern.split("*")
-    if not rest:
-        return text == first
-    if not text.startswith(first) or not text.endswith(rest[-1]):
-        return False
-    at = len(first)
-    for part in rest[:-1]:
-        found = text.find(part, at)
-        if found < 0:
-            return False
-        at = found + len(part)
-    return at <= len(text) - len(rest[-1])
+    value = call.input[parameter[1]]
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return matches_parts(parameter[2].split("*"), text)

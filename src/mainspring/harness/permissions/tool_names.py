@@ -43,17 +43,8 @@ SHELL_TOOLS = frozenset(("bash", "service_start"))
 NEEDS_A_PERSON = frozenset(("ask_user", "exit_plan_mode"))
 INTERNAL_TOOLS = frozenset(
     (
-        "agent",
-        "close_worktree",
-        "history_read",
-        "history_search",
-        "send_message",
-        "skill",
-        "skill_search",
-        "stop_agent",
-        "think",
-        "todo",
-        "tool_search",
+        *("agent", "close_worktree", "history_read", "history_search", "send_message", "skill"),
+        *("skill_search", "stop_agent", "think", "todo", "tool_search"),
     )
 )
 """Tools that change only the session itself; a subagent's calls are authorized separately."""

@@ -16,7 +16,6 @@ from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
 from mainspring.harness.context.instruction_files import DiskInstructionFiles
-from mainspring.harness.context.instruction_parsing import expand_braces, matches_glob
 from mainspring.harness.context.instructions import (
     InstructionFiles,
     InstructionIssue,
@@ -30,6 +29,7 @@ from mainspring.harness.context.instructions import (
     rules_for,
 )
 from mainspring.harness.permissions.policy import Policy, is_hidden
+from mainspring.retrieval.globs import expand_braces, matches_glob
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.skills.skill import Skill

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mainspring.runtime.packages.scan_rule import RegexPattern, ScanRule, compile_pattern
+import re2
+
+from mainspring.runtime.packages.scan_rule import ScanRule, compile_pattern
 
 # Words that several patterns are made of.
 _GET = r"(?:curl|wget|fetch|iwr|irm|Invoke-WebRequest|Invoke-RestMethod)\b"
@@ -270,7 +272,7 @@ CODE_RULES: tuple[ScanRule, ...] = (
     ),
 )
 
-PAIR_RULES: tuple[tuple[ScanRule, RegexPattern], ...] = (
+PAIR_RULES: tuple[tuple[ScanRule, re2.Pattern[bytes]], ...] = (
     (
         ScanRule(
             "secrets-and-network",

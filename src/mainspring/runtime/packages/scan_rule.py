@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias, cast
+from typing import Literal, TypeAlias
 
-import re2  # pyright: ignore[reportMissingTypeStubs]
+import re2
 
 Severity: TypeAlias = Literal[
     "danger",  # there is hardly an innocent reason for it
@@ -28,24 +27,15 @@ Topic: TypeAlias = Literal[
 ]
 
 
-class RegexMatch(Protocol):
-    def span(self, number: int = 0, /) -> tuple[int, int]: ...
-
-
-class RegexPattern(Protocol):
-    def search(self, text: bytes, /) -> RegexMatch | None: ...
-    def finditer(self, text: bytes, /) -> Iterator[RegexMatch]: ...
-
-
 _OPTIONS = re2.Options()
-_OPTIONS.encoding = re2.Options.Encoding.LATIN1  # pyright: ignore[reportUnknownMemberType]
+_OPTIONS.encoding = re2.Options.Encoding.LATIN1
 _OPTIONS.case_sensitive = False
 
 
-def compile_pattern(*alternatives: str) -> RegexPattern:
+def compile_pattern(*alternatives: str) -> re2.Pattern[bytes]:
     """Matches in linear time. Prefer `*` to large counts, which are slow."""
     joined = "|".join(f"(?:{alternative})" for alternative in alternatives)
-    return cast("RegexPattern", re2.compile(joined.encode(), _OPTIONS))  # pyright: ignore[reportUnknownMemberType]
+    return re2.compile(joined.encode(), _OPTIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +47,7 @@ class ScanRule:
     prose: Severity | None
     """The severity in text that a model or a person reads."""
     why: str
-    regex_pattern: RegexPattern
+    regex_pattern: re2.Pattern[bytes]
 
 
 @dataclass(frozen=True, slots=True)

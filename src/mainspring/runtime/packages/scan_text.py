@@ -11,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, islice
 
+import re2
+
 from mainspring.runtime.packages.hidden_text import make_visible, reveal_text
 from mainspring.runtime.packages.scan_code_rules import (
     BLOB,
@@ -31,13 +33,7 @@ from mainspring.runtime.packages.scan_prose_rules import (
     LINK,
     OUT_OF_SIGHT,
 )
-from mainspring.runtime.packages.scan_rule import (
-    RegexMatch,
-    ScanMatch,
-    ScanRule,
-    Severity,
-    compile_pattern,
-)
+from mainspring.runtime.packages.scan_rule import ScanMatch, ScanRule, Severity, compile_pattern
 
 _RULES = (*CODE_RULES, *PERSISTENCE_RULES)
 _UNMARKED = bytes.maketrans(b"*`", b"  ")
@@ -158,7 +154,7 @@ def _rule_matches(
 
 
 def _severity(
-    page: ScannedText, scan_rule: ScanRule, full: Severity, regex_match: RegexMatch
+    page: ScannedText, scan_rule: ScanRule, full: Severity, regex_match: re2.Match[bytes]
 ) -> Severity:
     start, end = regex_match.span()
     if page.is_script and _is_comment(page.text, start):

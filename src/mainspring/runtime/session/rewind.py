@@ -137,7 +137,7 @@ async def preview_restore(
 
 
 def _reverse_change(change: FileChange) -> FileChange:
-    match change.file_change_kind:
+    match change.kind:
         case "added":
             return FileChange(change.path, "removed")
         case "removed":

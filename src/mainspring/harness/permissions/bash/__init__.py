@@ -1,10 +1,11 @@
-"""What a shell command would do, judged by a real grammar. What to do about it is not ours.
+"""What a shell command would do, judged by a real grammar. The decision about it is made elsewhere.
 
-`split` reads a text twice, by tree-sitter's grammar and by a scanner of our own; where the two
-disagree, or where bash could do more than either can see, the answer is `Unclear`.
+`parse_commands` reads a text twice: with tree-sitter's grammar and with our own scanner. Where the
+two disagree, or bash could do more than either can see, the answer is `UnclearCommands`.
 """
 
 from mainspring.harness.permissions.bash.command import (
+    HOME,
     Assignment,
     Command,
     Commands,
@@ -14,17 +15,17 @@ from mainspring.harness.permissions.bash.command import (
 )
 from mainspring.harness.permissions.bash.command_analysis import CommandAnalysis, analyze_command
 from mainspring.harness.permissions.bash.command_parser import parse_commands
-from mainspring.harness.permissions.bash.critical import REMOVING
-from mainspring.harness.permissions.bash.effects import written_words
+from mainspring.harness.permissions.bash.effects import REMOVING, written_words
 from mainspring.harness.permissions.bash.rule_matching import (
     Behavior,
     is_covered,
     might_match,
     rule_matches,
+    suggest_rule,
 )
-from mainspring.harness.permissions.bash.rule_suggestion import suggest_rule
 
 __all__ = [
+    "HOME",
     "REMOVING",
     "Assignment",
     "Behavior",

@@ -35,6 +35,9 @@ class Word:
         return self.value if self.value and _is_bare(self.value) else shlex.quote(self.value)
 
 
+HOME = Word(source="~", value=None, pathlike="~", optionlike=False, many=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Assignment:
     name: str
@@ -76,6 +79,14 @@ class Command:
     def name(self) -> str:
         """What is run; empty for a bare assignment or redirection."""
         return self.words[0].value or "" if self.words else ""
+
+    @property
+    def cd_target(self) -> Word | None:
+        """Where `cd` or `pushd` goes, `HOME` if it does not say; None for any other command."""
+        if self.name not in {"cd", "pushd"}:
+            return None
+        operands = (word for word in self.words[1:] if not (word.value or "").startswith("-"))
+        return next(operands, HOME)
 
     @property
     def text(self) -> str:

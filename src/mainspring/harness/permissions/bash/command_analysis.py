@@ -7,16 +7,24 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
-from mainspring.harness.permissions.bash.command import Command, Redirect, UnclearCommands, word_set
+from mainspring.harness.permissions.bash.command import (
+    Command,
+    Commands,
+    Redirect,
+    UnclearCommands,
+    word_set,
+)
 from mainspring.harness.permissions.bash.command_parser import parse_commands
-from mainspring.harness.permissions.bash.critical import may_remove_critical, removes_critical
 from mainspring.harness.permissions.bash.effects import (
     Effects,
     basename,
     edited_files,
     is_destructive,
+    may_remove_critical,
     record_effects,
+    removes_critical,
     uses_network,
 )
 from mainspring.harness.permissions.bash.file_reads import system_program
@@ -32,14 +40,12 @@ from mainspring.harness.permissions.bash.read_only_commands import (
 from mainspring.harness.permissions.bash.risky_options import risky_words
 from mainspring.harness.permissions.bash.wrappers import SHELLS, unwrap
 
-_KNOWN_WRAPPERS = word_set(
-    "builtin command env eval exec find nice nohup stdbuf time timeout trap xargs"
-)
+_WRAPPERS = word_set("builtin command env eval exec find nice nohup stdbuf time timeout trap xargs")
 """What they run is listed beside them."""
 
 
 def unknown_program_reason(command: Command) -> str:
-    """Why a command that does more than look may, or an empty text."""
+    """Why a command may run programs that it does not name; empty if it does not."""
     if not command.words or edited_files(command) is not None:
         return ""
     name = system_program(command)
@@ -51,16 +57,16 @@ def unknown_program_reason(command: Command) -> str:
         wrapped = unwrap(command)
         runs = not wrapped.texts or bool(wrapped.unclear)
     else:
-        runs = name not in _KNOWN_WRAPPERS
+        runs = name not in _WRAPPERS
     return f"`{basename(command)}` may run programs that the command does not name" if runs else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandAnalysis:
     read_only: bool = False
-    """Every command is on the list of those that only look, with options that only look."""
+    """Every command only reads, and so do its options."""
     destructive: bool = False
-    """Something in it may destroy what cannot be brought back; also true if that is unclear."""
+    """It may destroy something that cannot be restored; also true if that is unclear."""
     critical: bool = False
     """Removes `/`, a home, the workspace or a system folder: never approved without a person."""
     edits: bool = False
@@ -71,7 +77,7 @@ class CommandAnalysis:
     writes: tuple[str, ...] = ()
     """Those of `paths` that are changed."""
     opaque: bool = False
-    """There are paths that only bash can tell: `paths` is not all."""
+    """Only bash knows some of its paths: `paths` is incomplete."""
     network: bool = False
     reason: str = ""
     """Why it is not read-only, or what is bad about it; for people."""
@@ -80,19 +86,19 @@ class CommandAnalysis:
     guesses: tuple[str, ...] = ()
     """Words that may be files, of programs and options that are not known."""
     hides_reads: bool = False
-    """A command that is known to read takes a file, or an option, that only bash can tell."""
+    """A command that reads has a file or an option that only bash knows."""
     reads_anything: bool = False
-    """There is a program of which it is not known what it reads."""
+    """What one of its programs reads is unknown."""
     shows_history: bool = False
-    """git shows files as they were, and which cannot be told."""
+    """git shows old versions of files, and which ones is unknown."""
     unclear: bool = False
-    """It cannot be told from the text what is run."""
+    """The text does not show what runs."""
     runs: str = ""
     """Why it may run programs that it does not name."""
     read_only_in_sandbox: bool = False
-    """Read-only as far as it goes, but files of the workspace have a say in what runs."""
+    """Read-only, but files in the workspace influence what runs."""
     loads_modules: bool = False
-    """It is not if the folder it is run in has modules by the names of Python's own."""
+    """Python loads modules: not read-only if the current folder has some with standard names."""
     foreign_git: bool = False
     """git is run where another repository than the trusted one may be, whose settings name programs
     that git runs."""
@@ -104,26 +110,19 @@ def analyze_command(
     roots: Collection[str] = (),
     is_own_repository: Callable[[str], bool] | None = None,
 ) -> CommandAnalysis:
-    """Judge all commands of `text` together. `roots` are the names of the workspace, never to
-    be removed.
-    `is_own_repository` tells of a folder, seen from where the shell stands, whether git finds the
-    trusted repository there; without it, only where the shell stands and in the workspace.
+    """Analyze all commands of `text` together. `roots` are the names of the workspace, which must
+    never be removed. `is_own_repository` says whether git finds the trusted repository in a folder,
+    relative to the current one; by default only in the current folder and in `roots`.
 
-    Never raises. What cannot be split is neither read-only nor edits, and is destructive.
+    Never raises. A text that cannot be parsed is destructive, and neither read-only nor an edit.
     """
-    found = parse_commands(text)
-    commands = found.commands
-    effects = Effects()
-    where: list[ReadOnlyScope] = [read_only_scope(item) for item in commands]
-    for command, one in zip(commands, where, strict=True):
-        record_effects(command, effects, one)
+    parsed, scopes, effects = _judge(text)
+    commands = parsed.commands
     is_foreign = _is_foreign(commands, effects, is_own_repository or {"", *roots}.__contains__)
-    more = [each for each, one in zip(commands, where, strict=True) if one == "nowhere"]
-    is_unclear = isinstance(found, UnclearCommands)
-    reason = (
-        found.reason if isinstance(found, UnclearCommands) else _reason(commands, more, is_foreign)
-    )
-    is_anywhere = "in a sandbox" not in where
+    more = [command for command, scope in zip(commands, scopes, strict=True) if scope == "nowhere"]
+    is_unclear = isinstance(parsed, UnclearCommands)
+    reason = parsed.reason if is_unclear else _reason(commands, more, is_foreign)
+    is_anywhere = "in a sandbox" not in scopes
     return CommandAnalysis(
         read_only=is_anywhere and not reason,
         read_only_in_sandbox=not reason,
@@ -149,6 +148,16 @@ def analyze_command(
         loads_modules=any(map(loads_modules, commands)),
         foreign_git=is_foreign,
     )
+
+
+@lru_cache(maxsize=64)
+def _judge(text: str) -> tuple[Commands | UnclearCommands, tuple[ReadOnlyScope, ...], Effects]:
+    """What follows from the text alone. The tool and the rules ask for it, one after the other."""
+    parsed, effects = parse_commands(text), Effects()
+    scopes: tuple[ReadOnlyScope, ...] = tuple(read_only_scope(item) for item in parsed.commands)
+    for command, scope in zip(parsed.commands, scopes, strict=True):
+        record_effects(command, effects, scope)
+    return parsed, scopes, effects
 
 
 def _reason(commands: Sequence[Command], more: Sequence[Command], is_foreign: bool) -> str:
@@ -177,7 +186,7 @@ def _first(texts: Iterable[str]) -> str:
 
 
 def _makes_links(commands: Sequence[Command]) -> bool:
-    """Then names lead elsewhere for the commands that follow."""
+    """Later commands may then follow the new links."""
     return len(commands) > 1 and any(basename(command) == "ln" for command in commands)
 
 
@@ -191,7 +200,7 @@ def _writes_or_connects(redirect: Redirect) -> bool:
 
 
 def opens_connection(redirect: Redirect) -> bool:
-    """Bash makes connections of some names; what is not known may be one."""
+    """Bash connects to some file names; an unknown name may be one of them."""
     if redirect.operator in {"<<", "<<-", "<<<"} or redirect.target.is_process:
         return False
     return (redirect.target.value or "/dev/tcp").startswith(("/dev/tcp", "/dev/udp"))
@@ -200,9 +209,7 @@ def opens_connection(redirect: Redirect) -> bool:
 def runs_git_elsewhere(commands: tuple[Command, ...]) -> bool:
     """Whether git is run in another folder than the one where the shell stands."""
     folders = [_git_folder(command) for command in commands if basename(command) == "git"]
-    return any(folders) or (
-        bool(folders) and any(basename(command) == "cd" for command in commands)
-    )
+    return any(folders) or (bool(folders) and any(command.cd_target for command in commands))
 
 
 def _git_folder(command: Command) -> str:
@@ -214,7 +221,5 @@ def _is_foreign(
     commands: tuple[Command, ...], effects: Effects, is_own: Callable[[str], bool]
 ) -> bool:
     folders = [_git_folder(command) for command in commands if basename(command) == "git"]
-    places = [
-        posixpath.join(went, folder).rstrip("/") for went in effects.folders for folder in folders
-    ]
+    places = [posixpath.join(cwd, item).rstrip("/") for cwd in effects.folders for item in folders]
     return bool(folders) and (effects.is_lost or not all(map(is_own, dict.fromkeys(places))))

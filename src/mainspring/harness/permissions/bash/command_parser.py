@@ -1,19 +1,109 @@
-"""Parses a shell text into its simple commands, at any depth; rejects disguised characters and
-redefined built-ins.
+"""Parses a shell text into its simple commands, at any depth, twice: by our scanner and by
+tree-sitter's grammar. Rejects disguised characters and redefined built-ins.
 """
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
+
+import tree_sitter_bash
+from tree_sitter import Language, Node, Parser
 
 from mainspring.harness.permissions.bash.command import Command, Commands, UnclearCommands, word_set
 from mainspring.harness.permissions.bash.hazards import changes_meaning, hazard
-from mainspring.harness.permissions.bash.lexer import AmbiguousSyntax
+from mainspring.harness.permissions.bash.lexer import MAX_DEPTH, AmbiguousSyntax
 from mainspring.harness.permissions.bash.scanner import MAX_COMMANDS, ScanResult, scan
-from mainspring.harness.permissions.bash.tree_sitter_grammar import signatures
 from mainspring.harness.permissions.bash.wrappers import unwrap
+
+_WORDS = word_set(
+    "ansi_c_string arithmetic_expansion brace_expression command_name command_substitution"
+    " concatenation expansion number process_substitution raw_string simple_expansion"
+    " special_variable_name string variable_assignment variable_name word"
+)
+_COMMANDS = frozenset({"command", "declaration_command", "unset_command"})
+_REDIRECTS = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
+
+
+def signatures(text: str, depth: int = 0) -> list[tuple[str, ...]]:
+    """The words of every simple command in `text`, as written, in no particular order.
+
+    Raises:
+        AmbiguousSyntax: the grammar does not know this text.
+    """
+    if depth > MAX_DEPTH:
+        raise AmbiguousSyntax("nested too deep")
+    root = _parser().parse(text.encode()).root_node
+    if root.has_error:
+        raise AmbiguousSyntax("not valid by the grammar of bash")
+    found: list[tuple[str, ...]] = []
+    waiting: list[Node] = [root]
+    while waiting:
+        node = waiting.pop()
+        if signature := _signature(node):
+            found.append(signature)
+        if node.type == "command_substitution" and _text(node).startswith("`"):
+            inner = re.sub(r"\\([`\\$])", r"\1", _text(node)[1:-1])
+            found.extend(signatures(inner, depth + 1))
+        else:
+            waiting.extend(node.children)
+    return found
+
+
+@cache
+def _parser() -> Parser:
+    return Parser(Language(tree_sitter_bash.language()))
+
+
+def _signature(node: Node) -> tuple[str, ...] | None:
+    kind, parent = node.type, node.parent
+    if kind in _COMMANDS:
+        return tuple([*_words(node), *_trailing(node)])
+    if kind == "test_command":
+        return None if _text(node).startswith("((") else (_text(node),)
+    if kind == "variable_assignments":
+        return tuple(_words(node))
+    if kind == "variable_assignment":
+        owned = parent is not None and parent.type in _COMMANDS | {"variable_assignments"}
+        return None if owned else tuple([_text(node), *_trailing(node)])
+    return None
+
+
+def _words(node: Node) -> list[str]:
+    words: list[str] = []
+    for child in node.children:
+        if child.type in _WORDS or not child.is_named:
+            words.append(_text(child))
+        elif child.type in _REDIRECTS:
+            words.extend(_extra(child))
+        else:
+            raise AmbiguousSyntax(f"the grammar sees `{child.type}` among a command's words")
+    return words
+
+
+def _trailing(node: Node) -> list[str]:
+    """Words after a redirection: the grammar hangs them onto that."""
+    statement = node.parent
+    if statement is None or statement.type != "redirected_statement":
+        return []
+    return [word for child in statement.children for word in _extra(child)]
+
+
+def _extra(redirect: Node) -> list[str]:
+    if redirect.type == "heredoc_redirect":
+        own = redirect.children_by_field_name("argument")
+        nested = [word for child in redirect.children for word in _extra(child)]
+        return [*map(_text, own), *nested]
+    if redirect.type == "file_redirect":
+        return [_text(item) for item in redirect.children_by_field_name("destination")[1:]]
+    return []
+
+
+def _text(node: Node) -> str:
+    return (node.text or b"").decode()
+
 
 MAX_TEXT_CHARS = 10_000
 
@@ -91,7 +181,7 @@ class _Collector:
 
     def collect(self, text: str, wrappers_left: int) -> None:
         """Raises:
-        Confusing: `commands` has what was found up to there.
+        AmbiguousSyntax: `commands` has what was found up to there.
         """
         self._texts_left -= 1
         if self.exhausted or wrappers_left < 0:
@@ -127,17 +217,17 @@ class _Collector:
             raise AmbiguousSyntax(problem)
 
 
-def _read_twice(text: str, scan_result: ScanResult) -> str | None:
+def _read_twice(text: str, result: ScanResult) -> str | None:
     """Both readings; why they cannot be trusted, if so."""
     try:
-        scan(text, scan_result)
+        scan(text, result)
         by_grammar = signatures(text)
     except AmbiguousSyntax as error:
         return str(error)
-    if sorted(by_grammar) != sorted(scan_result.signatures):
+    if sorted(by_grammar) != sorted(result.signatures):
         return "the text can be read in two ways"
-    if any(name in BUILTIN_NAMES or not name.isidentifier() for name in scan_result.functions):
+    if any(name in BUILTIN_NAMES or not name.isidentifier() for name in result.functions):
         return "a function takes the place of a command"
-    if any(map(changes_meaning, scan_result.variables)):
+    if any(map(changes_meaning, result.variables)):
         return "a loop sets a variable that changes what commands do"
     return None

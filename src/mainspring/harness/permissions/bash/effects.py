@@ -1,16 +1,15 @@
 """What commands do besides reading: which files they change, whether they are destructive or use
-the network, and which paths they name.
+the network, which paths they name, and removals that no mode approves by itself.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mainspring.harness.permissions.bash.command import Command, Word, word_set
-from mainspring.harness.permissions.bash.command_parser import parse_commands
 from mainspring.harness.permissions.bash.file_reads import FileReads, file_reads
 from mainspring.harness.permissions.bash.option_tables import parse_arguments
 from mainspring.harness.permissions.bash.read_only_commands import (
@@ -94,9 +93,8 @@ class Effects:
             if not _is_literal(word):
                 self.opaque = True
             else:
-                (self.writes if write else self.reads).extend(
-                    self.places(word.pathlike, write=write)
-                )
+                places = self.writes if write else self.reads
+                places += self.places(word.pathlike, write=write)
             if _is_of_process(word.pathlike):
                 self.opaque = self.hides_reads = True
 
@@ -112,12 +110,11 @@ class Effects:
             return paths
         return [posixpath.join(folder, item) for folder in self.folders for item in paths]
 
-    def enter(self, arguments: tuple[Word, ...]) -> None:
-        target = arguments[0].value if len(arguments) == 1 else None
-        if target is None or target.startswith("-") or len(self.folders) > _MAX_FOLDERS:
+    def enter(self, target: Word, *, has_options: bool) -> None:
+        if target.value is None or has_options or len(self.folders) > _MAX_FOLDERS:
             self.opaque = self.hides_reads = self.is_lost = True
             return
-        self.folders.extend([posixpath.join(folder, target) for folder in self.folders])
+        self.folders += [posixpath.join(folder, target.value) for folder in self.folders]
 
 
 def _is_literal(word: Word) -> bool:
@@ -134,30 +131,30 @@ def _is_of_process(path: str) -> bool:
     return plain.startswith("/proc/") or (is_device and ".." in path)
 
 
-def record_effects(command: Command, effects: Effects, read_only_scope: ReadOnlyScope) -> None:
-    """Add the files that `command` names. Where: see `looking`."""
+def record_effects(command: Command, effects: Effects, scope: ReadOnlyScope) -> None:
+    """Add the files that `command` names. `scope`: see `read_only_scope`."""
     for redirect in command.redirects:
         if redirect.access != "none":
             effects.add([redirect.target], write=redirect.access == "write")
             effects.hides_reads |= redirect.access == "read" and not _is_literal(redirect.target)
     if not command.words:
         return
-    found = file_reads(command)
-    edited = edited_files(command) if read_only_scope == "nowhere" else None
-    effects.add(found.files if edited is None else edited, write=read_only_scope == "nowhere")
-    _record_reads(found, effects)
-    if command.name == "cd":
-        effects.enter(command.words[1:])
+    reads = file_reads(command)
+    edited = edited_files(command) if scope == "nowhere" else None
+    effects.add(reads.files if edited is None else edited, write=scope == "nowhere")
+    _record_reads(reads, effects)
+    if (target := command.cd_target) is not None:
+        effects.enter(target, has_options=len(command.words) > 2)
 
 
-def _record_reads(found: FileReads, effects: Effects) -> None:
-    effects.reads_anything |= not found.is_known
-    effects.shows_history |= found.shows_history
-    named = [*found.files, *found.trees] if found.is_known else []
-    hides = found.is_dynamic or not all(_is_literal(word) or word.is_process for word in named)
+def _record_reads(reads: FileReads, effects: Effects) -> None:
+    effects.reads_anything |= not reads.is_known
+    effects.shows_history |= reads.shows_history
+    named = [*reads.files, *reads.trees] if reads.is_known else []
+    hides = reads.is_dynamic or not all(_is_literal(word) or word.is_process for word in named)
     effects.hides_reads |= hides
     effects.opaque |= hides
-    for words, places in ((found.trees, effects.trees), (found.guesses, effects.guesses)):
+    for words, places in ((reads.trees, effects.trees), (reads.guesses, effects.guesses)):
         for word in words:
             places.extend(effects.places(word.pathlike) if word.value is not None else ())
 
@@ -196,10 +193,8 @@ def uses_network(command: Command) -> bool:
     name = basename(command)
     if name == "git":
         return any(word.value in _GIT_NETWORK for word in command.words[1:])
-    sockets = any(
-        "/dev/tcp/" in r.target.pathlike or "/dev/udp/" in r.target.pathlike
-        for r in command.redirects
-    )
+    targets = [redirect.target.pathlike for redirect in command.redirects]
+    sockets = any("/dev/tcp/" in target or "/dev/udp/" in target for target in targets)
     return name in _NETWORK or sockets
 
 
@@ -215,10 +210,9 @@ _COPIERS = word_set("cp install ln scp rsync")
 """They write the last of their words, or what is called like one of the others in it."""
 
 
-def written_words(text: str) -> tuple[str, ...]:
-    """Never raises. Literal words only: what just bash can tell is for the sandbox to hold."""
-    found = (word for command in parse_commands(text).commands for word in _written_by(command))
-    return tuple(dict.fromkeys(found))
+def written_words(commands: Sequence[Command]) -> tuple[str, ...]:
+    """Literal words only: what just bash can tell is for the sandbox to hold."""
+    return tuple(dict.fromkeys(word for command in commands for word in _written_by(command)))
 
 
 def _written_by(command: Command) -> Iterator[str]:
@@ -236,9 +230,7 @@ def _written_by(command: Command) -> Iterator[str]:
         return
     *sources, target = words
     yield target
-    yield from (
-        posixpath.join(target, posixpath.basename(source.rstrip("/"))) for source in sources
-    )
+    yield from (posixpath.join(target, posixpath.basename(word.rstrip("/"))) for word in sources)
 
 
 def _values(word: Word) -> Iterator[str]:
@@ -248,3 +240,98 @@ def _values(word: Word) -> Iterator[str]:
         _, _, after = word.value.partition("=")
         if after:
             yield after
+
+
+REMOVING = frozenset({"rm", "rmdir", "unlink", "shred", "srm"})
+# Everything below these, too.
+_SYSTEM = word_set(
+    """
+    bin boot dev etc lib lib32 lib64 libx32 proc sbin sys usr System Library Applications
+    """
+)
+# These, and what is right in them: /home/someone, /var/lib.
+_SHARED = word_set("home Users root opt var srv mnt media run Volumes private")
+_LEADING_EXPANSION = re.compile(r"^(?:\$\{[^}]*\}|\$\(.*\)|`.*`|\$[A-Za-z_]\w*|\$.)", re.DOTALL)
+_HOME = re.compile(r"^(?:\$HOME|\$\{HOME[^}]*\}|~[\w+-]*)(?=/|$)")
+_WILD_END = re.compile(r"(?:/?(?:\*+|\.\*|\.?\[[^\]]*\]\*?|\{[^}]*\}|\?+|(?<![^/])\.))+$")
+
+
+def removes_critical(commands: Sequence[Command], roots: Collection[str]) -> bool:
+    """Relative paths are held against the last literal `cd`."""
+    folder = ""
+    for command in commands:
+        name = basename(command)
+        if (target := command.cd_target) is not None:
+            folder = target.pathlike
+        elif any(
+            is_critical(word, folder, roots) for word in _removal_operands(name, command.words[1:])
+        ) or (name in REMOVING and _is_recursive(command.words) and _is_unknown(command.words[1:])):
+            return True
+    return False
+
+
+def _removal_operands(name: str, arguments: Sequence[Word]) -> list[Word]:
+    if name in REMOVING:
+        return [word for word in arguments if not (word.value or "").startswith("-")]
+    values = {word.value for word in arguments}
+    if name == "find" and values & {"-delete", "-exec", "-execdir"}:
+        named = {"~", "..", "$HOME"}
+        return [word for word in arguments if "/" in word.pathlike or word.pathlike in named][:1]
+    return []
+
+
+def _is_recursive(words: Sequence[Word]) -> bool:
+    return any(
+        re.fullmatch(r"-[a-zA-Z]*[rR][a-zA-Z]*|--r[a-z]*", word.value or "") is not None
+        for word in words
+    )
+
+
+def _is_unknown(operands: Sequence[Word]) -> bool:
+    """Begins with something that only bash, or another program, can tell."""
+    return any(
+        word.value is None and (not word.source or _LEADING_EXPANSION.match(word.pathlike))
+        for word in operands
+    )
+
+
+def is_critical(word: Word, folder: str, roots: Collection[str]) -> bool:
+    path = _HOME.sub("~", word.pathlike)
+    if path != word.pathlike and path == "~":
+        return True
+    if word.value is None and not path.startswith("~"):
+        unset = _LEADING_EXPANSION.sub("", path)
+        if unset and unset != path:
+            path = unset  # a variable that is not set leaves the rest
+    wild = word.value is None
+    stem = _WILD_END.sub("", path) if wild else path
+    if not stem and path and not path.startswith("/"):
+        stem = "."
+    return _is_critical_path(posixpath.join(_HOME.sub("~", folder), stem or "/"), roots)
+
+
+def _is_critical_path(path: str, roots: Collection[str]) -> bool:
+    plain = posixpath.normpath(path)
+    plain = "/" + plain.lstrip("/") if plain.startswith("/") else plain
+    if plain in {"/", "~", "."} or set(plain.split("/")) == {".."}:
+        return True
+    if any(f"{root}/".startswith(plain.rstrip("/") + "/") for root in roots):
+        return True
+    parts = plain.split("/")
+    if parts[0]:
+        return False
+    return parts[1] in _SYSTEM or (parts[1] in _SHARED and len(parts) <= 3) or parts[1:] == ["tmp"]
+
+
+def may_remove_critical(text: str, roots: Collection[str]) -> bool:
+    """The same question for a text that cannot be split: by its looks, and rather yes."""
+    bare = re.sub(r"\$\{?IFS\}?", " ", re.sub(r"[\\'\"]", "", text))
+    tokens = re.split(r"[\s,;&|(){}<>`=]+", bare)
+    if not any(token.rsplit("/", 1)[-1] in REMOVING for token in tokens):
+        return False
+    return any(
+        token.startswith(("$", "~", "*"))
+        or _is_critical_path(_WILD_END.sub("", token) or "/", roots)
+        for token in tokens
+        if token
+    )

@@ -148,18 +148,16 @@ def _by_table(command: Command) -> FileReads | None:
     return known
 
 
-def _by_kind(spec: str, parsed_arguments: ParsedArguments) -> FileReads:
+def _by_kind(spec: str, line: ParsedArguments) -> FileReads:
     known = option_table(spec)
-    operands = parsed_arguments.operands
-    if "pattern" in known.words and not parsed_arguments.has(*known.scripts, *_pattern_files(spec)):
+    operands = line.operands
+    if "pattern" in known.words and not line.has(*known.scripts, *_pattern_files(spec)):
         operands = operands[1:]
     files = [] if known.words & {"text", "none"} else operands
-    found = FileReads(files=[*files, *parsed_arguments.values(*known.files)])
-    found.is_dynamic = "text" not in known.words and any(
-        map(_may_expand, parsed_arguments.operands)
-    )
-    is_recursive = "tree" in known.words or parsed_arguments.has(*known.recursive)
-    if is_recursive and not parsed_arguments.has("--files", "--type-list", "--version"):
+    found = FileReads(files=[*files, *line.values(*known.files)])
+    found.is_dynamic = "text" not in known.words and any(map(_may_expand, line.operands))
+    is_recursive = "tree" in known.words or line.has(*known.recursive)
+    if is_recursive and not line.has("--files", "--type-list", "--version"):
         found.trees = operands or [literal_word(".")]
     return found
 
@@ -176,9 +174,7 @@ def _may_expand(word: Word) -> bool:
 
 def _copied_files(name: str, arguments: Sequence[Word]) -> FileReads:
     operands = [argument for argument in arguments if not (argument.value or "").startswith("-")]
-    values = [
-        _after_equals(argument) for argument in arguments if (argument.value or "").startswith("--")
-    ]
+    values = [_after_equals(word) for word in arguments if (word.value or "").startswith("--")]
     found = FileReads(files=[*operands, *(value for value in values if value)])
     found.is_dynamic = any(map(_may_expand, arguments))
     if name == "mv" or (

@@ -61,10 +61,7 @@ def is_script_variable(name: str) -> bool:
 
 def has_harmless_assignments(command: Command) -> bool:
     """Whether nothing in front of a command makes it another one."""
-    return all(
-        is_harmless(assignment) or _splits_lines(assignment, command)
-        for assignment in command.assignments
-    )
+    return all(is_harmless(item) or _splits_lines(item, command) for item in command.assignments)
 
 
 def _splits_lines(assignment: Assignment, command: Command) -> bool:

@@ -1,6 +1,6 @@
 """Reading one bash word: quotes, expansions, and the commands substituted inside it.
 
-Refuses (`Confusing`) what bash would evaluate in ways that cannot be seen in the text.
+Refuses (`AmbiguousSyntax`) what bash would evaluate in ways that cannot be seen in the text.
 """
 
 from __future__ import annotations
@@ -11,8 +11,49 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from mainspring.harness.permissions.bash.ansi_c import decode_ansi_c
 from mainspring.harness.permissions.bash.command import Word
+
+_LETTERS = {
+    "a": "\a",
+    "b": "\b",
+    "e": "\x1b",
+    "E": "\x1b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+    "\\": "\\",
+    "'": "'",
+    '"': '"',
+    "?": "?",
+}
+_ESCAPE = re.compile(
+    r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|(.))", re.DOTALL
+)
+
+
+def decode_ansi_c(inner: str) -> str | None:
+    """None for what is not plain ASCII afterwards, or that bash itself would cut short."""
+    decoded: list[str] = []
+    at = 0
+    for escape in _ESCAPE.finditer(inner):
+        decoded.append(inner[at : escape.start()])
+        at = escape.end()
+        char = _char(escape)
+        if char is None:
+            return None
+        decoded.append(char)
+    return "".join([*decoded, inner[at:]])
+
+
+def _char(escape: re.Match[str]) -> str | None:
+    octal, hexadecimal, short, long, letter = escape.groups()
+    if letter is not None:
+        return _LETTERS.get(letter)
+    code = int(octal, 8) if octal else int(hexadecimal or short or long, 16)
+    return chr(code) if 0 < code < 128 else None
+
 
 MAX_DEPTH = 24
 
@@ -117,41 +158,41 @@ class Lexer:
             raise AmbiguousSyntax("a process substitution inside a word")
         return self._finished(piece)
 
-    def _finished(self, word_builder: WordBuilder) -> Word:
-        text = "".join(word_builder.value)
+    def _finished(self, builder: WordBuilder) -> Word:
+        text = "".join(builder.value)
         return Word(
-            source=self.text[word_builder.source_start : self.at],
-            value=None if word_builder.dynamic else text,
+            source=self.text[builder.source_start : self.at],
+            value=None if builder.dynamic else text,
             pathlike=text,
-            optionlike=word_builder.optionlike,
-            many=word_builder.many,
+            optionlike=builder.optionlike,
+            many=builder.many,
         )
 
-    def _unquoted(self, char: str, word_builder: WordBuilder) -> None:
+    def _unquoted(self, char: str, builder: WordBuilder) -> None:
         match char:
             case "'":
-                word_builder.literal(self._until("'"))
+                builder.literal(self._until("'"))
             case '"':
                 self.at += 1
-                word_builder.literal("")
-                self.double_quoted(word_builder, '"')
+                builder.literal("")
+                self.double_quoted(builder, '"')
             case "\\":
-                self._escaped(word_builder)
+                self._escaped(builder)
             case "$":
-                self._dollar(word_builder, quoted=False)
+                self._dollar(builder, quoted=False)
             case "`":
-                self._backticks(word_builder, quoted=False)
+                self._backticks(builder, quoted=False)
             case _:
-                self._plain(char, word_builder)
+                self._plain(char, builder)
 
-    def _plain(self, char: str, word_builder: WordBuilder) -> None:
+    def _plain(self, char: str, builder: WordBuilder) -> None:
         self._refuse_history()
         self.at += 1
         is_word = {"[": _NO_BRACKETS, "{": _NO_BRACES}.get(char)
         if char in "*?" or (is_word and not is_word.match(self.text, self.at)):
-            word_builder.globs(char)
+            builder.globs(char)
         else:
-            word_builder.literal(char)
+            builder.literal(char)
 
     def _until(self, quote: str) -> str:
         end = self.text.find(quote, self.at + 1)
@@ -161,11 +202,11 @@ class Lexer:
         self.at = end + 1
         return inner
 
-    def _escaped(self, word_builder: WordBuilder) -> None:
+    def _escaped(self, builder: WordBuilder) -> None:
         escaped = self.text[self.at + 1 : self.at + 2]
         if escaped in {"", "\n"}:
             raise AmbiguousSyntax("a line is continued inside a word")
-        word_builder.literal(escaped)
+        builder.literal(escaped)
         self.at += 2
 
     def _refuse_history(self) -> None:
@@ -173,7 +214,7 @@ class Lexer:
         if _HISTORY.match(self.text, self.at) and before not in {"[", "$"}:
             raise AmbiguousSyntax("`!` may be a history expansion")
 
-    def double_quoted(self, word_builder: WordBuilder, end: str) -> None:
+    def double_quoted(self, builder: WordBuilder, end: str) -> None:
         """Read to past `end`; for a here-document's body, whose end is the text's: `end` is ''."""
         while char := self.peek():
             if char == end:
@@ -181,27 +222,27 @@ class Lexer:
                 return
             match char:
                 case "\\":
-                    self._escaped_in_quotes(word_builder)
+                    self._escaped_in_quotes(builder)
                 case "$":
-                    self._dollar(word_builder, quoted=True)
+                    self._dollar(builder, quoted=True)
                 case "`":
-                    self._backticks(word_builder, quoted=True)
+                    self._backticks(builder, quoted=True)
                 case _:
                     if end:
                         self._refuse_history()
                     self.at += 1
-                    word_builder.literal(char)
+                    builder.literal(char)
         if end:
             raise AmbiguousSyntax("a quote is not closed")
 
-    def _escaped_in_quotes(self, word_builder: WordBuilder) -> None:
+    def _escaped_in_quotes(self, builder: WordBuilder) -> None:
         escaped = self.text[self.at + 1 : self.at + 2]
         self.at += 2
         if escaped == "\n":
             return
-        word_builder.literal(escaped if escaped and escaped in '$`"\\' else "\\" + escaped)
+        builder.literal(escaped if escaped and escaped in '$`"\\' else "\\" + escaped)
 
-    def _backticks(self, word_builder: WordBuilder, *, quoted: bool) -> None:
+    def _backticks(self, builder: WordBuilder, *, quoted: bool) -> None:
         closed = _BACKTICKS.match(self.text, self.at)
         if closed is None:
             raise AmbiguousSyntax("a backtick is not closed")
@@ -210,7 +251,7 @@ class Lexer:
             raise AmbiguousSyntax("a backslash inside backticks")
         self.at = closed.end()
         self.inside(re.sub(r"\\([`\\$])", r"\1", inner))
-        word_builder.expands(closed[0], quoted=quoted)
+        builder.expands(closed[0], quoted=quoted)
 
     def document(self) -> None:
         """A here-document's body: the commands substituted in it."""
@@ -236,17 +277,17 @@ class Lexer:
         with self.deeper():
             self.read_nested(self)
 
-    def _process_substitution(self, word_builder: WordBuilder) -> None:
+    def _process_substitution(self, builder: WordBuilder) -> None:
         start = self.at
         self.at += 2
         self._substitution()
-        word_builder.expands(self.text[start : self.at], quoted=True)
-        word_builder.optionlike = False  # /dev/fd/63
+        builder.expands(self.text[start : self.at], quoted=True)
+        builder.optionlike = False  # /dev/fd/63
 
-    def _dollar(self, word_builder: WordBuilder, *, quoted: bool) -> None:
+    def _dollar(self, builder: WordBuilder, *, quoted: bool) -> None:
         start, following = self.at, self.text[self.at + 1 : self.at + 2]
         if not quoted and following in {"'", '"'}:
-            self._dollar_quoted(following, word_builder)
+            self._dollar_quoted(following, builder)
             return
         if following == "(":
             self._parenthesised()
@@ -260,12 +301,12 @@ class Lexer:
             self._simple()
         source = self.text[start : self.at]
         if source == "$":
-            word_builder.literal(source)
+            builder.literal(source)
             return
         several = source == "$@" or "[@]" in source or source.startswith("${@")
-        word_builder.expands(source, quoted=quoted, several=several)
+        builder.expands(source, quoted=quoted, several=several)
 
-    def _dollar_quoted(self, quote: str, word_builder: WordBuilder) -> None:
+    def _dollar_quoted(self, quote: str, builder: WordBuilder) -> None:
         if quote == '"':
             raise AmbiguousSyntax("a translated string")
         closed = _ANSI_C.match(self.text, self.at)
@@ -273,7 +314,7 @@ class Lexer:
         if closed is None or decoded is None:
             raise AmbiguousSyntax("an ANSI-C string with unusual escapes")
         self.at = closed.end()
-        word_builder.literal(decoded)
+        builder.literal(decoded)
 
     def _parenthesised(self) -> None:
         if self.peek(3) != "$((":

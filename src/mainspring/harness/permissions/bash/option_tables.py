@@ -101,64 +101,51 @@ def parse_arguments(arguments: Sequence[Word], spec: str) -> ParsedArguments | N
     return line
 
 
-def _option(
-    value: str, waiting: list[Word], known: OptionTable, parsed_arguments: ParsedArguments
-) -> bool:
+def _option(value: str, waiting: list[Word], known: OptionTable, line: ParsedArguments) -> bool:
     if "-#" in known.words and re.fullmatch(r"-[0-9]+", value):
-        parsed_arguments.options.append(("-#", literal_word(value[1:])))
+        line.options.append(("-#", literal_word(value[1:])))
         return True
     if value.startswith("--"):
-        return _long(value, waiting, known, parsed_arguments)
-    return _short(value, waiting, known, parsed_arguments)
+        return _long(value, waiting, known, line)
+    return _short(value, waiting, known, line)
 
 
-def _long(
-    value: str, waiting: list[Word], known: OptionTable, parsed_arguments: ParsedArguments
-) -> bool:
+def _long(value: str, waiting: list[Word], known: OptionTable, line: ParsedArguments) -> bool:
     name, equals, attached = value.partition("=")
     if equals and name in known.valued | known.optional:
-        parsed_arguments.options.append((name, literal_word(attached)))
+        line.options.append((name, literal_word(attached)))
         return True
     if not equals and name in known.flags | known.optional:
-        parsed_arguments.options.append((name, None))
+        line.options.append((name, None))
         return True
     if not equals and name in known.pairs:
-        return _takes_next(name, waiting, parsed_arguments) and _takes_next(
-            name, waiting, parsed_arguments
-        )
-    return not equals and name in known.valued and _takes_next(name, waiting, parsed_arguments)
+        return _takes_next(name, waiting, line) and _takes_next(name, waiting, line)
+    return not equals and name in known.valued and _takes_next(name, waiting, line)
 
 
-def _short(
-    value: str, waiting: list[Word], known: OptionTable, parsed_arguments: ParsedArguments
-) -> bool:
+def _short(value: str, waiting: list[Word], known: OptionTable, line: ParsedArguments) -> bool:
     for at, letter in enumerate(value[1:], start=1):
         name, attached = f"-{letter}", value[at + 1 :]
         if name in known.flags:
             if attached and "unbundled" in known.words:
                 return False
-            parsed_arguments.options.append((name, None))
+            line.options.append((name, None))
         elif name in known.optional or (name in known.valued and attached):
-            parsed_arguments.options.append((name, literal_word(attached)))
+            line.options.append((name, literal_word(attached)))
             return True
         else:
-            return name in known.valued and _takes_next(name, waiting, parsed_arguments)
+            return name in known.valued and _takes_next(name, waiting, line)
     return True
 
 
-def _takes_next(name: str, waiting: list[Word], parsed_arguments: ParsedArguments) -> bool:
+def _takes_next(name: str, waiting: list[Word], line: ParsedArguments) -> bool:
     if not waiting or waiting[-1].many:
         return False
-    parsed_arguments.options.append((name, waiting.pop()))
+    line.options.append((name, waiting.pop()))
     return True
 
 
 def literal_word(value: str) -> Word:
     """A word that says what it is."""
-    return Word(
-        source=value,
-        value=value,
-        pathlike=value,
-        optionlike=value.startswith("-"),
-        many=False,
-    )
+    is_option = value.startswith("-")
+    return Word(source=value, value=value, pathlike=value, optionlike=is_option, many=False)

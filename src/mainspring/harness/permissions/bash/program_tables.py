@@ -1,7 +1,7 @@
-"""What is known of programs that only look: their options and what their arguments are. Data only.
+"""Programs that only read: their options and what their arguments are. Data only.
 
-For the marks of options see `options.Table`. What the operands are is said by one word: `files`
-files (or folders) that are looked at; `one` the same, at most one, because a second would be
+For the marks of options see `option_tables.OptionTable`. One word says what the operands are:
+`files` files or folders that are read; `one` the same, at most one, because a second would be
 written; `text` anything but files; `pattern` first a pattern or program text, then files; `none`
 there may be none. `tree`: folders are read with all that is in them. `free`: there are no options,
 whatever a word begins with. `unbundled`: `-ab` is not `-a -b`.
@@ -18,15 +18,14 @@ from mainspring.harness.permissions.bash.system_program_tables import SYSTEM
 _DIGEST = "files any -btwz --binary --tag --text --zero"
 _BASE = "files any -di -w= --decode --ignore-garbage --wrap="
 _GREP = (
-    "pattern any -# -EFGHILPTUZabchilnoqsvwxz -r* -R* -e~ -f< -m= -B= -A= -C="
-    " --extended-regexp --fixed-strings --basic-regexp --perl-regexp --regexp~ --file<"
-    " --ignore-case --no-ignore-case --word-regexp --line-regexp --null-data --no-messages"
-    " --invert-match --max-count= --byte-offset --line-number --line-buffered --with-filename"
-    " --no-filename --label= --only-matching --quiet --silent --binary-files= --text"
-    " --recursive* --dereference-recursive* --include= --exclude="
-    " --exclude-from< --exclude-dir= --files-without-match --files-with-matches --count"
-    " --initial-tab --null --before-context= --after-context= --context= --group-separator="
-    " --no-group-separator --color? --colour? --binary"
+    "pattern any -# -EFGHILPTUZabchilnoqsvwxz -r* -R* -e~ -f< -m= -B= -A= -C= --extended-regexp"
+    " --fixed-strings --basic-regexp --perl-regexp --regexp~ --file< --ignore-case --no-ignore-case"
+    " --word-regexp --line-regexp --null-data --no-messages --invert-match --max-count="
+    " --byte-offset --line-number --line-buffered --with-filename --no-filename --label="
+    " --only-matching --quiet --silent --binary-files= --text --recursive* --dereference-recursive*"
+    " --include= --exclude= --exclude-from< --exclude-dir= --files-without-match"
+    " --files-with-matches --count --initial-tab --null --before-context= --after-context="
+    " --context= --group-separator= --no-group-separator --color? --colour? --binary"
 )
 SED = (
     "pattern -nErsuz -l= -e~ --quiet --silent --expression~ --regexp-extended --null-data"
@@ -82,16 +81,16 @@ PROGRAMS: dict[str, str] = {
     "base32": _BASE,
     "base64": _BASE,
     "basename": "text any -az -s= --multiple --suffix= --zero",
-    "basenc": _BASE + " --base64 --base64url --base32 --base32hex --base16 --base2msbf"
-    " --base2lsbf --z85",
-    "cat": "files any -AETbenstuv --show-all --number-nonblank --show-ends --number"
-    " --squeeze-blank --show-tabs --show-nonprinting",
+    "basenc": _BASE + " --base64 --base64url --base32 --base32hex --base16 --base2msbf --base2lsbf"
+    " --z85",
+    "cat": "files any -AETbenstuv --show-all --number-nonblank --show-ends --number --squeeze-blank"
+    " --show-tabs --show-nonprinting",
     "cksum": "files any -a= -l= -z --algorithm= --length= --tag --untagged --zero --debug",
     "cmp": "files any -bls -i= -n= --print-bytes --ignore-initial= --verbose --bytes= --quiet"
     " --silent",
     "column": "files any -JLdetx -c= -s= -o= -N= -R= -H= -l= -O= --table --separator= --json"
-    " --output-width= --output-separator= --fillrows --table-columns= --table-right="
-    " --table-hide= --table-order= --keep-empty-lines --table-noheadings --table-columns-limit=",
+    " --output-width= --output-separator= --fillrows --table-columns= --table-right= --table-hide="
+    " --table-order= --keep-empty-lines --table-noheadings --table-columns-limit=",
     "comm": "files any -123z --check-order --nocheck-order --output-delimiter= --total"
     " --zero-terminated",
     "cut": "files any -nsz -b= -c= -d= -f= --bytes= --characters= --delimiter= --fields="
@@ -101,13 +100,12 @@ PROGRAMS: dict[str, str] = {
     "diff": "files tree -BENTZabcdeinpqrstuwy -C= -U= -W= -F= -x= -X< -S= -I= --normal --brief"
     " --report-identical-files --context? --unified? --ed --rcs --side-by-side --width="
     " --left-column --suppress-common-lines --show-c-function --show-function-line= --label="
-    " --expand-tabs --initial-tab --tabsize= --suppress-blank-empty --recursive"
-    " --no-dereference --new-file --unidirectional-new-file --ignore-file-name-case"
-    " --no-ignore-file-name-case --exclude= --exclude-from< --starting-file= --from-file<"
-    " --to-file< --ignore-case --ignore-tab-expansion --ignore-trailing-space"
-    " --ignore-space-change --ignore-all-space --ignore-blank-lines --ignore-matching-lines="
-    " --text --strip-trailing-cr --minimal --horizon-lines= --speed-large-files --color?"
-    " --palette=",
+    " --expand-tabs --initial-tab --tabsize= --suppress-blank-empty --recursive --no-dereference"
+    " --new-file --unidirectional-new-file --ignore-file-name-case --no-ignore-file-name-case"
+    " --exclude= --exclude-from< --starting-file= --from-file< --to-file< --ignore-case"
+    " --ignore-tab-expansion --ignore-trailing-space --ignore-space-change --ignore-all-space"
+    " --ignore-blank-lines --ignore-matching-lines= --text --strip-trailing-cr --minimal"
+    " --horizon-lines= --speed-large-files --color? --palette=",
     "dirname": "text any -z --zero",
     "du": "files any -0DHLPSabchklmsx -B= -d= -t= -X< --null --all --apparent-size --block-size="
     " --bytes --total --dereference-args --max-depth= --human-readable --inodes --dereference"
@@ -116,11 +114,10 @@ PROGRAMS: dict[str, str] = {
     "egrep": _GREP,
     "expand": "files any -i -t= --initial --tabs=",
     "fgrep": _GREP,
-    "file": "files -bhikLNrs0 -F= -P= -e= --brief --mime --mime-type --mime-encoding"
-    " --dereference --no-dereference --separator= --extension --keep-going --no-pad --print0"
-    " --raw --exclude=",
-    "fmt": "files any -cstu -p= -w= -g= --crown-margin --prefix= --split-only"
-    " --tagged-paragraph --uniform-spacing --width= --goal=",
+    "file": "files -bhikLNrs0 -F= -P= -e= --brief --mime --mime-type --mime-encoding --dereference"
+    " --no-dereference --separator= --extension --keep-going --no-pad --print0 --raw --exclude=",
+    "fmt": "files any -cstu -p= -w= -g= --crown-margin --prefix= --split-only --tagged-paragraph"
+    " --uniform-spacing --width= --goal=",
     "bc": "files any -hilqsw",
     "bzcat": "files -s",
     "fold": "files any -bs -w= --bytes --spaces --width=",
@@ -137,14 +134,13 @@ PROGRAMS: dict[str, str] = {
     " --nocheck-order --header --zero-terminated",
     "less": "files -eEFgGiIJKmMnNqQrRsSuUVwWX -j= -x= --chop-long-lines --LINE-NUMBERS"
     " --RAW-CONTROL-CHARS --quit-if-one-screen --no-init --ignore-case",
-    "ls": "files any -1ABCDFGHLNQRSUXZabcdfghiklmnopqrstuvx -I= -T= -w= --all --almost-all"
-    " --author --escape --block-size= --ignore-backups --color? --directory --dired --classify?"
-    " --file-type --format= --full-time --group-directories-first --no-group --human-readable"
-    " --si --dereference-command-line --dereference-command-line-symlink-to-dir --hide="
-    " --hyperlink? --indicator-style= --inode --ignore= --kibibytes --dereference"
-    " --numeric-uid-gid --literal --hide-control-chars --show-control-chars --quote-name"
-    " --quoting-style= --reverse --recursive --size --sort= --time= --time-style= --tabsize="
-    " --width= --context --zero",
+    "ls": "files any -1ABCDFGHLNQRSUXZabcdfghiklmnopqrstuvx -I= -T= -w= --all --almost-all --author"
+    " --escape --block-size= --ignore-backups --color? --directory --dired --classify? --file-type"
+    " --format= --full-time --group-directories-first --no-group --human-readable --si"
+    " --dereference-command-line --dereference-command-line-symlink-to-dir --hide= --hyperlink?"
+    " --indicator-style= --inode --ignore= --kibibytes --dereference --numeric-uid-gid --literal"
+    " --hide-control-chars --show-control-chars --quote-name --quoting-style= --reverse --recursive"
+    " --size --sort= --time= --time-style= --tabsize= --width= --context --zero",
     "lsattr": "files any -adlpRv",
     "lsof": "files -nPtaUlR -p= -u= -c= -i? -d=",
     "md5sum": _DIGEST,
@@ -164,8 +160,8 @@ PROGRAMS: dict[str, str] = {
     " --header= --merge --double-space",
     "readelf": "files -aAhlsSdnrtVWeuI -x= -p= --file-header --sections --segments --symbols"
     " --dynamic --wide --all --headers --notes --relocs",
-    "readlink": "files any -efmnqsvz --canonicalize --canonicalize-existing"
-    " --canonicalize-missing --no-newline --quiet --silent --verbose --zero",
+    "readlink": "files any -efmnqsvz --canonicalize --canonicalize-existing --canonicalize-missing"
+    " --no-newline --quiet --silent --verbose --zero",
     "realpath": "files any -LPemqsz --canonicalize-existing --canonicalize-missing --logical"
     " --physical --quiet --relative-to< --relative-base< --strip --no-symlinks --zero",
     "rev": "files any",
@@ -180,10 +176,10 @@ PROGRAMS: dict[str, str] = {
     " --zero-terminated",
     "size": "files -ABdox --format= --radix= --totals",
     "sort": "files -MRVbdfghimnrsuzcC -k= -S= -t= --ignore-leading-blanks --dictionary-order"
-    " --ignore-case --general-numeric-sort --ignore-nonprinting --month-sort"
-    " --human-numeric-sort --numeric-sort --random-sort --random-source< --reverse --sort="
-    " --version-sort --batch-size= --check? --debug --key= --merge --stable --buffer-size="
-    " --field-separator= --parallel= --unique --zero-terminated",
+    " --ignore-case --general-numeric-sort --ignore-nonprinting --month-sort --human-numeric-sort"
+    " --numeric-sort --random-sort --random-source< --reverse --sort= --version-sort --batch-size="
+    " --check? --debug --key= --merge --stable --buffer-size= --field-separator= --parallel="
+    " --unique --zero-terminated",
     "stat": "files any -Lft -c= --dereference --file-system --cached= --format= --printf= --terse",
     "strings": "files -afow -n= -t= -e= -# --all --print-file-name --bytes= --radix= --encoding="
     " --include-all-whitespace",
@@ -208,29 +204,29 @@ PROGRAMS: dict[str, str] = {
     "zstdcat": "files -q",
     # searching
     "ag": "pattern tree -acilLsSvwQ -A= -B= -C= -G= -m=",
-    "fd": "pattern -HIsgFaLpu0 -d= -t= -e= -E= -c= -S= -j= --hidden --no-ignore --glob"
-    " --extension= --type= --exclude= --max-depth= --min-depth= --max-results= --absolute-path"
-    " --full-path --color= --changed-within= --changed-before= --size= --case-sensitive"
-    " --ignore-case --print0 --follow",
+    "fd": "pattern -HIsgFaLpu0 -d= -t= -e= -E= -c= -S= -j= --hidden --no-ignore --glob --extension="
+    " --type= --exclude= --max-depth= --min-depth= --max-results= --absolute-path --full-path"
+    " --color= --changed-within= --changed-before= --size= --case-sensitive --ignore-case --print0"
+    " --follow",
     "jq": "pattern -CMRSacenrsj --tab --arg== --argjson== --indent= --compact-output --raw-output"
-    " --raw-input --null-input --slurp --sort-keys --color-output --monochrome-output"
-    " --exit-status --ascii-output --join-output --unbuffered --seq --stream",
+    " --raw-input --null-input --slurp --sort-keys --color-output --monochrome-output --exit-status"
+    " --ascii-output --join-output --unbuffered --seq --stream",
     "rg": "pattern tree -# -acFHhILlnNopPqsSuUvVwxi0 -A= -B= -C= -e~ -f< -g= -j= -m= -M= -r= -t="
-    " -T= -E= -d= --after-context= --before-context= --context= --regexp~ --file< --glob="
-    " --iglob= --type= --type-not= --max-count= --max-depth= --max-columns= --replace="
-    " --encoding= --sort= --sortr= --color= --colors= --count --count-matches --files"
-    " --files-with-matches --files-without-match --fixed-strings --hidden --no-hidden"
-    " --ignore-case --smart-case --case-sensitive --invert-match --json --line-number"
-    " --no-line-number --line-regexp --word-regexp --multiline --multiline-dotall"
-    " --no-filename --with-filename --no-heading --heading --no-ignore --no-ignore-vcs"
-    " --no-messages --null --only-matching --passthru --pcre2 --quiet --stats --text --trim"
-    " --type-list --unrestricted --vimgrep --column --no-config --debug --version",
+    " -T= -E= -d= --after-context= --before-context= --context= --regexp~ --file< --glob= --iglob="
+    " --type= --type-not= --max-count= --max-depth= --max-columns= --replace= --encoding= --sort="
+    " --sortr= --color= --colors= --count --count-matches --files --files-with-matches"
+    " --files-without-match --fixed-strings --hidden --no-hidden --ignore-case --smart-case"
+    " --case-sensitive --invert-match --json --line-number --no-line-number --line-regexp"
+    " --word-regexp --multiline --multiline-dotall --no-filename --with-filename --no-heading"
+    " --heading --no-ignore --no-ignore-vcs --no-messages --null --only-matching --passthru --pcre2"
+    " --quiet --stats --text --trim --type-list --unrestricted --vimgrep --column --no-config"
+    " --debug --version",
     "yq": "pattern -rPCMecN --raw-output --prettyPrint --colors --no-colors --exit-status",
     "zgrep": "pattern -EFchHilnoqvwx -e~ -A= -B= -C= -m=",
     # numbers, words, times
     "cal": "text -13jmswyhb -A= -B= -n=",
-    "date": "text -uR -d= -f< -r< -I? --date= --file< --utc --universal --iso-8601?"
-    " --rfc-3339= --rfc-email --reference< --debug",
+    "date": "text -uR -d= -f< -r< -I? --date= --file< --utc --universal --iso-8601? --rfc-3339="
+    " --rfc-email --reference< --debug",
     "c++filt": "text -_npit",
     "expr": "text free",
     "factor": "text any -h --exponents",

@@ -106,14 +106,12 @@ def _by_table(command: Command) -> bool:
     return fits is None or all(map(fits, line.operands[1 if "pattern" in kinds else 0 :]))
 
 
-def _fits(kinds: frozenset[str], parsed_arguments: ParsedArguments) -> bool:
+def _fits(kinds: frozenset[str], line: ParsedArguments) -> bool:
     """How many operands there may be."""
     if "none" in kinds:
-        return not parsed_arguments.operands
-    return "one" not in kinds or (
-        len(parsed_arguments.operands) <= 1
-        and not any(word.many for word in parsed_arguments.operands)
-    )
+        return not line.operands
+    is_one = len(line.operands) <= 1 and not any(word.many for word in line.operands)
+    return is_one or "one" not in kinds
 
 
 def _find(arguments: tuple[Word, ...]) -> bool:
@@ -122,9 +120,7 @@ def _find(arguments: tuple[Word, ...]) -> bool:
 
 
 def _is_find_read_only(value: str | None) -> bool:
-    return value in FIND_TESTS or (
-        value is not None and bool(re.fullmatch(r"-[0-9]+\w?|-O[0-3]", value))
-    )
+    return value in FIND_TESTS or bool(re.fullmatch(r"-[0-9]+\w?|-O[0-3]", value or ""))
 
 
 def _xargs(arguments: tuple[Word, ...]) -> bool:

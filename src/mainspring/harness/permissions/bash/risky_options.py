@@ -16,18 +16,16 @@ from mainspring.harness.permissions.bash.wrappers import STDIN_WORD
 # Long options by any of their unambiguous beginnings; a short one also inside a bundle.
 _EDITOR = "-c -S -u -s -q -w -W -l --cmd --eval -f --load --startuptime"
 _OPTIONS: dict[str, str] = {
-    "git": "--config-env --config --exec-path --git-dir --work-tree --output --ext-diff"
-    " --textconv --open-files-in-pager --upload-pack --receive-pack --exec --template"
-    " --edit-description --show-signature --paginate",
+    "git": "--config-env --config --exec-path --git-dir --work-tree --output --ext-diff --textconv"
+    " --open-files-in-pager --upload-pack --receive-pack --exec --template --edit-description"
+    " --show-signature --paginate",
     "sort": "-o --output --compress-program -T --temporary-directory",
     "find": "-exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls -files0-from",
     "fd": "-x -X --exec --exec-batch",
     "rg": "--pre --hostname-bin -z --search-zip",
     "tree": "-o -R",
     "tar": "--to-command --checkpoint-action --use-compress-program -I --info-script -F"
-    " --rsh-command"
-    ""
-    " --new-volume-script --rmt-command --remove-files --absolute-names -P",
+    " --rsh-command --new-volume-script --rmt-command --remove-files --absolute-names -P",
     "rsync": "-e --rsh --rsync-path --delete --delete-before --delete-after --delete-during"
     " --delete-excluded --remove-source-files --files-from --daemon --config --log-file"
     " --write-batch",
@@ -140,9 +138,8 @@ def _runs_file(arguments: tuple[Word, ...]) -> bool:
 
 def _messages(name: str, arguments: tuple[Word, ...]) -> list[Word]:
     """`git commit -m "$(cat <<E ...)"`: one word, never an option."""
-    speaks = name == "gh" or (
-        name == "git" and (arguments or (STDIN_WORD,))[0].value in _MESSAGE_COMMANDS
-    )
+    first = (arguments or (STDIN_WORD,))[0].value
+    speaks = name == "gh" or (name == "git" and first in _MESSAGE_COMMANDS)
     if not speaks:
         return []
     pairs = pairwise(arguments)

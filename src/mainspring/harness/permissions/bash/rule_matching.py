@@ -1,4 +1,6 @@
-"""Matches the content of a Bash rule, such as `npm test *`, against a shell text."""
+"""Matches the content of a Bash rule, such as `npm test *`, against a shell text, and suggests
+the narrow rule that "always allow" adds.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +9,19 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
-from mainspring.harness.permissions.bash.ansi_c import decode_ansi_c
-from mainspring.harness.permissions.bash.command import Command, UnclearCommands, Word
+from mainspring.harness.permissions.bash.command import Command, UnclearCommands, Word, word_set
 from mainspring.harness.permissions.bash.command_analysis import (
     is_read_only,
     opens_connection,
     runs_git_elsewhere,
 )
 from mainspring.harness.permissions.bash.command_parser import parse_commands
-from mainspring.harness.permissions.bash.effects import basename
+from mainspring.harness.permissions.bash.effects import basename, is_destructive
 from mainspring.harness.permissions.bash.hazards import is_harmless
+from mainspring.harness.permissions.bash.lexer import decode_ansi_c
 from mainspring.harness.permissions.bash.risky_options import risky_words
-from mainspring.harness.permissions.bash.wrappers import is_opaque_wrapper
+from mainspring.harness.permissions.bash.wrappers import SHELLS, is_opaque_wrapper
+from mainspring.retrieval.globs import matches_parts
 
 Behavior: TypeAlias = Literal["allow", "ask", "deny"]
 
@@ -28,11 +31,11 @@ _MAX_SKIPPED = 8
 
 
 def rule_matches(pattern: str, text: str, *, behavior: Behavior) -> bool:
-    """Whether one rule speaks for `text`.
+    """Whether a rule covers `text`.
 
-    allow: each of its commands matches `pattern` (see `covered` to combine rules). ask, deny: any
-    of them does, whatever the quoting, wrapper, `VAR=` prefix or path it hides behind; what cannot
-    be split is searched as text, liberally.
+    allow: every command in it matches `pattern` (`is_covered` combines rules). ask, deny: any of
+    them does, whatever quoting, wrapper, `VAR=` prefix or path hides it; a text that cannot be
+    parsed is searched for the words of the rule.
     """
     found = parse_commands(text)
     if behavior != "allow":
@@ -49,7 +52,7 @@ def rule_matches(pattern: str, text: str, *, behavior: Behavior) -> bool:
 def is_covered(patterns: Sequence[str], text: str, *, foreign_git: bool | None = None) -> bool:
     """Whether every command of `text` is allowed by one of `patterns`, or is read-only.
 
-    foreign_git: see `Verdict`; None: by the text alone.
+    foreign_git: see `CommandAnalysis`; None: by the text alone.
     """
     found = parse_commands(text)
     if isinstance(found, UnclearCommands):
@@ -70,14 +73,14 @@ def is_covered(patterns: Sequence[str], text: str, *, foreign_git: bool | None =
 def _applicable_patterns(
     patterns: Sequence[str], command: Command, is_foreign: bool
 ) -> Sequence[str]:
-    """A rule for git is one for the trusted repository, unless it has the very words."""
+    """A git rule covers only the trusted repository, unless it has exactly these words."""
     if not (is_foreign and basename(command) == "git"):
         return patterns
     return [pattern for pattern in patterns if "*" not in pattern]
 
 
 def might_match(pattern: str, text: str) -> bool:
-    """Whether a rule may turn out to speak for `text`, once bash has expanded its words."""
+    """Whether a rule may cover `text` once bash has expanded its words."""
     return any(_might_be(pattern, command) for command in parse_commands(text).commands)
 
 
@@ -112,7 +115,7 @@ def _could_be(word: Word, want: str) -> bool:
 
 
 def _is_same(pattern: str, text: str) -> bool:
-    """Someone approved this very text: no wildcard, so nothing is left to reading it."""
+    """Someone approved exactly this text: without a wildcard there is nothing to interpret."""
     return "*" not in pattern and pattern.strip() == text.strip()
 
 
@@ -162,26 +165,10 @@ def _fits(pattern: str, text: str) -> bool:
     """`*` is any text; ` *` at the end is nothing or a further word; `:*` there is the same."""
     if pattern.endswith(":*"):
         pattern = pattern[:-2] + " *"
-    if pattern.endswith(" *") and pattern != " *":
-        stem = pattern[:-2]
-        return _globs(stem, text) or _globs(stem + " *", text)
-    return _globs(pattern, text)
-
-
-def _globs(pattern: str, text: str) -> bool:
-    first, *rest = pattern.split("*")
-    if not rest:
-        return pattern == text
-    *middle, last = rest
-    if not text.startswith(first) or len(text) < len(first) + len(last):
-        return False
-    at, end = len(first), len(text) - len(last)
-    for part in middle:
-        at = text.find(part, at, end)
-        if at < 0:
-            return False
-        at += len(part)
-    return at <= end and text.endswith(last)
+    is_prefix = pattern.endswith(" *") and pattern != " *"
+    return matches_parts(pattern.split("*"), text) or (
+        is_prefix and matches_parts(pattern[:-2].split("*"), text)
+    )
 
 
 def _matches_any_spelling(pattern: str, command: Command) -> bool:
@@ -189,12 +176,10 @@ def _matches_any_spelling(pattern: str, command: Command) -> bool:
 
 
 def _spellings(command: Command) -> Iterator[str]:
-    """All the ways to write what is the same to those who forbid it."""
+    """Every spelling that a deny or ask rule treats as the same command."""
     yield command.text
     yield " ".join([*command.wrappers, command.text])
-    redirected = [
-        f"{redirect.operator} {redirect.target.pathlike}" for redirect in command.redirects
-    ]
+    redirected = [f"{item.operator} {item.target.pathlike}" for item in command.redirects]
     bare = Command(command.words)
     yield " ".join([bare.text, *redirected])
     if not command.words:
@@ -224,3 +209,74 @@ def _mentions(pattern: str, text: str) -> bool:
             return False
         at = found.end() if word and found else at
     return True
+
+
+# What they do depends on their arguments alone: no prefix of them is safe.
+_NEVER = SHELLS | word_set(
+    """
+    rm rmdir unlink shred dd mv kill killall pkill chmod chown chgrp eval exec env xargs
+    find trap source . curl wget nc ncat socat scp sftp rsync tee cp ln truncate crontab
+    mkfs mount umount systemctl service export declare typeset readonly unset alias vim vi
+    nvim emacs ed awk gawk mawk sed perl ruby php lua osascript tclsh gdb iptables ip sysctl
+    useradd usermod userdel passwd visudo at
+    """
+)
+_INTERPRETERS = word_set("python python3 node deno bun ts-node tsx pypy pypy3")
+# Their second word may take a third with it.
+_PAIRS = frozenset(
+    {(tool, "run") for tool in word_set("npm pnpm yarn bun uv poetry pipenv cargo gh")}
+    | {("gh", item) for item in word_set("pr issue repo")}
+    | {("docker", "compose"), ("bundle", "exec"), ("npx", "-y"), ("aws", "s3")}
+)
+_EXACT_GIT = word_set("push reset checkout clean branch stash restore rebase config remote")
+# Harmless and harmful forms of the same subcommand: only the very text is suggested.
+_EXACT = frozenset(
+    {("git", item) for item in _EXACT_GIT}
+    | {(tool, item) for tool in ("docker", "podman") for item in word_set("run exec system volume")}
+    | {("kubectl", item) for item in word_set("exec apply delete run")}
+)
+_SUBCOMMAND = re.compile(r"[a-z][a-z0-9:_-]*")
+
+
+def suggest_rule(text: str) -> str | None:
+    """The narrowest rule content that allows `text` and its like; None if none would be safe.
+
+    A text of several commands has a suggestion only if all but one of them are read-only.
+    """
+    found = parse_commands(text)
+    if isinstance(found, UnclearCommands):
+        return None
+    suggested = {_rule(command) for command in found.commands if not is_read_only(command)}
+    if len(suggested) != 1:
+        return None
+    rule = suggested.pop()
+    return rule if rule is not None and is_covered([rule], text) else None
+
+
+def _rule(command: Command) -> str | None:
+    values = [word.value for word in command.words]
+    if not values or command.assignments or is_opaque_wrapper(command) or is_destructive(command):
+        return None
+    name = basename(command)
+    if name in _NEVER or any(value is not None and "*" in value for value in values[:3]):
+        return None
+    if name in _INTERPRETERS:
+        return _script(values)
+    known = [value or "" for value in values[:3]]
+    if tuple(known[:2]) in _EXACT:
+        return None if None in values else command.text
+    return f"{' '.join(known[: _prefix_length(known)])} *"
+
+
+def _prefix_length(words: list[str]) -> int:
+    if tuple(words[:2]) in _PAIRS and len(words) > 2 and re.fullmatch(r"[\w:.-]+", words[2]):
+        return 3
+    return 2 if len(words) > 1 and _SUBCOMMAND.fullmatch(words[1]) else 1
+
+
+def _script(values: list[str | None]) -> str | None:
+    """`python tool.py` and `python -m pytest`; never code on the command line."""
+    if len(values) > 2 and values[1] == "-m" and values[2]:
+        return f"{values[0]} -m {values[2]} *"
+    script = values[1] if len(values) > 1 else None
+    return None if script is None or script.startswith("-") else f"{values[0]} {script} *"

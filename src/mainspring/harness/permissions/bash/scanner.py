@@ -1,5 +1,5 @@
-"""Our own scanner for bash: simple commands, keywords, here-documents. `tree_sitter_grammar` is
-the second, independent reading.
+"""Our own scanner for bash: simple commands, keywords, here-documents. `command_parser`
+has the second, independent reading by tree-sitter.
 """
 
 from __future__ import annotations
@@ -70,20 +70,20 @@ class PendingHeredoc:
     columns: bool
 
 
-def scan(text: str, scan_result: ScanResult) -> None:
-    """Fill `found`, which keeps what was found up to there if this raises.
+def scan(text: str, result: ScanResult) -> None:
+    """Fill `result`, which keeps what was read up to there if this raises.
 
     Raises:
-        Confusing: what bash would do cannot be told.
+        AmbiguousSyntax: what bash would do cannot be told.
     """
     if text.startswith("^"):
         raise AmbiguousSyntax("`^` may be a history expansion")
-    Lexer("", _Scanner(scan_result).nested).inside(text)
+    Lexer("", _Scanner(result).nested).inside(text)
 
 
 class _Scanner:
-    def __init__(self, scan_result: ScanResult) -> None:
-        self._scan_result = scan_result
+    def __init__(self, result: ScanResult) -> None:
+        self._scan_result = result
         self._awaited: list[PendingHeredoc] = []
 
     def nested(self, lexer: Lexer) -> None:
@@ -281,21 +281,21 @@ class _Scanner:
             _refuse_timed(draft.words[1].source)
         self._keep(lexer, draft)
 
-    def _argument(self, lexer: Lexer, command_draft: CommandDraft) -> bool:
+    def _argument(self, lexer: Lexer, draft: CommandDraft) -> bool:
         self._skip(lexer)
         start = lexer.at
-        declares = bool(command_draft.words) and command_draft.words[0].value in _DECLARATIONS
-        if _SUBSCRIPTED.match(lexer.text, start) and (declares or not command_draft.words):
+        declares = bool(draft.words) and draft.words[0].value in _DECLARATIONS
+        if _SUBSCRIPTED.match(lexer.text, start) and (declares or not draft.words):
             raise AmbiguousSyntax("a subscript can run commands")
         word = lexer.word()
         if word is None:
             return False
         assigned = _ASSIGNMENT.match(word.source)
         if assigned and lexer.peek() == "(" and assigned.end() == len(word.source):
-            if command_draft.words and not declares:
+            if draft.words and not declares:
                 raise AmbiguousSyntax("a parenthesis after a word")
             word = self._array(lexer, start)
-        command_draft.add(word, lexer.at)
+        draft.add(word, lexer.at)
         return True
 
     def _array(self, lexer: Lexer, start: int) -> Word:
@@ -313,7 +313,7 @@ class _Scanner:
         self._skip(lexer)
         return lexer.word()
 
-    def _redirection(self, lexer: Lexer, command_draft: CommandDraft) -> bool:
+    def _redirection(self, lexer: Lexer, draft: CommandDraft) -> bool:
         self._skip(lexer)
         operator = _REDIRECTION.match(lexer.text, lexer.at)
         if operator is None:
@@ -324,7 +324,7 @@ class _Scanner:
             raise AmbiguousSyntax("a redirection to nowhere")
         if operator[1] in {"<<", "<<-"}:
             self._await(target, columns=operator[1] == "<<-")
-        command_draft.redirects.append(Redirect(operator[1], target))
+        draft.redirects.append(Redirect(operator[1], target))
         return True
 
     def _await(self, target: Word, *, columns: bool) -> None:
@@ -334,23 +334,17 @@ class _Scanner:
         literal = delimiter[2] != target.source
         self._awaited.append(PendingHeredoc(delimiter[2], literal, columns))
 
-    def _keep(self, lexer: Lexer, command_draft: CommandDraft) -> None:
-        if command_draft.empty:
+    def _keep(self, lexer: Lexer, draft: CommandDraft) -> None:
+        if draft.empty:
             return
-        made = Command(
-            tuple(command_draft.words),
-            tuple(command_draft.assignments),
-            tuple(command_draft.redirects),
-        )
+        made = Command(tuple(draft.words), tuple(draft.assignments), tuple(draft.redirects))
         self._scan_result.commands.append(made)
         if len(self._scan_result.commands) > MAX_COMMANDS:
             raise AmbiguousSyntax("too many commands")
         if made.words and made.words[0].source == "[":
-            self._scan_result.signatures.append(
-                (lexer.text[command_draft.start : command_draft.end],)
-            )
-        elif command_draft.sources:
-            self._scan_result.signatures.append(tuple(command_draft.sources))
+            self._scan_result.signatures.append((lexer.text[draft.start : draft.end],))
+        elif draft.sources:
+            self._scan_result.signatures.append(tuple(draft.sources))
 
 
 def _keyword(lexer: Lexer) -> str:
@@ -375,14 +369,14 @@ def _continue(lexer: Lexer) -> None:
     raise AmbiguousSyntax("a line is continued inside a word")
 
 
-def _body(lexer: Lexer, pending_heredoc: PendingHeredoc) -> str:
+def _body(lexer: Lexer, heredoc: PendingHeredoc) -> str:
     lines: list[str] = []
     while lexer.at < len(lexer.text):
         end = lexer.text.find("\n", lexer.at)
         end = len(lexer.text) if end < 0 else end
         line = lexer.text[lexer.at : end]
         lexer.at = min(end + 1, len(lexer.text))
-        if (line.lstrip("\t") if pending_heredoc.columns else line) == pending_heredoc.delimiter:
+        if (line.lstrip("\t") if heredoc.columns else line) == heredoc.delimiter:
             return "\n".join(lines)
         lines.append(line)
     raise AmbiguousSyntax("a here-document is not closed")

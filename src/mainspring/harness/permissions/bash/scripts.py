@@ -47,9 +47,9 @@ _JQ_EFFECT = re.compile(
 )
 
 
-def program_texts(spec: str, parsed_arguments: ParsedArguments) -> list[Word]:
+def program_texts(spec: str, line: ParsedArguments) -> list[Word]:
     """By options, else the first operand."""
-    return parsed_arguments.values(*option_table(spec).scripts) or parsed_arguments.operands[:1]
+    return line.values(*option_table(spec).scripts) or line.operands[:1]
 
 
 def sed_effects(arguments: tuple[Word, ...]) -> list[Word]:
@@ -91,9 +91,8 @@ def is_awk_read_only(arguments: tuple[Word, ...]) -> bool:
         return False
     script, *files = line.operands
     # Some awks take options after the script, too.
-    return not any((file.value or "").startswith("-") for file in files) and is_awk_program_pure(
-        script.value
-    )
+    is_option = any((file.value or "").startswith("-") for file in files)
+    return not is_option and is_awk_program_pure(script.value)
 
 
 def is_awk_program_pure(script: str | None) -> bool:

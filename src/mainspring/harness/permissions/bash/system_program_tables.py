@@ -1,4 +1,4 @@
-"""The same as `programs`, of what looks at the machine, at packages and at archives. Data only."""
+"""Programs that only inspect the machine, packages and archives; see `program_tables.py`."""
 
 from __future__ import annotations
 
@@ -40,12 +40,11 @@ SYSTEM: dict[str, str] = {
     " --sort= --pid= --ppid= --no-headers --headers --format= --user= --group= --width= --cols="
     " --columns= --rows= --deselect --cumulative --quick-pid= --tty= --sid=",
     "pstree": "text any -AGSTUacglnpstu -H= -N= --arguments --ascii --compact-not --show-pgids"
-    " --highlight-all --highlight-pid= --long --numeric-sort --ns-sort= --show-pids"
-    " --show-parents --thread-names --hide-threads --uid-changes --unicode",
+    " --highlight-all --highlight-pid= --long --numeric-sort --ns-sort= --show-pids --show-parents"
+    " --thread-names --hide-threads --uid-changes --unicode",
     "pwdx": "text",
-    "ss": "none -046aEHbehilmnoOpstuwx --numeric --all --listening --options"
-    " --extended --memory --processes --info --summary --ipv4 --ipv6 --tcp --udp --raw --unix"
-    " --no-header --oneline",
+    "ss": "none -046aEHbehilmnoOpstuwx --numeric --all --listening --options --extended --memory"
+    " --processes --info --summary --ipv4 --ipv6 --tcp --udp --raw --unix --no-header --oneline",
     "timedatectl": "none",
     "top": "none -bciHSs1 -n= -d= -o= -p= -u= -U= -w? -E= -e=",
     "tty": "none -s --silent --quiet",
@@ -53,14 +52,14 @@ SYSTEM: dict[str, str] = {
     " --machine --processor --hardware-platform --operating-system",
     "uptime": "none -ps --pretty --since",
     "users": "none",
-    "vmstat": "text -aDdfmnstwy -S= --active --forks --slabs --one-header --stats --disk"
-    " --disk-sum --unit= --wide --timestamp",
+    "vmstat": "text -aDdfmnstwy -S= --active --forks --slabs --one-header --stats --disk --disk-sum"
+    " --unit= --wide --timestamp",
     "w": "text any -fhiosu --no-header --no-current --short --from --old-style --ip-addr",
     "whatis": "text",
     "whereis": "text any -bmslu",
     "which": "text any -as --all",
-    "who": "files any -HTabdlmpqrstuw --all --boot --dead --heading --ips --login"
-    " --process --count --runlevel --short --time --mesg --users --message --writable",
+    "who": "files any -HTabdlmpqrstuw --all --boot --dead --heading --ips --login --process --count"
+    " --runlevel --short --time --mesg --users --message --writable",
     "whoami": "none",
     "yes": "text free",
 }
@@ -71,8 +70,8 @@ _PIP_SHOW = "text -fv --files --verbose"
 SUBCOMMANDS: dict[tuple[str, ...], str] = {
     ("crontab", "-l"): "none",
     ("docker", "images"): "text -aq -f= --all --quiet --no-trunc --format= --filter= --digests",
-    ("docker", "ps"): "none -aqlsn -f= --all --quiet --latest --size --no-trunc --format="
-    " --filter= --last=",
+    ("docker", "ps"): "none -aqlsn -f= --all --quiet --latest --size --no-trunc --format= --filter="
+    " --last=",
     ("docker", "version"): "none",
     ("apt", "list"): "text -a --installed --upgradable --all-versions",
     ("apt-cache", "policy"): "text",

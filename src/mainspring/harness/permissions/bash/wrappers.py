@@ -64,7 +64,7 @@ _MAX_GUESSES = 16
 
 
 def unwrap(command: Command) -> WrappedCommands:
-    """What `command` wraps; `NOTHING` if it is no wrapper."""
+    """What `command` wraps; `NO_WRAPPED_COMMANDS` if it is no wrapper."""
     folder, _, name = command.name.rpartition("/")
     if name in _TRANSPARENT:
         wrapped = _transparent(command, name)
@@ -106,9 +106,8 @@ def _with_assignments(command: Command, operands: Sequence[Word]) -> WrappedComm
         bare = Command((), tuple(assignments))
         return WrappedCommands(commands=(bare,)) if assignments else NO_WRAPPED_COMMANDS
     inner = wrapped.commands[0]
-    return WrappedCommands(
-        commands=(replace(inner, assignments=(*inner.assignments, *assignments)),)
-    )
+    assigned = replace(inner, assignments=(*inner.assignments, *assignments))
+    return WrappedCommands(commands=(assigned,))
 
 
 def _inner(
@@ -147,10 +146,9 @@ def _env(command: Command) -> WrappedCommands:
     line = parse_arguments(command.words[1:], _ENV)
     if line is None:
         return WrappedCommands(unclear="`env` with unusual options")
-    count = next(
-        (at for at, word in enumerate(line.operands) if not _assignment(word)), len(line.operands)
-    )
-    if any(word.many for word in line.operands[: count + 1]):
+    words = line.operands
+    count = next((at for at, word in enumerate(words) if not _assignment(word)), len(words))
+    if any(word.many for word in words[: count + 1]):
         return WrappedCommands(unclear="the program that `env` runs is not known before it runs")
     return _with_assignments(command, line.operands)
 
@@ -183,11 +181,9 @@ def _trap(command: Command) -> WrappedCommands:
     if not operands or operands[0].value in {"-", "-l", "-p", ""}:
         return NO_WRAPPED_COMMANDS
     action = operands[0].value
-    return (
-        WrappedCommands(unclear="an unknown trap")
-        if action is None
-        else WrappedCommands(texts=(action,))
-    )
+    if action is None:
+        return WrappedCommands(unclear="an unknown trap")
+    return WrappedCommands(texts=(action,))
 
 
 def _find(command: Command) -> WrappedCommands:
@@ -196,17 +192,15 @@ def _find(command: Command) -> WrappedCommands:
     words = list(command.words)
     for at, word in enumerate(words):
         if word.value in _FIND_EXEC:
-            end = next(
-                (n for n in range(at, len(words)) if words[n].value in {";", "+"}), len(words)
-            )
+            ends = (n for n in range(at, len(words)) if words[n].value in {";", "+"})
+            end = next(ends, len(words))
             run = tuple(_stdin_word(item, ["{}"]) for item in words[at + 1 : end])
             if run:
                 wrapper = (*command.wrappers, f"find {word.value}")
                 inner.append(Command(run, wrappers=wrapper))
     moves = any(word.value in {"-execdir", "-okdir"} for word in words)
-    return WrappedCommands(
-        commands=tuple(inner), unclear="`find` runs commands in other folders" if moves else ""
-    )
+    unclear = "`find` runs commands in other folders" if moves else ""
+    return WrappedCommands(commands=tuple(inner), unclear=unclear)
 
 
 def _shell(command: Command) -> WrappedCommands:

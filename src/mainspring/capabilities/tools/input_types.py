@@ -1,15 +1,19 @@
-"""Every way in which a value is not of a type. msgspec stops at the first; a model needs all."""
+"""Types of tool inputs: their JSON Schema, strict conversion, and every mismatch of a value
+(msgspec stops at the first; a model needs all). Models of pydantic are known by their methods.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import (
     Annotated,
     Literal,
+    Protocol,
     TypeAlias,
+    TypeGuard,
     Union,
     cast,
     get_args,
@@ -20,7 +24,93 @@ from typing import (
 
 import msgspec
 
-from mainspring.capabilities.tools.pydantic_types import decode_model
+from mainspring.core.errors import InvalidInput
+
+
+class PydanticModel(Protocol):
+    @classmethod
+    def model_json_schema(cls, *, ref_template: str) -> dict[str, object]: ...
+    @classmethod
+    def model_validate_json(cls, json_data: bytes, /) -> object: ...
+    def model_dump(self, *, mode: str) -> object: ...
+
+
+class PydanticFailure(Protocol):
+    def errors(self, *, include_url: bool) -> Sequence[Mapping[str, object]]: ...
+
+
+def is_model_type(hint: object) -> TypeGuard[type[PydanticModel]]:
+    return isinstance(hint, type) and _is_model_like(hint)
+
+
+def is_model(value: object) -> TypeGuard[PydanticModel]:
+    return not isinstance(value, type) and _is_model_like(type(value))
+
+
+def _is_model_like(kind: type) -> bool:
+    methods = ("model_json_schema", "model_validate_json", "model_dump")
+    return all(hasattr(kind, method) for method in methods)
+
+
+def encode_model(value: object) -> object:
+    if is_model(value):
+        return value.model_dump(mode="json")
+    raise TypeError(f"a {type(value).__name__} has no JSON form")
+
+
+def decode_model(hint: type, value: object) -> object:
+    """Read a value as its model's author has set it to be read; JSON rules, not Python's."""
+    if hint is object:
+        return value
+    if not is_model_type(hint):
+        raise NotImplementedError
+    try:
+        return hint.model_validate_json(msgspec.json.encode(value))
+    except ValueError as error:
+        if not hasattr(error, "errors"):
+            raise
+        raise ValueError(_failure_text(cast("PydanticFailure", error))) from None
+
+
+def _failure_text(failure: PydanticFailure) -> str:
+    return "; ".join(
+        f"{_place(found.get('loc', ()))}{found.get('msg', 'is not valid')}"
+        for found in failure.errors(include_url=False)
+    )
+
+
+def _place(location: object) -> str:
+    steps = cast("Iterable[object]", location) if isinstance(location, tuple) else ()
+    words = ".".join(str(step) for step in steps)
+    return f"{words}: " if words else ""
+
+
+def json_schemas(hints: Sequence[object]) -> tuple[list[dict[str, object]], dict[str, object]]:
+    """A JSON Schema for each type, and the definitions they refer to under `#/$defs`.
+
+    Raises:
+        TypeError: a type has no JSON form.
+        InvalidInput: two models of one name do not fit beside each other.
+    """
+    hoisted: dict[str, object] = {}
+
+    def schema_of(hint: type) -> dict[str, object]:
+        if hint is object:
+            return {"description": "any JSON value"}  # msgspec takes an empty schema for none
+        if not is_model_type(hint):
+            raise NotImplementedError
+        name = hint.__name__
+        schema = hint.model_json_schema(ref_template=f"#/$defs/{name}.{{model}}")
+        inner = cast("dict[str, object]", schema.pop("$defs", {}))
+        for key, definition in inner.items():
+            if hoisted.setdefault(f"{name}.{key}", definition) != definition:
+                raise InvalidInput(f"two different models are called {name}: rename one of them")
+        return schema
+
+    schemas, definitions = msgspec.json.schema_components(
+        hints, schema_hook=schema_of, ref_template="#/$defs/{name}"
+    )
+    return list(schemas), {**definitions, **hoisted}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -123,10 +213,8 @@ def _fields(hint: object) -> Fields | None:
         return None
     kind = cast("type[object]", hint)
     if issubclass(kind, msgspec.Struct):
-        return {
-            field.encode_name: Field(field.type, field.required)
-            for field in msgspec.structs.fields(kind)
-        }
+        fields = msgspec.structs.fields(kind)
+        return {field.encode_name: Field(field.type, field.required) for field in fields}
     if dataclasses.is_dataclass(kind):
         hints = get_type_hints(kind, include_extras=True)
         return {
