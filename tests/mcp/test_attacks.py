@@ -40,7 +40,7 @@ async def never(_: str, __: Mapping[str, object], ___: Progress) -> CallResult:
 
 
 def offered(*definitions: ToolDefinition, server: str = "srv") -> ServerTools:
-    return server_tools(server, ToolList(definitions, ()), never, refused={})
+    return server_tools(server, ToolList(definitions, ()), never, refused={}, redact=str)
 
 
 def tool(name: str = "a", description: str = "", **schema: object) -> ToolDefinition:
@@ -230,7 +230,7 @@ async def test_a_failure_is_a_value_that_says_what_is_known(error: McpFailed, ki
     async def fail(_: str, __: Mapping[str, object], ___: Progress) -> CallResult:
         raise error
 
-    [found] = server_tools("srv", ToolList((tool(),), ()), fail, refused={}).tools
+    [found] = server_tools("srv", ToolList((tool(),), ()), fail, refused={}, redact=str).tools
     result = await found.run(CALL)
     text = plain_text(result.content)
     assert (result.ok, result.error) == (False, kind)
@@ -246,7 +246,7 @@ async def test_progress_cannot_steer_a_terminal() -> None:
         progress(f"\x1b[2J\r50 %{TAGS}\n" + "x" * 100_000)
         return result_of({"type": "text", "text": "done"})
 
-    [found] = server_tools("srv", ToolList((tool(),), ()), report, refused={}).tools
+    [found] = server_tools("srv", ToolList((tool(),), ()), report, refused={}, redact=str).tools
     await found.run(replace(CALL, say=shown.append))
     assert shown[0].startswith("[2J 50 % xxx")
     assert len(shown[0]) == 500

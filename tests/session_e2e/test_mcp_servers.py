@@ -149,3 +149,18 @@ async def test_a_tool_that_steers_the_model_is_left_out(scene: Scene) -> None:
         assert "id_rsa" not in read_by_model(play.model.requests)
         assert "mcp__notes__look" in [tool.name for tool in play.model.requests[0].tools]
     assert any("note: It tells the model" in warning for warning in scene.warnings)
+
+
+async def test_a_secret_that_a_server_repeats_reaches_neither_model_nor_log(scene: Scene) -> None:
+    secret = "tok-9f8e7d6c5b4a39281706"
+    with_servers(scene, notes=notes(env={"TOKEN": "${TOKEN}"}))
+    scene.user(permissions={"allow": ["mcp__notes"]})
+    trust(scene.workspace, home=scene.home)
+    environ = {"HOME": str(scene.home), "PATH": "/usr/bin:/bin", "TOKEN": secret}
+    script = (calls("mcp__notes__environment"), calls("mcp__notes__note", text="done"))
+    async with scene.play(*script, environ=environ) as play:
+        assert (await play.run()).ok
+        [environment, _] = read_results(play.model.requests[-1])
+        assert "[TOKEN]" in environment
+        assert secret not in read_by_model(play.model.requests)
+        assert not [event for event in await play.session.events() if secret in str(event.body)]

@@ -5,7 +5,7 @@ their tools become.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,6 +34,8 @@ from mainspring.capabilities.mcp.transport import MAX_MESSAGE_BYTES
 from mainspring.capabilities.providers.sse_decoder import SseDecoder
 from mainspring.capabilities.sandbox.attached_program import attach_program
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
+from mainspring.capabilities.vault.assignments import looks_secret
+from mainspring.capabilities.vault.redaction import scrubber
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput, McpFailed
 from mainspring.core.ids import new_id
@@ -41,6 +43,7 @@ from mainspring.core.ports import ExecRequest
 from mainspring.core.tool import Tool
 from mainspring.runtime.agent_folder.mcp_file import McpServer, read_mcp
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
+from mainspring.runtime.definition_files.settings_file import is_secret_name
 from mainspring.runtime.session.session_paths import add_protected_paths, hide_denied_paths
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.runtime.settings.session_servers import usable_servers
@@ -184,20 +187,33 @@ async def connect_servers(
 
 
 async def _load_tools(opened: SessionServers, key: str, server: McpServer) -> None:
-    connection = opened.connections[key]
+    connection, redact = opened.connections[key], _redactor(server)
     try:
         tool_list = await connection.list_tools()
     except McpFailed as error:
         last = clean_line(connection.error_output.rpartition("\n")[2], 200)
         wrote = f" (it wrote: {last})" if last else ""
-        opened.problems.append(f"MCP server {server.name}: {error}{wrote}")
+        opened.problems.append(redact(f"MCP server {server.name}: {error}{wrote}"))
         return
     refused = await to_thread.run_sync(_refused_tools, opened.home, server, tool_list)
-    found = server_tools(key, tool_list, connection.call, refused=refused)
+    found = server_tools(key, tool_list, connection.call, refused=refused, redact=redact)
     opened.tools |= {tool.spec.name: tool for tool in found.tools}
     opened.problems += [
-        f"MCP server {server.name}, a tool left out: {why}" for why in found.rejected
+        redact(f"MCP server {server.name}, a tool left out: {why}") for why in found.rejected
     ]
+
+
+def _redactor(server: McpServer) -> Callable[[str], str]:
+    """A server may repeat what it was given: neither the model nor the log is to have it."""
+    secrets = {
+        name: value
+        for name, value in server.env.items()
+        if is_secret_name(name) or looks_secret(value.encode())
+    }
+    for name, value in server.headers.items():
+        secrets |= {name: value, f"{name} value": value.rpartition(" ")[2]}
+    scrub = scrubber(secrets)
+    return lambda text: scrub(text.encode(errors="replace")).decode(errors="replace")
 
 
 def _refused_tools(home: Path, server: McpServer, tool_list: ToolList) -> dict[str, str | None]:

@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, cast
 
 import msgspec
@@ -38,6 +38,8 @@ from mainspring.core.errors import McpFailed
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
 
+Redact: TypeAlias = Callable[[str], str]
+"""Removes the secrets that a server was given."""
 CallServer: TypeAlias = Callable[[str, Mapping[str, object], Progress], Awaitable[CallResult]]
 """Name and arguments; what it reports meanwhile. Raises: McpFailed."""
 
@@ -101,7 +103,12 @@ def definition_text(definition: ToolDefinition) -> str:
 
 
 def server_tools(
-    server: str, tool_list: ToolList, call: CallServer, *, refused: Mapping[str, str | None]
+    server: str,
+    tool_list: ToolList,
+    call: CallServer,
+    *,
+    refused: Mapping[str, str | None],
+    redact: Redact,
 ) -> ServerTools:
     """`refused`: tools that are not to be used, and why, if that is to be said."""
     rejected = [*tool_list.rejected, *(f"{name}: {why}" for name, why in refused.items() if why)]
@@ -113,7 +120,7 @@ def server_tools(
             server, definition.name, is_unique=uses[_plain_name(definition.name)] == 1
         )
         try:
-            tools[name] = _tool(server, name, definition, call)
+            tools[name] = _tool(server, name, definition, call, redact)
         except ValueError as error:
             rejected.append(f"{clean_line(definition.name, 80)}: {error}")
     return ServerTools(tuple(tools.values()), tuple(clean_line(why, 300) for why in rejected))
@@ -133,7 +140,9 @@ def _tool_name(server: str, name: str, *, is_unique: bool) -> str:
     return f"{whole[: MAX_NAME - 9]}_{digest}"
 
 
-def _tool(server: str, name: str, definition: ToolDefinition, call: CallServer) -> Tool:
+def _tool(
+    server: str, name: str, definition: ToolDefinition, call: CallServer, redact: Redact
+) -> Tool:
     hints = definition.annotations
     reads = hints is not None and hints.read_only_hint is True
     adds = hints is not None and hints.destructive_hint is False
@@ -146,31 +155,39 @@ def _tool(server: str, name: str, definition: ToolDefinition, call: CallServer) 
 
     async def run(asked: Call) -> ToolResult:
         try:
-            result = await call(
-                definition.name, asked.input, lambda text: asked.say(clean_line(text, 500))
+            answer = await call(
+                definition.name, asked.input, lambda text: asked.say(redact(clean_line(text, 500)))
             )
         except McpFailed as error:
-            return _failure(server, error)
-        return tool_result(result)
+            result = _failure(server, error)
+        else:
+            result = tool_result(answer)
+        content = tuple(
+            TextBlock(redact(block.text)) if isinstance(block, TextBlock) else block
+            for block in result.content
+        )
+        return replace(result, content=content)
 
     return Tool(
         spec=ToolSpec(
             name=name,
-            description=clean_description(definition.description or definition.title or ""),
-            input_schema=_schema(definition.input_schema),
+            description=redact(clean_description(definition.description or definition.title or "")),
+            input_schema=_schema(definition.input_schema, redact),
         ),
         run=run,
         traits=lambda _: traits,
     )
 
 
-def _schema(schema: Mapping[str, object]) -> dict[str, object]:
+def _schema(schema: Mapping[str, object], redact: Redact) -> dict[str, object]:
     """Raises ValueError: it is too large, or no schema of an object."""
-    if len(msgspec.json.encode(schema)) > _MAX_SCHEMA_BYTES:
+    encoded = msgspec.json.encode(schema)
+    if len(encoded) > _MAX_SCHEMA_BYTES:
         raise ValueError(f"its schema has more than {_MAX_SCHEMA_BYTES:,} bytes")
     if schema.get("type", "object") != "object":
         raise ValueError("its schema is not one of an object")
-    cleaned = cast("dict[str, object]", clean_value(schema))
+    redacted = msgspec.json.decode(redact(encoded.decode()), type=dict[str, object])
+    cleaned = cast("dict[str, object]", clean_value(redacted))
     plain = {key: value for key, value in cleaned.items() if key not in _UNION_KEYS}
     return {**plain, "type": "object"}
 

@@ -103,7 +103,7 @@ class Route:
     """Needs no key: it discloses nothing, or authenticates the caller itself."""
     for_agent_keys: bool = False
     """A key of one agent may ask it too: the handler asks `require_agent`. With the agent or the
-    session in the path it need not say so; the doorkeeper looks."""
+    session in the path it need not say so; authentication checks it."""
     for_worker_keys: bool = False
     """Keys of self-hosted workers may call it, for their environment and its sessions."""
     handles_idempotency_key: bool = False

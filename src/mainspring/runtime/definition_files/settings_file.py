@@ -115,7 +115,7 @@ class Preferences:
             f"env.{name} looks like a secret, so commands in the sandbox do not get it;"
             " `mainspring vault set` stores one for them"
             for name in self.env
-            if _SECRET_NAME.search(name)
+            if is_secret_name(name)
         )
 
 
@@ -167,11 +167,13 @@ def _variables(settings: SettingsFile) -> Iterator[tuple[str, str]]:
             yield name, text
 
 
+def is_secret_name(name: str) -> bool:
+    return _SECRET_NAME.search(name) is not None
+
+
 def is_for_sandbox(name: str) -> bool:
     """Whether a settings file may set a variable of this name for programs in the sandbox."""
-    return not (_SANDBOX_VARIABLES.fullmatch(name) or _SECRET_NAME.search(name)) and _is_valid_name(
-        name
-    )
+    return not (_SANDBOX_VARIABLES.fullmatch(name) or is_secret_name(name)) and _is_valid_name(name)
 
 
 def _is_valid_name(name: str) -> bool:
