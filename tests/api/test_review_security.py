@@ -219,18 +219,18 @@ async def test_every_answer_forbids_to_keep_it_and_to_guess_what_it_is(api: Whol
 
 
 @pytest.mark.parametrize("how", ["revoked", "disabled"])
-async def test_a_stream_ends_with_the_right_to_read_it(api: Whole, how: str):
+async def test_a_stream_ends_with_the_right_to_read_it(own_api: Whole, how: str):
     """Even if nothing happens in the session."""
     passed = 0.0
-    records = api.service.infrastructure.store.records
-    talk = api.service.sessions
+    records = own_api.service.infrastructure.store.records
+    talk = own_api.service.sessions
     door = Authenticator(records, monotonic=lambda: passed)
     routes = StreamRoutes(
         talk.event_streams, talk.sessions.record, StreamTiming(heartbeat_seconds=0.05)
     )
     maker = Principal(tenant=MINE, key_id="cli", role="admin", name="olga")
     key = await Keys(records).create(maker, CreateKey(name="reader", role="viewer"))
-    path = f"/v1/sessions/{api.ids[MINE]['session_id']}/events/stream"
+    path = f"/v1/sessions/{own_api.ids[MINE]['session_id']}/events/stream"
     with anyio.fail_after(60):
         async with (
             http_server(Api(routes_of(routes), access_control=door).application()) as url,
