@@ -1,4 +1,5 @@
 import sys
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -265,10 +266,14 @@ async def test_spans_and_metrics_reach_a_collector_before_the_process_ends(tmp_p
 
 
 async def test_a_collector_that_is_not_there_holds_up_nobody_for_long(tmp_path: Path):
+    before = set(threading.enumerate())
     async with collector(Received()) as url:
         pass
     with anyio.fail_after(60):
         await watched(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": url}, look)
+    for thread in set(threading.enumerate()) - before:
+        if thread.name.startswith("Otel"):  # it draws random pauses, which hypothesis notices
+            thread.join(60)
 
 
 async def test_nothing_is_sent_unless_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
