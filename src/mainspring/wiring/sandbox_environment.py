@@ -5,7 +5,6 @@ network.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,17 +16,11 @@ from mainspring.capabilities.sandbox.backend_selection import BackendName, Sandb
 from mainspring.capabilities.sandbox.private_files import PrivateFiles
 from mainspring.capabilities.sandbox.sandbox_probes import SandboxProbe, probe_sandboxes
 from mainspring.config import FOLDER, Settings, is_postgres
-from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy_module import LazyModule
 from mainspring.harness.permissions.protected_path_watcher import PROTECTED_PATHS
 from mainspring.runtime.definition_files.settings_file import is_for_sandbox
-from mainspring.runtime.session.session_paths import (
-    SERVED_STATE_FOLDER,
-    SessionPaths,
-    paths_in,
-    visible_private_files,
-)
+from mainspring.runtime.session.session_paths import SessionPaths, StateFolders
 
 if TYPE_CHECKING:
     from mainspring.capabilities.network import rules as network
@@ -93,43 +86,29 @@ def private_files(settings: Settings) -> PrivateFiles:
 
 
 def session_paths(settings: Settings, workspace: Path, session_id: str) -> SessionPaths:
-    """
-    Raises:
-        InvalidInput: the workspace is not there, or too much to work in.
-    """
-    workspace = workspace.resolve()
-    if not workspace.is_dir():
-        raise error_table.NO_WORKSPACE.error(InvalidInput, folder=workspace)
-    if Path(settings.home).resolve().is_relative_to(workspace):
-        raise error_table.NOT_A_PROJECT.error(InvalidInput, folder=workspace)
-    own, hidden = workspace / FOLDER, {FOLDER}
-    if settings.workspaces and workspace.parent == Path(settings.workspaces).resolve():
-        own = _served_folder(settings)  # the same whichever store it is, on a disk that is shared
-    elif not is_postgres(settings.store):
-        store = Path(settings.store).resolve()
-        if store.parent != workspace:
-            own = store.parent
-    if own.is_relative_to(workspace):
-        hidden.add(own.relative_to(workspace).as_posix())
-    private = private_files(settings).paths
-    hidden |= visible_private_files(private, workspace, frozenset(hidden))
-    places = paths_in(own, workspace, session_id)
-    return replace(places, hidden=tuple(sorted(hidden)), private=private)
+    """Raises: InvalidInput: the workspace does not exist, or is too large to work in."""
+    return _state_folders(settings).session_paths(workspace, session_id)
 
 
 def served_session_paths(settings: Settings, session_id: str) -> SessionPaths:
-    """Of a session of the service, to remove what is there: its workspace may be gone."""
-    workspace = Path(settings.workspaces).resolve() / session_id
-    return paths_in(_served_folder(settings), workspace, session_id)
-
-
-def _served_folder(settings: Settings) -> Path:
-    return Path(settings.workspaces).resolve() / SERVED_STATE_FOLDER
+    """Of a session of the service, to remove its files: its workspace may be gone."""
+    return _state_folders(settings).served_paths(session_id)
 
 
 def served_states(settings: Settings) -> Path:
-    """Where the states of the service's sessions are: see `Places.state`."""
-    return _served_folder(settings) / "hands"
+    """Where the states of the service's sessions are: see `SessionPaths.state`."""
+    return served_session_paths(settings, "any").state.parent
+
+
+def _state_folders(settings: Settings) -> StateFolders:
+    private = private_files(settings)
+    return StateFolders(
+        name=FOLDER,
+        home=Path(settings.home),
+        workspaces=Path(settings.workspaces) if settings.workspaces else None,
+        store=private.store,
+        private=private.paths,
+    )
 
 
 def sandbox_site(

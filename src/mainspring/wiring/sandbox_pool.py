@@ -200,7 +200,7 @@ class SandboxPool:
             if sandbox_environment.rules is not None and share is not None:
                 proxy, proxy_variables = await session_egress.open_egress(
                     sandbox_environment.rules,
-                    _allowed_credentials(self._settings, sandbox_environment)
+                    vault_credentials(self._settings, sandbox_environment.secrets)
                     if credentials is None
                     else credentials,
                     share=share,
@@ -241,15 +241,6 @@ class SandboxPool:
             self._group.start_soon(_serve_in_scope, scope, serve, listener)
 
         return start
-
-
-def _allowed_credentials(
-    settings: Settings, sandbox_environment: SandboxEnvironment
-) -> tuple[Credential, ...]:
-    """The named credentials of this user's vault; if none is named, all that have hosts."""
-    names = sandbox_environment.secrets
-    stored = vault_credentials(settings)
-    return tuple(item for item in stored if names is None or item.name in names)
 
 
 async def _serve_in_scope(scope: CancelScope, serve: Serve, listener: socket.socket) -> None:
