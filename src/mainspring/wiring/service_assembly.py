@@ -135,10 +135,11 @@ async def open_service(
     tenant_limit: int | None = None,
     metered: Callable[[WebhookPoster], WebhookPoster] = lambda post: post,
 ) -> AsyncGenerator[Service, None]:
-    """Over the store that the settings name; nothing works in it yet, and nobody is let in.
-    `networks` and `metered`: see `Ground`; `tenant_limit`: how many jobs of one tenant run at once.
+    """The service over the store of the settings, without workers and without access control.
+    `networks` and `metered`: see `Infrastructure`; `tenant_limit`: the most jobs of one tenant that
+    run at once.
 
-    Raises: InvalidInput, StoreFailed: it cannot be opened, and why.
+    Raises: InvalidInput, StoreFailed: why it cannot be opened.
     """
     async with (
         open_log(settings) as log,
@@ -193,7 +194,7 @@ def build_service(infrastructure: Infrastructure) -> Service:
 async def _open_messaging(
     settings: Settings, log: SessionLog, tenant_limit: int | None
 ) -> AsyncGenerator[tuple[Dispatcher, Deltas], None]:
-    """How processes of the service hear of each other: by the database, if it is shared."""
+    """How processes of the service inform each other: through the database, if they share one."""
     if not is_postgres(settings.store):
         yield EmbeddedDispatcher(log.store.records, tenant_limit=tenant_limit), LocalDeltas()
         return
