@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct, field
 
-from mainspring.capabilities.sandbox.backend import SandboxLimits, SandboxSpec
-from mainspring.capabilities.sandbox.backend_selection import BackendName, SandboxSettings
+from mainspring.capabilities.sandbox.backend import SandboxSpec
+from mainspring.capabilities.sandbox.backend_selection import SandboxSettings
 from mainspring.capabilities.sandbox.private_files import PrivateFiles
+from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
 from mainspring.capabilities.sandbox.sandbox_probes import SandboxProbe, probe_sandboxes
 from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core.errors import InvalidInput
@@ -28,53 +28,22 @@ else:
     network = LazyModule("mainspring.capabilities.network.rules")
 
 
-class _Limits(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    cpu_seconds: int = SandboxLimits().cpu_seconds
-    memory_bytes: int = SandboxLimits().memory_bytes
-    processes: int = SandboxLimits().processes
-    file_bytes: int = SandboxLimits().file_bytes
-    open_files: int = SandboxLimits().open_files
-    disk_bytes: int = SandboxLimits().disk_bytes
-    tmp_bytes: int = SandboxLimits().tmp_bytes
-    output_bytes: int = SandboxLimits().output_bytes
-
-
-class SandboxEnvironment(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The `sandbox` part of a settings file; what others keep there is left alone."""
-
-    backend: BackendName | None = None
-    """This one or nothing; the first that holds, unless given."""
-    disabled_backends: tuple[BackendName, ...] = ()
-    allow_degraded: bool = False
-    image: str | None = None
-    """For the backend `docker`."""
-    networking: dict[str, object] = field(default_factory=dict[str, object])
-    """As the Managed Agents API has it: `{"type": "limited", "allowed_hosts": [...]}`."""
-    read_only: tuple[str, ...] = ()
-    """Folders outside the workspace that programs may read: toolchains."""
-    limits: _Limits = _Limits()
-    secrets: tuple[str, ...] | None = None
-    """Names of secrets in the vault that programs may use; all that have hosts, unless given."""
-    variables: dict[str, str] = field(default_factory=dict[str, str])
-    """For programs, beside what `env` of the settings files gives them."""
-
-    @property
-    def rules(self) -> network.EgressRules | None:
-        """Which hosts may be reached; `None`: there is no network."""
-        return network.parse_rules(self.networking) if self.networking else None
-
-
 def read_environment(
     raw: Mapping[str, object], variables: Mapping[str, str] | None = None
 ) -> SandboxEnvironment:
     """Raises: InvalidInput."""
     try:
         environment = msgspec.convert(raw, SandboxEnvironment)
-        _ = environment.rules
+        egress_rules(environment)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"the settings of the sandbox are wrong: {error}") from error
     own = {name: text for name, text in environment.variables.items() if is_for_sandbox(name)}
     return msgspec.structs.replace(environment, variables={**own, **(variables or {})})
+
+
+def egress_rules(environment: SandboxEnvironment) -> network.EgressRules | None:
+    """Which hosts may be reached; `None`: there is no network. Raises: InvalidInput."""
+    return network.parse_rules(environment.networking) if environment.networking else None
 
 
 def private_files(settings: Settings) -> PrivateFiles:
@@ -119,7 +88,6 @@ def sandbox_site(
     share: Path | None,
 ) -> SandboxSpec:
     workspace = paths.workspace
-    limits = sandbox_environment.limits
     return SandboxSpec(
         session_id=session_id,
         workspace=workspace,
@@ -134,10 +102,8 @@ def sandbox_site(
         hidden=tuple(workspace / item for item in paths.hidden),
         private=paths.private,
         protected=tuple(workspace / item for item in (*PROTECTED_PATHS, *paths.protected)),
-        sandbox_limits=SandboxLimits(
-            **{name: getattr(limits, name) for name in limits.__struct_fields__}
-        ),
-        network=sandbox_environment.rules is not None,
+        sandbox_limits=sandbox_environment.sandbox_limits,
+        network=bool(sandbox_environment.networking),
     )
 
 

@@ -28,6 +28,7 @@ from mainspring.capabilities.sandbox.sandbox_client import (
     SandboxServices,
     close_listener,
 )
+from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
 from mainspring.capabilities.sandbox.sandbox_session import (
     GIT_VARIABLES,
     SandboxSession,
@@ -44,7 +45,7 @@ from mainspring.harness.permissions.protected_path_watcher import (
     find_repositories,
 )
 from mainspring.runtime.session.session_paths import SessionPaths, thread_sandbox_id
-from mainspring.wiring.sandbox_environment import SandboxEnvironment, sandbox_site
+from mainspring.wiring.sandbox_environment import egress_rules, sandbox_site
 from mainspring.wiring.user_vault import vault_credentials
 
 if TYPE_CHECKING:
@@ -193,13 +194,14 @@ class SandboxPool:
         cleanup = AsyncExitStack()
         async with AsyncExitStack() as unless_opened:
             unless_opened.push_async_callback(cleanup.aclose)
-            share = None if sandbox_environment.rules is None else _open_mount(session_id, cleanup)
+            rules = egress_rules(sandbox_environment)
+            share = None if rules is None else _open_mount(session_id, cleanup)
             site = sandbox_site(paths, sandbox_environment, session_id=session_id, share=share)
             variables = {**sandbox_environment.variables, **GIT_VARIABLES}
             on_listener: Callable[[socket.socket], None] = close_listener
-            if sandbox_environment.rules is not None and share is not None:
+            if rules is not None and share is not None:
                 proxy, proxy_variables = await session_egress.open_egress(
-                    sandbox_environment.rules,
+                    rules,
                     vault_credentials(self._settings, sandbox_environment.secrets)
                     if credentials is None
                     else credentials,
