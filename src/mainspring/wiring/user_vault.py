@@ -52,7 +52,9 @@ def known_secrets(settings: Settings) -> Mapping[str, str]:
     return {**keys, **{secret.name: secret.value for secret in secrets}}
 
 
-def vault_credentials(settings: Settings, names: Collection[str] | None) -> tuple[Credential, ...]:
+def vault_credentials(
+    settings: Settings, names: Collection[str] | None = None
+) -> tuple[Credential, ...]:
     """Credentials that programs in a sandbox may use without seeing them: the named ones, or all
     that have hosts."""
     if not has_vault(settings):
