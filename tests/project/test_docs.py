@@ -13,6 +13,7 @@ import mainspring
 from mainspring import Agent, Scripted, Tool, Traits, run, says
 from mainspring.capabilities.providers.catalog import Catalog, ModelListing
 from mainspring.capabilities.sandbox.backend_selection import BackendName
+from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
 from mainspring.capabilities.tools.define import ToolOptions
 from mainspring.config import read_settings
 from mainspring.core import error_table
@@ -28,7 +29,6 @@ from mainspring.service.approvals.approval_policy import SetApprovalPolicy
 from mainspring.service.schedules.cron import SchedulePolicy
 from mainspring.service.webhooks.webhook_events import EVENT_TYPES
 from mainspring.wiring.providers import PROVIDERS
-from mainspring.wiring.sandbox_environment import SandboxEnvironment
 from mainspring.wiring.service_assembly import open_service
 
 ROOT = Path(__file__).parents[2]

@@ -40,8 +40,7 @@ from mainspring.service.sessions.session_params import CreateSession, ForkSessio
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.repository import SESSION_KIND, ListQuery
 from mainspring.service.webhooks.webhook_endpoints import DELIVERY_KIND
-from mainspring.wiring.service_assembly import build_service, open_service
-from mainspring.wiring.service_parts import Service
+from mainspring.wiring.service_assembly import Service, build_service, open_service
 
 WHO = Principal(tenant=TENANT, key_id="key_1", role="admin", name="olga")
 LONG_AGO = 1

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainspring.capabilities.monty.python_tool import CodeInterpreter, python
+from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.tools.artifact import artifact
 from mainspring.capabilities.tools.file_search import find_ripgreps
@@ -30,7 +31,7 @@ from mainspring.harness.permissions.tool_names import ALL_TOOLS
 from mainspring.runtime.run_options import WebFetchLimits
 from mainspring.runtime.session.session_paths import SessionPaths
 from mainspring.runtime.session_context import SetupRequest
-from mainspring.wiring.sandbox_environment import SandboxEnvironment
+from mainspring.wiring.sandbox_environment import egress_rules
 
 if TYPE_CHECKING:
     from mainspring.harness.permissions import bash as bash_analysis
@@ -95,9 +96,10 @@ def web_tools(
     audit: Callable[[NetworkRequested], None],
 ) -> dict[str, Tool]:
     """Tools that reach hosts from outside the sandbox; none without rules that name the hosts."""
-    if sandbox_environment.rules is None:
+    rules = egress_rules(sandbox_environment)
+    if rules is None:
         return {}
-    fetch = session_egress.WebFetch(sandbox_environment.rules, audit)
+    fetch = session_egress.WebFetch(rules, audit)
     session_id = setup.writer.session_id
     web_fetch = session_egress.web_fetch_tool(fetch, limits, log=setup.log, session_id=session_id)
     return {web_fetch.spec.name: web_fetch}

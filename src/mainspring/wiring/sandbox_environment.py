@@ -5,70 +5,27 @@ network.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import Struct, field
 
-from mainspring.capabilities.sandbox.backend import SandboxLimits, SandboxSpec
-from mainspring.capabilities.sandbox.backend_selection import BackendName, SandboxSettings
+from mainspring.capabilities.sandbox.backend import SandboxSpec
+from mainspring.capabilities.sandbox.backend_selection import SandboxSettings
 from mainspring.capabilities.sandbox.private_files import PrivateFiles
+from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
 from mainspring.capabilities.sandbox.sandbox_probes import SandboxProbe, probe_sandboxes
 from mainspring.config import FOLDER, Settings, is_postgres
-from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy_module import LazyModule
 from mainspring.harness.permissions.protected_path_watcher import PROTECTED_PATHS
 from mainspring.runtime.definition_files.settings_file import is_for_sandbox
-from mainspring.runtime.session.session_paths import (
-    SERVED_STATE_FOLDER,
-    SessionPaths,
-    paths_in,
-    visible_private_files,
-)
+from mainspring.runtime.session.session_paths import SessionPaths, StateFolders
 
 if TYPE_CHECKING:
     from mainspring.capabilities.network import rules as network
 else:
     network = LazyModule("mainspring.capabilities.network.rules")
-
-
-class _Limits(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    cpu_seconds: int = SandboxLimits().cpu_seconds
-    memory_bytes: int = SandboxLimits().memory_bytes
-    processes: int = SandboxLimits().processes
-    file_bytes: int = SandboxLimits().file_bytes
-    open_files: int = SandboxLimits().open_files
-    disk_bytes: int = SandboxLimits().disk_bytes
-    tmp_bytes: int = SandboxLimits().tmp_bytes
-    output_bytes: int = SandboxLimits().output_bytes
-
-
-class SandboxEnvironment(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The `sandbox` part of a settings file; what others keep there is left alone."""
-
-    backend: BackendName | None = None
-    """This one or nothing; the first that holds, unless given."""
-    disabled_backends: tuple[BackendName, ...] = ()
-    allow_degraded: bool = False
-    image: str | None = None
-    """For the backend `docker`."""
-    networking: dict[str, object] = field(default_factory=dict[str, object])
-    """As the Managed Agents API has it: `{"type": "limited", "allowed_hosts": [...]}`."""
-    read_only: tuple[str, ...] = ()
-    """Folders outside the workspace that programs may read: toolchains."""
-    limits: _Limits = _Limits()
-    secrets: tuple[str, ...] | None = None
-    """Names of secrets in the vault that programs may use; all that have hosts, unless given."""
-    variables: dict[str, str] = field(default_factory=dict[str, str])
-    """For programs, beside what `env` of the settings files gives them."""
-
-    @property
-    def rules(self) -> network.EgressRules | None:
-        """Which hosts may be reached; `None`: there is no network."""
-        return network.parse_rules(self.networking) if self.networking else None
 
 
 def read_environment(
@@ -77,11 +34,16 @@ def read_environment(
     """Raises: InvalidInput."""
     try:
         environment = msgspec.convert(raw, SandboxEnvironment)
-        _ = environment.rules
+        egress_rules(environment)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"the settings of the sandbox are wrong: {error}") from error
     own = {name: text for name, text in environment.variables.items() if is_for_sandbox(name)}
     return msgspec.structs.replace(environment, variables={**own, **(variables or {})})
+
+
+def egress_rules(environment: SandboxEnvironment) -> network.EgressRules | None:
+    """Which hosts may be reached; `None`: there is no network. Raises: InvalidInput."""
+    return network.parse_rules(environment.networking) if environment.networking else None
 
 
 def private_files(settings: Settings) -> PrivateFiles:
@@ -93,43 +55,29 @@ def private_files(settings: Settings) -> PrivateFiles:
 
 
 def session_paths(settings: Settings, workspace: Path, session_id: str) -> SessionPaths:
-    """
-    Raises:
-        InvalidInput: the workspace is not there, or too much to work in.
-    """
-    workspace = workspace.resolve()
-    if not workspace.is_dir():
-        raise error_table.NO_WORKSPACE.error(InvalidInput, folder=workspace)
-    if Path(settings.home).resolve().is_relative_to(workspace):
-        raise error_table.NOT_A_PROJECT.error(InvalidInput, folder=workspace)
-    own, hidden = workspace / FOLDER, {FOLDER}
-    if settings.workspaces and workspace.parent == Path(settings.workspaces).resolve():
-        own = _served_folder(settings)  # the same whichever store it is, on a disk that is shared
-    elif not is_postgres(settings.store):
-        store = Path(settings.store).resolve()
-        if store.parent != workspace:
-            own = store.parent
-    if own.is_relative_to(workspace):
-        hidden.add(own.relative_to(workspace).as_posix())
-    private = private_files(settings).paths
-    hidden |= visible_private_files(private, workspace, frozenset(hidden))
-    places = paths_in(own, workspace, session_id)
-    return replace(places, hidden=tuple(sorted(hidden)), private=private)
+    """Raises: InvalidInput: the workspace does not exist, or is too large to work in."""
+    return _state_folders(settings).session_paths(workspace, session_id)
 
 
 def served_session_paths(settings: Settings, session_id: str) -> SessionPaths:
-    """Of a session of the service, to remove what is there: its workspace may be gone."""
-    workspace = Path(settings.workspaces).resolve() / session_id
-    return paths_in(_served_folder(settings), workspace, session_id)
-
-
-def _served_folder(settings: Settings) -> Path:
-    return Path(settings.workspaces).resolve() / SERVED_STATE_FOLDER
+    """Of a session of the service, to remove its files: its workspace may be gone."""
+    return _state_folders(settings).served_paths(session_id)
 
 
 def served_states(settings: Settings) -> Path:
-    """Where the states of the service's sessions are: see `Places.state`."""
-    return _served_folder(settings) / "hands"
+    """Where the states of the service's sessions are: see `SessionPaths.state`."""
+    return served_session_paths(settings, "any").state.parent
+
+
+def _state_folders(settings: Settings) -> StateFolders:
+    private = private_files(settings)
+    return StateFolders(
+        name=FOLDER,
+        home=Path(settings.home),
+        workspaces=Path(settings.workspaces) if settings.workspaces else None,
+        store=private.store,
+        private=private.paths,
+    )
 
 
 def sandbox_site(
@@ -140,7 +88,6 @@ def sandbox_site(
     share: Path | None,
 ) -> SandboxSpec:
     workspace = paths.workspace
-    limits = sandbox_environment.limits
     return SandboxSpec(
         session_id=session_id,
         workspace=workspace,
@@ -155,10 +102,8 @@ def sandbox_site(
         hidden=tuple(workspace / item for item in paths.hidden),
         private=paths.private,
         protected=tuple(workspace / item for item in (*PROTECTED_PATHS, *paths.protected)),
-        sandbox_limits=SandboxLimits(
-            **{name: getattr(limits, name) for name in limits.__struct_fields__}
-        ),
-        network=sandbox_environment.rules is not None,
+        sandbox_limits=sandbox_environment.sandbox_limits,
+        network=bool(sandbox_environment.networking),
     )
 
 

@@ -28,6 +28,7 @@ from mainspring.capabilities.sandbox.sandbox_client import (
     SandboxServices,
     close_listener,
 )
+from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
 from mainspring.capabilities.sandbox.sandbox_session import (
     GIT_VARIABLES,
     SandboxSession,
@@ -44,7 +45,7 @@ from mainspring.harness.permissions.protected_path_watcher import (
     find_repositories,
 )
 from mainspring.runtime.session.session_paths import SessionPaths, thread_sandbox_id
-from mainspring.wiring.sandbox_environment import SandboxEnvironment, sandbox_site
+from mainspring.wiring.sandbox_environment import egress_rules, sandbox_site
 from mainspring.wiring.user_vault import vault_credentials
 
 if TYPE_CHECKING:
@@ -193,14 +194,15 @@ class SandboxPool:
         cleanup = AsyncExitStack()
         async with AsyncExitStack() as unless_opened:
             unless_opened.push_async_callback(cleanup.aclose)
-            share = None if sandbox_environment.rules is None else _open_mount(session_id, cleanup)
+            rules = egress_rules(sandbox_environment)
+            share = None if rules is None else _open_mount(session_id, cleanup)
             site = sandbox_site(paths, sandbox_environment, session_id=session_id, share=share)
             variables = {**sandbox_environment.variables, **GIT_VARIABLES}
             on_listener: Callable[[socket.socket], None] = close_listener
-            if sandbox_environment.rules is not None and share is not None:
+            if rules is not None and share is not None:
                 proxy, proxy_variables = await session_egress.open_egress(
-                    sandbox_environment.rules,
-                    _allowed_credentials(self._settings, sandbox_environment)
+                    rules,
+                    vault_credentials(self._settings, sandbox_environment.secrets)
                     if credentials is None
                     else credentials,
                     share=share,
@@ -241,15 +243,6 @@ class SandboxPool:
             self._group.start_soon(_serve_in_scope, scope, serve, listener)
 
         return start
-
-
-def _allowed_credentials(
-    settings: Settings, sandbox_environment: SandboxEnvironment
-) -> tuple[Credential, ...]:
-    """The named credentials of this user's vault; if none is named, all that have hosts."""
-    names = sandbox_environment.secrets
-    stored = vault_credentials(settings)
-    return tuple(item for item in stored if names is None or item.name in names)
 
 
 async def _serve_in_scope(scope: CancelScope, serve: Serve, listener: socket.socket) -> None:

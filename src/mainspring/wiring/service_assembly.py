@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
@@ -13,11 +14,13 @@ from anyio import to_thread
 
 from mainspring.capabilities.network.outbound_http import HttpPoster, OutboundHttpClient
 from mainspring.capabilities.network.rules import Network
+from mainspring.capabilities.providers.model_registry import ModelRegistry
 from mainspring.capabilities.tools.client_tools import client_tools
 from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core import clock
-from mainspring.core.errors import InvalidInput, StoreFailed
+from mainspring.core.errors import StoreFailed
 from mainspring.log.session_log import SessionLog
+from mainspring.log.store import Store
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import SERVED_STATE_FOLDER
 from mainspring.service.access.api_keys import Keys
@@ -34,7 +37,6 @@ from mainspring.service.jobs.parking import WAKE_TASK, Parking
 from mainspring.service.memory_stores.memories import Memories
 from mainspring.service.memory_stores.memory_stores import MemoryStores
 from mainspring.service.memory_stores.memory_versions import MemoryVersions
-from mainspring.service.resources.agent_multiagent import AgentReference
 from mainspring.service.resources.agents import Agents
 from mainspring.service.resources.environments import Environments
 from mainspring.service.resources.file_resources import Files
@@ -76,7 +78,7 @@ from mainspring.service.sessions.session_threads import Threads
 from mainspring.service.sessions.session_transfer import SessionExport, SessionImport
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.sessions.workspace_expiry import KIND as EXPIRY
-from mainspring.service.storage.repository import delete_children
+from mainspring.service.storage.repository import Seal, delete_children
 from mainspring.service.vaults.credential_validation import CredentialValidator, McpInitializeProbe
 from mainspring.service.vaults.credentials import Credentials
 from mainspring.service.vaults.session_credentials import SessionCredentials
@@ -87,11 +89,42 @@ from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox, SessionEventForwarder
 from mainspring.wiring.agent_selection import open_agent
 from mainspring.wiring.providers import open_model_registry
-from mainspring.wiring.service_parts import Infrastructure, Service
 from mainspring.wiring.service_workspaces import CLEAR_TASK
 from mainspring.wiring.settings_files import read_project_files
 from mainspring.wiring.stores import open_log
 from mainspring.wiring.user_vault import open_seal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Infrastructure:
+    """What all services need."""
+
+    settings: Settings
+    log: SessionLog
+    dispatcher: Dispatcher
+    deltas: Deltas
+    seal: Seal
+    models: ModelRegistry
+    networks: tuple[Network, ...] = ()
+    """Addresses that the service itself may call although they are not public."""
+    meter_poster: Callable[[WebhookPoster], WebhookPoster] = lambda post: post
+    """Wraps the poster of webhooks, to count what it posts."""
+
+    @property
+    def store(self) -> Store:
+        return self.log.store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    infrastructure: Infrastructure
+    resources: ResourceServices
+    secrets: SecretServices
+    memory_services: MemoryServices
+    webhooks: WebhookServices
+    sessions: SessionServices
+    schedules: ScheduleServices
+    access: AccessServices
 
 
 @asynccontextmanager
@@ -102,49 +135,50 @@ async def open_service(
     tenant_limit: int | None = None,
     metered: Callable[[WebhookPoster], WebhookPoster] = lambda post: post,
 ) -> AsyncGenerator[Service, None]:
-    """Over the store that the settings name; nothing works in it yet, and nobody is let in.
-    `networks` and `metered`: see `Ground`; `tenant_limit`: how many jobs of one tenant run at once.
+    """The service over the store of the settings, without workers and without access control.
+    `networks` and `metered`: see `Infrastructure`; `tenant_limit`: the most jobs of one tenant that
+    run at once.
 
-    Raises: InvalidInput, StoreFailed: it cannot be opened, and why.
+    Raises: InvalidInput, StoreFailed: why it cannot be opened.
     """
     async with (
         open_log(settings) as log,
-        open_model_registry(settings) as shelf,
+        open_model_registry(settings) as models,
         _open_messaging(settings, log, tenant_limit) as (dispatcher, deltas),
     ):
-        ground = Infrastructure(
+        infrastructure = Infrastructure(
             settings=settings,
             log=log,
             dispatcher=dispatcher,
             deltas=deltas,
             seal=open_seal(settings),
-            models=shelf,
+            models=models,
             networks=networks,
             meter_poster=metered,
         )
-        yield build_service(ground)
+        yield build_service(infrastructure)
 
 
 def build_service(infrastructure: Infrastructure) -> Service:
     records = infrastructure.store.records
-    mail = _build_webhooks(infrastructure)
+    webhooks = _build_webhooks(infrastructure)
     resources = ResourceServices(
         agents=Agents(records, check_model=infrastructure.models.facts),
         environments=Environments(records),
         skills=Skills(records),
         files=Files(records),
     )
-    safe = _build_secrets(infrastructure, mail.outbox)
+    secrets = _build_secrets(infrastructure, webhooks.outbox)
     memory = _build_memory(infrastructure)
-    talk = _build_sessions(infrastructure, resources, safe, memory, mail)
+    services = _build_sessions(infrastructure, resources, secrets, memory, webhooks)
     return Service(
         infrastructure=infrastructure,
         resources=resources,
-        secrets=safe,
+        secrets=secrets,
         memory_services=memory,
-        webhooks=mail,
-        sessions=talk,
-        schedules=_build_schedules(infrastructure, resources, talk, mail.outbox),
+        webhooks=webhooks,
+        sessions=services,
+        schedules=_build_schedules(infrastructure, resources, services, webhooks.outbox),
         access=AccessServices(
             keys=Keys(records),
             tenants=Tenants(records),
@@ -160,7 +194,7 @@ def build_service(infrastructure: Infrastructure) -> Service:
 async def _open_messaging(
     settings: Settings, log: SessionLog, tenant_limit: int | None
 ) -> AsyncGenerator[tuple[Dispatcher, Deltas], None]:
-    """How processes of the service hear of each other: by the database, if it is shared."""
+    """How processes of the service inform each other: through the database, if they share one."""
     if not is_postgres(settings.store):
         yield EmbeddedDispatcher(log.store.records, tenant_limit=tenant_limit), LocalDeltas()
         return
@@ -231,18 +265,18 @@ def _build_sessions(
             await infrastructure.dispatcher.remind(
                 [Job(task=WAKE_TASK, key=session.id, tenant=tenant)]
             )
-            await talk.work.offer_session(tenant, session)
+            await services.work.offer_session(tenant, session)
 
     async def over(tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
-        await talk.work.withdraw(tenant, session.environment_id, session.id)
-        await talk.approvals.keeper.catch_up(tenant, session.id)  # nobody waits there any more
+        await services.work.withdraw(tenant, session.environment_id, session.id)
+        await services.approvals.keeper.catch_up(tenant, session.id)  # nobody waits there any more
         if is_deleted:
             await webhook_services.news.forget(tenant, session.id)
-            await talk.outputs.forget(tenant, session.id)
+            await services.outputs.forget(tenant, session.id)
             await delete_children(
                 infrastructure.store.records, EXPIRY, tenant=tenant, parent=session.id
             )
-            await talk.parking.forget(Job(task=WAKE_TASK, key=session.id, tenant=tenant))
+            await services.parking.forget(Job(task=WAKE_TASK, key=session.id, tenant=tenant))
             await infrastructure.dispatcher.put(Job(task=CLEAR_TASK, key=session.id, tenant=tenant))
 
     async def memory_store(tenant: str, store_id: str) -> MemoryStoreInfo:
@@ -274,7 +308,7 @@ def _build_sessions(
     sending = EventSender(
         sessions, AnswerPermission(infrastructure.store.records, clock=sessions.clock)
     )
-    talk = SessionServices(
+    services = SessionServices(
         sessions=sessions,
         event_sender=sending,
         commands=SessionCommands(sessions, sending),
@@ -298,7 +332,7 @@ def _build_sessions(
             digests=sessions.digests,
         ),
     )
-    return talk
+    return services
 
 
 def _build_schedules(
@@ -307,14 +341,9 @@ def _build_schedules(
     session_services: SessionServices,
     outbox: Outbox,
 ) -> ScheduleServices:
-    async def pin_agent(tenant: str, agent_id: str, version: int | None) -> AgentReference:
-        agent = await resource_services.agents.get(tenant, agent_id, version)
-        if agent.archived_at is not None:
-            raise InvalidInput(f"agent {agent_id} is archived; nothing new is started with it")
-        return AgentReference(id=agent.id, version=agent.version)
-
+    pin_agent = resource_services.agents.reference
     records = infrastructure.store.records
-    keep = DeploymentStore(
+    store = DeploymentStore(
         records,
         outbox=outbox,
         seal=infrastructure.seal,
@@ -322,34 +351,27 @@ def _build_schedules(
         clock=clock.now,
     )
     runs = DeploymentRuns(records)
-    ordering = ServiceSessionStarter(session_services.sessions, session_services.event_sender)
+    starter = ServiceSessionStarter(session_services.sessions, session_services.event_sender)
     triggers = Triggers(records, seal=infrastructure.seal, pin_agent=pin_agent)
     return ScheduleServices(
-        deployments=Deployments(keep, pin_agent=pin_agent),
+        deployments=Deployments(store, pin_agent=pin_agent),
         runs=runs,
-        deployment_runner=DeploymentRunner(keep, runs, session_starter=ordering),
+        deployment_runner=DeploymentRunner(store, runs, session_starter=starter),
         triggers=triggers,
-        trigger_intake=TriggerIntake(triggers, session_starter=ordering),
+        trigger_intake=TriggerIntake(triggers, session_starter=starter),
     )
 
 
-def build_moving(settings: Settings, sessions: Sessions) -> SessionExport:
+def build_transfers(settings: Settings, sessions: Sessions) -> tuple[SessionExport, SessionImport]:
     workspaces = Path(settings.workspaces).resolve()
-    return SessionExport(
-        sessions,
-        workspace=lambda session_id: workspaces / session_id,
-        unseen=FOLDER,
-        folder=workspaces / SERVED_STATE_FOLDER / "transfers",
-    )
+    folder = workspaces / SERVED_STATE_FOLDER / "transfers"
 
+    def workspace(session_id: str) -> Path:
+        return workspaces / session_id
 
-def build_receiving(settings: Settings, sessions: Sessions) -> SessionImport:
-    workspaces = Path(settings.workspaces).resolve()
-    return SessionImport(
-        sessions,
-        workspace=lambda session_id: workspaces / session_id,
-        hidden=FOLDER,
-        folder=workspaces / SERVED_STATE_FOLDER / "transfers",
+    return (
+        SessionExport(sessions, workspace=workspace, unseen=FOLDER, folder=folder),
+        SessionImport(sessions, workspace=workspace, hidden=FOLDER, folder=folder),
     )
 
 

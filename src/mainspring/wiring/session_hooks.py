@@ -15,8 +15,7 @@ from mainspring.capabilities.hooks.handlers import HandlerPorts
 from mainspring.capabilities.hooks.runner import HookPolicy, HookRunner, HookSession
 from mainspring.capabilities.hooks.scripts import Scripts
 from mainspring.config import Settings
-from mainspring.core.envelope import KnownPayload, event_types
-from mainspring.core.facts import HookRan
+from mainspring.core.envelope import KnownPayload
 from mainspring.core.lru_cache import LruCache
 from mainspring.core.tool import Traits
 from mainspring.harness.permissions.call_analysis import analyze_call, location_after
@@ -28,9 +27,8 @@ from mainspring.runtime.definition_files.settings_file import Preferences
 from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
 from mainspring.runtime.model_question import AskModel
 from mainspring.runtime.session_context import SetupRequest
-from mainspring.runtime.settings.pinned_policy import PinnedPolicy
+from mainspring.runtime.settings.pinned_policy import PinnedPolicy, hook_runs
 
-_HOOK_RAN = event_types(HookRan)
 _TRUSTED_SCOPES: tuple[Scope, ...] = ("managed", "user")
 _PROJECT_SCOPES: tuple[Scope, ...] = ("project", "local")
 
@@ -60,7 +58,7 @@ async def attach_hooks(
 ) -> None:
     """Let the authorizer ask the session's hooks, with a transcript that they can read, as long as
     the stack is open."""
-    ran = await _recorded_hook_runs(setup, pinned_policy)
+    ran = await hook_runs(setup.log, setup.writer.session_id, pinned_policy)
     transcript = _open_transcript(setup, ports)
     runner = _hook_runner(pinned_policy, setup, authorizer, ports, ran, transcript)
     if runner.has_hooks and setup.subagent is None:
@@ -68,21 +66,6 @@ async def attach_hooks(
     authorizer.hooks = await stack.enter_async_context(runner)
     for warning in runner.warnings:
         ports.warn(warning)
-
-
-async def _recorded_hook_runs(
-    setup: SetupRequest, pinned_policy: PinnedPolicy
-) -> set[tuple[str, str]]:
-    """Event and handler of the hooks that have run in this session, if some run only once."""
-    if not any(b'"once":true' in bytes(hook) for hook in pinned_policy.hooks):
-        return set()
-    events = await setup.log.read(setup.writer.session_id, types=_HOOK_RAN)
-    payloads = [event.payload for event in events]
-    return {
-        (payload.hook_event, payload.handler)
-        for payload in payloads
-        if isinstance(payload, HookRan) and payload.outcome == "ok"
-    }
 
 
 def _open_transcript(setup: SetupRequest, ports: SessionHookPorts) -> TranscriptFiles:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -20,26 +19,8 @@ from mainspring.log import sqlite
 from mainspring.log.migrate import SchemaStatus
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
+from mainspring.runtime.agent_folder.state_folder import ignore_state_in_git
 from mainspring.wiring.user_vault import known_secrets
-
-_GITIGNORE = """\
-# Made by Mainspring: sessions, snapshots and the state of sandboxes stay on this machine.
-*
-# What a team shares can be committed.
-!/settings.json
-!/models.toml
-!/mcp.json
-!/rules/
-!/rules/**
-!/skills/
-!/skills/**
-!/agents/
-!/agents/**
-!/commands/
-!/commands/**
-!/plugins/
-!/plugins/**
-"""
 
 Opener: TypeAlias = Callable[[str], AbstractAsyncContextManager[Store]]
 
@@ -57,19 +38,9 @@ def open_store(url: str) -> AbstractAsyncContextManager[Store]:
             f"{without_password(url)}: no store goes by such a URL;"
             " give the path of a SQLite file or postgresql://..."
         )
-    _keep_out_of_git(Path(url))
+    if Path(url).parent.name == FOLDER:
+        ignore_state_in_git(Path(url))
     return sqlite.open_sqlite(Path(url))
-
-
-def _keep_out_of_git(store: Path) -> None:
-    """Have git ignore a new `.mainspring` folder from the beginning."""
-    if store.parent.name != FOLDER or os.path.lexists(store):
-        return
-    with suppress(OSError):  # the store reports a wrong folder; an existing file stays
-        store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        with os.fdopen(os.open(store.parent / ".gitignore", flags, 0o600), "w") as file:
-            file.write(_GITIGNORE)
 
 
 def _opener() -> Opener:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 from anyio import to_thread
 
+from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.core.errors import SandboxFailed
@@ -34,7 +35,6 @@ from mainspring.runtime.session.session_paths import (
 from mainspring.runtime.session_context import SetupRequest
 from mainspring.runtime.settings.pinned_policy import PinnedPolicy
 from mainspring.wiring.builtin_tools import session_tree
-from mainspring.wiring.sandbox_environment import SandboxEnvironment
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.session_repositories import add_repositories
 

@@ -365,7 +365,7 @@ def _workspace_note(
     lines = [f"Your workspace is {workspace}; you can touch nothing outside it."]
     if thread_workspace.sandbox is None:
         lines.append("No commands can be run here: there is no sandbox.")
-    elif session.sandbox_environment.rules is None:
+    elif not session.sandbox_environment.networking:
         lines.append("Commands run in a sandbox without any network.")
     else:
         lines.append("Commands run in a sandbox; its only way out is a proxy with a list of hosts.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -52,14 +52,17 @@ def known_secrets(settings: Settings) -> Mapping[str, str]:
     return {**keys, **{secret.name: secret.value for secret in secrets}}
 
 
-def vault_credentials(settings: Settings) -> tuple[Credential, ...]:
-    """Credentials that programs in a sandbox may use without seeing them."""
+def vault_credentials(
+    settings: Settings, names: Collection[str] | None = None
+) -> tuple[Credential, ...]:
+    """Credentials that programs in a sandbox may use without seeing them: the named ones, or all
+    that have hosts."""
     if not has_vault(settings):
         return ()
     return tuple(
         Credential(name=secret.name, value=secret.value, hosts=secret.hosts)
         for secret in _open_vault(settings, create=False).secrets()
-        if secret.hosts
+        if secret.hosts and (names is None or secret.name in names)
     )
 
 

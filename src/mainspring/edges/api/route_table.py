@@ -30,8 +30,7 @@ from mainspring.edges.api.routes.work import WorkRoutes
 from mainspring.service.sessions.cost_reports import Costs
 from mainspring.service.sessions.rule_evaluation import RuleEvaluator
 from mainspring.service.sessions.session_reports import SessionReports
-from mainspring.wiring.service_assembly import build_moving, build_receiving
-from mainspring.wiring.service_parts import Service
+from mainspring.wiring.service_assembly import Service, build_transfers
 
 
 def all_routes(service: Service, *more: Route) -> tuple[Route, ...]:
@@ -89,7 +88,7 @@ def _report_routes(service: Service) -> tuple[Route, ...]:
         InsightRoutes(SessionReports(sessions), replays),
         CostRoutes(Costs(sessions, service.access.ledger)),
         PolicyRoutes(RuleEvaluator(sessions)),
-        MoveRoutes(build_moving(settings, sessions), build_receiving(settings, sessions)),
+        MoveRoutes(*build_transfers(settings, sessions)),
     )
 
 

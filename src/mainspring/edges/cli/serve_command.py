@@ -62,8 +62,7 @@ from mainspring.service.telemetry.telemetry_setup import Telemetry, open_telemet
 from mainspring.service.webhooks.webhook_deliveries import MeteredPoster
 from mainspring.service.webhooks.webhook_endpoints import DELIVERY_KIND
 from mainspring.wiring.sandbox_environment import private_files
-from mainspring.wiring.service_assembly import open_service, sync_schedule
-from mainspring.wiring.service_parts import Service
+from mainspring.wiring.service_assembly import Service, open_service, sync_schedule
 from mainspring.wiring.stores import schema_status
 from mainspring.wiring.user_vault import known_secrets
 from mainspring.wiring.worker_assembly import WorkerConfig, open_worker

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput
 from mainspring.core.openat import real_path
 from mainspring.harness.permissions.policy import Policy, is_hidden, is_unchangeable
@@ -122,7 +122,56 @@ def _refuse_many(paths: list[str], access: str) -> None:
         )
 
 
-def paths_in(own: Path, workspace: Path, session_id: str) -> SessionPaths:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateFolders:
+    """Where the sessions of this machine have their private state."""
+
+    name: str
+    """Of the folder in a workspace for it, which sessions do not see."""
+    home: Path
+    workspaces: Path | None
+    """The folder with the workspaces of the service's sessions."""
+    store: Path | None
+    """`None`: the store is a database server."""
+    private: tuple[Path, ...]
+    """The operator's files."""
+
+    def session_paths(self, workspace: Path, session_id: str) -> SessionPaths:
+        """
+        Raises:
+            InvalidInput: the workspace does not exist, or is too large to work in.
+        """
+        workspace = workspace.resolve()
+        if not workspace.is_dir():
+            raise error_table.NO_WORKSPACE.error(InvalidInput, folder=workspace)
+        if self.home.resolve().is_relative_to(workspace):
+            raise error_table.NOT_A_PROJECT.error(InvalidInput, folder=workspace)
+        own, hidden = workspace / self.name, {self.name}
+        if self.workspaces is not None and workspace.parent == self.workspaces.resolve():
+            own = self._served  # the same for every store, on a disk that workers share
+        elif self.store is not None and self.store.resolve().parent != workspace:
+            own = self.store.resolve().parent
+        if own.is_relative_to(workspace):
+            hidden.add(own.relative_to(workspace).as_posix())
+        hidden |= {
+            path.relative_to(workspace).as_posix()
+            for path in (private.resolve() for private in self.private)
+            if path.is_relative_to(workspace)
+            and not any(path.is_relative_to(workspace / folder) for folder in hidden)
+        }
+        paths = _paths_in(own, workspace, session_id)
+        return replace(paths, hidden=tuple(sorted(hidden)), private=self.private)
+
+    def served_paths(self, session_id: str) -> SessionPaths:
+        """Of a session of the service; its workspace may be gone."""
+        return _paths_in(self._served, self._served.parent / session_id, session_id)
+
+    @property
+    def _served(self) -> Path:
+        return (self.workspaces or Path()).resolve() / SERVED_STATE_FOLDER
+
+
+def _paths_in(own: Path, workspace: Path, session_id: str) -> SessionPaths:
     return SessionPaths(
         workspace=workspace,
         state=own / "hands" / session_id,
@@ -130,18 +179,6 @@ def paths_in(own: Path, workspace: Path, session_id: str) -> SessionPaths:
         transcripts=own / "transcripts",
         hidden=(),
     )
-
-
-def visible_private_files(
-    private: Iterable[Path], workspace: Path, hidden: frozenset[str]
-) -> set[str]:
-    """Private files in the workspace that are not in a hidden folder."""
-    return {
-        item.relative_to(workspace).as_posix()
-        for item in (path.resolve() for path in private)
-        if item.is_relative_to(workspace)
-        and not any(item.is_relative_to(workspace / folder) for folder in hidden)
-    }
 
 
 def thread_sandbox_id(session_id: str, thread_id: str) -> str:

@@ -16,10 +16,10 @@ from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.core.envelope import KnownPayload
+from mainspring.core.envelope import KnownPayload, event_types
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import PermissionUpdate, PermissionUpdated
-from mainspring.core.facts import ContextAdded, PolicyAdopted
+from mainspring.core.facts import ContextAdded, HookRan, PolicyAdopted
 from mainspring.core.hook import HookSettings
 from mainspring.core.lazy_module import LazyModule
 from mainspring.harness.permissions.grant_state import GrantState, apply
@@ -216,3 +216,18 @@ async def read_pinned_policy(log: SessionLog, digest: str, loaded: LoadedPolicy)
         if rule.scope == "managed" and rule.behavior != "allow" and rule.text not in known
     )
     return replace(pinned, policy=replace(pinned.policy, rules=(*new, *pinned.policy.rules)))
+
+
+async def hook_runs(
+    log: SessionLog, session_id: str, pinned_policy: PinnedPolicy
+) -> set[tuple[str, str]]:
+    """Event and handler of the hooks that have run in a session, if some run only once."""
+    if not any(b'"once":true' in bytes(hook) for hook in pinned_policy.hooks):
+        return set()
+    events = await log.read(session_id, types=event_types(HookRan))
+    payloads = [event.payload for event in events]
+    return {
+        (payload.hook_event, payload.handler)
+        for payload in payloads
+        if isinstance(payload, HookRan) and payload.outcome == "ok"
+    }

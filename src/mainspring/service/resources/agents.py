@@ -173,6 +173,13 @@ class Agents:
             raise NotFound("version", f"{version} of the agent {agent_id}") from None
         return replace(stored.agent, archived_at=agent.archived_at)
 
+    async def reference(self, tenant: str, agent_id: str, version: int | None) -> AgentReference:
+        """The version that new sessions start with. Raises: NotFound, InvalidInput."""
+        agent = await self.get(tenant, agent_id, version)
+        if agent.archived_at is not None:
+            raise InvalidInput(f"agent {agent_id} is archived; nothing new is started with it")
+        return AgentReference(id=agent.id, version=agent.version)
+
     async def update(self, tenant: str, agent_id: str, request: UpdateAgent) -> AgentObject:
         """A new version, unless nothing would change.
 
