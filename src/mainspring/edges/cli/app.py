@@ -49,7 +49,7 @@ COMMANDS = {
     "models": CommandEntry("models", "app", "List and test models."),
     "plugin": CommandEntry("plugin", "app", "Install, show and remove plugins."),
     "mcp": CommandEntry("mcp", "app", "Add, check, inspect and remove MCP servers."),
-    "skill": CommandEntry("skill", "app", "Write, install, scan, trust and remove skills."),
+    "skill": CommandEntry("skill_install", "app", "Write, install, scan, trust and remove skills."),
     "vault": CommandEntry("vault", "app", "Secrets that agents use without seeing them."),
     "policy": CommandEntry("policy", "app", "Show and change what agents may do here."),
     "keys": CommandEntry("keys", "app", "Create, list and revoke API keys."),

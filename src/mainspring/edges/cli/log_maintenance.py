@@ -8,7 +8,7 @@ from contextlib import aclosing
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, TYPE_CHECKING, Annotated
 
 import anyio
 import typer
@@ -18,6 +18,7 @@ from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.clock import to_micros
 from mainspring.core.errors import InvalidInput
+from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.atomic_files import atomic_write, file_errors
 from mainspring.edges.cli.commands import command
 from mainspring.edges.cli.log import app, session_view
@@ -30,8 +31,12 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow, all_sessions
 from mainspring.log.verify import Problem, VerifyReport
 from mainspring.runtime.session.session_summary import read_footprint
-from mainspring.wiring.session_files import remove_session_files
 from mainspring.wiring.stores import open_log
+
+if TYPE_CHECKING:
+    from mainspring.wiring import session_files
+else:  # it brings the sandbox with it
+    session_files = LazyModule("mainspring.wiring.session_files")
 
 _CHUNK_BYTES = 1 << 20
 _MAX_LISTED = 10
@@ -195,7 +200,7 @@ async def rm(
             return 1
         gone = [await read_footprint(log, item.id) for item in doomed]
         await log.delete(row.id, cascade=cascade)
-        await remove_session_files(settings, log, gone)
+        await session_files.remove_session_files(settings, log, gone)
     _print_deleted(settings, [item.id for item in doomed], json=json)
     return 0
 
@@ -255,7 +260,9 @@ async def _delete_expired(settings: Settings, log: SessionLog, before: datetime)
     known = [await read_footprint(log, session.id) async for session in all_sessions(log.store)]
     expired = await log.expire(updated_before=before)
     gone = set(expired)
-    await remove_session_files(settings, log, [item for item in known if item.session_id in gone])
+    await session_files.remove_session_files(
+        settings, log, [item for item in known if item.session_id in gone]
+    )
     return expired
 
 

@@ -242,8 +242,7 @@ async def retry(
     denied, compared with what was."""
     if bool(over) == every:
         raise typer.BadParameter("give one: sessions, or --all", param_hint="--over")
-    policy = _read_rules(settings, rules)
-    screen = Screen(settings)
+    policy, screen = _read_rules(settings, rules), Screen(settings)
     tally: Counter[tuple[Permission | None, Permission]] = Counter()
     async with open_existing_log(settings) as log:
         for session_id in await _find_sessions(log, over or []):
@@ -304,8 +303,7 @@ def _print_change(screen: Screen, session_id: str, replayed: ReplayedDecision) -
 
 def _print_totals(screen: Screen, tally: Counter[tuple[Permission | None, Permission]]) -> None:
     changed = sum(number for (was, now), number in tally.items() if was != now)
-    total = plural(tally.total(), "call")
-    screen.line((f"{total}, {changed} decided otherwise", "bold"))
+    screen.line((f"{plural(tally.total(), 'call')}, {changed} decided otherwise", "bold"))
     for behavior in EXIT_STATUS:
         was = sum(number for (then, _), number in tally.items() if then == behavior)
         now = sum(number for (_, then), number in tally.items() if then == behavior)
@@ -324,9 +322,10 @@ async def trust(settings: Settings, *, folder: FolderArgument = None) -> int:
     own = [held for held in loaded.policy.rules if held.scope in ("project", "local")]
     hooks = [hook for hook in loaded.hooks if hook.scope in ("project", "local")]
     schedule = manifest.read_manifest(place / manifest.FILE).schedule
-    when = f", schedule {schedule.cron} {schedule.timezone} for `serve`" if schedule else ""
     unscheduled = unscheduled_reason(project) if schedule else None
-    when = "" if unscheduled else when
+    when = ""
+    if schedule and not unscheduled:
+        when = f", schedule {schedule.cron} {schedule.timezone} for `serve`"
     told = f"{plural(len(own), 'rule')}, hooks in {plural(len(hooks), 'file')}{when}"
     screen.paragraph((f"  {told}; a change to its settings takes the trust away", "dim"))
     for text, source in project.commands:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from msgspec import Struct
@@ -15,6 +15,7 @@ from msgspec import Struct
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, ToolEnvironmentError
+from mainspring.core.lazy_module import LazyModule
 from mainspring.core.ports import FileChange, FileChangeKind, Snapshots
 from mainspring.core.sender import local_user
 from mainspring.edges.cli.event_summary import short_id
@@ -30,7 +31,11 @@ from mainspring.runtime.session.rewind import (
     read_rewind_history,
     restore,
 )
-from mainspring.wiring.session_files import open_snapshots
+
+if TYPE_CHECKING:
+    from mainspring.wiring import session_files
+else:  # it brings the sandbox with it
+    session_files = LazyModule("mainspring.wiring.session_files")
 
 _STYLES: dict[FileChangeKind, str] = {"added": "green", "modified": "yellow", "removed": "red"}
 _SIGNS: dict[FileChangeKind, str] = {"added": "+", "modified": "~", "removed": "-"}
@@ -146,7 +151,11 @@ async def _make_plan(
     kept = past.checkpoint_at(to)
     if kept is None and options.files_only:
         raise _no_snapshots_error(past)
-    back = None if kept is None else RestorePoint(kept, await open_snapshots(settings, log, past))
+    back = (
+        None
+        if kept is None
+        else RestorePoint(kept, await session_files.open_snapshots(settings, log, past))
+    )
     changed = await preview_restore(log, past, back)
     return _Plan(
         history=past,
@@ -239,7 +248,7 @@ async def snapshots(
         if not past.checkpoints:
             notes.paragraph((f"{past.session_id} has changed no files: there are no snapshots", ""))
             return 0
-        found = await open_snapshots(settings, log, past)
+        found = await session_files.open_snapshots(settings, log, past)
         changes = [
             await _changes_since_previous(found, past, index)
             for index in range(len(past.checkpoints))
@@ -317,7 +326,7 @@ async def diff(
         if older is None:
             raise _no_snapshots_error(past)
         newer = None if to is None else past.checkpoint_at(past.target(to=to, turns=None))
-        found = await open_snapshots(settings, log, past)
+        found = await session_files.open_snapshots(settings, log, past)
         changed = await found.diff(older.snapshot, None if newer is None else newer.snapshot)
     if json:
         for change_view in _change_views(changed):
