@@ -196,7 +196,7 @@ async def test_what_is_not_ours_to_remove_stays(settings: Settings, place: Path)
     command = place / ".claude/commands/go.md"
     command.parent.mkdir(parents=True)
     command.write_text("Go.\n")
-    remove = {"is_project": False, "is_agreed": True, "json": False}
+    remove = {"project": False, "yes": True, "json": False}
     with pytest.raises(InvalidInput, match="a single file"):
         await acts.remove(settings, name="go", **remove)
     skill_at(place / ".claude/skills/pdf")

@@ -323,9 +323,8 @@ async def trust(settings: Settings, *, folder: FolderArgument = None) -> int:
     hooks = [hook for hook in loaded.hooks if hook.scope in ("project", "local")]
     schedule = manifest.read_manifest(place / manifest.FILE).schedule
     unscheduled = unscheduled_reason(project) if schedule else None
-    when = ""
-    if schedule and not unscheduled:
-        when = f", schedule {schedule.cron} {schedule.timezone} for `serve`"
+    when = f", schedule {schedule.cron} {schedule.timezone} for `serve`" if schedule else ""
+    when = "" if unscheduled else when
     told = f"{plural(len(own), 'rule')}, hooks in {plural(len(hooks), 'file')}{when}"
     screen.paragraph((f"  {told}; a change to its settings takes the trust away", "dim"))
     for text, source in project.commands:
