@@ -14,7 +14,7 @@ from mainspring.config import Settings, read_settings
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.init import init
 from mainspring.edges.cli.model_discovery import find_models
-from mainspring.edges.cli.run_and_chat import ModeName
+from mainspring.edges.cli.run_arguments import ModeName
 from mainspring.runtime.agent_folder.manifest import Permissions, read_manifest
 from mainspring.wiring.settings_files import load_policy
 

@@ -1,49 +1,81 @@
-"""`mainspring approvals`: arguments and options."""
+"""The commands of `mainspring approvals`: they work directly on the store. An answer goes into the
+session's inbox; a running service reads it within a second."""
 
 from __future__ import annotations
 
-from datetime import timedelta
-from enum import StrEnum
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Annotated, TypeAlias
 
+import msgspec
 import typer
 
-from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli.commands import Action, command_group
-from mainspring.edges.cli.options import JsonOption, TenantOption, YesOption, parse_duration
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.core.errors import InvalidInput, NotFound
+from mainspring.edges.cli.approval_prompt import preview_lines
+from mainspring.edges.cli.commands import command, command_group
+from mainspring.edges.cli.operator_access import Operator, all_pages
+from mainspring.edges.cli.options import JsonOption, TenantOption, YesOption
+from mainspring.edges.cli.printing import (
+    Screen,
+    age_text,
+    local_time,
+    plural,
+    print_list,
+    sanitize_line,
+)
+from mainspring.edges.cli.session_lookup import open_existing_log
+from mainspring.service.access.principal import Principal
+from mainspring.service.access.tenants import Tenants
+from mainspring.service.approvals.approval_record import Approval, ApprovalResult
+from mainspring.service.approvals.approvals import (
+    MAX_MESSAGE_CHARS,
+    AnswerResult,
+    ApprovalAnswer,
+    Approvals,
+)
+from mainspring.service.storage.pagination import Page
+from mainspring.service.storage.repository import ListQuery
 
-if TYPE_CHECKING:
-    from mainspring.edges.cli import approval_commands
-else:
-    approval_commands = LazyModule("mainspring.edges.cli.approval_commands")
+_PAGE_SIZE = 1000
+_MIN_ID_CHARS = 6
+"""The least number of characters that may stand for an id."""
+_MAX_SUGGESTIONS = 5
+
 
 app = command_group()
+"""`approval_policy` adds the command `policy`."""
 
-_NEVER = "never"
 ApprovalIds: TypeAlias = Annotated[
     list[str], typer.Argument(metavar="ID...", help="Ids of approvals or calls, or parts of them.")
 ]
 
 
-class ApproverRoleName(StrEnum):
-    user = "user"
-    operator = "operator"
-    admin = "admin"
+@dataclass(frozen=True, slots=True)
+class ApprovalContext:
+    approvals: Approvals
+    operator: Operator
+    who: Principal
 
 
-class OnExpiryName(StrEnum):
-    deny = "deny"
-    leave = "leave"
+@asynccontextmanager
+async def open_approvals(settings: Settings, tenant: str) -> AsyncGenerator[ApprovalContext, None]:
+    """Raises: InvalidInput: there is no store; NotFound: no such tenant."""
+    async with open_existing_log(settings) as log:
+        records = log.store.records
+        await Tenants(records).get(tenant)
+        operator = Operator(records, settings.user or "operator")
+        yield ApprovalContext(Approvals(log), operator, operator.principal_in(tenant))
 
 
-def _parse_deadline(text: str) -> timedelta:
-    """`never` is a deadline of zero."""
-    return timedelta(0) if text.strip() == _NEVER else parse_duration(text)
-
-
-@app.command()
-def ls(
+@command(app)
+async def ls(
+    settings: Settings,
+    *,
     tenant: TenantOption = "default",
     agent: Annotated[
         str | None, typer.Option(help="Only calls of this agent.", metavar="ID")
@@ -53,29 +85,54 @@ def ls(
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Include answered ones.")] = False,
     json: JsonOption = False,
-) -> Action:
+) -> int:
     """List pending approvals, oldest first."""
-    wanted = approval_commands.ApprovalFilter(
-        agent_id=agent, session_id=session, everything=everything
+    async with open_approvals(settings, tenant) as context:
+        query = ListQuery(
+            limit=_PAGE_SIZE,
+            label=agent,
+            parent=session,
+            include_archived=everything,
+            is_ascending=True,
+        )
+        approvals = await _list_approvals(context, query)
+    now = clock.now()
+    return print_list(
+        settings,
+        approvals,
+        json=json,
+        heads=["ID", "AGENT", "TOOL", "WHAT", "ASKED", "UNTIL", "STATE"],
+        row=lambda approval: _approval_row(approval, now),
+        empty="nothing waits for approval",
     )
-    return partial(approval_commands.ls, tenant=tenant, approval_filter=wanted, json=json)
 
 
-@app.command()
-def show(
+@command(app)
+async def show(
+    settings: Settings,
+    *,
     id_or_part: Annotated[
         str, typer.Argument(metavar="ID", help="The id of an approval or a call, or a part of it.")
     ],
     tenant: TenantOption = "default",
     json: JsonOption = False,
-) -> Action:
+) -> int:
     """Show what a call would do, why approval is needed, and until when."""
-    return partial(approval_commands.show, tenant=tenant, id_or_part=id_or_part, json=json)
+    async with open_approvals(settings, tenant) as context:
+        [approval] = await _find_approvals(context, [id_or_part], everything=True)
+    screen = Screen(settings)
+    if json:
+        screen.json(approval)
+    else:
+        _print_approval(screen, approval)
+    return 0
 
 
-@app.command()
-def allow(
-    id_or_part: ApprovalIds,
+@command(app)
+async def allow(
+    settings: Settings,
+    *,
+    ids: ApprovalIds,
     tenant: TenantOption = "default",
     for_session: Annotated[
         bool,
@@ -83,22 +140,17 @@ def allow(
     ] = False,
     yes: YesOption = False,
     json: JsonOption = False,
-) -> Action:
+) -> int:
     """Allow calls. If there are several, they are shown first."""
-    answer = approval_commands.AnswerOptions(approval_result="allow", for_session=for_session)
-    return partial(
-        approval_commands.answer,
-        tenant=tenant,
-        id_or_part=id_or_part,
-        answer_options=answer,
-        yes=yes,
-        json=json,
-    )
+    answer = ApprovalAnswer(result="allow", for_session=for_session)
+    return await _answer(settings, tenant, ids, answer, yes=yes, json=json)
 
 
-@app.command()
-def deny(
-    id_or_part: ApprovalIds,
+@command(app)
+async def deny(
+    settings: Settings,
+    *,
+    ids: ApprovalIds,
     tenant: TenantOption = "default",
     message: Annotated[
         str | None,
@@ -106,71 +158,169 @@ def deny(
     ] = None,
     yes: YesOption = False,
     json: JsonOption = False,
-) -> Action:
+) -> int:
     """Deny calls. If there are several, they are shown first."""
-    answer = approval_commands.AnswerOptions(approval_result="deny", message=message)
-    return partial(
-        approval_commands.answer,
-        tenant=tenant,
-        id_or_part=id_or_part,
-        answer_options=answer,
-        yes=yes,
-        json=json,
-    )
+    if message is not None and not 1 <= len(message) <= MAX_MESSAGE_CHARS:
+        raise InvalidInput(f"--message: from 1 to {MAX_MESSAGE_CHARS} characters")
+    answer = ApprovalAnswer(result="deny", message=message)
+    return await _answer(settings, tenant, ids, answer, yes=yes, json=json)
 
 
-@app.command()
-def policy(  # noqa: PLR0913, PLR0917 (the options of the command)
-    tenant: TenantOption = "default",
-    agent: Annotated[str | None, typer.Option(help="Only for this agent.", metavar="ID")] = None,
-    role: Annotated[
-        ApproverRoleName | None, typer.Option(help="The lowest role that may answer.")
-    ] = None,
-    four_eyes: Annotated[
-        bool | None,
-        typer.Option(
-            "--four-eyes/--no-four-eyes",
-            help="Whoever created the session or wrote in it may not answer.",
-        ),
-    ] = None,
-    expires_after: Annotated[
-        timedelta | None,
-        typer.Option(
-            parser=_parse_deadline,
-            metavar="TIME",
-            help="How long to wait for an answer: 2h, never.",
-        ),
-    ] = None,
-    on_expiry: Annotated[OnExpiryName | None, typer.Option(help="What happens then.")] = None,
-    escalate_after: Annotated[
-        timedelta | None,
-        typer.Option(
-            parser=_parse_deadline,
-            metavar="TIME",
-            help="After how long others are notified: 30m, never.",
-        ),
-    ] = None,
-    escalate_to: Annotated[
-        str | None, typer.Option(help="Whom to notify, in your own words.", metavar="GROUP")
-    ] = None,
-    escalated_role: Annotated[
-        ApproverRoleName | None, typer.Option(help="The lowest role that may answer from then on.")
-    ] = None,
-    reset: Annotated[bool, typer.Option("--reset", help="Restore the defaults.")] = False,
-    json: JsonOption = False,
-) -> Action:
-    """Show who may answer and what happens without an answer. With options, change it."""
-    given = approval_commands.policy_changes(
-        role=role and role.value,
-        four_eyes=four_eyes,
-        expires_after=expires_after,
-        on_expiry=on_expiry and on_expiry.value,
-        escalate_after=escalate_after,
-        escalate_to=escalate_to,
-        escalated_role=escalated_role and escalated_role.value,
+async def _answer(
+    settings: Settings,
+    tenant: str,
+    ids: Sequence[str],
+    answer: ApprovalAnswer,
+    *,
+    yes: bool,
+    json: bool,
+) -> int:
+    """Exit status 1 if an answer was refused."""
+    async with open_approvals(settings, tenant) as context:
+        approvals = await _find_approvals(context, ids, everything=len(ids) == 1)
+        if len(approvals) > 1 and not yes:
+            _confirm_answers(Screen(settings, stderr=True), approvals, answer.result)
+        results = await context.approvals.answer_all(
+            context.who, [approval.id for approval in approvals], answer
+        )
+        for result in results:
+            if result.error is None:
+                await context.operator.audit(tenant, f"approvals {answer.result}", result.id)
+    for result in results:
+        _print_answer(settings, result, json=json)
+    return 1 if any(result.error for result in results) else 0
+
+
+async def _list_approvals(context: ApprovalContext, query: ListQuery) -> list[Approval]:
+    def fetch(cursor: str | None) -> Awaitable[Page[Approval]]:
+        return context.approvals.page(context.who, replace(query, page=cursor))
+
+    return await all_pages(fetch)
+
+
+async def _find_approvals(
+    context: ApprovalContext, ids: Sequence[str], *, everything: bool
+) -> list[Approval]:
+    """Raises: NotFound; InvalidInput: it could be several."""
+    query = ListQuery(limit=_PAGE_SIZE, include_archived=everything, is_ascending=True)
+    approvals = await _list_approvals(context, query)
+    matches = (_find_approval(approvals, id_or_part) for id_or_part in ids)
+    return list({approval.id: approval for approval in matches}.values())
+
+
+def _find_approval(approvals: Sequence[Approval], id_or_part: str) -> Approval:
+    if whole := [approval for approval in approvals if approval.id == id_or_part]:
+        return whole[0]
+    is_long_enough = len(id_or_part) >= _MIN_ID_CHARS
+    matches = [item for item in approvals if is_long_enough and _matches_id(item, id_or_part)]
+    if len(matches) > 1:  # a call that was asked about again: take the pending one
+        matches = [item for item in matches if item.status == "waiting"] or matches
+    if len(matches) == 1:
+        return matches[0]
+    if not matches:
+        raise NotFound("approval", id_or_part)
+    several = InvalidInput(
+        f"{id_or_part} could be any of {len(matches)} approvals; give more of the id"
     )
-    if reset and given:
-        raise typer.BadParameter("--reset stands alone", param_hint="--reset")
-    return partial(
-        approval_commands.policy, tenant=tenant, agent=agent, given=given, reset=reset, json=json
-    )
+    several.add_note(f"did you mean {', '.join(item.id for item in matches[:_MAX_SUGGESTIONS])}?")
+    raise several
+
+
+def _matches_id(approval: Approval, id_or_part: str) -> bool:
+    ids = (approval.id, approval.id.partition("_")[2], approval.tool_use_id)
+    return any(id_.startswith(id_or_part) or id_.endswith(id_or_part) for id_ in ids)
+
+
+def _confirm_answers(screen: Screen, approvals: Sequence[Approval], result: ApprovalResult) -> None:
+    """Raises: InvalidInput, typer.Abort: the user did not agree."""
+    for item in approvals:
+        _print_approval(screen, item)
+        screen.paragraph(("", ""))
+    if not sys.stdin.isatty():
+        raise InvalidInput(f"{plural(len(approvals), 'call')}: look at them, then add --yes")
+    typer.confirm(f"{result} these {len(approvals)}?", abort=True, err=True)
+
+
+def _approval_row(approval: Approval, now: datetime) -> list[tuple[str, str]]:
+    return [
+        (approval.id, ""),
+        (_requester(approval), ""),
+        (approval.name, "bold"),
+        (_call_summary(approval), ""),
+        (age_text(now - approval.asked_at), "dim"),
+        ("" if approval.expires_at is None else local_time(approval.expires_at), "dim"),
+        _approval_state(approval, now),
+    ]
+
+
+def _requester(approval: Approval) -> str:
+    called = approval.subagent
+    return approval.agent_name if called is None else f"{called}, called by {approval.agent_name}"
+
+
+def _call_summary(approval: Approval) -> str:
+    if approval.preview:
+        lines = [line for line in approval.preview.splitlines() if line.strip()]
+        return sanitize_line(lines[0])[:60] if lines else ""
+    return sanitize_line(msgspec.json.encode(approval.input).decode())[:60]
+
+
+def _approval_state(approval: Approval, now: datetime) -> tuple[str, str]:
+    if approval.status == "void":
+        return "void", "dim"
+    if approval.status == "answered":
+        by = f" by {approval.answered_by}" if approval.answered_by else ""
+        return f"{approval.result}{by}", "dim"
+    if approval.expires_at is not None and approval.expires_at <= now:
+        return "overdue", "red"
+    return ("", "") if approval.escalated_at is None else ("escalated", "yellow")
+
+
+def _print_approval(screen: Screen, approval: Approval) -> None:
+    now = clock.now()
+    screen.line((approval.name, "bold"), (f"  {approval.id}", "dim"))
+    for part in preview_lines(approval.preview, approval.input):
+        screen.paragraph(part, indent=2)
+    if approval.is_cut:
+        screen.paragraph(
+            (f"truncated; `mainspring log show {approval.session_id}` shows all of it", "dim")
+        )
+    facts = {
+        "asked because": approval.reason,
+        "asked": f"{age_text(now - approval.asked_at)}, {local_time(approval.asked_at)}",
+        "by": f"{_requester(approval)} in {approval.session_id}",
+        "may answer": role_text(approval.may_answer.role, four_eyes=approval.may_answer.four_eyes),
+        "until": _deadline_text(approval),
+        "state": _approval_state(approval, now)[0] or "waiting",
+        "message": approval.message,
+    }
+    for name, value in facts.items():
+        if value:
+            screen.paragraph((f"{name}: ", "dim"), (value, ""))
+
+
+def _deadline_text(approval: Approval) -> str | None:
+    if approval.expires_at is None:
+        return None
+    then = "it keeps waiting" if approval.is_left else "it is denied then"
+    return f"{local_time(approval.expires_at)}; {then}"
+
+
+def role_text(role: str, *, four_eyes: bool) -> str:
+    who = role if role == "admin" else f"{role} or more"
+    return f"{who}, except those who wrote in the session" if four_eyes else who
+
+
+def _print_answer(settings: Settings, result: AnswerResult, *, json: bool) -> None:
+    if json:
+        Screen(settings).json(result)
+    elif result.approval is None:
+        Screen(settings, stderr=True).paragraph((result.error or "", "red"))
+    else:
+        word = "allowed " if result.approval.result == "allow" else "denied "
+        parts = (
+            (word, "green"),
+            (result.approval.name, "bold"),
+            (f"  {result.id}", "dim"),
+        )
+        Screen(settings).line(*parts)

@@ -15,6 +15,7 @@ from mainspring.core.errors import InvalidInput, MainspringError
 from mainspring.edges.cli.action_runner import hints_for
 from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.printing import Screen, plural
+from mainspring.edges.cli.run_arguments import RunArguments
 from mainspring.edges.cli.run_command import print_end, run_attended
 from mainspring.edges.cli.send import is_agent_command, send_message
 from mainspring.edges.cli.session_runner import (
@@ -44,15 +45,15 @@ from mainspring.runtime.slash_commands import (
 from mainspring.wiring.agent_selection import open_agent
 from mainspring.wiring.settings_files import read_settings_commands
 
-__all__ = ["RunOptions", "chat"]
-
 INTERRUPTED = 130
 _COMMANDS_BEFORE_SESSION = ("plan", "mode")
 """Commands that a session can begin with; the others are about one that there is."""
 
 
-async def chat(settings: Settings, *, options: RunOptions, resume: str | None) -> int:
-    async with open_session_runner(settings, options, resume) as stage:
+async def chat(settings: Settings, *, arguments: RunArguments) -> int:
+    """Talk with an agent. /help lists the commands; Ctrl-D leaves."""
+    options = arguments.options()
+    async with open_session_runner(settings, options, arguments.resume) as stage:
         keyboard = Keyboard(_history_file(settings), colour=settings.color)
         keyboard.open()
         try:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Usage
 from mainspring.core.model import Message, User
+from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.event_summary import truncate
+from mainspring.edges.cli.options import JsonOption, SessionArgument
 from mainspring.edges.cli.printing import Screen, StyledText, pad, plural, print_note, token_count
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.harness.context.xray import (
@@ -20,24 +26,37 @@ from mainspring.harness.context.xray import (
 from mainspring.harness.limits import prompt_tokens
 from mainspring.runtime.session.xrays import previous_shot, read_shots, shot_view
 
+app = command_group()
 
+
+@command(app)
 async def show(
-    settings: Settings, *, id_or_part: str, call: int | None, json: bool, raw: bool
+    settings: Settings,
+    *,
+    session: SessionArgument,
+    call: Annotated[
+        int | None, typer.Option("--call", min=1, metavar="N", help="Only this call, in detail.")
+    ] = None,
+    json: JsonOption = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Print the request itself, byte for byte.")
+    ] = False,
 ) -> int:
+    """Rebuild past requests: tokens of each part, what changed, why the cache broke."""
+    if raw and json:
+        raise typer.BadParameter("give one of --json and --raw", param_hint="--raw")
     async with open_existing_log(settings) as log:
-        shots = await read_shots(log, await find_session(log, id_or_part))
+        shots = await read_shots(log, await find_session(log, session))
     if call is not None and call > len(shots):
         raise InvalidInput(f"there is no call {call}: the session has {plural(len(shots), 'call')}")
     screen = Screen(settings)
     chosen = shots if call is None else [shots[call - 1]]
     if not chosen:
         print_note(settings, "no model has been called")
-    elif raw:
+    elif raw or json:
         for shot in chosen:
-            screen.json(shot.request)
-    elif json:
-        for shot in chosen:
-            screen.json(shot_view(shots, shot, with_request=call is not None))
+            view = shot_view(shots, shot, with_request=call is not None)
+            screen.json(shot.request if raw else view)
     elif call is None:
         _print_list(screen, shots)
     else:

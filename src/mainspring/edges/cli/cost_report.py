@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
+from typing import Annotated
+
+import typer
 from msgspec import Struct
 
 from mainspring.config import Settings
 from mainspring.core.events import Usage
 from mainspring.edges.cli.event_summary import short_id
+from mainspring.edges.cli.options import JsonOption
 from mainspring.edges.cli.printing import Screen, StyledText, dollars, print_note, token_count
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.harness.context.xray import cached_share
@@ -31,16 +36,37 @@ class CostView(Struct, frozen=True, kw_only=True):
     cost_usd: str
 
 
-async def cost(settings: Settings, *, id_or_part: str | None, group_by: GroupBy, json: bool) -> int:
+class CostGrouping(StrEnum):
+    agent = "agent"
+    session = "session"
+    model = "model"
+    day = "day"
+
+
+async def cost(
+    settings: Settings,
+    *,
+    session: Annotated[
+        str | None, typer.Argument(metavar="[SESSION]", help="Only this one; else all.")
+    ] = None,
+    by: Annotated[
+        CostGrouping | None,
+        typer.Option("--by", help="How to group. [default: session; for one session: model]"),
+    ] = None,
+    json: JsonOption = False,
+) -> int:
+    """Show what model calls cost. Computed from the logs."""
+    grouping = CostGrouping.session if session is None else CostGrouping.model
+    group_by: GroupBy = (by or grouping).value
     screen = Screen(settings)
     found: list[ModelCharge] = []
     async with open_existing_log(settings) as log:
-        if id_or_part is None:
-            sessions = [session async for session in all_sessions(log.store)]
+        if session is None:
+            sessions = [row async for row in all_sessions(log.store)]
         else:
-            sessions = [await find_session(log, id_or_part)]
-        for session in sessions:
-            found += await charges(log, session)
+            sessions = [await find_session(log, session)]
+        for row in sessions:
+            found += await charges(log, row)
     bills = group_charges(found, group_by)
     if json:
         for bill in bills:

@@ -20,7 +20,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.model_discovery import find_models
 from mainspring.edges.cli.options import JsonOption
 from mainspring.edges.cli.printing import Screen, print_note
-from mainspring.edges.cli.run_and_chat import ModeName
+from mainspring.edges.cli.run_arguments import ModeName
 from mainspring.harness.permissions.policy import parse_mode
 from mainspring.harness.permissions.rule_descriptions import MODE_DESCRIPTIONS
 from mainspring.harness.permissions.tool_names import ALL_TOOLS, BUILTIN_TOOL_NAMES, canonical_name

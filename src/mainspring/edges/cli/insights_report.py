@@ -1,14 +1,18 @@
-"""What `mainspring insights` does."""
+"""`mainspring insights`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
 from itertools import groupby
+from typing import Annotated
+
+import typer
 
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.edges.cli.event_summary import short_id
+from mainspring.edges.cli.options import parse_duration
 from mainspring.edges.cli.printing import Screen, plural, token_count
 from mainspring.edges.cli.session_lookup import open_existing_log
 from mainspring.runtime.insights.insight import Insight
@@ -26,7 +30,24 @@ _PROGRESS_STEP = 25
 """Sessions between two notes of how far it is."""
 
 
-async def insights(settings: Settings, *, since: timedelta | None, limit: int, json: bool) -> int:
+async def insights(
+    settings: Settings,
+    *,
+    since: Annotated[
+        timedelta | None,
+        typer.Option(
+            parser=parse_duration,
+            metavar="TIME",
+            help="Only what happened in this time: 12h, 30d, 8w. [default: all]",
+        ),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=1, help="How many of each kind to show.")
+    ] = 10,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with all.")] = False,
+) -> int:
+    """Show what your sessions waste. Also shows what fails repeatedly, which rules are missing,
+    and which tools and skills are never used. Includes imported sessions; calls no model."""
     screen, notes = Screen(settings), Screen(settings, stderr=True)
     moment = None if since is None else clock.now() - since
     async with open_existing_log(settings) as log:

@@ -1,139 +1,337 @@
-"""`mainspring log`: arguments and options."""
+"""`mainspring log ls`, `show`, `follow` and `search`. Nothing here changes a session."""
 
 from __future__ import annotations
 
-from datetime import timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Annotated, TypeAlias
 
 import typer
+from msgspec import Struct
 
-from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli.commands import Action, command_group
-from mainspring.edges.cli.options import JsonOption, SessionArgument, YesOption, parse_duration
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.core.clock import from_micros
+from mainspring.core.envelope import PAYLOAD_TYPES, Event, encode_line
+from mainspring.core.events import UserMessage
+from mainspring.core.facts import SessionCreated, SessionForked
+from mainspring.edges.cli.commands import command, command_group
+from mainspring.edges.cli.event_summary import agent_label, short_id, summarize_event, truncate
+from mainspring.edges.cli.options import JsonOption, SessionArgument
+from mainspring.edges.cli.printing import (
+    Screen,
+    StyledText,
+    age_text,
+    local_time,
+    pad,
+    print_note,
+    short_time,
+)
+from mainspring.edges.cli.session_lookup import find_session, open_existing_log
+from mainspring.log import search as searching
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import SessionRow
+from mainspring.runtime.skills.substitution import typed_text
+from mainspring.wiring.stores import has_store
 
-if TYPE_CHECKING:
-    from mainspring.edges.cli import log_maintenance, log_view
-else:
-    log_maintenance = LazyModule("mainspring.edges.cli.log_maintenance")
-    log_view = LazyModule("mainspring.edges.cli.log_view")
+_PAGE_SIZE = 500
+_TITLE_EVENTS = 20
+"""Events in which a session without a title is looked at for what it is about."""
+_WIDE_COLUMNS = 110
+_STYLES = {
+    "user": "green",
+    "system": "green",
+    "agent": "cyan",
+    "session": "blue",
+    "span": "dim",
+    "workflow_run": "blue",
+}
+_TYPE_WIDTH = 24
+
+
+app = command_group()
+"""`log_maintenance` adds the commands that change something."""
 
 AfterOption: TypeAlias = Annotated[
     int, typer.Option(help="Only events after this number.", min=0, metavar="N")
 ]
 
-app = command_group()
+
+class SessionView(Struct, frozen=True, kw_only=True):
+    """A session as `--json` prints it."""
+
+    id: str
+    created: datetime
+    updated: datetime
+    events: int
+    holder: str | None
+    parent: str | None
+    parent_seq: int
+    thread_id: str
+    title: str | None
 
 
-@app.command()
-def ls(
+@command(app)
+async def ls(
+    settings: Settings,
+    *,
     limit: Annotated[int, typer.Option("--limit", "-n", help="How many.", min=1)] = 20,
     json: JsonOption = False,
-) -> Action:
+) -> int:
     """List sessions, newest first."""
-    return partial(log_view.ls, limit=limit, json=json)
+    screen = Screen(settings)
+    views: list[SessionView] = []
+    if has_store(settings):
+        async with open_existing_log(settings) as log:
+            sessions = await log.sessions(limit=limit + 1)
+            views = [await session_view(log, session) for session in sessions]
+    for view in views[:limit] if json else ():
+        screen.json(view)
+    if json:
+        return 0
+    notes = Screen(settings, stderr=True)
+    if not views:
+        notes.paragraph((f"no sessions yet in {settings.store_label}", ""))
+        notes.paragraph(
+            (
+                "`mainspring run 'what to do'` starts one; `mainspring log import` imports others",
+                "dim",
+            )
+        )
+        return 0
+    screen.table(*_session_table(screen, views[:limit]))
+    if len(views) > limit:
+        notes.paragraph((f"there are more; --limit {limit * 5} shows up to {limit * 5}", "dim"))
+    return 0
 
 
-@app.command()
-def show(
-    session: SessionArgument,
-    after: AfterOption = 0,
+async def session_view(log: SessionLog, session: SessionRow) -> SessionView:
+    return SessionView(
+        id=session.id,
+        created=from_micros(session.created),
+        updated=from_micros(session.updated),
+        events=session.head.seq,
+        holder=session.owner,
+        parent=session.parent_id,
+        parent_seq=session.parent_seq,
+        thread_id=session.thread_id,
+        title=await _title(log, session),
+    )
+
+
+async def _title(log: SessionLog, session: SessionRow) -> str | None:
+    """What it was called or, failing that, the first thing that was asked of it."""
+    opening = await log.read(session.id, after=session.parent_seq, limit=_TITLE_EVENTS)
+    first = opening[0].payload if opening else None
+    if isinstance(first, SessionCreated | SessionForked) and first.title:
+        return first.title
+    for event in opening:
+        if isinstance(event.payload, UserMessage):
+            return truncate(typed_text(event.payload.content)) or None
+    return (agent_label(first) or None) if isinstance(first, SessionCreated) else None
+
+
+def _session_table(
+    screen: Screen, views: list[SessionView]
+) -> tuple[list[str], list[list[StyledText]]]:
+    moment = clock.now()
+    row = _narrow_row if screen.width is not None and screen.width < _WIDE_COLUMNS else _wide_row
+    heads = ["SESSION", "CREATED", "CHANGED", "EVENTS", "HELD BY", "FORK OF", "TITLE"]
+    return heads, [row(view, moment) for view in views]
+
+
+def _wide_row(view: SessionView, moment: datetime) -> list[StyledText]:
+    return [
+        (view.id, "bold"),
+        (local_time(view.created), ""),
+        (age_text(moment - view.updated), ""),
+        (f"{view.events:>6}", ""),
+        (view.holder or "", "yellow"),
+        (f"{view.parent} at {view.parent_seq}" if view.parent else "", "dim"),
+        (view.title or "", ""),
+    ]
+
+
+def _narrow_row(view: SessionView, moment: datetime) -> list[StyledText]:
+    return [
+        (short_id(view.id), "bold"),
+        (short_time(view.created, moment), ""),
+        (age_text(moment - view.updated), ""),
+        (f"{view.events:>6}", ""),
+        ((view.holder or "")[-12:], "yellow"),
+        (short_id(view.parent) if view.parent else "", "dim"),
+        (view.title or "", ""),
+    ]
+
+
+class _EventPrinter:
+    """Prints events of one session, and the day when it changes."""
+
+    def __init__(self, screen: Screen, main_thread: str, *, json: bool) -> None:
+        self._screen = screen
+        self._main_thread = main_thread
+        self._json = json
+        self._day = ""
+
+    def print(self, event: Event) -> None:
+        if self._json:
+            self._screen.json_line(encode_line(event))
+            return
+        day, time = event.time.astimezone().strftime("%Y-%m-%d %H:%M:%S").split()
+        if self._screen.width is None:
+            time = f"{day} {time}"
+        elif day != self._day:
+            self._day = day
+            self._screen.line((day, "dim"))
+        thread = "" if event.thread_id == self._main_thread else f"[{short_id(event.thread_id)}] "
+        self._screen.line(
+            (f"{event.seq:>5}  ", "bold"),
+            (f"{time}  ", "dim"),
+            pad((event.type, _event_style(event)), _TYPE_WIDTH),
+            ("  ", ""),
+            (thread, "magenta"),
+            (summarize_event(event), "red" if _is_failure(event) else ""),
+        )
+
+
+def _event_style(event: Event) -> str:
+    return "red" if _is_failure(event) else _STYLES.get(event.type.partition(".")[0], "yellow")
+
+
+def _is_failure(event: Event) -> bool:
+    return event.type.endswith(".error") or getattr(event.payload, "is_error", False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFilter:
+    """Which events to show."""
+
+    after: AfterOption = 0
     types: Annotated[
         list[str] | None,
         typer.Option("--type", "-t", help="Only events of this type; may be repeated."),
-    ] = None,
-    thread: Annotated[str | None, typer.Option(help="Only events of this thread.")] = None,
+    ] = None
+    thread: Annotated[str | None, typer.Option(help="Only events of this thread.")] = None
     tail: Annotated[
         int | None, typer.Option("--tail", "-n", help="Only the last N.", min=1, metavar="N")
-    ] = None,
+    ] = None
+
+
+@command(app)
+async def show(
+    settings: Settings,
+    *,
+    session: SessionArgument,
+    event_filter: EventFilter,
     json: JsonOption = False,
-) -> Action:
+) -> int:
     """Show a session's events, one a line."""
-    wanted = log_view.EventFilter(after=after, types=types or None, thread=thread, tail=tail)
-    return partial(log_view.show, id_or_part=session, event_filter=wanted, json=json)
+    printed = 0
+    async with open_existing_log(settings) as log:
+        row = await find_session(log, session)
+        printer = _EventPrinter(Screen(settings), row.thread_id, json=json)
+        async with aclosing(_select_events(log, row.id, event_filter)) as events:
+            async for event in events:
+                printer.print(event)
+                printed += 1
+    if not printed:
+        _print_no_match(Screen(settings, stderr=True), event_filter.types)
+    return 0
 
 
-@app.command()
-def follow(session: SessionArgument, after: AfterOption = 0, json: JsonOption = False) -> Action:
+async def _select_events(
+    log: SessionLog, session_id: str, event_filter: EventFilter
+) -> AsyncGenerator[Event, None]:
+    if event_filter.tail is None:
+        events = _page_events(log, session_id, event_filter)
+    else:
+        events = _last_events(log, session_id, event_filter, event_filter.tail)
+    async with aclosing(events):
+        async for event in events:
+            yield event
+
+
+async def _page_events(
+    log: SessionLog, session_id: str, event_filter: EventFilter
+) -> AsyncGenerator[Event, None]:
+    after = event_filter.after
+    threads = [event_filter.thread] if event_filter.thread else None
+    while page := await log.read(
+        session_id, after=after, types=event_filter.types, threads=threads, limit=_PAGE_SIZE
+    ):
+        for event in page:
+            yield event
+        after = page[-1].seq
+
+
+async def _last_events(
+    log: SessionLog, session_id: str, event_filter: EventFilter, count: int
+) -> AsyncGenerator[Event, None]:
+    if event_filter.types is None and event_filter.thread is None:
+        events = await log.tail(session_id, count)
+    else:
+        events = deque(
+            [page_event async for page_event in _page_events(log, session_id, event_filter)],
+            maxlen=count,
+        )
+    for event in events:
+        if event.seq > event_filter.after:
+            yield event
+
+
+def _print_no_match(notes: Screen, types: list[str] | None) -> None:
+    notes.paragraph(("no such events", "dim"))
+    for kind in types or ():
+        if kind not in PAYLOAD_TYPES:
+            near = get_close_matches(kind, PAYLOAD_TYPES, n=3)
+            hint = f"; did you mean {', '.join(near)}?" if near else ""
+            notes.paragraph((f"hint: {kind} is no type of event that we know{hint}", "dim"))
+
+
+@command(app)
+async def follow(
+    settings: Settings,
+    *,
+    session: SessionArgument,
+    after: AfterOption = 0,
+    json: JsonOption = False,
+) -> int:
     """Show events, then new ones as they happen."""
-    return partial(log_view.follow, id_or_part=session, after=after, json=json)
+    async with open_existing_log(settings) as log:
+        row = await find_session(log, session)
+        printer = _EventPrinter(Screen(settings), row.thread_id, json=json)
+        async with aclosing(log.follow(row.id, after=after)) as events:
+            async for event in events:
+                printer.print(event)
+    return 0
 
 
-@app.command()
-def search(
+@command(app)
+async def search(
+    settings: Settings,
+    *,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="Words that must all occur.")],
     session: Annotated[
         str | None, typer.Option("--session", "-s", help="Only in this session.")
     ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", help="How many.", min=1)] = 20,
     json: JsonOption = False,
-) -> Action:
+) -> int:
     """Search the text of sessions."""
-    return partial(log_view.search, query=query, session=session, limit=limit, json=json)
-
-
-@app.command()
-def verify(
-    session: Annotated[
-        str | None,
-        typer.Argument(metavar="[SESSION]", help="The session's id, or a unique part of it."),
-    ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every session.")] = False,
-    json: JsonOption = False,
-) -> Action:
-    """Check that no log was changed after it was written."""
-    if (session is None) != every:
-        raise typer.BadParameter("give one: a session, or --all", param_hint="SESSION")
-    return partial(log_maintenance.verify, id_or_part=session, json=json)
-
-
-@app.command()
-def export(
-    session: SessionArgument,
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where to; - is standard output.")
-    ] = "-",
-) -> Action:
-    """Write a session to a file, or to standard output."""
-    return partial(log_maintenance.export, id_or_part=session, output=output)
-
-
-@app.command("import")
-def import_(
-    file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A file written by export; - is standard input.")
-    ],
-    json: JsonOption = False,
-) -> Action:
-    """Store sessions that `log export` wrote."""
-    return partial(log_maintenance.import_, name=file, json=json)
-
-
-@app.command()
-def rm(
-    session: SessionArgument,
-    cascade: Annotated[
-        bool, typer.Option("--cascade", help="Also delete the sessions forked from it.")
-    ] = False,
-    yes: YesOption = False,
-    json: JsonOption = False,
-) -> Action:
-    """Delete a session for good."""
-    return partial(log_maintenance.rm, id_or_part=session, cascade=cascade, yes=yes, json=json)
-
-
-@app.command()
-def expire(
-    older_than: Annotated[
-        timedelta,
-        typer.Option(
-            parser=parse_duration,
-            metavar="TIME",
-            help="Unchanged for this long: 90m, 12h, 30d, 8w.",
-        ),
-    ],
-    yes: YesOption = False,
-    json: JsonOption = False,
-) -> Action:
-    """Delete sessions that have not changed for a time."""
-    return partial(log_maintenance.expire, older_than=older_than, yes=yes, json=json)
+    screen = Screen(settings)
+    async with open_existing_log(settings) as log:
+        within = None if session is None else (await find_session(log, session)).id
+        hits = await searching.search(log, query, session_id=within, limit=limit)
+    for hit in hits:
+        if json:
+            screen.json(hit)
+        else:
+            name = hit.session_id if screen.width is None else short_id(hit.session_id)
+            screen.line((name, "bold"), (f" {hit.seq:>5}  ", "dim"), (truncate(hit.snippet), ""))
+    if not hits:
+        print_note(settings, f"nothing said has all of: {query}")
+    return 0

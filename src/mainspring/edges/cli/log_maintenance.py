@@ -8,7 +8,7 @@ from contextlib import aclosing
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING, Annotated
 
 import anyio
 import typer
@@ -18,8 +18,11 @@ from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.clock import to_micros
 from mainspring.core.errors import InvalidInput
+from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.atomic_files import atomic_write, file_errors
-from mainspring.edges.cli.log_view import session_view
+from mainspring.edges.cli.commands import command
+from mainspring.edges.cli.log import app, session_view
+from mainspring.edges.cli.options import JsonOption, SessionArgument, YesOption, parse_duration
 from mainspring.edges.cli.printing import Screen, local_time, plural, print_note
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.log import transfer
@@ -28,8 +31,12 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow, all_sessions
 from mainspring.log.verify import Problem, VerifyReport
 from mainspring.runtime.session.session_summary import read_footprint
-from mainspring.wiring.session_files import remove_session_files
 from mainspring.wiring.stores import open_log
+
+if TYPE_CHECKING:
+    from mainspring.wiring import session_files
+else:  # it brings the sandbox with it
+    session_files = LazyModule("mainspring.wiring.session_files")
 
 _CHUNK_BYTES = 1 << 20
 _MAX_LISTED = 10
@@ -43,15 +50,27 @@ class VerifyView(Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...]
 
 
-async def verify(settings: Settings, *, id_or_part: str | None, json: bool) -> int:
-    """One session, or all of them for `None`."""
+@command(app)
+async def verify(
+    settings: Settings,
+    *,
+    session: Annotated[
+        str | None,
+        typer.Argument(metavar="[SESSION]", help="The session's id, or a unique part of it."),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Every session.")] = False,
+    json: JsonOption = False,
+) -> int:
+    """Check that no log was changed after it was written."""
+    if (session is None) != every:
+        raise typer.BadParameter("give one: a session, or --all", param_hint="SESSION")
     screen = Screen(settings)
     checked = spoiled = 0
     async with open_existing_log(settings) as log:
-        if id_or_part is None:
+        if session is None:
             ids = [session.id async for session in all_sessions(log.store)]
         else:
-            ids = [(await find_session(log, id_or_part)).id]
+            ids = [(await find_session(log, session)).id]
         for session_id in ids:
             report = await verifying.verify(log, session_id)
             checked += 1
@@ -60,7 +79,7 @@ async def verify(settings: Settings, *, id_or_part: str | None, json: bool) -> i
                 screen.json(_report_view(report))
             else:
                 _print_report(screen, report)
-    if id_or_part is None and not json:
+    if session is None and not json:
         screen.line((f"{plural(checked, 'session')} checked, {spoiled} with problems", "bold"))
     return 1 if spoiled else 0
 
@@ -87,16 +106,25 @@ def _print_report(screen: Screen, report: VerifyReport) -> None:
         screen.paragraph((f"      event {problem.seq}: ", "bold"), (problem.what, ""))
 
 
-async def export(settings: Settings, *, id_or_part: str, output: str) -> int:
+@command(app)
+async def export(
+    settings: Settings,
+    *,
+    session: SessionArgument,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where to; - is standard output.")
+    ] = "-",
+) -> int:
+    """Write a session to a file, or to standard output."""
     async with open_existing_log(settings) as log:
-        session = await find_session(log, id_or_part)
+        row = await find_session(log, session)
         if output == "-":
-            await _write_lines(log, session.id, Screen(settings).json_line)
+            await _write_lines(log, row.id, Screen(settings).json_line)
             return 0
         with file_errors(output), atomic_write(Path(output)) as file:
-            lines = await _write_lines(log, session.id, lambda line: file.writelines((line, b"\n")))
+            lines = await _write_lines(log, row.id, lambda line: file.writelines((line, b"\n")))
     Screen(settings, stderr=True).paragraph(
-        (f"wrote {session.id} to {output}: {plural(lines, 'line')}", "dim")
+        (f"wrote {row.id} to {output}: {plural(lines, 'line')}", "dim")
     )
     return 0
 
@@ -110,12 +138,23 @@ async def _write_lines(log: SessionLog, session_id: str, put: Callable[[bytes], 
     return count
 
 
-async def import_(settings: Settings, *, name: str, json: bool) -> int:
+@command(app, "import")
+async def import_(
+    settings: Settings,
+    *,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A file written by export; - is standard input.")
+    ],
+    json: JsonOption = False,
+) -> int:
+    """Store sessions that `log export` wrote."""
     screen = Screen(settings)
-    with file_errors(name):
-        file = sys.stdin.buffer if name == "-" else await anyio.to_thread.run_sync(open, name, "rb")
-    with file:
-        async with open_log(settings) as log, aclosing(_read_lines(name, file)) as lines:
+    with file_errors(file):
+        source = (
+            sys.stdin.buffer if file == "-" else await anyio.to_thread.run_sync(open, file, "rb")
+        )
+    with source:
+        async with open_log(settings) as log, aclosing(_read_lines(file, source)) as lines:
             added = await transfer.import_lines(log, lines)
             for session_id in added:
                 found = await session_view(log, await log.session(session_id))
@@ -142,15 +181,26 @@ async def _read_lines(name: str, file: IO[bytes]) -> AsyncGenerator[bytes, None]
             yield line
 
 
-async def rm(settings: Settings, *, id_or_part: str, cascade: bool, yes: bool, json: bool) -> int:
+@command(app)
+async def rm(
+    settings: Settings,
+    *,
+    session: SessionArgument,
+    cascade: Annotated[
+        bool, typer.Option("--cascade", help="Also delete the sessions forked from it.")
+    ] = False,
+    yes: YesOption = False,
+    json: JsonOption = False,
+) -> int:
+    """Delete a session for good."""
     async with open_existing_log(settings) as log:
-        session = await find_session(log, id_or_part)
-        doomed = await _with_forks(log, session) if cascade else [session]
+        row = await find_session(log, session)
+        doomed = await _with_forks(log, row) if cascade else [row]
         if not yes and not _confirm(settings, await _confirm_question(log, doomed)):
             return 1
         gone = [await read_footprint(log, item.id) for item in doomed]
-        await log.delete(session.id, cascade=cascade)
-        await remove_session_files(settings, log, gone)
+        await log.delete(row.id, cascade=cascade)
+        await session_files.remove_session_files(settings, log, gone)
     _print_deleted(settings, [item.id for item in doomed], json=json)
     return 0
 
@@ -175,7 +225,22 @@ async def _confirm_question(log: SessionLog, doomed: list[SessionRow]) -> str:
     return "\n".join([*lines, f"Delete {plural(len(doomed), 'session')} for good?"])
 
 
-async def expire(settings: Settings, *, older_than: timedelta, yes: bool, json: bool) -> int:
+@command(app)
+async def expire(
+    settings: Settings,
+    *,
+    older_than: Annotated[
+        timedelta,
+        typer.Option(
+            parser=parse_duration,
+            metavar="TIME",
+            help="Unchanged for this long: 90m, 12h, 30d, 8w.",
+        ),
+    ],
+    yes: YesOption = False,
+    json: JsonOption = False,
+) -> int:
+    """Delete sessions that have not changed for a time."""
     before = clock.now() - older_than
     async with open_existing_log(settings) as log:
         stale = await log.store.stale(updated_before=to_micros(before), limit=_MAX_EXPIRED)
@@ -195,7 +260,9 @@ async def _delete_expired(settings: Settings, log: SessionLog, before: datetime)
     known = [await read_footprint(log, session.id) async for session in all_sessions(log.store)]
     expired = await log.expire(updated_before=before)
     gone = set(expired)
-    await remove_session_files(settings, log, [item for item in known if item.session_id in gone])
+    await session_files.remove_session_files(
+        settings, log, [item for item in known if item.session_id in gone]
+    )
     return expired
 
 

@@ -23,7 +23,6 @@ from mainspring.edges.cli.printing import (
     print_note,
     print_result,
 )
-from mainspring.edges.cli.skill import AnywayOption
 from mainspring.edges.cli.skill_report import Consent, confirm, print_report, require_consent
 from mainspring.runtime.agent_folder import plugin_installation
 from mainspring.runtime.agent_folder.plugin import Plugin
@@ -85,8 +84,7 @@ async def install(  # noqa: PLR0913 (the options of the command)
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace the plugin of the same name.")
     ] = False,
-    yes: YesOption = False,
-    anyway: AnywayOption = False,
+    consent: Consent,
     json: JsonOption = False,
 ) -> int:
     """Scan a plugin, show what it contains and what is suspicious, and, if you agree, install and
@@ -102,7 +100,6 @@ async def install(  # noqa: PLR0913 (the options of the command)
         installer.check_not_installed(place, candidate.plugin.name, replaces=replace)
         _print_candidate(Screen(settings, stderr=True), candidate)
         question = f"Install {candidate.plugin.name}, and trust it as it is?"
-        consent = Consent(is_given=yes, covers_danger=anyway)
         if not require_consent(settings, candidate.package.scan_report, consent, question):
             return 1
         root = await to_thread.run_sync(

@@ -1,64 +1,233 @@
-"""`mainspring policy`: arguments and options."""
+"""`mainspring policy`."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+import os
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, TypeAlias
 
+import msgspec
 import typer
+from msgspec import Struct
 
-from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli.commands import Action, command_group
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import Permission
+from mainspring.edges.cli.commands import command, command_group
+from mainspring.edges.cli.event_summary import short_id, truncate
 from mainspring.edges.cli.options import JsonOption
+from mainspring.edges.cli.printing import Screen, StyledText, plural, print_note
+from mainspring.edges.cli.session_lookup import find_session, open_existing_log
+from mainspring.harness.permissions.call_analysis import analyze_call
+from mainspring.harness.permissions.command_location import read_command_location
+from mainspring.harness.permissions.decide import decide
+from mainspring.harness.permissions.grant_state import GrantState
+from mainspring.harness.permissions.policy import Policy, PolicyRule, parse_mode
+from mainspring.harness.permissions.replay_decisions import (
+    ReplayedDecision,
+    replay_decisions,
+    traits_by_name,
+)
+from mainspring.harness.permissions.rule_descriptions import MODE_DESCRIPTIONS, describe_rule
+from mainspring.harness.permissions.tool_names import canonical_name, claude_code_name
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import all_sessions
+from mainspring.runtime.agent_folder import manifest
+from mainspring.runtime.settings import project_trust
+from mainspring.runtime.settings.policy_loader import LoadedPolicy, read_policy
+from mainspring.runtime.settings.project_trust import unscheduled_reason
+from mainspring.wiring.settings_files import load_policy, read_project_files
 
-if TYPE_CHECKING:
-    from mainspring.edges.cli import policy_commands
-else:
-    policy_commands = LazyModule("mainspring.edges.cli.policy_commands")
+EXIT_STATUS: Mapping[Permission, int] = {"allow": 0, "deny": 1, "ask": 3}
+_STYLES: Mapping[Permission | None, str] = {"allow": "green", "ask": "yellow", "deny": "bold red"}
+_MAIN_ARGUMENTS = {
+    "agent": "subagent_type",
+    "bash": "command",
+    "edit": "file_path",
+    "glob": "pattern",
+    "grep": "path",
+    "read": "file_path",
+    "service_start": "command",
+    "skill": "skill",
+    "web_fetch": "url",
+    "write": "file_path",
+}
+"""What stands in the parentheses of a call that is written like a rule."""
+
+
+class CheckView(Struct, frozen=True, kw_only=True):
+    tool: str
+    input: Mapping[str, object]
+    decision: Permission
+    gate: str
+    rule: str | None
+    reason: str | None
+    asks: str | None
+    mode: str
+
+
+class PolicyRuleView(Struct, frozen=True, kw_only=True):
+    order: int
+    behavior: Permission
+    rule: str
+    scope: str
+    file: str
+    meaning: str
+
+
+class ExplainView(Struct, frozen=True, kw_only=True):
+    folder: str
+    mode: str
+    is_trusted: bool
+    directories: tuple[str, ...]
+    rules: list[PolicyRuleView]
+
+
+class RuleTestView(Struct, frozen=True, kw_only=True):
+    session_id: str
+    call_id: str
+    seq: int
+    tool: str
+    input: Mapping[str, object]
+    was: Permission | None
+    person: Permission | None
+    now: Permission
+    rule: str | None
+    reason: str | None
+
 
 app = command_group()
 
-ModeOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--mode", metavar="MODE", help="Use this mode instead of the current one."),
-]
 FolderArgument: TypeAlias = Annotated[
     str | None, typer.Argument(metavar="[DIR]", help="The folder. [default: this folder]")
 ]
 
 
-@app.command()
-def check(
+@command(app)
+async def check(  # noqa: PLR0913 (the options of the command)
+    settings: Settings,
+    *,
     call: Annotated[
         str | None, typer.Argument(metavar="[CALL]", help="As rules are written: 'Bash(ls -l)'.")
     ] = None,
     tool: Annotated[str | None, typer.Option("--tool", help="A tool's name, with --input.")] = None,
-    given: Annotated[str, typer.Option("--input", metavar="JSON", help="The tool's input.")] = "{}",
-    mode: ModeOption = None,
+    input_: Annotated[
+        str, typer.Option("--input", metavar="JSON", help="The tool's input.")
+    ] = "{}",
+    mode: Annotated[
+        str | None,
+        typer.Option("--mode", metavar="MODE", help="Use this mode instead of the current one."),
+    ] = None,
     sandbox: Annotated[
         bool,
         typer.Option("--sandbox/--no-sandbox", help="Whether the call would run in a sandbox."),
     ] = True,
     json: JsonOption = False,
-) -> Action:
+) -> int:
     """Show what would be decided about a call here, by which rule and why. Exit status 0: allowed,
     3: a person is asked, 1: denied."""
     if (call is None) == (tool is None):
         raise typer.BadParameter("give one: a call, or --tool", param_hint="CALL")
-    options = policy_commands.CheckOptions(mode=mode, is_sandboxed=sandbox)
-    return partial(
-        policy_commands.check, call=call, tool=tool, given=given, check_options=options, json=json
+    name, values = (
+        (canonical_name(tool), _parse_object(input_))
+        if tool is not None
+        else _parse_call(call or "")
+    )
+    policy = _load_policy(settings).policy
+    if mode is not None:
+        policy = msgspec.structs.replace(policy, mode=parse_mode(mode))
+    decision = decide(
+        analyze_call(name, values, traits_by_name(name), read_command_location(policy)),
+        policy,
+        GrantState(),
+        now=clock.now(),
+        is_sandboxed=sandbox,
+    )
+    view = CheckView(
+        tool=name,
+        input=values,
+        decision=decision.decision,
+        gate=decision.gate,
+        rule=decision.rule,
+        reason=decision.reason,
+        asks=decision.asks if decision.decision == "ask" else None,
+        mode=policy.mode or "default",
+    )
+    screen = Screen(settings)
+    if json:
+        screen.json(view)
+        return EXIT_STATUS[decision.decision]
+    screen.line((f"{view.decision} ", _STYLES[view.decision]), (_call_text(name, values), "bold"))
+    screen.paragraph((view.reason or "", ""), indent=2)
+    by = f"{view.gate} {view.rule}" if view.rule else view.gate
+    screen.line((f"  decided by: {by}; mode: {view.mode}", "dim"))
+    return EXIT_STATUS[decision.decision]
+
+
+@command(app)
+async def explain(settings: Settings, *, json: JsonOption = False) -> int:
+    """Show all rules that apply here, in order of evaluation, and what each means."""
+    loaded = _load_policy(settings)
+    policy, mode = loaded.policy, loaded.policy.mode or "default"
+    ordered = _ordered_rules(policy)
+    views = [_rule_view(number, held) for number, held in enumerate(ordered, 1)]
+    screen = Screen(settings)
+    if json:
+        view = ExplainView(
+            folder=policy.workspace,
+            mode=mode,
+            is_trusted=loaded.is_trusted,
+            directories=policy.directories,
+            rules=views,
+        )
+        screen.json(view)
+        return 0
+    screen.paragraph(("mode ", "dim"), (mode, "bold"), (f": {MODE_DESCRIPTIONS[mode]}", ""))
+    for folder in policy.directories:
+        screen.paragraph(("also worked in: ", "dim"), (folder, ""))
+    if not views:
+        screen.line(("no rules: nothing is allowed or denied beyond the mode", ""))
+        return 0
+    heads = ["ORDER", "DOES", "RULE", "SCOPE", "FILE", "MEANING"]
+    screen.table(heads, [_rule_row(settings, view) for view in views])
+    return 0
+
+
+def _ordered_rules(policy: Policy) -> list[PolicyRule]:
+    """As they are asked: the first that speaks for a call decides."""
+    order: tuple[Permission, ...] = ("deny", "ask", "allow")
+    return [held for behavior in order for held in policy.rules if held.behavior == behavior]
+
+
+def _rule_view(number: int, held: PolicyRule) -> PolicyRuleView:
+    return PolicyRuleView(
+        order=number,
+        behavior=held.behavior,
+        rule=held.text,
+        scope=held.scope,
+        file=held.source,
+        meaning=describe_rule(held),
     )
 
 
-@app.command()
-def explain(json: JsonOption = False) -> Action:
-    """Show all rules that apply here, in order of evaluation, and what each means."""
-    return partial(policy_commands.explain, json=json)
+def _rule_row(settings: Settings, view: PolicyRuleView) -> list[StyledText]:
+    return [
+        (str(view.order), "dim"),
+        (view.behavior, _STYLES[view.behavior]),
+        (truncate(view.rule), "bold"),
+        (view.scope, ""),
+        (_near(settings, view.file), "dim"),
+        (truncate(view.meaning), ""),
+    ]
 
 
-@app.command("test")
-def retry(
+@command(app, "test")
+async def retry(
+    settings: Settings,
+    *,
     rules: Annotated[
         str, typer.Argument(metavar="RULES", help="A settings file with the rules to try.")
     ],
@@ -68,21 +237,164 @@ def retry(
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every session.")] = False,
     json: JsonOption = False,
-) -> Action:
+) -> int:
     """Apply other rules to the calls of past sessions: what would be allowed, asked about or
     denied, compared with what was."""
     if bool(over) == every:
         raise typer.BadParameter("give one: sessions, or --all", param_hint="--over")
-    return partial(policy_commands.retry, rules=rules, over=tuple(over or ()), json=json)
+    policy, screen = _read_rules(settings, rules), Screen(settings)
+    tally: Counter[tuple[Permission | None, Permission]] = Counter()
+    async with open_existing_log(settings) as log:
+        for session_id in await _find_sessions(log, over or []):
+            for retried in replay_decisions(await log.read(session_id), policy):
+                tally[retried.was, retried.now.decision] += 1
+                if json:
+                    screen.json(_rule_test_view(session_id, retried))
+                elif retried.is_changed:
+                    _print_change(screen, session_id, retried)
+    if not json:
+        _print_totals(screen, tally)
+    return 0
 
 
-@app.command()
-def trust(folder: FolderArgument = None) -> Action:
+def _read_rules(settings: Settings, rules: str) -> Policy:
+    file = Path(settings.folder) / rules
+    if not file.exists():
+        raise InvalidInput(f"{rules}: there is no such file")
+    policy, warnings = read_policy(file, folder=Path(settings.folder), home=Path(settings.home))
+    for warning in warnings:
+        print_note(settings, f"warning: {warning}", "yellow")
+    return policy
+
+
+async def _find_sessions(log: SessionLog, over: list[str]) -> list[str]:
+    if not over:
+        return [session.id async for session in all_sessions(log.store)]
+    return list(dict.fromkeys([(await find_session(log, id_or_part)).id for id_or_part in over]))
+
+
+def _rule_test_view(session_id: str, replayed: ReplayedDecision) -> RuleTestView:
+    return RuleTestView(
+        session_id=session_id,
+        call_id=replayed.call_id,
+        seq=replayed.seq,
+        tool=replayed.tool,
+        input=replayed.input,
+        was=replayed.was,
+        person=replayed.person,
+        now=replayed.now.decision,
+        rule=replayed.now.rule,
+        reason=replayed.now.reason,
+    )
+
+
+def _print_change(screen: Screen, session_id: str, replayed: ReplayedDecision) -> None:
+    name = session_id if screen.width is None else short_id(session_id)
+    person = f" (a person: {replayed.person})" if replayed.person else ""
+    screen.line(
+        (f"{replayed.was or 'not recorded'}{person}", _STYLES.get(replayed.was, "dim")),
+        (" -> ", "dim"),
+        (replayed.now.decision, _STYLES[replayed.now.decision]),
+        (f"  {_call_text(replayed.tool, replayed.input)}", "bold"),
+        (f"  {name} event {replayed.seq}", "dim"),
+    )
+    screen.paragraph((replayed.now.reason or "", "dim"), indent=2)
+
+
+def _print_totals(screen: Screen, tally: Counter[tuple[Permission | None, Permission]]) -> None:
+    changed = sum(number for (was, now), number in tally.items() if was != now)
+    screen.line((f"{plural(tally.total(), 'call')}, {changed} decided otherwise", "bold"))
+    for behavior in EXIT_STATUS:
+        was = sum(number for (then, _), number in tally.items() if then == behavior)
+        now = sum(number for (_, then), number in tally.items() if then == behavior)
+        screen.line((f"  {behavior}: {was} -> {now}", _STYLES[behavior]))
+
+
+@command(app)
+async def trust(settings: Settings, *, folder: FolderArgument = None) -> int:
     """Trust the settings of a folder as they are now. Untrusted settings can only forbid."""
-    return partial(policy_commands.trust, folder=folder)
+    place, home = _target_folder(settings, folder), Path(settings.home)
+    project = read_project_files(place, home=home)
+    project_trust.trust(place, project, home=home)
+    screen = Screen(settings)
+    screen.line(("trusted ", "green"), (str(place), "bold"))
+    loaded = load_policy(place, home=home)
+    own = [held for held in loaded.policy.rules if held.scope in ("project", "local")]
+    hooks = [hook for hook in loaded.hooks if hook.scope in ("project", "local")]
+    schedule = manifest.read_manifest(place / manifest.FILE).schedule
+    unscheduled = unscheduled_reason(project) if schedule else None
+    when = f", schedule {schedule.cron} {schedule.timezone} for `serve`" if schedule else ""
+    when = "" if unscheduled else when
+    told = f"{plural(len(own), 'rule')}, hooks in {plural(len(hooks), 'file')}{when}"
+    screen.paragraph((f"  {told}; a change to its settings takes the trust away", "dim"))
+    for text, source in project.commands:
+        shown = text.replace("\n", "\\n")  # what follows a comment is seen to be another line
+        screen.paragraph((f"  runs outside the sandbox: {shown} ({source})", ""))
+    for text, source in project.server_commands:
+        screen.paragraph((f"  MCP server: {' '.join(text.split())} ({source})", ""))
+    for names, source in project.variables:
+        screen.paragraph((f"  variables for commands in the sandbox: {names} ({source})", ""))
+    if unscheduled:
+        screen.paragraph((f"  schedule: {unscheduled}", "yellow"))
+    return 0
 
 
-@app.command()
-def untrust(folder: FolderArgument = None) -> Action:
+@command(app)
+async def untrust(settings: Settings, *, folder: FolderArgument = None) -> int:
     """Revoke trust: from now on, the settings of a folder can only forbid."""
-    return partial(policy_commands.untrust, folder=folder)
+    place = _target_folder(settings, folder)
+    screen = Screen(settings)
+    if not project_trust.distrust(place, home=Path(settings.home)):
+        screen.line((f"{place} was not trusted", ""))
+        return 1
+    screen.line(("not trusted any more: ", "yellow"), (str(place), "bold"))
+    return 0
+
+
+def _target_folder(settings: Settings, folder: str | None) -> Path:
+    return Path(os.path.realpath(Path(settings.folder) / (folder or ".")))
+
+
+def _load_policy(settings: Settings) -> LoadedPolicy:
+    loaded = load_policy(Path(settings.folder), home=Path(settings.home))
+    notes = Screen(settings, stderr=True)
+    for warning in loaded.warnings:
+        notes.paragraph((f"warning: {warning}", "yellow"))
+    return loaded
+
+
+def _parse_object(text: str) -> dict[str, object]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, object])
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise InvalidInput(f"--input is not a JSON object: {error}") from error
+
+
+def _parse_call(text: str) -> tuple[str, dict[str, object]]:
+    name, opening, rest = text.strip().partition("(")
+    tool = canonical_name(name)
+    if not opening:
+        return tool, {}
+    if not rest.endswith(")"):
+        raise InvalidInput(f"{text}: the parenthesis is not closed at the end")
+    if tool not in _MAIN_ARGUMENTS:
+        wrong = InvalidInput(f"{text}: what stands in the parentheses is known for built-ins only")
+        wrong.add_note(f"--tool {name} --input '{{...}}' says it whole")
+        raise wrong
+    return tool, {_MAIN_ARGUMENTS[tool]: rest[:-1]}
+
+
+def _call_text(tool: str, values: Mapping[str, object]) -> str:
+    """A call in one line, as rules are written."""
+    field = _MAIN_ARGUMENTS.get(tool, "")
+    what = values.get(field) if field else values
+    text = what if isinstance(what, str) else msgspec.json.encode(what or values).decode()
+    return truncate(f"{claude_code_name(tool)}({text})" if values else claude_code_name(tool))
+
+
+def _near(settings: Settings, file: str) -> str:
+    """A path as people know it."""
+    for folder, name in ((settings.folder, "."), (settings.home, "~")):
+        if file.startswith(f"{folder}/"):
+            return f"{name}{file[len(folder) :]}"
+    return file

@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from msgspec import Struct
 
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
+from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.log_maintenance import export
+from mainspring.edges.cli.options import JsonOption, SessionArgument
 from mainspring.edges.cli.printing import Screen, plural, print_note
 from mainspring.edges.cli.renderer import EventRenderer
 from mainspring.edges.cli.run_command import EXIT_STATUS, FAILED, INTERRUPTED, print_end
@@ -40,10 +44,16 @@ def test_{name}_goes_as_it_went():
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
-    start: int | None
-    model: str | None
-    prompt: str | None
-    json: bool
+    start: Annotated[
+        int | None,
+        typer.Option("--from", min=1, metavar="N", help="Take events up to N as is."),
+    ] = None
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="Continue with this model at a difference.")
+    ] = None
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", help="Use this as the first message from there.")
+    ] = None
 
 
 class ReplayView(Struct, frozen=True, kw_only=True):
@@ -56,16 +66,24 @@ class ReplayView(Struct, frozen=True, kw_only=True):
     diff: tuple[str, ...]
 
 
-async def replay(settings: Settings, *, id_or_part: str, replay_options: ReplayOptions) -> int:
-    if replay_options.model is not None or replay_options.prompt is not None:
-        return await _branch_session(settings, id_or_part, replay_options)
+async def replay(
+    settings: Settings,
+    *,
+    session: SessionArgument,
+    options: ReplayOptions,
+    json: JsonOption = False,
+) -> int:
+    """Run a session again without its model. Tools do not run either. Exit status 1 at the first
+    difference; with --model or --prompt, a fork continues from there."""
+    if options.model is not None or options.prompt is not None:
+        return await _branch_session(settings, session, options)
     async with open_existing_log(settings) as log, open_model_registry(settings) as shelf:
-        session = await find_session(log, id_or_part)
+        row = await find_session(log, session)
         replayed = await replaying.replay(
-            log, session.id, start=replay_options.start, facts=_facts_or_default(shelf.facts)
+            log, row.id, start=options.start, facts=_facts_or_default(shelf.facts)
         )
     screen = Screen(settings)
-    if replay_options.json:
+    if json:
         screen.json(_replay_view(replayed))
     else:
         _print_replay(screen, replayed)
@@ -113,16 +131,12 @@ def _print_replay(screen: Screen, replay_result: replaying.ReplayResult) -> None
         screen.line((f"  {line}", style))
 
 
-async def _branch_session(
-    settings: Settings, id_or_part: str, replay_options: ReplayOptions
-) -> int:
+async def _branch_session(settings: Settings, id_or_part: str, options: ReplayOptions) -> int:
     require_store(settings)
     notes = Screen(settings, stderr=True)
     async with open_runtime(settings) as runtime:
         session = await find_session(runtime.log, id_or_part)
-        change = BranchChange(
-            model=replay_options.model, prompt=replay_options.prompt, start=replay_options.start
-        )
+        change = BranchChange(model=options.model, prompt=options.prompt, start=options.start)
         branched = await branch(runtime, session.id, change)
         told = f"forked at event {branched.at}; {branched.session.agent.model} answers,"
         notes.paragraph((f"{told} tools do not run: their recorded results are used", "dim"))
@@ -156,16 +170,27 @@ async def _run_branch(settings: Settings, session: Session) -> int:
             return 0
 
 
-async def record(settings: Settings, *, id_or_part: str, output: str) -> int:
-    """Raises: InvalidInput."""
+test = command_group()
+
+
+@command(test)
+async def record(
+    settings: Settings,
+    *,
+    session: SessionArgument,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="DIR", help="Where the test goes.")
+    ] = "tests/replays",
+) -> int:
+    """Write a session and a pytest file that replays it."""
     async with open_existing_log(settings) as log:
-        session = await find_session(log, id_or_part)
-        name = _test_name((await summarize_session(log, session)).title or "", session.id)
+        row = await find_session(log, session)
+        name = _test_name((await summarize_session(log, row)).title or "", row.id)
     folder = Path(settings.folder) / output
     try:
         folder.mkdir(parents=True, exist_ok=True)
         test = folder / f"test_{name}.py"
-        await export(settings, id_or_part=session.id, output=f"{output}/{name}.jsonl")
+        await export(settings, session=row.id, output=f"{output}/{name}.jsonl")
         test.write_text(_TEST_TEMPLATE.format(name=name), encoding="utf-8")
     except OSError as error:
         raise InvalidInput(f"{output}: {error.strerror or error}") from error

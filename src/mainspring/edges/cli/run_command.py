@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
+from typing import Annotated
 
 import anyio
+import typer
 from msgspec import Struct
 
 from mainspring.config import Settings
@@ -16,6 +19,7 @@ from mainspring.edges.cli.approval_prompt import ApprovalPrompt, caller_path, is
 from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.printing import Screen
 from mainspring.edges.cli.renderer import EventRenderer, key_argument
+from mainspring.edges.cli.run_arguments import RunArguments
 from mainspring.edges.cli.send import reject_slash_command, send_message
 from mainspring.edges.cli.session_runner import (
     Notices,
@@ -28,13 +32,10 @@ from mainspring.edges.cli.session_runner import (
 from mainspring.edges.cli.subagent_tree import SubagentTree
 from mainspring.edges.cli.terminal_input import Keyboard, is_piped, read_piped
 from mainspring.harness.stop_reasons import EndReason
-from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session import Result, Session, ignore_delta
 from mainspring.runtime.session.session_summary import read_pending_calls
 from mainspring.runtime.slash_commands import mode_of
 from mainspring.wiring.providers import hint_for
-
-__all__ = ["RunOptions", "run"]
 
 DONE, FAILED, WAITS, LIMIT, INTERRUPTED = 0, 1, 3, 4, 130
 EXIT_STATUS: dict[EndReason, int] = {
@@ -70,13 +71,21 @@ class ResultView(Struct, frozen=True, kw_only=True, tag_field="type", tag="resul
 async def run(
     settings: Settings,
     *,
-    options: RunOptions,
-    prompt: str | None,
-    resume: str | None,
-    json: bool,
+    prompt: Annotated[
+        str | None,
+        typer.Argument(metavar="[PROMPT]", help="What to do; - or nothing reads standard input."),
+    ] = None,
+    arguments: RunArguments,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print events as JSON lines, then the result.")
+    ] = False,
 ) -> int:
-    text = await _read_prompt(prompt, required=resume is None)
-    async with open_session_runner(settings, options, resume) as stage:
+    """Run an agent until it is done. Exit status: 0 done, 3 waiting for an answer, 4 a limit
+    was reached, 1 failed, 130 interrupted."""
+    if prompt is None and arguments.resume is None and sys.stdin.isatty():
+        raise typer.BadParameter("say what to do, or pipe it in", param_hint="PROMPT")
+    text = await _read_prompt(prompt, required=arguments.resume is None)
+    async with open_session_runner(settings, arguments.options(), arguments.resume) as stage:
         if text is not None:
             reject_slash_command(stage.agent, text)
         session = stage.session or await stage.start()

@@ -1,205 +1,358 @@
-"""`mainspring serve` and `mainspring worker`: arguments and options."""
+"""`mainspring serve` and `mainspring worker`: open the service, accept requests, run jobs and drain
+on exit."""
 
 from __future__ import annotations
 
+import signal
+import socket
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from ipaddress import ip_address, ip_network
 
-import typer
+import anyio
+import msgspec
+from anyio import Event
 
-from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli.commands import Action
+from mainspring import __version__
+from mainspring.capabilities.network.outbound_http import fetch_issuer_keys
+from mainspring.capabilities.network.rules import Network
+from mainspring.capabilities.vault.redaction import scrubber
+from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput
+from mainspring.edges.api.app import Api, http_server
+from mainspring.edges.api.connections import bind_sockets
+from mainspring.edges.api.request_observers import (
+    AuditObserver,
+    MetricsObserver,
+    access_log,
+    combined_observer,
+    webhook_observer,
+)
+from mainspring.edges.api.route import Route, routes_of
+from mainspring.edges.api.route_table import all_routes
+from mainspring.edges.api.routes.health import HealthRoutes, MetricsRoutes, operations_application
+from mainspring.edges.cli.printing import Screen, sanitize_text
+from mainspring.edges.cli.process_user import drop_privileges, service_user
+from mainspring.edges.cli.serve_options import ServeOptions, WorkerOptions
+from mainspring.log.event_chain import Scrub
+from mainspring.log.records import RecordQuery
+from mainspring.log.task_groups import run_in_background
+from mainspring.service.access.api_keys import ensure_first_key
+from mainspring.service.access.oidc_issuers import OidcIssuer
+from mainspring.service.approvals import approval_record
+from mainspring.service.authorization.authentication import Authenticator
+from mainspring.service.authorization.oidc_tokens import CombinedTokens, open_tokens
+from mainspring.service.jobs import parking
+from mainspring.service.jobs.worker import WorkerSettings
+from mainspring.service.schedules.local_schedule import ScheduleStatus
+from mainspring.service.telemetry.health import (
+    Health,
+    HealthCheck,
+    LoopHeartbeat,
+    check_migrations,
+    check_not_draining,
+    check_store,
+)
+from mainspring.service.telemetry.instrumentation import StoreGauges
+from mainspring.service.telemetry.logging_setup import log_to_stream
+from mainspring.service.telemetry.metrics import Metrics
+from mainspring.service.telemetry.telemetry_setup import Telemetry, open_telemetry
+from mainspring.service.webhooks.webhook_deliveries import MeteredPoster
+from mainspring.service.webhooks.webhook_endpoints import DELIVERY_KIND
+from mainspring.wiring.sandbox_environment import private_files
+from mainspring.wiring.service_assembly import Service, open_service, sync_schedule
+from mainspring.wiring.stores import schema_status
+from mainspring.wiring.user_vault import known_secrets
+from mainspring.wiring.worker_assembly import WorkerConfig, open_worker
 
-if TYPE_CHECKING:
-    from mainspring.edges.cli import serve_command
-else:
-    serve_command = LazyModule("mainspring.edges.cli.serve_command")
-
-Concurrency = Annotated[
-    int, typer.Option(min=1, max=10_000, help="How many sessions this process runs at once.")
-]
-TenantConcurrency = Annotated[
-    int | None,
-    typer.Option(
-        "--tenant-concurrency",
-        min=1,
-        help="How many jobs of one tenant run at once: over all workers on PostgreSQL, in this"
-        " process on SQLite. [default: no limit]",
-    ),
-]
-DrainSeconds = Annotated[
-    float,
-    typer.Option(
-        "--drain-seconds",
-        min=0,
-        help="After SIGTERM, how long sessions may take to finish; others resume"
-        " later where they were cut off.",
-    ),
-]
-ModelName = Annotated[
-    str | None,
-    typer.Option("--model", help="Use this model for all agents, for trying things out."),
-]
-MetricsAddress = Annotated[
-    str | None,
-    typer.Option(
-        "--metrics",
-        metavar="HOST:PORT",
-        help="Serve /metrics and health here too, without a key: not publicly.",
-    ),
-]
-LogLevel = Annotated[
-    str | None,
-    typer.Option(
-        "--log-level",
-        help="debug, info, warning or error. [default: $MAINSPRING_LOG_LEVEL, else info]",
-        metavar="LEVEL",
-    ),
-]
-LogFormat = Annotated[str, typer.Option("--log-format", help="auto, json or text.", metavar="FORM")]
-AuditDays = Annotated[
-    int | None,
-    typer.Option(
-        "--keep-audit-days",
-        min=1,
-        metavar="DAYS",
-        help="Delete older audit entries. [default: keep all]",
-    ),
-]
-WorkspaceDays = Annotated[
-    int,
-    typer.Option(
-        "--keep-workspaces-days",
-        min=0,
-        metavar="DAYS",
-        help="Remove workspaces unused for this long; 0 keeps them.",
-    ),
-]
-Issuers = Annotated[
-    str | None,
-    typer.Option(
-        "--oidc", metavar="FILE", help="Identity providers whose tokens are accepted: JSON."
-    ),
-]
-Proxies = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--trusted-proxy",
-        metavar="ADDRESS",
-        help="A trusted proxy that reports the client's address. Can be repeated.",
-    ),
-]
-Networks = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--allow-network",
-        metavar="CIDR",
-        help="The service itself may call these addresses although they are not public, and over"
-        " plain HTTP: for webhooks, repositories and tokens. May be repeated.",
-    ),
-]
-ServiceUser = Annotated[
-    str | None,
-    typer.Option(
-        "--user",
-        metavar="NAME|UID",
-        help="The user to run as after binding the port as root. Also $MAINSPRING_USER.",
-    ),
-]
-AllowRoot = Annotated[
-    bool,
-    typer.Option(
-        "--allow-root",
-        help="Run as root anyway, as in a container of its own. Also $MAINSPRING_ALLOW_ROOT=1.",
-    ),
-]
+_MAX_PORT = 65535
+_LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 
 
-def serve(  # noqa: PLR0913, PLR0917 (the options of the command)
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free port.")] = 8700,
-    worker: Annotated[
-        bool, typer.Option("--worker/--no-worker", help="Whether to run sessions too.")
-    ] = True,
-    concurrency: Concurrency = 16,
-    tenant_concurrency: TenantConcurrency = None,
-    drain_seconds: DrainSeconds = 30.0,
-    model: ModelName = None,
-    metrics: MetricsAddress = None,
-    log_level: LogLevel = None,
-    log_format: LogFormat = "auto",
-    audit_days: AuditDays = None,
-    workspace_days: WorkspaceDays = 30,
-    oidc: Issuers = None,
-    proxies: Proxies = None,
-    networks: Networks = None,
-    service_user: ServiceUser = None,
-    allow_root: AllowRoot = False,
-) -> Action:
+async def serve(settings: Settings, *, options: ServeOptions, worker_options: WorkerOptions) -> int:
     """Serve the Managed Agents API and run its sessions.
 
     The first start creates an admin key and shows it once. Point any client of the Managed Agents
     API at the address, with that key.
     """
-    return partial(
-        serve_command.serve,
-        options=serve_command.ServeOptions(
-            host=host,
-            port=port,
-            has_worker=worker,
-            oidc=oidc,
-            proxies=tuple(proxies or ()),
-            worker_options=serve_command.WorkerOptions(
-                concurrency=concurrency,
-                of_tenant=tenant_concurrency,
-                drain_seconds=drain_seconds,
-                model=model,
-                metrics=metrics,
-                level=log_level,
-                form=log_format,
-                audit_days=audit_days,
-                workspace_days=workspace_days,
-                networks=tuple(networks or ()),
-                user=service_user,
-                allow_root=allow_root,
+    proxies = frozenset(_parse_proxy(proxy) for proxy in options.proxies or ())
+    address, works = (options.host, options.port), options.has_worker
+    async with (
+        _bind_and_drop_privileges(settings, worker_options, address) as (own, ports),
+        _open_service(own, worker_options, ports.metrics, works=works) as dependencies,
+    ):
+        service = dependencies.service
+        issuers = await _read_issuers(options.oidc)
+        tokens = CombinedTokens(
+            service.sessions.work_tokens, open_tokens(issuers, fetch_issuer_keys)
+        )
+        door = Authenticator(service.infrastructure.store.records, token_verifier=tokens)
+        api = Api(
+            all_routes(service, *dependencies.operations()),
+            access_control=door,
+            request_observer=combined_observer(
+                AuditObserver(
+                    service.access.audit, alarm=dependencies.telemetry.metrics.audit_failures.inc
+                ),
+                webhook_observer(service.webhooks.outbox.notify),
+                MetricsObserver(dependencies.telemetry.metrics),
+                access_log,
             ),
-        ),
-    )
+            proxies=proxies,
+            repeated=service.access.repeated,
+        )
+        async with http_server(api.application(), ports.api) as url:
+            # not before it can be shown: a start that fails would take it along
+            first = await ensure_first_key(
+                service.infrastructure.store.records, adopted=own.admin_key
+            )
+            _print_start(own, options, url, first)
+            _print_schedule(own, await sync_schedule(service, own))
+            if options.has_worker:
+                await dependencies.work()
+            else:
+                await dependencies.closing.wait()
+            service.sessions.event_streams.close()
+    return 0
 
 
-def worker(  # noqa: PLR0913, PLR0917 (the options of the command)
-    concurrency: Concurrency = 16,
-    tenant_concurrency: TenantConcurrency = None,
-    drain_seconds: DrainSeconds = 30.0,
-    model: ModelName = None,
-    metrics: MetricsAddress = None,
-    log_level: LogLevel = None,
-    log_format: LogFormat = "auto",
-    audit_days: AuditDays = None,
-    workspace_days: WorkspaceDays = 30,
-    networks: Networks = None,
-    service_user: ServiceUser = None,
-    allow_root: AllowRoot = False,
-) -> Action:
+async def worker(settings: Settings, *, options: WorkerOptions) -> int:
     """Run sessions of a service on this machine too.
 
     Needs the store of the service (`--store postgresql://...`), the same MAINSPRING_WORKSPACES on
     a shared disk, and the same vault key.
     """
-    return partial(
-        serve_command.run_worker,
-        options=serve_command.WorkerOptions(
-            concurrency=concurrency,
-            of_tenant=tenant_concurrency,
-            drain_seconds=drain_seconds,
-            model=model,
-            metrics=metrics,
-            level=log_level,
-            form=log_format,
-            audit_days=audit_days,
-            workspace_days=workspace_days,
-            networks=tuple(networks or ()),
-            user=service_user,
-            allow_root=allow_root,
-        ),
+    async with (
+        _bind_and_drop_privileges(settings, options) as (own, ports),
+        _open_service(own, options, ports.metrics) as dependencies,
+    ):
+        Screen(own).line((f"working for {own.store_label}", ""))
+        await dependencies.work()
+    return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RunningService:
+    service: Service
+    telemetry: Telemetry
+    options: WorkerOptions
+    closing: Event
+    loop_heartbeat: LoopHeartbeat
+    store_gauges: StoreGauges
+    works: bool
+
+    @property
+    def health(self) -> Health:
+        settings = self.service.infrastructure.settings
+
+        checks: dict[str, HealthCheck] = {
+            "store": check_store(self.service.infrastructure.store),
+            "tables": check_migrations(lambda: schema_status(settings.store)),
+            "draining": check_not_draining(self.closing),
+        }
+        if self.works:
+            checks["worker"] = self.loop_heartbeat.check
+        return Health(checks)
+
+    def operations(self) -> tuple[Route, ...]:
+        return (
+            *routes_of(HealthRoutes(self.health)),
+            *routes_of(MetricsRoutes(self.telemetry.metrics, self.store_gauges)),
+        )
+
+    async def work(self) -> None:
+        days, kept = self.options.audit_days, self.options.workspace_days
+        orders = WorkerConfig(
+            worker_settings=WorkerSettings(
+                concurrency=self.options.concurrency, drain_seconds=self.options.drain_seconds
+            ),
+            model=self.options.model,
+            keep_audit=None if days is None else timedelta(days=days),
+            keep_workspaces=timedelta(days=kept) if kept else None,
+        )
+        async with open_worker(
+            self.service, self.telemetry, orders, beat=self.loop_heartbeat.beat
+        ) as worker:
+            await worker.work(self.closing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _BoundSockets:
+    api: Sequence[socket.socket]
+    metrics: Sequence[socket.socket]
+
+
+@asynccontextmanager
+async def _bind_and_drop_privileges(
+    settings: Settings, options: WorkerOptions, api: tuple[str, int] | None = None
+) -> AsyncGenerator[tuple[Settings, _BoundSockets], None]:
+    """Binds ports as the starting user, then does everything else as the service's user."""
+    metrics = None if options.metrics is None else _parse_address(options.metrics)
+    user = service_user(settings, user=options.user, allow_root=options.allow_root)
+    with ExitStack() as stack:
+        ports = _BoundSockets(
+            **{
+                name: ()
+                if at is None
+                else [stack.enter_context(bind_socket) for bind_socket in await bind_sockets(*at)]
+                for name, at in (("api", api), ("metrics", metrics))
+            }
+        )
+        own = settings if user is None else drop_privileges(user, settings)
+        if (told := private_files(own).require_apart()) is not None:
+            Screen(own, stderr=True).paragraph((f"warning: {told}", "yellow"))
+        yield own, ports
+
+
+def _sanitize_log_line(scrub: Scrub, line: bytes) -> bytes:
+    return sanitize_text(scrub(line).decode("utf-8", "replace")).encode()
+
+
+@asynccontextmanager
+async def _open_service(
+    settings: Settings,
+    options: WorkerOptions,
+    metrics_at: Sequence[socket.socket],
+    *,
+    works: bool = True,
+) -> AsyncGenerator[_RunningService, None]:
+    networks = tuple(_parse_network(network) for network in options.networks or ())
+    scrub = scrubber(known_secrets(settings))
+    async with AsyncExitStack() as stack:
+        level = options.level or settings.environment.get("MAINSPRING_LOG_LEVEL") or "info"
+        shown = partial(_sanitize_log_line, scrub) if sys.stderr.isatty() else scrub
+        stack.enter_context(log_to_stream(sys.stderr, scrub=shown, level=level, form=options.form))
+        metrics = Metrics(version=__version__)
+        service = await stack.enter_async_context(
+            open_service(
+                settings,
+                networks=networks,
+                tenant_limit=options.of_tenant,
+                metered=lambda post: MeteredPoster(post, metrics),
+            )
+        )
+        if options.model is not None:
+            service.infrastructure.models.facts(
+                options.model
+            )  # a wrong name is told now, not by every session
+        watching = await stack.enter_async_context(
+            open_telemetry(
+                service.infrastructure.log,
+                metrics,
+                environment=settings.environment,
+                version=__version__,
+            )
+        )
+        closing = Event()
+        dependencies = _RunningService(
+            service=service,
+            telemetry=watching,
+            options=options,
+            closing=closing,
+            loop_heartbeat=LoopHeartbeat(),
+            store_gauges=_gauge_readers(service, watching),
+            works=works,
+        )
+        watching.metrics.follow(
+            watching.metrics.streams_open, lambda: service.sessions.event_streams.count
+        )
+        if metrics_at:
+            app = operations_application(
+                dependencies.health, watching.metrics, dependencies.store_gauges
+            )
+            await stack.enter_async_context(http_server(app, metrics_at))
+        await stack.enter_async_context(run_in_background(lambda: _close_on_signal(closing)))
+        yield dependencies
+
+
+async def _close_on_signal(closing: Event) -> None:
+    """The first signal has it end in good order; the second at once."""
+    with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            if closing.is_set():
+                raise KeyboardInterrupt
+            closing.set()
+
+
+def _gauge_readers(service: Service, watching: Telemetry) -> StoreGauges:
+    records = service.infrastructure.store.records
+
+    async def parked() -> int:
+        return await records.count(RecordQuery(kind=parking.KIND))
+
+    async def dead() -> int:
+        return await records.count(RecordQuery(kind=DELIVERY_KIND, label="dead"))
+
+    async def waiting() -> int:
+        return await records.count(RecordQuery(kind=approval_record.KIND, is_archived=False))
+
+    return StoreGauges(
+        watching.metrics,
+        sessions_parked=parked,
+        deliveries_dead=dead,
+        approvals_waiting=waiting,
     )
+
+
+def _print_start(settings: Settings, options: ServeOptions, url: str, first: str | None) -> None:
+    screen = Screen(settings)
+    screen.line((f"serving the Managed Agents API at {url}", "bold"))
+    if first is not None:
+        screen.paragraph((f"admin key, shown this once: {first}", ""))
+    if options.host not in _LOOPBACK_HOSTS:
+        screen.paragraph(("it is not encrypted: put it behind a proxy that speaks TLS", "yellow"))
+
+
+def _print_schedule(settings: Settings, schedule_status: ScheduleStatus | None) -> None:
+    """Of the agent.yaml in the folder that is served."""
+    screen = Screen(settings)
+    if schedule_status is None:
+        return
+    if schedule_status.problem is not None:
+        screen.paragraph((f"warning: {sanitize_text(schedule_status.problem)}", "yellow"))
+    elif schedule_status.deployment is not None:
+        made = schedule_status.deployment
+        when = (
+            "paused"
+            if schedule_status.next_at is None
+            else f"next at {schedule_status.next_at:%F %R} UTC"
+        )
+        screen.paragraph((f"schedule of {made.name}: {when}; deployment {made.id}", ""))
+
+
+async def _read_issuers(file: str | None) -> tuple[OidcIssuer, ...]:
+    """Raises: InvalidInput."""
+    if file is None:
+        return ()
+    try:
+        content = await anyio.Path(file).read_bytes()
+        return tuple(msgspec.json.decode(content, type=list[OidcIssuer]))
+    except OSError as error:
+        raise InvalidInput(f"{file}: {error.strerror}") from error
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise InvalidInput(f"{file}: {error}") from error
+
+
+def _parse_network(text: str) -> Network:
+    try:
+        return ip_network(text)
+    except ValueError as error:
+        raise InvalidInput(f"--allow-network {text}: {error}") from error
+
+
+def _parse_proxy(text: str) -> str:
+    try:
+        return str(ip_address(text))
+    except ValueError as error:
+        raise InvalidInput(f"--trusted-proxy {text}: give its IP address") from error
+
+
+def _parse_address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > _MAX_PORT:
+        raise InvalidInput(f"--metrics {text}: give it as 127.0.0.1:9090")
+    return host.strip("[]") or "127.0.0.1", int(port)

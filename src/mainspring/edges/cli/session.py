@@ -1,30 +1,92 @@
-"""`mainspring sessions`: arguments and options."""
+"""`mainspring sessions`: listing, reading, forking, cancelling and answering. Rewinding, moving and
+importing sessions are in files of their own."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from datetime import datetime
 from enum import StrEnum
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import Struct
 
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.core.errors import InvalidInput, LeaseHeld
+from mainspring.core.events import Usage, UserInterrupt, UserToolConfirmation
 from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli.commands import Action, command_group
-from mainspring.edges.cli.log import rm
-from mainspring.edges.cli.options import JsonOption, SessionArgument, YesOption
+from mainspring.core.sender import Origin, local_user
+from mainspring.edges.cli.commands import command, command_group
+from mainspring.edges.cli.event_summary import short_id, truncate
+from mainspring.edges.cli.log_maintenance import rm
+from mainspring.edges.cli.options import JsonOption, SessionArgument
+from mainspring.edges.cli.printing import (
+    Screen,
+    StyledText,
+    age_text,
+    dollars,
+    local_time,
+    print_note,
+    print_result,
+)
+from mainspring.edges.cli.renderer import EventRenderer
+from mainspring.edges.cli.session_import import import_
+from mainspring.edges.cli.session_lookup import find_session, open_existing_log
+from mainspring.edges.cli.session_rewind import diff, rewind, snapshots
+from mainspring.edges.cli.session_transfer import export, pull, push
+from mainspring.harness.state.open_call import OpenCall
+from mainspring.log import search as searching
+from mainspring.log.store import all_sessions
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.session.lease import set_title
+from mainspring.runtime.session.session_summary import (
+    SessionSummary,
+    Status,
+    origin_of,
+    read_open_calls,
+    summarize_session,
+)
+from mainspring.wiring.stores import has_store
 
 if TYPE_CHECKING:
-    from mainspring.edges.cli import (
-        session_commands,
-        session_import,
-        session_rewind,
-        session_transfer,
-    )
+    from mainspring.wiring import runtime_assembly as wiring
 else:
-    session_import = LazyModule("mainspring.edges.cli.session_import")
-    session_rewind = LazyModule("mainspring.edges.cli.session_rewind")
-    session_commands = LazyModule("mainspring.edges.cli.session_commands")
-    session_transfer = LazyModule("mainspring.edges.cli.session_transfer")
+    wiring = LazyModule(
+        "mainspring.wiring.runtime_assembly"
+    )  # brings the clients of models with it
+
+_STYLES: dict[Status, str] = {
+    "new": "dim",
+    "running": "green",
+    "unfinished": "yellow",
+    "requires_action": "bold yellow",
+    "idle": "",
+    "moved": "dim",
+}
+_MAX_TITLE_CHARS = 500
+_PLACEHOLDER_AGENT = Agent(model="scripted:demo")
+"""Ends a session that is interrupted: nothing is asked of it."""
+
+
+class SessionSummaryView(Struct, frozen=True, kw_only=True):
+    """A session as `--json` prints it."""
+
+    id: str
+    title: str | None
+    agent: str | None
+    model: str | None
+    status: str
+    reason: str | None
+    turns: int
+    usage: Usage
+    cost_usd: str
+    created: datetime
+    updated: datetime
+    holder: str | None
+    parent: str | None
+    origin: Origin
+
 
 app = command_group()
 
@@ -45,45 +107,103 @@ class OriginName(StrEnum):
     imported = "import"
 
 
-class FormatName(StrEnum):
-    """As `runtime.import_sessions.source.Format`."""
-
-    claude_code = "claude-code"
-    codex = "codex"
-    pi = "pi"
-    openhands = "openhands"
-
-
-class ExportFormat(StrEnum):
-    claude_code = "claude-code"
-    markdown = "markdown"
-    html = "html"
-    jsonl = "jsonl"
-
-
 class AnswerChoice(StrEnum):
     allow = "allow"
     deny = "deny"
 
 
-@app.command()
-def ls(
+@command(app)
+async def ls(
+    settings: Settings,
+    *,
     limit: Annotated[int, typer.Option("--limit", "-n", help="How many.", min=1)] = 20,
     origin: Annotated[OriginName | None, typer.Option(help="Only sessions of this origin.")] = None,
     json: JsonOption = False,
-) -> Action:
+) -> int:
     """List sessions with their state and cost, newest first."""
-    return partial(session_commands.ls, limit=limit, origin=origin and origin.value, json=json)
+    screen, notes = Screen(settings), Screen(settings, stderr=True)
+    sessions = await _list_sessions(settings, limit + 1, origin)
+    if json:
+        for item in sessions[:limit]:
+            screen.json(_summary_view(item))
+        return 0
+    if not sessions:
+        what = "no sessions yet" if origin is None else f"no sessions of origin {origin}"
+        notes.paragraph((f"{what} in {settings.store_label}", ""))
+        notes.paragraph(("`mainspring run 'what to do'` starts one", "dim"))
+        return 0
+    now = clock.now()
+    heads = ["SESSION", "STATUS", "TURNS", "COST", "CHANGED", "TITLE"]
+    screen.table(heads, [_session_row(screen, item, now) for item in sessions[:limit]])
+    if len(sessions) > limit:
+        notes.paragraph((f"there are more; --limit {limit * 5} shows up to {limit * 5}", "dim"))
+    return 0
 
 
-@app.command()
-def show(session: SessionArgument) -> Action:
+async def _list_sessions(
+    settings: Settings, limit: int, origin: str | None
+) -> list[SessionSummary]:
+    sessions: list[SessionSummary] = []
+    if not has_store(settings):
+        return sessions
+    async with open_existing_log(settings) as log:
+        async for row in all_sessions(log.store):
+            if origin is None or (await origin_of(log, row)).type == origin:
+                sessions.append(await summarize_session(log, row))
+            if len(sessions) == limit:
+                break
+    return sessions
+
+
+def _summary_view(summary: SessionSummary) -> SessionSummaryView:
+    return SessionSummaryView(
+        id=summary.id,
+        title=summary.title,
+        agent=summary.agent,
+        model=summary.model,
+        status=summary.status,
+        reason=summary.reason,
+        turns=summary.turns,
+        usage=summary.usage,
+        cost_usd=str(summary.cost_usd),
+        created=summary.created,
+        updated=summary.updated,
+        holder=summary.holder,
+        parent=summary.parent,
+        origin=summary.origin,
+    )
+
+
+def _session_row(screen: Screen, summary: SessionSummary, now: datetime) -> list[StyledText]:
+    is_plain = summary.status != "idle" or summary.reason == "completed"
+    status = summary.status if is_plain else f"{summary.status} ({summary.reason})"
+    return [
+        (summary.id if screen.width is None else short_id(summary.id), "bold"),
+        (status, _STYLES[summary.status]),
+        (f"{summary.turns:>5}", ""),
+        (dollars(summary.cost_usd), ""),
+        (age_text(now - summary.updated), ""),
+        (truncate(summary.title or ""), ""),
+    ]
+
+
+@command(app)
+async def show(settings: Settings, *, session: SessionArgument) -> int:
     """Show a session as a conversation."""
-    return partial(session_commands.show, id_or_part=session)
+    async with open_existing_log(settings) as log:
+        row = await find_session(log, session)
+        renderer = EventRenderer(settings, is_live=False, is_whole=True)
+        for event in await log.read(row.id):
+            if event.thread_id == row.thread_id:
+                renderer.event(event)
+        renderer.close()
+    return 0
 
 
-@app.command()
-def fork(
+@command(app)
+async def fork(
+    settings: Settings,
+    *,
     session: SessionArgument,
     at: Annotated[
         int | None,
@@ -91,19 +211,107 @@ def fork(
     ] = None,
     title: Annotated[str | None, typer.Option(help="A title.")] = None,
     json: JsonOption = False,
-) -> Action:
+) -> int:
     """Start a new session with this one's events."""
-    return partial(session_commands.fork, id_or_part=session, at=at, title=title, json=json)
+    async with open_existing_log(settings) as log:
+        row = await find_session(log, session)
+        forked = await log.fork(row.id, at=at, title=title, sender=local_user(settings.user))
+    view = {"id": forked.id, "parent": row.id, "parent_seq": forked.parent_seq}
+    origin = f"  from event {forked.parent_seq}"
+    text = (("forked ", "green"), (forked.id, ""), (origin, "dim"))
+    print_result(settings, view, *text, json=json)
+    if not json:
+        name = short_id(forked.id)
+        print_note(settings, f"continue: mainspring run --resume {name} 'what to do'")
+    return 0
 
 
-@app.command()
-def cancel(session: SessionArgument) -> Action:
+class SearchHitView(Struct, frozen=True, kw_only=True):
+    """A search result as `--json` prints it."""
+
+    session_id: str
+    seq: int
+    time: datetime
+    snippet: str
+
+
+@command(app)
+async def search(
+    settings: Settings,
+    *,
+    words: Annotated[
+        list[str], typer.Argument(metavar="WORDS...", help="Words that must all occur.")
+    ],
+    limit: Annotated[int, typer.Option("--limit", "-n", help="How many.", min=1)] = 20,
+    json: JsonOption = False,
+) -> int:
+    """Find sessions by their text."""
+    screen, query, results = Screen(settings), " ".join(words), list[SearchHitView]()
+    async with open_existing_log(settings) as log:
+        for hit in await searching.search(log, query, limit=limit):
+            for event in await log.read(hit.session_id, after=hit.seq - 1, limit=1):
+                result = SearchHitView(
+                    session_id=hit.session_id, seq=hit.seq, time=event.time, snippet=hit.snippet
+                )
+                results.append(result)
+    for result in results:
+        if json:
+            screen.json(result)
+            continue
+        name = result.session_id if screen.width is None else short_id(result.session_id)
+        screen.line(
+            (name, "bold"),
+            (f"  {local_time(result.time)}  ", "dim"),
+            (truncate(result.snippet), ""),
+        )
+    if not results:
+        notes = Screen(settings, stderr=True)
+        notes.paragraph((f"no session has all of these words: {query}", "dim"))
+    return 0
+
+
+@command(app)
+async def rename(
+    settings: Settings,
+    *,
+    session: SessionArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Its new title.")],
+) -> int:
+    """Rename a session."""
+    title = " ".join(name.split())
+    if not title or len(title) > _MAX_TITLE_CHARS:
+        raise InvalidInput(f"a title has 1 to {_MAX_TITLE_CHARS} characters")
+    async with open_existing_log(settings) as log:
+        row = await find_session(log, session)
+        await set_title(log, row.id, title, sender=local_user(settings.user))
+    Screen(settings).line(("renamed ", "green"), (row.id, ""), (f"  {title}", "dim"))
+    return 0
+
+
+@command(app)
+async def cancel(settings: Settings, *, session: SessionArgument) -> int:
     """Interrupt a running session, in any process. Nothing recorded is lost."""
-    return partial(session_commands.cancel, id_or_part=session)
+    screen = Screen(settings)
+    async with open_existing_log(settings) as log:
+        row = await find_session(log, session)
+        stands = await summarize_session(log, row)
+        if stands.status in ("running", "unfinished"):
+            await log.submit(row.id, UserInterrupt(), sender=local_user(settings.user))
+    if stands.status == "unfinished":
+        async with wiring.open_runtime(settings) as runtime:
+            with suppress(LeaseHeld):  # somebody took it up meanwhile, and hears of it
+                await (await runtime.resume(_PLACEHOLDER_AGENT, row.id)).run()
+    if stands.status not in ("running", "unfinished"):
+        screen.line((f"{row.id} does not run: {stands.status}", ""))
+        return 1
+    screen.line(("cancelled ", "yellow"), (row.id, ""))
+    return 0
 
 
-@app.command()
-def answer(
+@command(app)
+async def answer(
+    settings: Settings,
+    *,
     session: SessionArgument,
     call: Annotated[
         str, typer.Argument(metavar="CALL", help="The call's id, or a unique part of it.")
@@ -114,174 +322,47 @@ def answer(
     message: Annotated[
         str | None, typer.Option("--message", help="Why not; the agent reads it.")
     ] = None,
-) -> Action:
+) -> int:
     """Answer a call that waits for approval."""
     if message is not None and verdict is AnswerChoice.allow:
         raise typer.BadParameter("a message goes with deny", param_hint="--message")
-    return partial(
-        session_commands.answer,
-        id_or_part=session,
-        call=call,
-        verdict=verdict.value,
-        message=message,
+    async with open_existing_log(settings) as log:
+        row = await find_session(log, session)
+        waiting = await read_open_calls(log, row)
+        pending = _find_call(call, waiting)
+        await log.submit(
+            row.id,
+            UserToolConfirmation(
+                tool_use_id=pending.id, result=verdict.value, deny_message=message
+            ),
+            sender=local_user(settings.user),
+            client_id=f"answer-{pending.id}-{pending.call_hash}",  # of just what was shown
+        )
+        left = len(waiting) - 1
+    style = "green" if verdict == "allow" else "red"
+    Screen(settings).line(
+        (f"{verdict.value} ", style), (pending.name, "bold"), (f"  {pending.id}", "dim")
     )
+    rest = f"{left} more wait for an answer; then: " if left else ""
+    hint = f"{rest}mainspring run --resume {short_id(row.id)}"
+    print_note(settings, hint)
+    return 0
 
 
-@app.command()
-def rewind(  # noqa: PLR0913, PLR0917 (the options of the command)
-    session: SessionArgument,
-    to: Annotated[
-        int | None, typer.Option("--to", min=1, metavar="N", help="To the state after this event.")
-    ] = None,
-    turns: Annotated[
-        int | None, typer.Option("--turns", min=1, metavar="N", help="To before the last N turns.")
-    ] = None,
-    files_only: Annotated[
-        bool, typer.Option("--files-only", help="Restore only the files, not the conversation.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
-    ] = False,
-    yes: YesOption = False,
-    json: JsonOption = False,
-) -> Action:
-    """Go back to before the last request, or further. Restores the files and continues the
-    conversation from there in a fork. Nothing is lost: you can undo it."""
-    if to is not None and turns is not None:
-        raise typer.BadParameter("give one: --to or --turns", param_hint="--to")
-    wanted = session_rewind.RewindOptions(
-        to=to, turns=turns, files_only=files_only, is_dry_run=dry_run, yes=yes
-    )
-    return partial(session_rewind.rewind, id_or_part=session, rewind_options=wanted, json=json)
+def _find_call(id_or_part: str, waiting: list[OpenCall]) -> OpenCall:
+    """Raises: InvalidInput."""
+    matches = [call for call in waiting if id_or_part == call.id] or [
+        call for call in waiting if id_or_part and id_or_part in call.id
+    ]
+    if len(matches) == 1:
+        return matches[0]
+    problem = "could be any of several calls" if matches else "is not a call that waits"
+    wrong = InvalidInput(f"{id_or_part} {problem}")
+    listed = ", ".join(f"{call.name} {short_id(call.id)}" for call in waiting)
+    wrong.add_note(f"these wait: {listed}" if listed else "no call of this session waits")
+    raise wrong
 
 
-@app.command()
-def snapshots(session: SessionArgument, json: JsonOption = False) -> Action:
-    """List the saved states of the workspace: after which event, and what changed."""
-    return partial(session_rewind.snapshots, id_or_part=session, json=json)
-
-
-@app.command()
-def diff(
-    session: SessionArgument,
-    since: Annotated[
-        int | None,
-        typer.Option("--from", min=1, metavar="N", help="After this event. [default: the start]"),
-    ] = None,
-    to: Annotated[
-        int | None,
-        typer.Option("--to", min=1, metavar="N", help="After this event. [default: now]"),
-    ] = None,
-    json: JsonOption = False,
-) -> Action:
-    """Show which files of the workspace have changed."""
-    return partial(session_rewind.diff, id_or_part=session, since=since, to=to, json=json)
-
-
-@app.command("import")
-def import_(
-    paths: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="PATH...", help="Session files, or folders of them."),
-    ] = None,
-    form: Annotated[
-        FormatName | None,
-        typer.Option("--from", help="Which tool wrote it. [default: detected from its content]"),
-    ] = None,
-    is_list: Annotated[
-        bool, typer.Option("--list", help="Show what could be imported, and import nothing.")
-    ] = False,
-    json: JsonOption = False,
-) -> Action:
-    """Import sessions of Claude Code, Codex, pi or OpenHands, to continue them here. Importing
-    again adds only what is new."""
-    act = session_import.list_importable if is_list else session_import.import_sessions
-    return partial(act, paths=paths or [], form=None if form is None else form.value, json=json)
-
-
-@app.command()
-def export(
-    session: SessionArgument,
-    form: Annotated[
-        ExportFormat,
-        typer.Option(
-            "--format",
-            "-f",
-            help="claude-code: a transcript that Claude Code reads; markdown; html: one page;"
-            " jsonl: the log itself, for `log import`.",
-        ),
-    ] = ExportFormat.claude_code,
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where to; - is standard output.")
-    ] = "-",
-) -> Action:
-    """Write a session to a file for people or other tools."""
-    return partial(session_transfer.export, id_or_part=session, form=form.value, output=output)
-
-
-@app.command()
-def pull(
-    url: Annotated[str, typer.Argument(metavar="URL", help="The server, such as https://host.")],
-    session: Annotated[str, typer.Argument(metavar="SESSION", help="Its whole id.")],
-    workspace: Annotated[
-        str | None,
-        typer.Option("--workspace", "-w", metavar="DIR", help="New folder for its files."),
-    ] = None,
-    json: JsonOption = False,
-) -> Action:
-    """Move a session from a server to this machine, with its workspace. The server's copy refuses
-    turns from then on. The key is MAINSPRING_API_KEY."""
-    return partial(session_transfer.pull, url=url, session_id=session, into=workspace, json=json)
-
-
-@app.command()
-def push(
-    url: Annotated[str, typer.Argument(metavar="URL", help="The server, such as https://host.")],
-    session: SessionArgument,
-    agent: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="The agent on the server that continues it."),
-    ] = None,
-    environment: Annotated[
-        str | None, typer.Option(metavar="ID", help="Environment on the server.")
-    ] = None,
-    workspace: Annotated[
-        str | None,
-        typer.Option("--workspace", "-w", metavar="DIR", help="Folder to send as its files."),
-    ] = None,
-    json: JsonOption = False,
-) -> Action:
-    """Move a session from this machine to a server, with its workspace. The copy here refuses turns
-    from then on. The key is MAINSPRING_API_KEY."""
-    return partial(
-        session_transfer.push,
-        url=url,
-        id_or_part=session,
-        place=(agent, environment),
-        workspace=workspace,
-        json=json,
-    )
-
-
-@app.command()
-def rename(
-    session: SessionArgument,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Its new title.")],
-) -> Action:
-    """Rename a session."""
-    return partial(session_commands.rename, id_or_part=session, name=name)
-
-
-@app.command()
-def search(
-    words: Annotated[
-        list[str], typer.Argument(metavar="WORDS...", help="Words that must all occur.")
-    ],
-    limit: Annotated[int, typer.Option("--limit", "-n", help="How many.", min=1)] = 20,
-    json: JsonOption = False,
-) -> Action:
-    """Find sessions by their text."""
-    return partial(session_commands.search, words=words, limit=limit, json=json)
-
-
-app.command("rm")(rm)
+for function in (rewind, snapshots, diff, export, pull, push, rm):
+    command(app)(function)
+command(app, "import")(import_)

@@ -1,4 +1,4 @@
-"""What `mainspring sessions import` does."""
+"""`mainspring sessions import`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from anyio import to_thread
 from msgspec import Struct
 
@@ -16,6 +19,7 @@ from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, MainspringError, SessionNotFound
 from mainspring.core.sender import local_user
 from mainspring.edges.cli.event_summary import short_id, truncate
+from mainspring.edges.cli.options import JsonOption
 from mainspring.edges.cli.printing import Screen, StyledText, age_text, byte_size, plural
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.import_sessions.import_candidates import (
@@ -64,16 +68,43 @@ class CandidateView(Struct, frozen=True, kw_only=True):
     is_imported: bool
 
 
-async def import_sessions(
-    settings: Settings, *, paths: list[str], form: Format | None, json: bool
+class FormatName(StrEnum):
+    """As `runtime.import_sessions.source.Format`."""
+
+    claude_code = "claude-code"
+    codex = "codex"
+    pi = "pi"
+    openhands = "openhands"
+
+
+async def import_(
+    settings: Settings,
+    *,
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PATH...", help="Session files, or folders of them."),
+    ] = None,
+    form: Annotated[
+        FormatName | None,
+        typer.Option("--from", help="Which tool wrote it. [default: detected from its content]"),
+    ] = None,
+    is_list: Annotated[
+        bool, typer.Option("--list", help="Show what could be imported, and import nothing.")
+    ] = False,
+    json: JsonOption = False,
 ) -> int:
+    """Import sessions of Claude Code, Codex, pi or OpenHands, to continue them here. Importing
+    again adds only what is new."""
+    source_format = None if form is None else form.value
+    if is_list:
+        return await _list_importable(settings, paths or [], source_format, json=json)
     screen, notes = Screen(settings), Screen(settings, stderr=True)
     if not paths:
         missing = InvalidInput("name the files or folders to import")
         missing.add_note("`mainspring sessions import --list` shows what is there")
         raise missing
     candidates = await _find_candidates(
-        settings, [Path(settings.folder, path) for path in paths], form
+        settings, [Path(settings.folder, path) for path in paths], source_format
     )
     if not candidates:
         raise InvalidInput(f"{', '.join(paths)}: no sessions of other tools were found there")
@@ -193,8 +224,8 @@ def _print_totals(notes: Screen, outcomes: Counter[str], count: int) -> None:
         notes.paragraph((f"{plural(count, 'session')}: {told}", "bold"))
 
 
-async def list_importable(
-    settings: Settings, *, paths: list[str], form: Format | None, json: bool
+async def _list_importable(
+    settings: Settings, paths: list[str], form: Format | None, *, json: bool
 ) -> int:
     screen, notes = Screen(settings), Screen(settings, stderr=True)
     usual = [Path(settings.home, item) for item in DEFAULT_FOLDERS]

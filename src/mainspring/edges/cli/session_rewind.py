@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from msgspec import Struct
@@ -14,9 +15,11 @@ from msgspec import Struct
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, ToolEnvironmentError
+from mainspring.core.lazy_module import LazyModule
 from mainspring.core.ports import FileChange, FileChangeKind, Snapshots
 from mainspring.core.sender import local_user
 from mainspring.edges.cli.event_summary import short_id
+from mainspring.edges.cli.options import JsonOption, SessionArgument, YesOption
 from mainspring.edges.cli.printing import Screen, StyledText, plural, print_note, short_time
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.log.session_log import SessionLog
@@ -28,7 +31,11 @@ from mainspring.runtime.session.rewind import (
     read_rewind_history,
     restore,
 )
-from mainspring.wiring.session_files import open_snapshots
+
+if TYPE_CHECKING:
+    from mainspring.wiring import session_files
+else:  # it brings the sandbox with it
+    session_files = LazyModule("mainspring.wiring.session_files")
 
 _STYLES: dict[FileChangeKind, str] = {"added": "green", "modified": "yellow", "removed": "red"}
 _SIGNS: dict[FileChangeKind, str] = {"added": "+", "modified": "~", "removed": "-"}
@@ -37,11 +44,19 @@ _MAX_SHOWN = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewindOptions:
-    to: int | None
-    turns: int | None
-    files_only: bool
-    is_dry_run: bool
-    yes: bool
+    to: Annotated[
+        int | None, typer.Option("--to", min=1, metavar="N", help="To the state after this event.")
+    ] = None
+    turns: Annotated[
+        int | None, typer.Option("--turns", min=1, metavar="N", help="To before the last N turns.")
+    ] = None
+    files_only: Annotated[
+        bool, typer.Option("--files-only", help="Restore only the files, not the conversation.")
+    ] = False
+    is_dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
+    ] = False
+    yes: YesOption = False
 
 
 class FileChangeView(Struct, frozen=True):
@@ -73,47 +88,55 @@ class RewindView(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    rewind_history: RewindHistory
+    history: RewindHistory
     to: int
     restore_point: RestorePoint | None
     """`None`: nothing is known of the files, and they stay as they are."""
-    file_change: Sequence[FileChange]
+    changes: Sequence[FileChange]
     """What becomes of the files."""
     forks: bool
     """Whether the conversation goes back, too."""
 
 
 async def rewind(
-    settings: Settings, *, id_or_part: str, rewind_options: RewindOptions, json: bool
+    settings: Settings,
+    *,
+    session: SessionArgument,
+    options: RewindOptions,
+    json: JsonOption = False,
 ) -> int:
+    """Go back to before the last request, or further. Restores the files and continues the
+    conversation from there in a fork. Nothing is lost: you can undo it."""
+    if options.to is not None and options.turns is not None:
+        raise typer.BadParameter("give one: --to or --turns", param_hint="--to")
     fork: str | None = None
     undo: int | None = None
     async with open_existing_log(settings) as log:
-        plan = await _make_plan(settings, log, id_or_part, rewind_options)
-        if not rewind_options.is_dry_run:
-            if not rewind_options.yes and not _confirm_plan(settings, plan):
+        plan = await _make_plan(settings, log, session, options)
+        if not options.is_dry_run:
+            if not options.yes and not _confirm_plan(settings, plan):
                 return 1
-            if plan.restore_point is not None and plan.file_change:
-                done = await restore(log, plan.rewind_history, plan.restore_point)
-                plan, undo = replace(plan, file_change=done.file_change), done.left
+            if plan.restore_point is not None and plan.changes:
+                done = await restore(log, plan.history, plan.restore_point)
+                plan, undo = replace(plan, changes=done.file_change), done.left
             if plan.forks:
                 fork = (
                     await log.fork(
-                        plan.rewind_history.session_id, at=plan.to, sender=local_user(settings.user)
+                        plan.history.session_id, at=plan.to, sender=local_user(settings.user)
                     )
                 ).id
     if json:
         view = RewindView(
-            session_id=plan.rewind_history.session_id,
+            session_id=plan.history.session_id,
             to=plan.to,
             snapshot=None if plan.restore_point is None else plan.restore_point.checkpoint.snapshot,
-            changed=_change_views(plan.file_change),
-            is_dry_run=rewind_options.is_dry_run,
+            changed=_change_views(plan.changes),
+            is_dry_run=options.is_dry_run,
             fork=fork,
             undo=undo,
         )
         Screen(settings).json(view)
-    elif rewind_options.is_dry_run:
+    elif options.is_dry_run:
         _print_plan(Screen(settings), plan)
     else:
         _print_rewound(settings, plan, fork=fork, undo=undo)
@@ -121,27 +144,31 @@ async def rewind(
 
 
 async def _make_plan(
-    settings: Settings, log: SessionLog, id_or_part: str, rewind_options: RewindOptions
+    settings: Settings, log: SessionLog, session: str, options: RewindOptions
 ) -> _Plan:
-    past = await read_rewind_history(log, await find_session(log, id_or_part))
-    to = past.target(to=rewind_options.to, turns=rewind_options.turns)
+    past = await read_rewind_history(log, await find_session(log, session))
+    to = past.target(to=options.to, turns=options.turns)
     kept = past.checkpoint_at(to)
-    if kept is None and rewind_options.files_only:
+    if kept is None and options.files_only:
         raise _no_snapshots_error(past)
-    back = None if kept is None else RestorePoint(kept, await open_snapshots(settings, log, past))
+    back = (
+        None
+        if kept is None
+        else RestorePoint(kept, await session_files.open_snapshots(settings, log, past))
+    )
     changed = await preview_restore(log, past, back)
     return _Plan(
-        rewind_history=past,
+        history=past,
         to=to,
         restore_point=back,
-        file_change=changed,
-        forks=not rewind_options.files_only,
+        changes=changed,
+        forks=not options.files_only,
     )
 
 
-def _no_snapshots_error(rewind_history: RewindHistory) -> InvalidInput:
+def _no_snapshots_error(history: RewindHistory) -> InvalidInput:
     return InvalidInput(
-        f"session {rewind_history.session_id} has changed no files: there are no snapshots"
+        f"session {history.session_id} has changed no files: there are no snapshots"
     )
 
 
@@ -150,7 +177,7 @@ def _confirm_plan(settings: Settings, plan: _Plan) -> bool:
     Raises:
         InvalidInput: there is nobody to ask.
     """
-    if not plan.file_change:
+    if not plan.changes:
         return True  # a fork takes nothing away
     if not sys.stdin.isatty():
         refused = InvalidInput("this changes files, and there is no terminal to ask at")
@@ -168,28 +195,28 @@ def _print_plan(screen: Screen, plan: _Plan) -> None:
     """What going back means."""
     if plan.restore_point is None:
         screen.paragraph(("no snapshot: the files stay as they are", "dim"))
-    elif not plan.file_change:
+    elif not plan.changes:
         screen.paragraph(("the files are as they were", "dim"))
     else:
-        _print_changes(screen, plan.file_change)
+        _print_changes(screen, plan.changes)
     if plan.forks:
         screen.paragraph((f"the conversation continues after event {plan.to}, in a fork", "dim"))
 
 
-def _print_changes(screen: Screen, file_change: Sequence[FileChange]) -> None:
-    for item in file_change[:_MAX_SHOWN]:
+def _print_changes(screen: Screen, changes: Sequence[FileChange]) -> None:
+    for item in changes[:_MAX_SHOWN]:
         screen.line((f"{item.kind:<10}", _STYLES[item.kind]), (item.path, ""))
-    if len(file_change) > _MAX_SHOWN:
-        screen.paragraph((f"... and {len(file_change) - _MAX_SHOWN} more", "dim"))
+    if len(changes) > _MAX_SHOWN:
+        screen.paragraph((f"... and {len(changes) - _MAX_SHOWN} more", "dim"))
 
 
 def _print_rewound(settings: Settings, plan: _Plan, *, fork: str | None, undo: int | None) -> None:
     screen, notes = Screen(settings), Screen(settings, stderr=True)
-    session = plan.rewind_history.session_id
-    if plan.file_change:
-        told = f"{plural(len(plan.file_change), 'file')} as after event {plan.to}"
+    session = plan.history.session_id
+    if plan.changes:
+        told = f"{plural(len(plan.changes), 'file')} as after event {plan.to}"
         screen.line(
-            ("restored ", "green"), (told, ""), (f"  {_change_totals(plan.file_change)}", "dim")
+            ("restored ", "green"), (told, ""), (f"  {_change_totals(plan.changes)}", "dim")
         )
     else:
         notes.paragraph(("the files are as they were: nothing was changed", "dim"))
@@ -201,24 +228,27 @@ def _print_rewound(settings: Settings, plan: _Plan, *, fork: str | None, undo: i
         notes.paragraph((f"continue: mainspring run --resume {short_id(fork)} 'what to do'", "dim"))
 
 
-def _change_totals(file_change: Iterable[FileChange]) -> str:
+def _change_totals(changes: Iterable[FileChange]) -> str:
     """`+2 ~1 -3`"""
-    counts = Counter(item.kind for item in file_change)
+    counts = Counter(item.kind for item in changes)
     return " ".join(f"{sign}{counts[change]}" for change, sign in _SIGNS.items() if counts[change])
 
 
-def _change_views(file_change: Iterable[FileChange]) -> list[FileChangeView]:
-    return [FileChangeView(item.path, item.kind) for item in file_change]
+def _change_views(changes: Iterable[FileChange]) -> list[FileChangeView]:
+    return [FileChangeView(item.path, item.kind) for item in changes]
 
 
-async def snapshots(settings: Settings, *, id_or_part: str, json: bool) -> int:
+async def snapshots(
+    settings: Settings, *, session: SessionArgument, json: JsonOption = False
+) -> int:
+    """List the saved states of the workspace: after which event, and what changed."""
     screen, notes = Screen(settings), Screen(settings, stderr=True)
     async with open_existing_log(settings) as log:
-        past = await read_rewind_history(log, await find_session(log, id_or_part))
+        past = await read_rewind_history(log, await find_session(log, session))
         if not past.checkpoints:
             notes.paragraph((f"{past.session_id} has changed no files: there are no snapshots", ""))
             return 0
-        found = await open_snapshots(settings, log, past)
+        found = await session_files.open_snapshots(settings, log, past)
         changes = [
             await _changes_since_previous(found, past, index)
             for index in range(len(past.checkpoints))
@@ -237,32 +267,32 @@ async def snapshots(settings: Settings, *, id_or_part: str, json: bool) -> int:
 
 
 async def _changes_since_previous(
-    found: Snapshots, rewind_history: RewindHistory, index: int
+    found: Snapshots, history: RewindHistory, index: int
 ) -> list[FileChange] | None:
     if index == 0:
         return None
     try:
         return await found.diff(
-            rewind_history.checkpoints[index - 1].snapshot,
-            rewind_history.checkpoints[index].snapshot,
+            history.checkpoints[index - 1].snapshot,
+            history.checkpoints[index].snapshot,
         )
     except ToolEnvironmentError:
         return None  # the log is here, and what it tells of is gone
 
 
-def _snapshot_view(checkpoint: Checkpoint, file_change: list[FileChange] | None) -> SnapshotView:
+def _snapshot_view(checkpoint: Checkpoint, changes: list[FileChange] | None) -> SnapshotView:
     return SnapshotView(
         seq=checkpoint.seq,
         time=checkpoint.time,
         turn=checkpoint.turn,
         snapshot=checkpoint.snapshot,
         files=checkpoint.files,
-        changed=None if file_change is None else _change_views(file_change),
+        changed=None if changes is None else _change_views(changes),
     )
 
 
 def _snapshot_row(
-    checkpoint: Checkpoint, file_change: list[FileChange] | None, now: datetime
+    checkpoint: Checkpoint, changes: list[FileChange] | None, now: datetime
 ) -> list[StyledText]:
     files = "restored" if checkpoint.files is None else f"{checkpoint.files:>5}"
     return [
@@ -270,22 +300,33 @@ def _snapshot_row(
         (short_time(checkpoint.time, now), ""),
         (f"{checkpoint.turn:>4}", ""),
         (files, ""),
-        ("" if file_change is None else _change_totals(file_change), ""),
+        ("" if changes is None else _change_totals(changes), ""),
     ]
 
 
 async def diff(
-    settings: Settings, *, id_or_part: str, since: int | None, to: int | None, json: bool
+    settings: Settings,
+    *,
+    session: SessionArgument,
+    since: Annotated[
+        int | None,
+        typer.Option("--from", min=1, metavar="N", help="After this event. [default: the start]"),
+    ] = None,
+    to: Annotated[
+        int | None,
+        typer.Option("--to", min=1, metavar="N", help="After this event. [default: now]"),
+    ] = None,
+    json: JsonOption = False,
 ) -> int:
-    """What the session has changed; of an event, what was there after it."""
+    """Show which files of the workspace have changed."""
     screen = Screen(settings)
     async with open_existing_log(settings) as log:
-        past = await read_rewind_history(log, await find_session(log, id_or_part))
+        past = await read_rewind_history(log, await find_session(log, session))
         older = past.checkpoint_at(past.target(to=since or 1, turns=None))
         if older is None:
             raise _no_snapshots_error(past)
         newer = None if to is None else past.checkpoint_at(past.target(to=to, turns=None))
-        found = await open_snapshots(settings, log, past)
+        found = await session_files.open_snapshots(settings, log, past)
         changed = await found.diff(older.snapshot, None if newer is None else newer.snapshot)
     if json:
         for change_view in _change_views(changed):

@@ -4,86 +4,148 @@ from __future__ import annotations
 
 import sys
 from contextlib import aclosing
+from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
 
 from mainspring import __version__
 from mainspring.config import Settings
+from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.atomic_files import atomic_write, file_errors
 from mainspring.edges.cli.event_summary import short_id
+from mainspring.edges.cli.options import JsonOption, SessionArgument
 from mainspring.edges.cli.printing import Screen, escape_json, print_note, sanitize_text
-from mainspring.edges.cli.pull_client import pull_session
-from mainspring.edges.cli.push_client import PushOptions, push_session
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.runtime.export_sessions.exporter import ExportFormat, export_session
 from mainspring.wiring.stores import open_log
 
+if TYPE_CHECKING:
+    from mainspring.edges.cli import pull_client, push_client
+else:  # they bring aiohttp with them
+    pull_client = LazyModule("mainspring.edges.cli.pull_client")
+    push_client = LazyModule("mainspring.edges.cli.push_client")
+
 _MAX_SHOWN = 20
 
 
+class FormatName(StrEnum):
+    claude_code = "claude-code"
+    markdown = "markdown"
+    html = "html"
+    jsonl = "jsonl"
+
+
+UrlArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="URL", help="The server, such as https://host.")
+]
+
+
 async def pull(
-    settings: Settings, *, url: str, session_id: str, into: str | None, json: bool
+    settings: Settings,
+    *,
+    url: UrlArgument,
+    session: Annotated[str, typer.Argument(metavar="SESSION", help="Its whole id.")],
+    workspace: Annotated[
+        str | None,
+        typer.Option("--workspace", "-w", metavar="DIR", help="New folder for its files."),
+    ] = None,
+    json: JsonOption = False,
 ) -> int:
-    target = Path(settings.folder) / (into or session_id)
+    """Move a session from a server to this machine, with its workspace. The server's copy refuses
+    turns from then on. The key is MAINSPRING_API_KEY."""
+    target = Path(settings.folder) / (workspace or session)
     async with open_log(settings) as log:
-        pulled = await pull_session(settings, log, url=url, session_id=session_id, into=target)
+        pulled = await pull_client.pull_session(
+            settings, log, url=url, session_id=session, into=target
+        )
     if json:
         Screen(settings).json(pulled)
         return 0
     place = pulled.workspace
-    Screen(settings).line(("moved here ", "green"), (session_id, ""), (f"  {place}", "dim"))
+    Screen(settings).line(("moved here ", "green"), (session, ""), (f"  {place}", "dim"))
     for path in pulled.left_out[:_MAX_SHOWN]:
         print_note(settings, f"not transferred: {path}")
     if (more := len(pulled.left_out) - _MAX_SHOWN) > 0:
         print_note(settings, f"and {more} more")
-    hint = f"continue: mainspring run --resume {short_id(session_id)} 'what to do'"
+    hint = f"continue: mainspring run --resume {short_id(session)} 'what to do'"
     print_note(settings, hint)
     return 0
 
 
-async def push(
+async def push(  # noqa: PLR0913 (the options of the command)
     settings: Settings,
     *,
-    url: str,
-    id_or_part: str,
-    place: tuple[str | None, str | None],
-    workspace: str | None,
-    json: bool,
+    url: UrlArgument,
+    session: SessionArgument,
+    agent: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The agent on the server that continues it."),
+    ] = None,
+    environment: Annotated[
+        str | None, typer.Option(metavar="ID", help="Environment on the server.")
+    ] = None,
+    workspace: Annotated[
+        str | None,
+        typer.Option("--workspace", "-w", metavar="DIR", help="Folder to send as its files."),
+    ] = None,
+    json: JsonOption = False,
 ) -> int:
-    """`place`: the agent and the environment that continue it there."""
-    agent, environment = place
+    """Move a session from this machine to a server, with its workspace. The copy here refuses turns
+    from then on. The key is MAINSPRING_API_KEY."""
     async with open_existing_log(settings) as log:
-        session = await find_session(log, id_or_part)
-        options = PushOptions(
+        row = await find_session(log, session)
+        options = push_client.PushOptions(
             url=url,
-            session_id=session.id,
+            session_id=row.id,
             agent=agent,
             environment=environment,
             workspace=None if workspace is None else Path(settings.folder) / workspace,
         )
-        received = await push_session(settings, log, options)
+        received = await push_client.push_session(settings, log, options)
     if json:
-        Screen(settings).json({"id": session.id, "received_as": received})
+        Screen(settings).json({"id": row.id, "received_as": received})
         return 0
-    Screen(settings).line(("moved ", "green"), (session.id, ""), (f"  to {url}", "dim"))
+    Screen(settings).line(("moved ", "green"), (row.id, ""), (f"  to {url}", "dim"))
     Screen(settings).line(("its id there is ", "green"), (received, ""))
     return 0
 
 
-async def export(settings: Settings, *, id_or_part: str, form: ExportFormat, output: str) -> int:
+async def export(
+    settings: Settings,
+    *,
+    session: SessionArgument,
+    form: Annotated[
+        FormatName,
+        typer.Option(
+            "--format",
+            "-f",
+            help="claude-code: a transcript that Claude Code reads; markdown; html: one page;"
+            " jsonl: the log itself, for `log import`.",
+        ),
+    ] = FormatName.claude_code,
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="FILE", help="Where to; - is standard output.")
+    ] = "-",
+) -> int:
+    """Write a session to a file for people or other tools."""
     async with open_existing_log(settings) as log:
-        session = await find_session(log, id_or_part)
-        async with aclosing(export_session(log, session, form, version=__version__)) as pieces:
+        row = await find_session(log, session)
+        async with aclosing(export_session(log, row, form.value, version=__version__)) as pieces:
             if output == "-":
                 is_terminal = Screen(settings).width is not None
                 async for piece in pieces:
-                    sys.stdout.buffer.write(_terminal_safe(piece, form) if is_terminal else piece)
+                    sys.stdout.buffer.write(
+                        _terminal_safe(piece, form.value) if is_terminal else piece
+                    )
                 sys.stdout.buffer.flush()
                 return 0
             size = 0
             with file_errors(output), atomic_write(Path(output)) as file:
                 async for piece in pieces:
                     size += file.write(piece)
-    print_note(settings, f"wrote {session.id} to {output}: {size} bytes")
+    print_note(settings, f"wrote {row.id} to {output}: {size} bytes")
     return 0
 
 

@@ -1,20 +1,30 @@
-"""Prints what a scan of a skill found and how skills were used, and asks for consent."""
+"""Skills as they are printed: in lists, with what a scan found and how they were used. Asks for
+consent, too."""
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 from msgspec import Struct
 
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.cli.printing import Screen, byte_size, dollars, plural, print_note
+from mainspring.edges.cli.event_summary import truncate
+from mainspring.edges.cli.options import YesOption
+from mainspring.edges.cli.printing import Screen, StyledText, byte_size, dollars, plural, print_note
+from mainspring.runtime.definition_files.scopes import Scope, Scopes
 from mainspring.runtime.packages.scan import SEVERITIES, ScanHit, ScannedFile, ScanReport
 from mainspring.runtime.packages.scan_rule import Severity
+from mainspring.runtime.packages.trust_pins import TrustPins
+from mainspring.runtime.skills.catalogue import BYTES_PER_TOKEN, tokens_of
+from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_usage import SkillUse, read_skill_usage
 from mainspring.wiring.stores import has_store, open_log
 
@@ -24,11 +34,38 @@ _MAX_FILES = 30
 _MAX_NOTES = 12
 
 
+TrustState: TypeAlias = Literal["trusted", "changed", "not trusted"]
+TRUST_STYLES: dict[TrustState, str] = {
+    "trusted": "green",
+    "changed": "bold red",
+    "not trusted": "dim",
+}
+
+
+class SkillListView(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    name: str
+    kind: str
+    scope: Scope
+    trust: TrustState
+    idle_tokens: int
+    """About: of the line that the model always sees."""
+    loaded_tokens: int
+    """About: of its text, which the model gets when it is used."""
+    file: str
+    description: str
+    uses: int = 0
+    source: str = ""
+    commit: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consent:
-    is_given: bool
+    is_given: YesOption = False
     """Said in advance, so that nobody is asked."""
-    covers_danger: bool
+    covers_danger: Annotated[
+        bool,
+        typer.Option("--trust-anyway", help="Trust it even if something in it is dangerous."),
+    ] = False
 
 
 def print_report(screen: Screen, scan_report: ScanReport) -> None:
@@ -172,3 +209,50 @@ def usage_text(use: SkillUse) -> str:
         f" {use.succeeded} went well, {use.failed} did not; {dollars(use.cost_usd)};"
         f" last on {use.last.date().isoformat()}"
     )
+
+
+def skill_path(skill: Skill) -> Path:
+    return Path(skill.folder if skill.kind == "skill" else skill.file)
+
+
+def trust_state(skill: Skill, pins: TrustPins) -> TrustState:
+    if pins.status(skill_path(skill)) == "changed":
+        return "changed"
+    return "trusted" if skill.is_trusted else "not trusted"
+
+
+def skill_view(skill: Skill, pins: TrustPins, used: Mapping[str, SkillUse]) -> SkillListView:
+    pin = pins.of(skill_path(skill))
+    return SkillListView(
+        name=skill.name,
+        kind=skill.kind,
+        scope=skill.scope,
+        trust=trust_state(skill, pins),
+        idle_tokens=tokens_of(skill),
+        loaded_tokens=round(_text_tokens(skill) / BYTES_PER_TOKEN),
+        file=skill.file,
+        description=skill.description,
+        uses=used[skill.name].uses if skill.name in used else 0,
+        source=pin.source if pin else "",
+        commit=pin.commit if pin else "",
+    )
+
+
+def _text_tokens(skill: Skill) -> int:
+    try:
+        return os.stat(skill.file).st_size
+    except OSError:
+        return 0
+
+
+def skill_row(view: SkillListView, scopes: Scopes) -> list[StyledText]:
+    return [
+        (view.name if view.kind == "skill" else f"/{view.name}", "bold"),
+        (view.scope, ""),
+        (view.trust, TRUST_STYLES[view.trust]),
+        (str(view.idle_tokens), "dim"),
+        (str(view.loaded_tokens), "dim"),
+        (str(view.uses), "dim"),
+        (scopes.display_path(Path(view.file)), "dim"),
+        (truncate(view.description), ""),
+    ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -21,14 +20,6 @@ _MAX_LINES = 20
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
-class ValidationFindingView(Struct, frozen=True, kw_only=True):
-    level: str
-    file: str
-    line: int | None
-    what: str
-    fix: str | None
-
-
 class IgnoredView(Struct, frozen=True, kw_only=True):
     what: str
     why: str
@@ -38,7 +29,7 @@ class AgentPartView(Struct, frozen=True, kw_only=True):
     name: str
     honoured: tuple[str, ...]
     not_honoured: list[IgnoredView]
-    findings: list[ValidationFindingView]
+    findings: Sequence[Finding]
 
 
 class ValidationReportView(Struct, frozen=True, kw_only=True):
@@ -82,7 +73,7 @@ def _report_view(report: FolderReport, *, is_valid: bool) -> ValidationReportVie
                 name=part.name,
                 honoured=part.supported,
                 not_honoured=[IgnoredView(what=item.what, why=item.why) for item in part.ignored],
-                findings=[ValidationFindingView(**asdict(finding)) for finding in part.findings],
+                findings=part.findings,
             )
             for part in report.parts
         ],

@@ -1,0 +1,146 @@
+"""`mainspring approvals policy`: who may answer, and what happens if nobody does."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from mainspring.config import Settings
+from mainspring.edges.cli.approvals import app, open_approvals, role_text
+from mainspring.edges.cli.commands import command
+from mainspring.edges.cli.options import JsonOption, TenantOption, parse_duration
+from mainspring.edges.cli.printing import Screen
+from mainspring.service.approvals.approval_policy import ApprovalPolicy, SetApprovalPolicy
+
+_NEVER = "never"
+
+
+class ApproverRoleName(StrEnum):
+    user = "user"
+    operator = "operator"
+    admin = "admin"
+
+
+class OnExpiryName(StrEnum):
+    deny = "deny"
+    leave = "leave"
+
+
+def _parse_deadline(text: str) -> timedelta:
+    """`never` is a deadline of zero."""
+    return timedelta(0) if text.strip() == _NEVER else parse_duration(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChanges:
+    role: Annotated[
+        ApproverRoleName | None, typer.Option(help="The lowest role that may answer.")
+    ] = None
+    four_eyes: Annotated[
+        bool | None,
+        typer.Option(
+            "--four-eyes/--no-four-eyes",
+            help="Whoever created the session or wrote in it may not answer.",
+        ),
+    ] = None
+    expires_after: Annotated[
+        timedelta | None,
+        typer.Option(
+            parser=_parse_deadline,
+            metavar="TIME",
+            help="How long to wait for an answer: 2h, never.",
+        ),
+    ] = None
+    on_expiry: Annotated[OnExpiryName | None, typer.Option(help="What happens then.")] = None
+    escalate_after: Annotated[
+        timedelta | None,
+        typer.Option(
+            parser=_parse_deadline,
+            metavar="TIME",
+            help="After how long others are notified: 30m, never.",
+        ),
+    ] = None
+    escalate_to: Annotated[
+        str | None, typer.Option(help="Whom to notify, in your own words.", metavar="GROUP")
+    ] = None
+    escalated_role: Annotated[
+        ApproverRoleName | None, typer.Option(help="The lowest role that may answer from then on.")
+    ] = None
+
+    def fields(self) -> dict[str, Any]:  # Any: of several types, converted to a struct
+        """Those to change. A time of zero removes a deadline and its options."""
+        spans = {
+            "expires_after_seconds": self.expires_after,
+            "escalate_after_seconds": self.escalate_after,
+        }
+        others = {
+            "role": self.role,
+            "four_eyes": self.four_eyes,
+            "on_expiry": self.on_expiry,
+            "escalate_to": self.escalate_to,
+            "escalated_role": self.escalated_role,
+        }
+        changes: dict[str, Any] = {name: item for name, item in others.items() if item is not None}
+        for name, span in spans.items():
+            if span is not None:
+                changes[name] = int(span.total_seconds()) or None
+        if changes.get("escalate_after_seconds", 0) is None:
+            changes |= {"escalate_to": None, "escalated_role": None}
+        return changes
+
+
+@command(app)
+async def policy(
+    settings: Settings,
+    *,
+    tenant: TenantOption = "default",
+    agent: Annotated[str | None, typer.Option(help="Only for this agent.", metavar="ID")] = None,
+    changes: PolicyChanges,
+    reset: Annotated[bool, typer.Option("--reset", help="Restore the defaults.")] = False,
+    json: JsonOption = False,
+) -> int:
+    """Show who may answer and what happens without an answer. With options, change it."""
+    fields = changes.fields()
+    if reset and fields:
+        raise typer.BadParameter("--reset stands alone", param_hint="--reset")
+    async with open_approvals(settings, tenant) as context:
+        policies = context.approvals.policies
+        if reset:
+            result = await policies.unset(context.who, agent)
+        elif fields:
+            change = msgspec.convert({**fields, "agent_id": agent}, SetApprovalPolicy)
+            result = await policies.set(context.who, change)
+        else:
+            result = await policies.of(tenant, agent)
+        if reset or fields:
+            await context.operator.audit(tenant, "approvals policy", agent)
+    screen = Screen(settings)
+    if json:
+        screen.json(result)
+    else:
+        _print_policy(screen, result)
+    return 0
+
+
+def _print_policy(screen: Screen, policy: ApprovalPolicy) -> None:
+    scope = f"of {policy.agent_id}" if policy.agent_id else "of the tenant"
+    screen.line(("policy ", ""), (scope if policy.updated_at else "built in", "bold"))
+    expires = "never"
+    if policy.expires_after_seconds is not None:
+        then = "denied" if policy.on_expiry == "deny" else "left waiting"
+        expires = f"after {timedelta(seconds=policy.expires_after_seconds)}, then {then}"
+    escalates = "never"
+    if policy.escalate_after_seconds is not None:
+        escalates = f"after {timedelta(seconds=policy.escalate_after_seconds)}"
+        escalates += f", to {policy.escalate_to}" if policy.escalate_to else ""
+        escalates += f", then for {policy.escalated_role}" if policy.escalated_role else ""
+    screen.paragraph(
+        ("may answer: ", "dim"), (role_text(policy.role, four_eyes=policy.four_eyes), "")
+    )
+    screen.paragraph(("expires: ", "dim"), (expires, ""))
+    screen.paragraph(("escalates: ", "dim"), (escalates, ""))

@@ -1,0 +1,111 @@
+"""The options that `mainspring run` and `mainspring chat` share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mainspring.edges.cli.options import parse_dollars
+from mainspring.runtime.run_options import RunOptions
+
+
+def _parse_limit(text: str) -> Decimal:
+    amount = parse_dollars(text.strip())
+    if not amount.is_finite() or amount <= 0:
+        raise typer.BadParameter(f"{text} is not an amount above 0")
+    return amount
+
+
+class ModeName(StrEnum):
+    default = "default"
+    plan = "plan"
+    accept_edits = "acceptEdits"
+    auto = "auto"
+    dont_ask = "dontAsk"
+    bypass = "bypassPermissions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunArguments:
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            "--agent",
+            metavar="DIR",
+            help="The agent's folder: AGENTS.md or CLAUDE.md, and agent.yaml."
+            " [default: this folder]",
+        ),
+    ] = None
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="NAME",
+            help="Which model; separate fallbacks with commas."
+            " [default: the agent's, else $MAINSPRING_MODEL, else by the keys that are set]",
+        ),
+    ] = None
+    resume: Annotated[
+        str | None,
+        typer.Option("--resume", "-r", metavar="SESSION", help="Continue a session."),
+    ] = None
+    max_turns: Annotated[
+        int | None, typer.Option("--max-turns", min=1, metavar="N", help="For the whole session.")
+    ] = None
+    max_cost: Annotated[
+        Decimal | None,
+        typer.Option(
+            "--max-cost", parser=_parse_limit, metavar="USD", help="For the whole session."
+        ),
+    ] = None
+    mode: Annotated[
+        ModeName | None,
+        typer.Option(
+            "--mode",
+            help="What may be done without asking. [default: what the settings say, else default]",
+            show_choices=True,
+        ),
+    ] = None
+    workspace: Annotated[
+        str | None,
+        typer.Option(
+            "--workspace",
+            "-w",
+            metavar="DIR",
+            help="The folder it works in; it can change nothing else. [default: this folder]",
+        ),
+    ] = None
+    unsandboxed: Annotated[
+        bool,
+        typer.Option(
+            "--dangerously-run-unsandboxed",
+            help="If no sandbox works, run commands anyway, with all your permissions.",
+        ),
+    ] = False
+    allow_protected: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-protected",
+            metavar="PATH",
+            help="Let the file tools change this protected file, such as .vscode/settings.json,"
+            " without asking; can be repeated. Recorded in the session.",
+        ),
+    ] = None
+
+    def options(self) -> RunOptions:
+        return RunOptions(
+            agent=None if self.agent is None else Path(self.agent),
+            model=self.model,
+            max_turns=self.max_turns,
+            max_cost_usd=self.max_cost,
+            mode=None if self.mode is None else self.mode.value,
+            workspace=None if self.workspace is None else Path(self.workspace),
+            is_unsandboxed=self.unsandboxed,
+            allow_protected=tuple(self.allow_protected or ()),
+        )
