@@ -8,8 +8,6 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from mainspring.capabilities.providers.scripted import Scripted, calls, fails, says, thinks
-    from mainspring.capabilities.tools.define import tool
-    from mainspring.capabilities.tools.results import ToolError
     from mainspring.core.content import Block, DocumentBlock, ImageBlock, TextBlock
     from mainspring.core.envelope import Event
     from mainspring.core.errors import (
@@ -21,6 +19,8 @@ if TYPE_CHECKING:
     )
     from mainspring.core.model import Delta, Model, Reply, Request, ToolSpec
     from mainspring.core.tool import Call, Tool, ToolResult, Traits
+    from mainspring.function_tools.define import tool
+    from mainspring.function_tools.results import ToolError
     from mainspring.harness.authorizer import AllowAll, Authorizer, Decision
     from mainspring.harness.budget import Budget
     from mainspring.harness.limits import Limits
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "mainspring.capabilities.providers.scripted": "Scripted calls fails says thinks",
-    "mainspring.capabilities.tools.define": "tool",
-    "mainspring.capabilities.tools.results": "ToolError",
+    "mainspring.function_tools.define": "tool",
+    "mainspring.function_tools.results": "ToolError",
     "mainspring.core.content": "Block DocumentBlock ImageBlock TextBlock",
     "mainspring.core.envelope": "Event",
     "mainspring.core.errors": "InvalidInput LogError MainspringError ProviderFailed StoreFailed",

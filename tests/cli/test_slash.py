@@ -15,11 +15,11 @@ from tests.senders import TESTER
 
 from mainspring import InvalidInput, Session, calls, says, tool
 from mainspring.capabilities.providers.scripted import ScriptAnswer
-from mainspring.capabilities.tools.wrap import renamed, with_approval
 from mainspring.config import read_settings
 from mainspring.core.model import Request
 from mainspring.edges.cli import slash_output
 from mainspring.edges.cli.printing import Screen
+from mainspring.function_tools.wrap import renamed, with_approval
 from mainspring.runtime.command_results import (
     AgentsResult,
     ContextResult,

@@ -9,13 +9,13 @@ import pytest
 from tests.harness.session_setup import always, echo, stage, texts
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
-from mainspring.capabilities.tools.wrap import with_approval
 from mainspring.core import events, facts
 from mainspring.core.content import BlobBlock
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.events import UserToolConfirmation
 from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookResult
 from mainspring.core.tool import SAFE_READ, Call, Tool, ToolResult, Traits
+from mainspring.function_tools.wrap import with_approval
 from mainspring.harness.authorizer import AllowAll, Decision
 from mainspring.harness.state.thread import Thread
 from mainspring.harness.stop_reasons import Ended

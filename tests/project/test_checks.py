@@ -17,7 +17,7 @@ Seed: TypeAlias = Callable[[str, str], None]
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(sys.executable).parent
 UPPER_LAYERS = ("edges", "testing", "wiring", "config", "service", "improve", "runtime")
-LAYERS = (*UPPER_LAYERS, "harness", "capabilities", "retrieval", "log", "core")
+LAYERS = (*UPPER_LAYERS, "harness", "capabilities", "function_tools", "retrieval", "log", "core")
 DOC = '"""One idea."""\n\n'
 BRANCHES = "".join(f"    if n == {n}:\n        return n\n" for n in range(8))
 

@@ -14,7 +14,6 @@ from mainspring import Agent, Scripted, Tool, Traits, run, says
 from mainspring.capabilities.providers.catalog import Catalog, ModelListing
 from mainspring.capabilities.sandbox.backend_selection import BackendName
 from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
-from mainspring.capabilities.tools.define import ToolOptions
 from mainspring.config import read_settings
 from mainspring.core import error_table
 from mainspring.core.envelope import PAYLOAD_TYPES
@@ -22,6 +21,7 @@ from mainspring.core.error_table import ErrorEntry
 from mainspring.core.events import Failure
 from mainspring.edges.api.route_table import all_routes
 from mainspring.edges.cli.app import COMMANDS
+from mainspring.function_tools.define import ToolOptions
 from mainspring.harness.limits import Limits
 from mainspring.harness.permissions.policy import MODES
 from mainspring.harness.stop_reasons import ContinueReason, EndReason

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.function_tools.samples import call
 from tests.tools.open_sandbox import OpenSandbox
-from tests.tools.samples import call
 
 from mainspring.capabilities.monty.interpreter import Interpreter, InterpreterLimits
 from mainspring.capabilities.monty.python_tool import needs_full_python, python

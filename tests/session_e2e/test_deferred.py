@@ -3,9 +3,9 @@
 from tests.session_e2e.session_setup import Scene, leave
 
 from mainspring.capabilities.providers.scripted import calls
-from mainspring.capabilities.tools.define import tool
 from mainspring.core.facts import ToolsLoaded
 from mainspring.core.tool import Tool
+from mainspring.function_tools.define import tool
 
 
 def numbered(number: int, *, server: str = "") -> Tool:

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tools.samples import call
+from tests.function_tools.samples import call
 
 from mainspring.capabilities.tools.artifact import artifact, media_type_of
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.tools.samples import call
+from tests.function_tools.samples import call
 
 from mainspring.capabilities.sandbox.backend import SandboxSpec
 from mainspring.capabilities.sandbox.bwrap import Bubblewrap, find_bubblewrap

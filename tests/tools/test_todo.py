@@ -1,7 +1,7 @@
 """The tools that only say something: todo, think, ask_user."""
 
 import pytest
-from tests.tools.samples import call, text_of
+from tests.function_tools.samples import call, text_of
 
 from mainspring.capabilities.tools.ask_user import ASK_USER, invalid_questions
 from mainspring.capabilities.tools.think import think

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tools.samples import call
+from tests.function_tools.samples import call
 
 from mainspring.capabilities.tools.tool_search import tool_search
 from mainspring.core.content import plain_text

@@ -4,7 +4,7 @@ import anyio
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tools.samples import call
+from tests.function_tools.samples import call
 
 from mainspring.capabilities.tools.html_text import html_to_text
 from mainspring.capabilities.tools.web_fetch import web_fetch

@@ -19,10 +19,10 @@ from tests.runtime.subagents.thread_states import check_live
 
 from mainspring import Agent, calls, open_runtime, says
 from mainspring.capabilities.providers.scripted import ScriptAnswer, ScriptLine
-from mainspring.capabilities.tools.wrap import renamed, with_approval
 from mainspring.config import read_settings
 from mainspring.core.model import Request, ToolUse
 from mainspring.core.tool import Tool
+from mainspring.function_tools.wrap import renamed, with_approval
 from mainspring.log.store import Store
 from mainspring.runtime.session.session import Runtime, Session
 from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS

@@ -24,9 +24,9 @@ from tests.senders import TESTER
 
 from mainspring import calls, says, tool
 from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted
-from mainspring.capabilities.tools.wrap import renamed, with_approval
 from mainspring.core.events import ThreadStatusTerminated, UserInterrupt
 from mainspring.core.model import Delta, Reply, Request
+from mainspring.function_tools.wrap import renamed, with_approval
 from mainspring.harness.state.thread_tree import ThreadTree
 
 

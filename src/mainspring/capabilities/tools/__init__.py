@@ -1,1 +1,1 @@
-"""Tools: how functions become them, how they are wrapped, and the built-in ones."""
+"""The built-in tools."""

@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import TypeAlias, cast
 
-from mainspring.capabilities.tools.define import tool
-from mainspring.capabilities.tools.wrap import filtered
 from mainspring.core.content import BlobSource, TextBlock
 from mainspring.core.errors import ToolEnvironmentError
 from mainspring.core.facts import ArtifactPublished
 from mainspring.core.ports import FileState, Workspace
 from mainspring.core.tool import Tool, ToolResult
+from mainspring.function_tools.define import tool
+from mainspring.function_tools.wrap import filtered
 
 StoreFile: TypeAlias = Callable[[bytes, str], Awaitable[BlobSource]]
 """Stores bytes of a media type where they can be had later, and says where."""

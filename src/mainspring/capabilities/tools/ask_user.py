@@ -10,8 +10,8 @@ from typing import Annotated, cast
 
 from msgspec import Meta, Struct
 
-from mainspring.capabilities.tools.define import tool
-from mainspring.capabilities.tools.wrap import filtered
+from mainspring.function_tools.define import tool
+from mainspring.function_tools.wrap import filtered
 
 
 class Option(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

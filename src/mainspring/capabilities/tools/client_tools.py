@@ -11,8 +11,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from mainspring.capabilities.tools.define import tool
 from mainspring.core.tool import Tool, Traits
+from mainspring.function_tools.define import tool
 
 Range = Annotated[list[int], Meta(min_length=2, max_length=2)]
 

@@ -12,8 +12,6 @@ import msgspec
 from anyio import to_thread
 from msgspec import Struct
 
-from mainspring.capabilities.tools.define import tool
-from mainspring.capabilities.tools.results import ToolError
 from mainspring.capabilities.tools.session_files import (
     DecodedText,
     PlannedChange,
@@ -25,6 +23,8 @@ from mainspring.capabilities.tools.session_files import (
 )
 from mainspring.core.errors import FileMissing
 from mainspring.core.tool import Call, Tool, ToolResult
+from mainspring.function_tools.define import tool
+from mainspring.function_tools.results import ToolError
 
 _MAX_LINES = 4000
 _MAX_CHARS = 300

@@ -11,11 +11,11 @@ from functools import partial
 
 from anyio import to_thread
 
-from mainspring.capabilities.tools.define import tool
 from mainspring.capabilities.tools.session_files import SessionFiles, failed_result
 from mainspring.core.errors import InvalidInput, ToolEnvironmentError
 from mainspring.core.ports import FileEntry, Workspace
 from mainspring.core.tool import Tool, ToolResult
+from mainspring.function_tools.define import tool
 from mainspring.retrieval.globs import CharClass, Segment, expand_braces, glob_segments, spans
 
 _MAX_CHARS = 1000

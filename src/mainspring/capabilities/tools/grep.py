@@ -11,7 +11,6 @@ from typing import Literal, TypeAlias
 import anyio
 from anyio import to_thread
 
-from mainspring.capabilities.tools.define import tool
 from mainspring.capabilities.tools.file_search import (
     MatchedLine,
     OpenSource,
@@ -32,6 +31,7 @@ from mainspring.capabilities.tools.session_files import SessionFiles, failed_res
 from mainspring.core.errors import InvalidInput, IsFolder, ToolEnvironmentError
 from mainspring.core.ports import Workspace
 from mainspring.core.tool import Tool, ToolResult
+from mainspring.function_tools.define import tool
 
 Mode: TypeAlias = Literal["content", "files_with_matches", "count"]
 

@@ -12,13 +12,13 @@ from typing import Annotated, cast
 import msgspec
 from msgspec import Meta, Struct, field
 
-from mainspring.capabilities.tools.define import tool
-from mainspring.capabilities.tools.results import ToolError
 from mainspring.capabilities.tools.session_files import SessionFiles, decode_text, failed_result
 from mainspring.core.content import Base64Source, ImageBlock, TextBlock
 from mainspring.core.errors import FileRefused, IsFolder, ToolEnvironmentError
 from mainspring.core.ports import FileEntry
 from mainspring.core.tool import Call, Tool, ToolResult
+from mainspring.function_tools.define import tool
+from mainspring.function_tools.results import ToolError
 
 _MAX_OUTPUT_CHARS = 4000
 

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
-from mainspring.capabilities.tools.define import tool
 from mainspring.capabilities.tools.shell import captured_text
 from mainspring.capabilities.tools.shell_script import MAX_COMMAND_BYTES
-from mainspring.capabilities.tools.wrap import filtered
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import ExecRequest, ExecResult
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
+from mainspring.function_tools.define import tool
+from mainspring.function_tools.wrap import filtered
 
 _TOGETHER = 'exec 2>&1; eval "$1"'
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")

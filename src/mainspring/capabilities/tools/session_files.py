@@ -17,7 +17,6 @@ from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import TypeAlias
 
-from mainspring.capabilities.tools.results import ToolError
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import (
     FileChanged,
@@ -29,6 +28,7 @@ from mainspring.core.errors import (
 from mainspring.core.events import Failure
 from mainspring.core.ports import FileState, Workspace
 from mainspring.core.tool import Call, Tool, ToolResult
+from mainspring.function_tools.results import ToolError
 
 _CONTEXT = 3
 _MAX_LINES = 4000

@@ -12,14 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from mainspring.capabilities.tools.define import tool
 from mainspring.capabilities.tools.shell_script import MAX_COMMAND_BYTES, wrap_command
-from mainspring.capabilities.tools.wrap import filtered
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import SandboxFailed, ToolEnvironmentError
 from mainspring.core.events import Failure
 from mainspring.core.ports import CapturedOutput, ExecRequest, ExecResult, Sandbox, StopCause
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
+from mainspring.function_tools.define import tool
+from mainspring.function_tools.wrap import filtered
 
 # Each alternative stops at the next ESC, so the whole is linear in the text.
 _ESCAPES = re.compile(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mainspring.capabilities.tools.define import tool
 from mainspring.core.tool import Tool
+from mainspring.function_tools.define import tool
 
 
 def think() -> Tool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from mainspring.capabilities.tools.define import tool
-from mainspring.capabilities.tools.wrap import filtered
 from mainspring.core.content import TextBlock
 from mainspring.core.facts import Todo, TodosWritten
 from mainspring.core.tool import Tool, ToolResult
+from mainspring.function_tools.define import tool
+from mainspring.function_tools.wrap import filtered
 
 _MAX_TODOS = 100
 _MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}

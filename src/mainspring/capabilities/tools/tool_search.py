@@ -10,11 +10,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from mainspring.capabilities.tools.define import tool
 from mainspring.core.content import TextBlock
 from mainspring.core.facts import ToolsLoaded
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Tool, ToolResult
+from mainspring.function_tools.define import tool
 from mainspring.retrieval.bm25 import Bm25Index
 
 _SELECT = "select:"

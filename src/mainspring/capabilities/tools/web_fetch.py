@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 from anyio import to_thread
 from msgspec import Meta
 
-from mainspring.capabilities.tools.define import tool
 from mainspring.capabilities.tools.html_text import html_to_text
-from mainspring.capabilities.tools.wrap import filtered
 from mainspring.core.errors import NetworkRefused
 from mainspring.core.ports import Fetch, FetchResponse
 from mainspring.core.tool import Tool, ToolResult
+from mainspring.function_tools.define import tool
+from mainspring.function_tools.wrap import filtered
 
 _MAX_BYTES = 5_000_000
 _MAX_URL = 4096

@@ -5,8 +5,6 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from mainspring.capabilities.tools.define import tool
-from mainspring.capabilities.tools.results import ToolError
 from mainspring.capabilities.tools.session_files import (
     DecodedText,
     PlannedChange,
@@ -15,6 +13,8 @@ from mainspring.capabilities.tools.session_files import (
     to_lf,
 )
 from mainspring.core.tool import Call, Tool, ToolResult
+from mainspring.function_tools.define import tool
+from mainspring.function_tools.results import ToolError
 
 
 class _Input(Struct, frozen=True):

@@ -6,11 +6,11 @@ from collections.abc import Callable
 import anyio
 import anyio.from_thread
 import pytest
-from tests.tools.samples import Leaf, Point, call, failure_of, text_of
+from tests.function_tools.samples import Leaf, Point, call, failure_of, text_of
 
-from mainspring.capabilities.tools.define import FunctionTool, ToolError, tool
 from mainspring.core.content import Base64Source, ImageBlock, TextBlock
 from mainspring.core.tool import ToolResult
+from mainspring.function_tools.define import FunctionTool, ToolError, tool
 
 IMAGE = ImageBlock(source=Base64Source(media_type="image/png", data="AA=="))
 

@@ -5,11 +5,11 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
-from tests.tools.samples import Box, Colour, Leaf, Line, Options, Tree, failure_of, text_of
+from tests.function_tools.samples import Box, Colour, Leaf, Line, Options, Tree, failure_of, text_of
 
-from mainspring.capabilities.tools.define import tool
 from mainspring.core.errors import InvalidInput
 from mainspring.core.tool import Call, Tool, ToolResult
+from mainspring.function_tools.define import tool
 
 
 def properties(made: Tool) -> dict[str, dict[str, object]]:

@@ -6,10 +6,10 @@ from typing import cast, get_args
 
 import msgspec
 
-from mainspring.capabilities.tools.input_types import encode_model
 from mainspring.core.content import Block, TextBlock
 from mainspring.core.errors import MainspringError
 from mainspring.core.tool import ToolResult
+from mainspring.function_tools.input_types import encode_model
 
 _BLOCKS: tuple[type, ...] = get_args(Block)
 _NOTHING = "(no result)"  # providers refuse an empty text

@@ -5,9 +5,9 @@ from typing import Literal, TypeAlias, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tools.samples import Colour, Line, Options, Point
+from tests.function_tools.samples import Colour, Line, Options, Point
 
-from mainspring.capabilities.tools.define import tool
+from mainspring.function_tools.define import tool
 
 Schema: TypeAlias = Mapping[str, object]
 

@@ -7,16 +7,6 @@ import anyio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.capabilities.tools.define import tool
-from mainspring.capabilities.tools.wrap import (
-    capped,
-    filtered,
-    head_and_tail,
-    read_hint,
-    renamed,
-    with_approval,
-    with_timeout,
-)
 from mainspring.core.content import (
     Base64Source,
     BlobBlock,
@@ -26,6 +16,16 @@ from mainspring.core.content import (
     plain_text,
 )
 from mainspring.core.tool import Call, Tool, ToolResult
+from mainspring.function_tools.define import tool
+from mainspring.function_tools.wrap import (
+    capped,
+    filtered,
+    head_and_tail,
+    read_hint,
+    renamed,
+    with_approval,
+    with_timeout,
+)
 
 IMAGE = ImageBlock(source=Base64Source(media_type="image/png", data="AA=="))
 CALL = Call(

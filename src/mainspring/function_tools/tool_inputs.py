@@ -13,7 +13,10 @@ from typing import Annotated, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from mainspring.capabilities.tools.input_types import (
+from mainspring.core.errors import InvalidInput
+from mainspring.core.lru_cache import LruCache
+from mainspring.core.tool import Call
+from mainspring.function_tools.input_types import (
     Field,
     convert_strictly,
     encode_model,
@@ -21,9 +24,6 @@ from mainspring.capabilities.tools.input_types import (
     json_schemas,
     type_mismatches,
 )
-from mainspring.core.errors import InvalidInput
-from mainspring.core.lru_cache import LruCache
-from mainspring.core.tool import Call
 
 _PARAMETER_SECTIONS = frozenset(("Args:", "Arguments:", "Parameters:", "Params:"))
 _OTHER_SECTION = re.compile(

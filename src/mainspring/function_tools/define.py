@@ -11,12 +11,12 @@ from typing import Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, over
 
 from anyio import to_thread
 
-from mainspring.capabilities.tools.results import ToolError, error_result, to_tool_result
-from mainspring.capabilities.tools.tool_inputs import InvalidInputs, ToolInputs, read_signature
-from mainspring.capabilities.tools.wrap import with_timeout
 from mainspring.core.errors import InvalidInput
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, InDoubtPolicy, Tool, ToolResult, Traits
+from mainspring.function_tools.results import ToolError, error_result, to_tool_result
+from mainspring.function_tools.tool_inputs import InvalidInputs, ToolInputs, read_signature
+from mainspring.function_tools.wrap import with_timeout
 
 __all__ = ["FunctionTool", "ToolError", "ToolOptions", "tool"]
 

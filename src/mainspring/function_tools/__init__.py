@@ -1,0 +1,1 @@
+"""Python functions as tools, and Python types as JSON Schema."""
