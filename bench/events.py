@@ -21,9 +21,10 @@ from mainspring.core.events import (
     StatusIdle,
     StatusRunning,
     StopReason,
+    ToolCallAuthorized,
+    ToolCallStarted,
     Usage,
 )
-from mainspring.core.facts import ToolCallAuthorized, ToolCallStarted
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route_table import all_routes
 from mainspring.log.session_log import SessionLog

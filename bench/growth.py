@@ -10,8 +10,13 @@ from tempfile import TemporaryDirectory
 from report import Measure, median
 
 from mainspring.core.content import TextBlock
-from mainspring.core.events import AgentMessage, AgentToolResult, AgentToolUse, UserMessage
-from mainspring.core.facts import ToolCallStarted
+from mainspring.core.events import (
+    AgentMessage,
+    AgentToolResult,
+    AgentToolUse,
+    ToolCallStarted,
+    UserMessage,
+)
 from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite

@@ -26,10 +26,12 @@ from mainspring.core.events import (
     AgentToolResult,
     AgentToolUse,
     ModelRequestEnded,
+    SessionWoken,
     StatusIdle,
+    ToolCallInDoubt,
+    ToolCallStarted,
     UserMessage,
 )
-from mainspring.core.facts import SessionWoken, ToolCallInDoubt, ToolCallStarted
 from mainspring.harness.limits import prompt_tokens
 from mainspring.log.verify import verify
 

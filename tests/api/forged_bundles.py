@@ -15,29 +15,27 @@ from tests.log.sample_sessions import asks, opened, says
 
 from mainspring.core.content import BlobBlock, FileSource, ImageBlock, TextBlock
 from mainspring.core.events import (
+    AgentAdopted,
     AgentToolResult,
     AgentToolUse,
+    BudgetReserved,
+    BudgetSettled,
     ModelRequestEnded,
     ModelRequestStarted,
     PermissionUpdate,
     PermissionUpdated,
-    StatusIdle,
-    StatusRunning,
-    StopReason,
-    SystemMessage,
-    Usage,
-    UserMessage,
-    UserToolConfirmation,
-)
-from mainspring.core.facts import (
-    AgentAdopted,
-    BudgetReserved,
-    BudgetSettled,
     PolicyAdopted,
     SandboxOpened,
     SessionCreated,
     SessionReceived,
+    StatusIdle,
+    StatusRunning,
+    StopReason,
+    SystemMessage,
     ToolCallAuthorized,
+    Usage,
+    UserMessage,
+    UserToolConfirmation,
     WorkspaceSnapshotted,
 )
 from mainspring.core.sender import Origin

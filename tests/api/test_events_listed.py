@@ -10,8 +10,7 @@ from tests.api.api_server import collect
 from tests.api.sessions_api import SessionsApi, kinds, message, service, session
 
 from mainspring import Scripted, says
-from mainspring.core.events import AgentToolUse, ThreadCreated
-from mainspring.core.facts import ToolCallAuthorized
+from mainspring.core.events import AgentToolUse, ThreadCreated, ToolCallAuthorized
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from tests.api.streaming import Station, frames, thread_workspace
 from tests.log.sample_sessions import asks, opened, says, tell, told
 
 from mainspring.core.content import TextBlock
-from mainspring.core.events import StatusIdle, StopReason, UserMessage
-from mainspring.core.facts import LoopContinued
+from mainspring.core.events import LoopContinued, StatusIdle, StopReason, UserMessage
 from mainspring.log.session_log import SessionLog
 
 END = StatusIdle(stop_reason=StopReason(type="end_turn"))

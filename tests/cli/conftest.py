@@ -18,11 +18,11 @@ from mainspring.core.events import (
     AgentMessage,
     AgentToolResult,
     AgentToolUse,
+    SessionCreated,
     StatusIdle,
     StopReason,
     UserMessage,
 )
-from mainspring.core.facts import SessionCreated
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 

@@ -21,9 +21,9 @@ from mainspring.core.events import (
     StatusIdle,
     StatusRunning,
     StopReason,
+    ToolCallAuthorized,
     UserToolConfirmation,
 )
-from mainspring.core.facts import ToolCallAuthorized
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.upcast import read_payload

@@ -10,16 +10,19 @@ from tests.cli.conftest import Run, opened
 
 from mainspring.core.content import TextBlock
 from mainspring.core.events import (
+    AgentAdopted,
     AgentToolResult,
     AgentToolUse,
     Failure,
     ModelRequestEnded,
     ModelRequestStarted,
+    SessionCreated,
+    SkillUsed,
+    ToolCallAuthorized,
     Usage,
     UserMessage,
     UserToolConfirmation,
 )
-from mainspring.core.facts import AgentAdopted, SessionCreated, SkillUsed, ToolCallAuthorized
 from mainspring.core.model import ToolSpec
 from mainspring.core.sender import Origin, local_user
 from mainspring.harness.context.request_builder import PromptPrefix

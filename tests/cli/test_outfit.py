@@ -12,7 +12,7 @@ from tests.cli.conftest import opened
 from tests.cli.upstream import Upstream, call
 
 from mainspring.core.envelope import Event
-from mainspring.core.facts import HookRan, NetworkRequested
+from mainspring.core.events import HookRan, NetworkRequested
 
 Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
 Write: TypeAlias = Callable[[dict[str, Any]], Path]

@@ -10,8 +10,7 @@ import anyio
 import pytest
 from tests.cli.conftest import opened
 
-from mainspring.core.events import AgentToolUse
-from mainspring.core.facts import SessionCreated, ToolCallAuthorized
+from mainspring.core.events import AgentToolUse, SessionCreated, ToolCallAuthorized
 
 Run: TypeAlias = Callable[..., CompletedProcess[str]]
 RULES: dict[str, object] = {

@@ -12,8 +12,7 @@ from tests.cli.conftest import opened
 from tests.cli.upstream import Upstream, call
 
 from mainspring.core.envelope import Event
-from mainspring.core.events import PermissionUpdated
-from mainspring.core.facts import ToolCallAuthorized
+from mainspring.core.events import PermissionUpdated, ToolCallAuthorized
 
 Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
 FREE = ("--mode", "bypassPermissions")

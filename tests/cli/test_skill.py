@@ -12,7 +12,7 @@ from tests.cli.terminal import at_terminal
 
 from mainspring.config import Settings, read_settings
 from mainspring.core.errors import AlreadyExists, InvalidInput, NotFound
-from mainspring.core.facts import SkillUsed
+from mainspring.core.events import SkillUsed
 from mainspring.edges.cli import skill as acts
 from mainspring.edges.cli import skill_install as installing
 from mainspring.log.session_log import SessionLog

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mainspring.core import content, events, facts
-from mainspring.core.envelope import FORMAT, KnownPayload, encode_payload, payload_type
+from mainspring.core import content, events
+from mainspring.core.envelope import FORMAT, encode_payload, payload_type
+from mainspring.core.events import KnownPayload
 
 TEXT = content.TextBlock('Grüße, 世界 🌍\n\t"quoted" \u0000 </script>')
 PICTURE = content.ImageBlock(source=content.Base64Source(media_type="image/png", data="aGk="))
@@ -150,24 +151,26 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
         explanation="no sources",
         usage=USAGE,
     ),
-    facts.WorkflowRunCreated(
+    events.WorkflowRunCreated(
         workflow_run_id="wfr_1",
         name="review",
-        phases=(facts.WorkflowPhase(id="p1", name="plan", description="think first"),),
+        phases=(events.WorkflowPhase(id="p1", name="plan", description="think first"),),
         description="by concern",
     ),
-    facts.WorkflowRunRunning(workflow_run_id="wfr_1"),
-    facts.WorkflowRunIdle(workflow_run_id="wfr_1"),
-    facts.WorkflowRunEnded(workflow_run_id="wfr_1", result=facts.WorkflowResult(type="completed")),
-    facts.WorkflowRunFailed(error=ABORTED, workflow_run_id="wfr_1"),
-    facts.WorkflowPhaseStarted(workflow_run_id="wfr_1", workflow_run_phase_id="p1"),
-    facts.WorkflowPhaseEnded(
+    events.WorkflowRunRunning(workflow_run_id="wfr_1"),
+    events.WorkflowRunIdle(workflow_run_id="wfr_1"),
+    events.WorkflowRunEnded(
+        workflow_run_id="wfr_1", result=events.WorkflowResult(type="completed")
+    ),
+    events.WorkflowRunFailed(error=ABORTED, workflow_run_id="wfr_1"),
+    events.WorkflowPhaseStarted(workflow_run_id="wfr_1", workflow_run_phase_id="p1"),
+    events.WorkflowPhaseEnded(
         workflow_run_id="wfr_1", workflow_run_phase_id="p1", phase_started_id="sevt_1"
     ),
-    facts.SessionCreated(
+    events.SessionCreated(
         agent_name="maintainer", agent_version="3", title="Fix", metadata={"issue": "7"}
     ),
-    facts.SessionImported(
+    events.SessionImported(
         format="codex",
         path="rollout-1.jsonl",
         source_session_id="1",
@@ -176,13 +179,13 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
         note="Imported.",
         metadata={"cwd": "/project"},
     ),
-    facts.SessionForked(parent_session_id="sesn_1", parent_seq=12, title="Another way"),
-    facts.SessionMoved(transfer_id="tran_1"),
-    facts.SessionReceived(transfer_id="tran_1", workspace="/home/me/shop"),
-    facts.SessionWoken(owner="wrkr_1", epoch=4, attempt=2),
-    facts.LoopContinued(reason="next_turn", detail="2 results"),
-    facts.ContextStatus(text="Half of the budget is left."),
-    facts.ToolCallAuthorized(
+    events.SessionForked(parent_session_id="sesn_1", parent_seq=12, title="Another way"),
+    events.SessionMoved(transfer_id="tran_1"),
+    events.SessionReceived(transfer_id="tran_1", workspace="/home/me/shop"),
+    events.SessionWoken(owner="wrkr_1", epoch=4, attempt=2),
+    events.LoopContinued(reason="next_turn", detail="2 results"),
+    events.ContextStatus(text="Half of the budget is left."),
+    events.ToolCallAuthorized(
         tool_use_id="sevt_1",
         decision="allow",
         gate="rule",
@@ -192,19 +195,19 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
         preview="--- a\n+++ b",
         updated_input=INPUT,
     ),
-    facts.ToolCallStarted(
+    events.ToolCallStarted(
         tool_use_id="sevt_1",
         idempotency_key="k" * 8,
         attempt=2,
         sandbox="bwrap/isolated/12ab",
         by_client=True,
     ),
-    facts.ToolCallInDoubt(tool_use_id="sevt_1", policy="report"),
-    facts.BudgetReserved(
+    events.ToolCallInDoubt(tool_use_id="sevt_1", policy="report"),
+    events.BudgetReserved(
         reservation_id="rsrv_1", cost_usd="0.25", input_tokens=10_000, output_tokens=8_000
     ),
-    facts.BudgetSettled(reservation_id="rsrv_1", cost_usd="0.011"),
-    facts.HookRan(
+    events.BudgetSettled(reservation_id="rsrv_1", cost_usd="0.011"),
+    events.HookRan(
         hook_event="PreToolUse",
         handler="check.sh",
         outcome="blocked",
@@ -212,10 +215,10 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
         reason="protected",
         milliseconds=12,
     ),
-    facts.MemoryWritten(
+    events.MemoryWritten(
         store_id="memstore_1", path="notes/a.md", operation="modified", version="memver_2"
     ),
-    facts.ProviderFailedOver(from_model="a:x", to_model="b:y", reason="forbidden"),
+    events.ProviderFailedOver(from_model="a:x", to_model="b:y", reason="forbidden"),
     events.CompactionRequested(instructions="the names of the files"),
     events.PermissionUpdated(
         updates=(
@@ -233,12 +236,12 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
         by="hook",
         tool_use_id="sevt_1",
     ),
-    facts.ContextAdded(text="the build is red", source="SessionStart hook"),
-    facts.MessageWithheld(event_id="sevt_1", reason="it holds a secret"),
-    facts.PolicyAdopted(policy="sha256:" + "34" * 32, mode="default"),
-    facts.AgentAdopted(definition="sha256:" + "78" * 32, version="3@78787878"),
-    facts.ThreadStopped(by_session_thread_id="sthr_1"),
-    facts.SkillUsed(
+    events.ContextAdded(text="the build is red", source="SessionStart hook"),
+    events.MessageWithheld(event_id="sevt_1", reason="it holds a secret"),
+    events.PolicyAdopted(policy="sha256:" + "34" * 32, mode="default"),
+    events.AgentAdopted(definition="sha256:" + "78" * 32, version="3@78787878"),
+    events.ThreadStopped(by_session_thread_id="sthr_1"),
+    events.SkillUsed(
         name="release-notes",
         hash="sha256:" + "9a" * 32,
         by="model",
@@ -246,12 +249,12 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
         allowed_tools=("Bash(git log *)",),
         disallowed_tools=("Write",),
     ),
-    facts.WorktreeOpened(path="/work/.trees/a", branch="mainspring/a", commit="ab12"),
-    facts.WorktreeClosed(
+    events.WorktreeOpened(path="/work/.trees/a", branch="mainspring/a", commit="ab12"),
+    events.WorktreeClosed(
         path="/work/.trees/a", outcome="kept", commit="cd34", reason="conflict in a.py"
     ),
-    facts.SandboxOpened(backend="bwrap", level="isolated", flags_hash="ab12", workspace="/work"),
-    facts.NetworkRequested(
+    events.SandboxOpened(backend="bwrap", level="isolated", flags_hash="ab12", workspace="/work"),
+    events.NetworkRequested(
         host="api.example.com",
         decision="allow",
         rule="api.example.com",
@@ -260,11 +263,11 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
         status=200,
         credential="EXAMPLE_TOKEN",
     ),
-    facts.ToolsLoaded(names=("mcp__crm__find", "mcp__crm__note")),
-    facts.TodosWritten(todos=(facts.Todo(content="mend the gate", status="in_progress"),)),
-    facts.WorkspaceRestored(snapshot="sha256:" + "12" * 32, files=3),
-    facts.WorkspaceSnapshotted(snapshot="sha256:" + "12" * 32, files=14),
-    facts.ArtifactPublished(
+    events.ToolsLoaded(names=("mcp__crm__find", "mcp__crm__note")),
+    events.TodosWritten(todos=(events.Todo(content="mend the gate", status="in_progress"),)),
+    events.WorkspaceRestored(snapshot="sha256:" + "12" * 32, files=3),
+    events.WorkspaceSnapshotted(snapshot="sha256:" + "12" * 32, files=14),
+    events.ArtifactPublished(
         name="report.pdf", hash="sha256:" + "34" * 32, size=10_240, media_type="application/pdf"
     ),
 )

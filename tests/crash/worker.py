@@ -18,8 +18,7 @@ from mainspring.core import ids
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event, encode_payload
 from mainspring.core.errors import LogError
-from mainspring.core.events import AgentMessage, UserMessage
-from mainspring.core.facts import SessionCreated, SessionForked
+from mainspring.core.events import AgentMessage, SessionCreated, SessionForked, UserMessage
 from mainspring.log.blobs import digest_of
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store

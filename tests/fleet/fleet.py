@@ -22,8 +22,7 @@ from tests.fleet.worker_main import Order
 from tests.service.worker_setup import known_session
 
 from mainspring.core import clock
-from mainspring.core.events import StatusIdle
-from mainspring.core.facts import SessionWoken
+from mainspring.core.events import SessionWoken, StatusIdle
 from mainspring.log.session_log import SessionLog
 from mainspring.log.verify import verify
 

@@ -31,10 +31,10 @@ from mainspring.core.content import TextBlock
 from mainspring.core.events import (
     AgentCustomToolUse,
     StatusIdle,
+    ToolCallStarted,
     UserCustomToolResult,
     UserToolConfirmation,
 )
-from mainspring.core.facts import ToolCallStarted
 from mainspring.core.model import Delta, Model, Reply, Request
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Append, InboxItem, Lease, Store

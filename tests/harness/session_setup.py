@@ -13,8 +13,7 @@ from tests.senders import TESTER
 from mainspring.core import ids
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event
-from mainspring.core.events import ClientPayload, StatusIdle, UserMessage
-from mainspring.core.facts import LoopContinued
+from mainspring.core.events import ClientPayload, LoopContinued, StatusIdle, UserMessage
 from mainspring.core.model import Delta, Model, ToolSpec
 from mainspring.core.model_facts import ModelFacts
 from mainspring.core.ports import Snapshots

@@ -11,8 +11,7 @@ from mainspring.capabilities.providers.router import Router
 from mainspring.capabilities.providers.routing_rules import ModelCandidate, Routing
 from mainspring.capabilities.providers.scripted import Scripted, calls, fails, says
 from mainspring.core.content import TextBlock
-from mainspring.core.events import ModelRequestEnded
-from mainspring.core.facts import ProviderFailedOver
+from mainspring.core.events import ModelRequestEnded, ProviderFailedOver
 from mainspring.core.model import ToolResultBlock, ToolUse, User
 from mainspring.harness.stop_reasons import Ended
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.harness.session_setup import Stage, stage
 
 from mainspring.capabilities.providers.scripted import Scripted, says
-from mainspring.core.facts import ContextAdded
+from mainspring.core.events import ContextAdded
 from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookResult
 from mainspring.harness.authorizer import AllowAll
 from mainspring.harness.state.thread import Thread

@@ -27,10 +27,11 @@ from mainspring.core.events import (
     AgentToolResult,
     AgentToolUse,
     ModelRequestEnded,
+    SessionWoken,
+    ToolCallInDoubt,
     UserCustomToolResult,
     UserMessage,
 )
-from mainspring.core.facts import SessionWoken, ToolCallInDoubt
 from mainspring.core.model import Request
 from mainspring.harness.context import xray
 from mainspring.log.session_log import SessionLog

@@ -11,19 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.core.content import Base64Source, Block, ImageBlock, TextBlock
-from mainspring.core.envelope import (
-    FORMAT,
-    GENESIS,
-    Event,
-    KnownPayload,
-    decode_payload,
-    encode_payload,
-)
+from mainspring.core.envelope import FORMAT, GENESIS, Event, decode_payload, encode_payload
 from mainspring.core.events import (
     AgentMessage,
     AgentToolResult,
     AgentToolUse,
     ContextCompacted,
+    KnownPayload,
     ModelRequestEnded,
     ModelRequestStarted,
     StatusIdle,

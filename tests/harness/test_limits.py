@@ -10,23 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.envelope import KnownPayload
 from mainspring.core.events import (
     AgentCustomToolUse,
     AgentMcpToolUse,
     AgentToolUse,
+    BudgetReserved,
+    BudgetSettled,
+    KnownPayload,
+    LoopContinued,
     ModelRequestEnded,
+    SessionForked,
+    SessionWoken,
     StatusIdle,
     StatusRunning,
     StopReason,
     Usage,
-)
-from mainspring.core.facts import (
-    BudgetReserved,
-    BudgetSettled,
-    LoopContinued,
-    SessionForked,
-    SessionWoken,
 )
 from mainspring.core.model_facts import ModelFacts, Price
 from mainspring.harness import budget

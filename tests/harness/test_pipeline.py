@@ -9,7 +9,7 @@ import pytest
 from tests.harness.session_setup import always, echo, stage, texts
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.content import BlobBlock
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.events import UserToolConfirmation
@@ -92,7 +92,7 @@ async def test_a_deferred_tool_with_a_wrong_input_says_how_to_load_it(tmp_path: 
 
 async def test_loading_a_tool_gives_the_model_its_definition_and_moves_nothing(tmp_path: Path):
     async def load(call: Call) -> ToolResult:
-        return replace(ToolResult.text("loaded"), facts=(facts.ToolsLoaded(names=("far",)),))
+        return replace(ToolResult.text("loaded"), facts=(events.ToolsLoaded(names=("far",)),))
 
     search = replace(echo("tool_search"), run=load)
     model = Scripted(calls("tool_search"), calls("far", x="2"), says("ok"), says("again"))
@@ -151,7 +151,7 @@ async def test_what_a_gate_makes_of_an_input_is_what_runs(tmp_path: Path):
         gate="hook",
         updated_input={"x": "safe"},
         context=("made safe",),
-        facts=(facts.HookRan(hook_event="PreToolUse", handler="h", outcome="ok"),),
+        facts=(events.HookRan(hook_event="PreToolUse", handler="h", outcome="ok"),),
     )
     authorizer = Watchful(decision=changed)
     async with stage(
@@ -191,13 +191,13 @@ async def test_a_person_sees_what_would_happen_and_approves_just_that(tmp_path: 
         assert waits is not None
         [call_id] = waits.waiting_for
         [asked] = [e.payload for e in await play.events() if e.type == "tool_call.authorized"]
-        assert isinstance(asked, facts.ToolCallAuthorized)
+        assert isinstance(asked, events.ToolCallAuthorized)
         assert asked.preview == "-old\n+new"
 
         content[0] = "changed meanwhile"
         assert await play.play(UserToolConfirmation(tool_use_id=call_id, result="allow")) == waits
         last = [e.payload for e in await play.events() if e.type == "tool_call.authorized"][-1]
-        assert isinstance(last, facts.ToolCallAuthorized)
+        assert isinstance(last, events.ToolCallAuthorized)
         assert (last.decision, last.reason, last.preview) == (
             "ask",
             APPROVAL_VOID_REASON,

@@ -6,16 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.core.content import TextBlock
-from mainspring.core.envelope import KnownPayload
 from mainspring.core.events import (
     AgentMcpToolResult,
     AgentMcpToolUse,
     AgentToolResult,
     AgentToolUse,
+    KnownPayload,
+    LoopContinued,
     ModelRequestStarted,
     UserMessage,
 )
-from mainspring.core.facts import LoopContinued
 from mainspring.harness.state.repetition import NUDGE, Repetition, Tolerance, fold
 
 NUDGED = LoopContinued(reason="next_turn", detail=NUDGE)

@@ -36,8 +36,13 @@ from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event
-from mainspring.core.events import AgentToolResult, AgentToolUse, StatusIdle
-from mainspring.core.facts import SandboxOpened, ToolCallInDoubt
+from mainspring.core.events import (
+    AgentToolResult,
+    AgentToolUse,
+    SandboxOpened,
+    StatusIdle,
+    ToolCallInDoubt,
+)
 from mainspring.harness.state.thread import fold
 from mainspring.log.verify import verify
 from mainspring.runtime.session.session import Runtime

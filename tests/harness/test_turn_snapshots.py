@@ -12,8 +12,7 @@ from tests.harness.test_pipeline import Counting
 from tests.testing.test_replay import Stop, killed
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
-from mainspring.core.events import UserInterrupt
-from mainspring.core.facts import WorkspaceSnapshotted
+from mainspring.core.events import UserInterrupt, WorkspaceSnapshotted
 from mainspring.core.tool import SAFE_READ, Call, Tool, ToolResult, Traits
 from mainspring.harness.stop_reasons import Ended
 

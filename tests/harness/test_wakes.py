@@ -12,8 +12,7 @@ from tests.harness.session_setup import Stage, stage, texts
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.core.content import TextBlock
-from mainspring.core.events import UserInterrupt, UserMessage, UserToolConfirmation
-from mainspring.core.facts import ToolCallInDoubt
+from mainspring.core.events import ToolCallInDoubt, UserInterrupt, UserMessage, UserToolConfirmation
 from mainspring.core.model import Delta, Reply, Request, TextDelta, ToolSpec
 from mainspring.core.tool import Call, InDoubtPolicy, Tool, ToolResult, Traits
 from mainspring.harness.authorizer import AllowAll, Decision

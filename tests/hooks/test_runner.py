@@ -10,7 +10,7 @@ from tests.hooks.hook_project import Project, at, before, command, configured
 
 from mainspring.capabilities.hooks import HookPolicy, HookRunner, HookSession, Scope
 from mainspring.capabilities.hooks.verdict import GATE_EVENTS
-from mainspring.core.facts import HookRan
+from mainspring.core.events import HookRan
 from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookEventName, HookResult, Hooks
 
 OPEN = HookPolicy(fail_open=True)

@@ -11,8 +11,7 @@ from tests.log.sample_sessions import asks, opened, says, texts
 from tests.senders import TESTER
 
 from mainspring.core.errors import MalformedEvent
-from mainspring.core.events import AgentMessage, AgentToolUse
-from mainspring.core.facts import SessionCreated
+from mainspring.core.events import AgentMessage, AgentToolUse, SessionCreated
 from mainspring.log.blobs import digest_of
 from mainspring.log.event_chain import Scrub
 from mainspring.log.session_log import SessionLog

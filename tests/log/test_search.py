@@ -10,7 +10,7 @@ from tests.senders import TESTER
 
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, SessionNotFound
-from mainspring.core.facts import SessionCreated
+from mainspring.core.events import SessionCreated
 from mainspring.log.search import search
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import text_index

@@ -22,7 +22,7 @@ from mainspring.capabilities.network.placeholders import Placeholders
 from mainspring.capabilities.network.rules import EgressRule, EgressRules
 from mainspring.capabilities.vault.known_values import KnownValues
 from mainspring.core import clock
-from mainspring.core.facts import NetworkRequested
+from mainspring.core.events import NetworkRequested
 from mainspring.core.ports import Credential
 
 Answer: TypeAlias = Callable[[bytes], Awaitable[Sequence[bytes]]]

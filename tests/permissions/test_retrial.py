@@ -6,16 +6,19 @@ from datetime import timedelta
 from msgspec.structs import replace
 from tests.permissions.cases import NOW, rules
 
-from mainspring.core.envelope import FORMAT, GENESIS, Event, KnownPayload, encode_payload
+from mainspring.core.envelope import FORMAT, GENESIS, Event, encode_payload
 from mainspring.core.events import (
     AgentMcpToolUse,
     AgentToolUse,
+    KnownPayload,
     Permission,
     PermissionUpdate,
     PermissionUpdated,
+    PolicyAdopted,
     RuleText,
+    SandboxOpened,
+    ToolCallAuthorized,
 )
-from mainspring.core.facts import PolicyAdopted, SandboxOpened, ToolCallAuthorized
 from mainspring.harness.permissions.policy import Policy
 from mainspring.harness.permissions.replay_decisions import ReplayedDecision, replay_decisions
 

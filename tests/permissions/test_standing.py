@@ -9,8 +9,14 @@ from msgspec.structs import replace
 from tests.permissions.cases import NOW, WORKSPACE, call, decided, rules
 
 from mainspring.core.errors import InvalidInput
-from mainspring.core.events import PermissionUpdate, PermissionUpdated, RuleText, UserMessage
-from mainspring.core.facts import SessionForked, ToolCallAuthorized
+from mainspring.core.events import (
+    PermissionUpdate,
+    PermissionUpdated,
+    RuleText,
+    SessionForked,
+    ToolCallAuthorized,
+    UserMessage,
+)
 from mainspring.harness.permissions.grant_state import GrantState, apply, check_updates
 
 FETCH = call("web_fetch", url="https://x.com/")

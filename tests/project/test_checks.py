@@ -17,7 +17,8 @@ Seed: TypeAlias = Callable[[str, str], None]
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(sys.executable).parent
 UPPER_LAYERS = ("edges", "testing", "wiring", "config", "service", "improve", "runtime")
-LAYERS = (*UPPER_LAYERS, "harness", "capabilities", "function_tools", "retrieval", "log", "core")
+LOWER_LAYERS = ("function_tools", "retrieval", "log", "files", "core")
+LAYERS = (*UPPER_LAYERS, "harness", "capabilities", *LOWER_LAYERS)
 DOC = '"""One idea."""\n\n'
 BRANCHES = "".join(f"    if n == {n}:\n        return n\n" for n in range(8))
 
@@ -136,6 +137,7 @@ def test_every_import_that_points_up_fails_the_import_check(run: Run, seed: Seed
     upward = {
         "core.seeded": "mainspring.log",
         "log.ranked": "mainspring.retrieval",
+        "files.seeded": "mainspring.log",
         "core.framework": "typer",
         "log.seeded": "mainspring.harness",
         "harness.seeded": "mainspring.capabilities",

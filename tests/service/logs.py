@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from mainspring.core.envelope import GENESIS, Event, KnownPayload, encode_payload
+from mainspring.core.envelope import GENESIS, Event, encode_payload
+from mainspring.core.events import KnownPayload
 
 MOMENT = datetime(2026, 11, 16, 12, tzinfo=UTC)
 MAIN = "sthr_main"

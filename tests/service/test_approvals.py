@@ -12,9 +12,9 @@ from mainspring.core.events import (
     AgentToolResult,
     AgentToolUse,
     ThreadCreated,
+    ToolCallAuthorized,
     UserToolConfirmation,
 )
-from mainspring.core.facts import ToolCallAuthorized
 from mainspring.log.records import RecordChange, RecordQuery
 from mainspring.log.task_groups import run_in_background
 from mainspring.service.approvals.approval_policy import AnswerPermission, SetApprovalPolicy

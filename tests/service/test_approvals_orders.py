@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tests.api.approvals_api import Office, erasing, person, session_context
 
 from mainspring.core.errors import MainspringError
-from mainspring.core.events import AgentToolResult, UserToolConfirmation
-from mainspring.core.facts import ToolCallStarted
+from mainspring.core.events import AgentToolResult, ToolCallStarted, UserToolConfirmation
 from mainspring.service.approvals.approval_policy import AnswerPermission, SetApprovalPolicy
 from mainspring.service.approvals.approval_record import Approval
 from mainspring.service.approvals.approvals import ApprovalAnswer

@@ -13,10 +13,10 @@ from tests.service.schedule_setup import LOOPBACK, START, TENANT, Works, works
 
 from mainspring.capabilities.network.outbound_http import HttpPoster
 from mainspring.core.content import TextBlock
-from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.events import (
     AgentMessage,
+    KnownPayload,
     StatusIdle,
     StatusRunning,
     StopReason,

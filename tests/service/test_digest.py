@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.samples import SAMPLES
 
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.content import TextBlock
-from mainspring.core.envelope import GENESIS, Event, KnownPayload, encode_payload
+from mainspring.core.envelope import GENESIS, Event, encode_payload
+from mainspring.core.events import KnownPayload
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.sessions.session_digest import (
@@ -53,7 +54,7 @@ PAYLOADS = st.one_of(
             events.StatusRunning(),
             events.StatusIdle(stop_reason=events.StopReason(type="end_turn")),
             events.UserToolConfirmation(tool_use_id="sevt_2", result="allow"),
-            facts.ToolCallAuthorized(tool_use_id="sevt_2", decision="ask", gate="rule"),
+            events.ToolCallAuthorized(tool_use_id="sevt_2", decision="ask", gate="rule"),
             events.AgentToolUse(name="bash", input={}),
             events.ModelRequestStarted(),
         ]
@@ -88,8 +89,8 @@ def test_other_types_change_only_where_it_stands(drawn: list[tuple[KnownPayload,
 
 
 def test_open_calls_are_those_that_nobody_has_answered():
-    asked = facts.ToolCallAuthorized(tool_use_id="sevt_2", decision="ask", gate="rule")
-    begun = (facts.SessionCreated(), events.AgentToolUse(name="bash", input={}), asked)
+    asked = events.ToolCallAuthorized(tool_use_id="sevt_2", decision="ask", gate="rule")
+    begun = (events.SessionCreated(), events.AgentToolUse(name="bash", input={}), asked)
     waiting = folded(*begun).call("sevt_2")
     assert waiting is not None
     assert waiting.is_asked
@@ -109,10 +110,10 @@ def test_open_calls_are_those_that_nobody_has_answered():
 def test_a_fork_is_idle_and_has_what_its_parent_spent():
     ended = events.ModelRequestEnded(model_request_start_id="x", model_usage=USAGE)
     digest = folded(
-        facts.SessionCreated(agent_name="a"),
+        events.SessionCreated(agent_name="a"),
         events.StatusRunning(),
         ended,
-        facts.SessionForked(parent_session_id="sesn_0", parent_seq=3),
+        events.SessionForked(parent_session_id="sesn_0", parent_seq=3),
     )
     assert (digest.status, digest.usage) == ("idle", USAGE)
     assert digest.threads["sthr_1"].active_seconds(START + timedelta(hours=1)) == 2.0
@@ -120,7 +121,7 @@ def test_a_fork_is_idle_and_has_what_its_parent_spent():
 
 def test_an_outcome_goes_from_pending_to_its_verdict():
     defined = events.UserDefineOutcome(description="d", rubric=events.TextRubric(content="r"))
-    log: list[KnownPayload] = [facts.SessionCreated(), defined]
+    log: list[KnownPayload] = [events.SessionCreated(), defined]
     assert folded(*log).outcomes[0].result == "pending"
     log.append(events.StatusRunning())
     assert folded(*log).outcomes[0].result == "running"

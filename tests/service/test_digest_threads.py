@@ -6,8 +6,8 @@ from functools import reduce
 
 from tests.service.logs import MAIN, log_of
 
-from mainspring.core import events, facts
-from mainspring.core.envelope import KnownPayload
+from mainspring.core import events
+from mainspring.core.events import KnownPayload
 from mainspring.service.sessions.session_digest import SessionDigest, apply_event
 from mainspring.service.webhooks.webhook_events import webhook_events_of
 
@@ -23,7 +23,7 @@ def waits(*ids: str) -> events.StatusIdle:
 
 def folded(*payloads: KnownPayload | tuple[str, KnownPayload]) -> SessionDigest:
     return reduce(
-        apply_event, log_of(facts.SessionCreated(agent_name="lead"), *payloads), SessionDigest()
+        apply_event, log_of(events.SessionCreated(agent_name="lead"), *payloads), SessionDigest()
     )
 
 
@@ -44,7 +44,7 @@ def test_a_call_that_the_session_waits_for_is_the_threads_that_asked():
         BORN,
         (CHILD, RUNS),
         (CHILD, events.AgentToolUse(name="write", input={})),
-        (CHILD, facts.ToolCallAuthorized(tool_use_id="e6", decision="ask", gate="rule")),
+        (CHILD, events.ToolCallAuthorized(tool_use_id="e6", decision="ask", gate="rule")),
         (CHILD, waits("e6")),
         waits("e6"),
     )

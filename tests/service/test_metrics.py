@@ -11,11 +11,11 @@ from prometheus_client.metrics import MetricWrapperBase
 from tests.service.logs import MAIN, SESSION, logged
 
 from mainspring import Agent, Scripted, Tool, calls, fails, open_runtime, says, tool
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.content import TextBlock
-from mainspring.core.envelope import Event, KnownPayload
+from mainspring.core.envelope import Event
 from mainspring.core.errors import StoreUnavailable
-from mainspring.core.events import StopReason, Usage
+from mainspring.core.events import KnownPayload, StopReason, Usage
 from mainspring.core.model import TextDelta
 from mainspring.core.ports import PostResult
 from mainspring.log.task_groups import run_in_background
@@ -82,7 +82,7 @@ def test_a_run_is_counted_by_its_events(metrics: Metrics):
             model_usage=Usage(input_tokens=7, cache_read_input_tokens=100, output_tokens=3),
             cost_usd="0.25",
         ),
-        facts.ToolCallStarted(tool_use_id="e3", idempotency_key="k"),
+        events.ToolCallStarted(tool_use_id="e3", idempotency_key="k"),
         events.AgentToolResult(tool_use_id="e3", is_error=True, error="timed_out"),
         events.StatusIdle(stop_reason=StopReason(type="end_turn"), reason="completed"),
     )
@@ -133,8 +133,8 @@ def test_what_is_said_during_a_run_wakes_nobody(metrics: Metrics):
 def test_takeovers_and_answers_of_people_are_counted(metrics: Metrics):
     tell(
         observer(metrics),
-        facts.SessionWoken(owner="w", epoch=2, attempt=1),
-        facts.ToolCallAuthorized(tool_use_id="e1", decision="ask", gate="rule"),
+        events.SessionWoken(owner="w", epoch=2, attempt=1),
+        events.ToolCallAuthorized(tool_use_id="e1", decision="ask", gate="rule"),
         events.UserToolConfirmation(tool_use_id="e1", result="deny"),
     )
     assert value(metrics, "takeovers_total") == 1

@@ -13,13 +13,13 @@ from tests.service.worker_setup import known_session, say
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.events import (
+    BudgetReserved,
     ModelRequestStarted,
     SessionFailed,
     StatusIdle,
     StatusRunning,
     ThreadCreated,
 )
-from mainspring.core.facts import BudgetReserved
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.runtime.session.lease import hold_session

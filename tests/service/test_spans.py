@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 from tests.service.logs import MAIN, log_of
 
 from mainspring import Agent, Scripted, ToolSpec, calls, open_runtime, says, tool
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.content import TextBlock
-from mainspring.core.envelope import Event, KnownPayload
-from mainspring.core.events import StopReason, Usage
+from mainspring.core.envelope import Event
+from mainspring.core.events import KnownPayload, StopReason, Usage
 from mainspring.service.telemetry.run_observers import catch_up
 from mainspring.service.telemetry.session_spans import (
     ModelRequestSpan,
@@ -37,8 +37,8 @@ def ends(start: str, *, is_error: bool = False) -> events.ModelRequestEnded:
     )
 
 
-def started(call: str) -> facts.ToolCallStarted:
-    return facts.ToolCallStarted(tool_use_id=call, idempotency_key="k")
+def started(call: str) -> events.ToolCallStarted:
+    return events.ToolCallStarted(tool_use_id=call, idempotency_key="k")
 
 
 def folded(log: Iterable[Event], fold: SpanFold | None = None) -> list[TraceSpan]:
@@ -82,7 +82,7 @@ def test_a_call_that_never_began_takes_no_time():
 
 
 def test_a_run_that_was_taken_over_is_one_span_and_what_it_left_open_is_closed_in_it():
-    woken = facts.SessionWoken(owner="w2", epoch=2, attempt=1)
+    woken = events.SessionWoken(owner="w2", epoch=2, attempt=1)
     abandoned = events.ModelRequestEnded(
         model_request_start_id="e2", model_usage=Usage(), is_error=True, stop_reason="abandoned"
     )
@@ -105,7 +105,7 @@ def test_a_subagents_run_is_part_of_the_run_that_made_its_thread():
 
 
 def test_a_fork_does_not_tell_again_what_its_parent_has_begun():
-    forked = facts.SessionForked(parent_session_id="sesn_0", parent_seq=5)
+    forked = events.SessionForked(parent_session_id="sesn_0", parent_seq=5)
     log = log_of(RUNS, STARTS, ends("e2"), USE, started("e4"), forked, RESULT, DONE)
     spans = folded(log)[1:]
     assert [(s.id, s.parent, s.seconds) for s in spans] == [("e4", None, 0), ("e6", None, 2)]
@@ -136,8 +136,8 @@ PAYLOADS: st.SearchStrategy[KnownPayload] = st.one_of(
             events.AgentCustomToolUse(name="mine", input={}),
             events.AgentMcpToolUse(mcp_server_name="s", name="mcp__s__t", input={}),
             events.StatusTerminated(),
-            facts.SessionForked(parent_session_id="sesn_0", parent_seq=1),
-            facts.SessionWoken(owner="w", epoch=1, attempt=1),
+            events.SessionForked(parent_session_id="sesn_0", parent_seq=1),
+            events.SessionWoken(owner="w", epoch=1, attempt=1),
             events.UserMessage(content=(TextBlock("hello"),)),
             events.ThreadCreated(session_thread_id="sthr_2", agent_name="helper"),
             events.ThreadStatusRunning(session_thread_id="sthr_2", agent_name="helper"),

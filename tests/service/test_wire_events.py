@@ -12,7 +12,8 @@ from pydantic import BaseModel, TypeAdapter
 from tests.core.samples import SAMPLES
 
 from mainspring.core import content, events
-from mainspring.core.envelope import CLIENT_TYPES, GENESIS, Event, KnownPayload, encode_payload
+from mainspring.core.envelope import CLIENT_TYPES, GENESIS, Event, encode_payload
+from mainspring.core.events import KnownPayload
 from mainspring.log.blobs import digest_of
 from mainspring.log.store import InboxItem
 from mainspring.service.sessions.call_verdicts import CallVerdict

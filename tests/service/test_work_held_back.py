@@ -12,18 +12,19 @@ import pytest
 from tests.log.sample_sessions import asks, opened, says
 
 from mainspring.core.content import TextBlock
-from mainspring.core.envelope import KnownPayload
 from mainspring.core.events import (
     AgentToolResult,
     AgentToolUse,
+    KnownPayload,
     ModelRequestStarted,
     StatusIdle,
     StopReason,
     ThreadCreated,
+    ToolCallAuthorized,
+    ToolCallStarted,
     UserToolConfirmation,
     UserToolResult,
 )
-from mainspring.core.facts import ToolCallAuthorized, ToolCallStarted
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 from mainspring.log.writer import Writer

@@ -14,8 +14,13 @@ import anyio
 from mainspring.capabilities.providers.scripted import Scripted, ScriptStep, says
 from mainspring.config import read_settings
 from mainspring.core.content import TextBlock, plain_text
-from mainspring.core.events import AgentMcpToolResult, AgentToolResult, PermissionUpdate, RuleText
-from mainspring.core.facts import ToolCallAuthorized
+from mainspring.core.events import (
+    AgentMcpToolResult,
+    AgentToolResult,
+    PermissionUpdate,
+    RuleText,
+    ToolCallAuthorized,
+)
 from mainspring.core.model import Request, ToolResultBlock, User
 from mainspring.core.tool import Tool
 from mainspring.harness.permissions.policy import Mode

@@ -16,8 +16,12 @@ from tests.session_e2e.session_setup import (
 
 from mainspring.capabilities.providers.scripted import calls, says
 from mainspring.core import clock
-from mainspring.core.events import ModelRequestEnded, PermissionUpdate
-from mainspring.core.facts import SandboxOpened, ToolCallStarted
+from mainspring.core.events import (
+    ModelRequestEnded,
+    PermissionUpdate,
+    SandboxOpened,
+    ToolCallStarted,
+)
 from mainspring.core.model import Request
 from mainspring.core.tool import Tool
 from mainspring.function_tools.define import tool

@@ -3,7 +3,7 @@
 from tests.session_e2e.session_setup import Scene, leave
 
 from mainspring.capabilities.providers.scripted import calls
-from mainspring.core.facts import ToolsLoaded
+from mainspring.core.events import ToolsLoaded
 from mainspring.core.tool import Tool
 from mainspring.function_tools.define import tool
 

@@ -6,8 +6,7 @@ import pytest
 from tests.session_e2e.session_setup import DONE, Scene, begin, read_by_model, read_results, spoken
 
 from mainspring.capabilities.providers.scripted import calls, says
-from mainspring.core.events import ModelRequestEnded
-from mainspring.core.facts import ContextAdded, HookRan, MessageWithheld
+from mainspring.core.events import ContextAdded, HookRan, MessageWithheld, ModelRequestEnded
 from mainspring.wiring.settings_files import trust
 
 VALIDATOR = """#!/usr/bin/env python3

@@ -10,7 +10,7 @@ import pytest
 from tests.session_e2e.session_setup import Scene
 
 from mainspring.capabilities.providers.scripted import calls
-from mainspring.core.facts import SandboxOpened
+from mainspring.core.events import SandboxOpened
 
 EVERY = ["bubblewrap", "landlock", "seatbelt", "docker"]
 RUNNING = {"bash", "service_start", "service_read", "service_stop"}

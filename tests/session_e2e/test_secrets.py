@@ -12,7 +12,7 @@ from tests.vault.planted import planted
 
 from mainspring.capabilities.providers.scripted import calls
 from mainspring.config import read_settings
-from mainspring.core.facts import NetworkRequested
+from mainspring.core.events import NetworkRequested
 from mainspring.core.model import Delta
 from mainspring.wiring.user_vault import open_vault
 

@@ -13,7 +13,7 @@ from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.core import ids
 from mainspring.core.errors import InvalidInput
-from mainspring.core.facts import WorkspaceSnapshotted
+from mainspring.core.events import WorkspaceSnapshotted
 from mainspring.wiring.sandbox_environment import PROTECTED_PATHS
 
 SECRET = "what stands outside"

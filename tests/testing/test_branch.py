@@ -13,7 +13,7 @@ from tests.harness.session_setup import echo, texts
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.core.content import TextBlock
-from mainspring.core.facts import ToolsLoaded
+from mainspring.core.events import ToolsLoaded
 from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookResult
 from mainspring.core.tool import Call, ToolResult
 from mainspring.harness.authorizer import AllowAll, Decision

@@ -14,10 +14,18 @@ from tests.harness.test_early import Streaming, reading, use
 from tests.testing.test_replay import Stop, again, identical, killed
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.content import TextBlock
-from mainspring.core.events import PermissionUpdate, PermissionUpdated, Usage, UserToolConfirmation
-from mainspring.core.facts import NetworkRequested, Todo, TodosWritten, ToolsLoaded
+from mainspring.core.events import (
+    NetworkRequested,
+    PermissionUpdate,
+    PermissionUpdated,
+    Todo,
+    TodosWritten,
+    ToolsLoaded,
+    Usage,
+    UserToolConfirmation,
+)
 from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookResult
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
 from mainspring.harness.authorizer import AllowAll, Decision
@@ -25,7 +33,7 @@ from mainspring.harness.state.thread import JUDGEMENT, Thread
 from mainspring.harness.stop_reasons import Ended
 from mainspring.harness.tool_pipeline import APPROVAL_VOID_REASON
 
-RAN = facts.HookRan(hook_event="PreToolUse", handler="check", outcome="ok")
+RAN = events.HookRan(hook_event="PreToolUse", handler="check", outcome="ok")
 
 
 @dataclass
@@ -74,7 +82,7 @@ async def test_what_was_added_when_a_session_started_is_added_again(tmp_path: Pa
         for words in ("hello", "again"):
             await play.send(words)
             context = await play.context()
-            context.note(facts.ContextAdded(text=f"before {words}", source="SessionStart hook"))
+            context.note(events.ContextAdded(text=f"before {words}", source="SessionStart hook"))
             await context.event_sink.commit()
             await context.writer.release()
             assert await play.play() == Ended("completed")
@@ -275,7 +283,7 @@ async def test_an_approval_that_was_void_is_void_again(tmp_path: Path):
         reasons = [
             event.payload.reason
             for event in await play.events()
-            if isinstance(event.payload, facts.ToolCallAuthorized)
+            if isinstance(event.payload, events.ToolCallAuthorized)
         ]
         assert reasons == [None, APPROVAL_VOID_REASON, None]
         await identical(play, calls=2)
@@ -344,11 +352,11 @@ async def test_what_the_model_does_not_read_changes_nothing(tmp_path: Path):
     async with stage(tmp_path, model, echo(), authorizer=authorizer) as play:
         context = await play.context()
         context.note(
-            facts.PolicyAdopted(policy="0" * 64, mode="default"),
-            facts.SandboxOpened(
+            events.PolicyAdopted(policy="0" * 64, mode="default"),
+            events.SandboxOpened(
                 backend="bubblewrap", level="isolated", flags_hash="1", workspace="/w"
             ),
-            facts.WorkspaceSnapshotted(snapshot="2", files=3),
+            events.WorkspaceSnapshotted(snapshot="2", files=3),
         )
         await context.event_sink.commit()
         await context.writer.release()

@@ -12,7 +12,7 @@ from tests.function_tools.samples import call
 from mainspring.capabilities.tools.artifact import artifact, media_type_of
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.core.content import BlobSource, plain_text
-from mainspring.core.facts import ArtifactPublished
+from mainspring.core.events import ArtifactPublished
 from mainspring.core.tool import Tool, ToolResult
 
 

@@ -7,7 +7,7 @@ from mainspring.capabilities.tools.ask_user import ASK_USER, invalid_questions
 from mainspring.capabilities.tools.think import think
 from mainspring.capabilities.tools.todo import todo
 from mainspring.core.content import plain_text
-from mainspring.core.facts import Todo, TodosWritten
+from mainspring.core.events import Todo, TodosWritten
 
 
 def items(*statuses: str) -> list[dict[str, str]]:

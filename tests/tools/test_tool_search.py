@@ -7,7 +7,7 @@ from tests.function_tools.samples import call
 
 from mainspring.capabilities.tools.tool_search import tool_search
 from mainspring.core.content import plain_text
-from mainspring.core.facts import ToolsLoaded
+from mainspring.core.events import ToolsLoaded
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import ToolResult
 

@@ -16,9 +16,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from tests.service.logs import MAIN, SESSION, log_of
 
 from mainspring import Agent, InvalidInput, Scripted, Session, Tool, calls, open_runtime, says, tool
-from mainspring.core import events, facts
-from mainspring.core.envelope import KnownPayload
-from mainspring.core.events import StopReason, Usage
+from mainspring.core import events
+from mainspring.core.events import KnownPayload, StopReason, Usage
 from mainspring.edges.api.app import http_server
 from mainspring.service.telemetry.metrics import Metrics
 from mainspring.service.telemetry.otel_export import OtelMetrics, OtelTraces, span_id, trace_id
@@ -112,7 +111,7 @@ def test_a_call_that_failed_is_an_error_of_its_kind():
     sink = Sink()
     use = events.AgentToolUse(name="bash", input={"command": "ls"})
     failed = events.AgentToolResult(tool_use_id="e2", is_error=True, error="timed_out")
-    started = facts.ToolCallStarted(tool_use_id="e2", idempotency_key="k")
+    started = events.ToolCallStarted(tool_use_id="e2", idempotency_key="k")
     told(sink.tracing(), events.StatusRunning(), use, started, failed, IDLE)
     span = sink.spans["execute_tool bash"]
     assert span.status.status_code.name == "ERROR"

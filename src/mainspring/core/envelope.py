@@ -9,9 +9,10 @@ from typing import TypeAlias, get_args
 import msgspec
 from msgspec import Raw, Struct
 
-from mainspring.core import content, events, facts
+from mainspring.core import content, events
 from mainspring.core.clock import to_micros
 from mainspring.core.errors import MalformedEvent
+from mainspring.core.events import KnownPayload
 from mainspring.core.sender import Sender
 
 FORMAT = 1
@@ -27,82 +28,6 @@ class UnknownPayload(Struct, frozen=True, kw_only=True):
     type: str
 
 
-AgentPayload: TypeAlias = (
-    events.AgentMessage
-    | events.AgentThinking
-    | events.AgentToolUse
-    | events.AgentToolResult
-    | events.AgentMcpToolUse
-    | events.AgentMcpToolResult
-    | events.AgentCustomToolUse
-    | events.ThreadMessageSent
-    | events.ThreadMessageReceived
-    | events.ContextCompacted
-)
-SessionPayload: TypeAlias = (
-    facts.SessionCreated
-    | facts.SessionImported
-    | facts.SessionForked
-    | facts.SessionMoved
-    | facts.SessionReceived
-    | facts.SessionWoken
-    | events.SessionUsage
-    | events.SessionDeleted
-    | events.SessionFailed
-    | events.StatusRunning
-    | events.StatusIdle
-    | events.StatusRescheduled
-    | events.StatusTerminated
-    | events.ThreadCreated
-    | events.ThreadStatusRunning
-    | events.ThreadStatusIdle
-    | events.ThreadStatusRescheduled
-    | events.ThreadStatusTerminated
-)
-SpanPayload: TypeAlias = (
-    events.ModelRequestStarted
-    | events.ModelRequestEnded
-    | events.OutcomeEvaluationStarted
-    | events.OutcomeEvaluationOngoing
-    | events.OutcomeEvaluationEnded
-    | facts.WorkflowRunCreated
-    | facts.WorkflowRunRunning
-    | facts.WorkflowRunIdle
-    | facts.WorkflowRunEnded
-    | facts.WorkflowRunFailed
-    | facts.WorkflowPhaseStarted
-    | facts.WorkflowPhaseEnded
-)
-HarnessPayload: TypeAlias = (
-    facts.LoopContinued
-    | facts.ContextStatus
-    | facts.ContextAdded
-    | facts.MessageWithheld
-    | facts.ToolCallAuthorized
-    | facts.ToolCallStarted
-    | facts.ToolCallInDoubt
-    | facts.BudgetReserved
-    | facts.BudgetSettled
-    | facts.HookRan
-    | facts.MemoryWritten
-    | facts.ProviderFailedOver
-    | facts.PolicyAdopted
-    | facts.AgentAdopted
-    | facts.ThreadStopped
-    | facts.SkillUsed
-    | facts.WorktreeOpened
-    | facts.WorktreeClosed
-    | facts.SandboxOpened
-    | facts.NetworkRequested
-    | facts.ToolsLoaded
-    | facts.TodosWritten
-    | facts.WorkspaceSnapshotted
-    | facts.WorkspaceRestored
-    | facts.ArtifactPublished
-)
-KnownPayload: TypeAlias = (
-    events.ClientPayload | AgentPayload | SessionPayload | SpanPayload | HarnessPayload
-)
 AnyPayload: TypeAlias = KnownPayload | UnknownPayload
 
 PAYLOAD_TYPES: dict[str, type[events.Payload]] = {

@@ -8,8 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from mainspring.core.events import PermissionUpdate
-from mainspring.core.facts import HookRan
+from mainspring.core.events import HookRan, PermissionUpdate
 
 HookEventName: TypeAlias = Literal[
     "SessionStart",

@@ -11,9 +11,8 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from mainspring.core.content import Block, TextBlock
-from mainspring.core.events import Usage
+from mainspring.core.events import Effort, Usage
 
-Effort: TypeAlias = Literal["none", "low", "medium", "high", "xhigh", "max"]
 ReplyReason: TypeAlias = Literal["end_turn", "tool_use", "max_tokens", "refusal", "pause_turn"]
 INVALID_JSON = "__invalid_json__"
 """The only key of a tool's input that was no JSON object; its value is what the model wrote."""

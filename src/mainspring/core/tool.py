@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from mainspring.core.content import Block, TextBlock
-from mainspring.core.envelope import KnownPayload
-from mainspring.core.events import Failure
+from mainspring.core.events import Failure, KnownPayload
 from mainspring.core.model import ToolSpec
 
 InDoubtPolicy: TypeAlias = Literal["retry", "probe", "ask", "report"]

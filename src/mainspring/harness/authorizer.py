@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
-from mainspring.core.envelope import KnownPayload
-from mainspring.core.events import Permission
+from mainspring.core.events import KnownPayload, Permission
 from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookResult
 from mainspring.core.tool import Call, Tool, Traits
 from mainspring.harness.state.thread import Thread

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from mainspring.core import facts as fact
-from mainspring.core.envelope import KnownPayload
+from mainspring.core import events
 from mainspring.core.events import (
     AgentMcpToolResult,
     AgentToolResult,
+    KnownPayload,
     ModelRequestEnded,
     StatusIdle,
     Usage,
@@ -114,7 +114,7 @@ def _close_request(thread: Thread) -> list[KnownPayload]:
     if thread.open_reservation is not None:
         reserved = thread.open_reservation
         closing.append(
-            fact.BudgetSettled(reservation_id=reserved.reservation_id, cost_usd=reserved.cost_usd)
+            events.BudgetSettled(reservation_id=reserved.reservation_id, cost_usd=reserved.cost_usd)
         )
     return closing
 
@@ -128,7 +128,7 @@ def _reserved_usage(thread: Thread) -> Usage:
 
 def _mark_calls_in_doubt(thread: Thread, policy_of: PolicyOf) -> list[KnownPayload]:
     return [
-        fact.ToolCallInDoubt(tool_use_id=call.id, policy=policy_of(call))
+        events.ToolCallInDoubt(tool_use_id=call.id, policy=policy_of(call))
         for call in thread.unsettled_calls()
         if call.started and call.kind == "tool" and not call.in_doubt
     ]

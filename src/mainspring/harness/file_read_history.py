@@ -6,8 +6,9 @@ from datetime import datetime
 
 from mainspring.core.clock import to_micros
 from mainspring.core.envelope import Event, event_types
-from mainspring.core.events import AgentToolResult, AgentToolUse
-from mainspring.core.facts import (
+from mainspring.core.events import (
+    AgentToolResult,
+    AgentToolUse,
     SessionImported,
     SessionReceived,
     ToolCallAuthorized,

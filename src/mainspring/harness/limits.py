@@ -22,21 +22,19 @@ from mainspring.core.events import (
     AgentCustomToolUse,
     AgentMcpToolUse,
     AgentToolUse,
+    BudgetReserved,
+    BudgetSettled,
+    LoopContinued,
     ModelRequestEnded,
+    SessionForked,
+    SessionImported,
+    SessionReceived,
+    SessionWoken,
     StatusIdle,
     StatusRescheduled,
     StatusRunning,
     StatusTerminated,
     Usage,
-)
-from mainspring.core.facts import (
-    BudgetReserved,
-    BudgetSettled,
-    LoopContinued,
-    SessionForked,
-    SessionImported,
-    SessionReceived,
-    SessionWoken,
 )
 from mainspring.core.model_facts import ModelFacts, Price
 from mainspring.harness.stop_reasons import Ended

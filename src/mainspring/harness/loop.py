@@ -10,7 +10,7 @@ from functools import partial
 
 import anyio
 
-from mainspring.core import facts as fact
+from mainspring.core import events
 from mainspring.core.events import (
     ErrorDetail,
     RetryStatus,
@@ -57,7 +57,7 @@ async def _run(context: ThreadContext, ended: Ended | None) -> Ended:
         step = await _next_step(context)
         match step:
             case Continue(reason, detail):
-                context.note(fact.LoopContinued(reason=reason, detail=detail))
+                context.note(events.LoopContinued(reason=reason, detail=detail))
             case Ended():
                 ended = step
             case None:
@@ -97,7 +97,7 @@ def _begin(context: ThreadContext) -> Ended | None:
     is_waiting_for_children = is_waiting and context.siblings.has_unfinished_children(thread.id)
     attempt = 1 if is_waiting_for_children else thread.retries.wakes + 1
     context.note(
-        fact.SessionWoken(
+        events.SessionWoken(
             owner=context.writer.lease.owner, epoch=context.writer.lease.epoch, attempt=attempt
         )
     )

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import anyio
 
-from mainspring.core import facts as fact
+from mainspring.core import events
 from mainspring.core.content import plain_text
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import PermissionUpdated, UserMessage
@@ -28,7 +28,7 @@ async def receive_during_run(context: ThreadContext, *, if_changed: bool = False
     if (
         context.thread.messages > seen and not context.thread.interrupted
     ):  # the interrupt comes first
-        context.note(fact.LoopContinued(reason="inbox_message"))
+        context.note(events.LoopContinued(reason="inbox_message"))
     return ended
 
 
@@ -42,7 +42,7 @@ async def receive(context: ThreadContext, *, if_changed: bool = False) -> Ended 
             text = plain_text(event.payload.content)
             hook_result = await context.run_hooks(hook_events.prompt_submitted(text))
             if hook_result.blocked:
-                context.note(fact.MessageWithheld(event_id=event.id, reason=hook_result.reason))
+                context.note(events.MessageWithheld(event_id=event.id, reason=hook_result.reason))
                 ended = Ended("hook_stopped", hook_result.reason)
             elif hook_result.stop is not None:
                 ended = Ended("hook_stopped", hook_result.stop)
@@ -57,7 +57,7 @@ def _note_mode(context: ThreadContext, updated: PermissionUpdated) -> None:
         if update.type == "setMode":
             with suppress(InvalidInput):  # an invalid mode changes nothing
                 text = mode_notice(parse_mode(update.mode or ""))
-                context.note(fact.ContextAdded(text=text, source="mode"))
+                context.note(events.ContextAdded(text=text, source="mode"))
 
 
 async def until_interrupted(context: ThreadContext, work: Callable[[], Awaitable[None]]) -> bool:

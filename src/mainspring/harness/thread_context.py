@@ -12,9 +12,17 @@ from typing import Protocol
 import anyio
 import msgspec
 
-from mainspring.core.envelope import Event, KnownPayload
-from mainspring.core.events import PermissionUpdated, StatusIdle, Usage, UserInterrupt
-from mainspring.core.facts import ContextAdded, SkillUsed, ToolsLoaded
+from mainspring.core.envelope import Event
+from mainspring.core.events import (
+    ContextAdded,
+    KnownPayload,
+    PermissionUpdated,
+    SkillUsed,
+    StatusIdle,
+    ToolsLoaded,
+    Usage,
+    UserInterrupt,
+)
 from mainspring.core.hook import HookEvent, HookResult
 from mainspring.core.model import Delta, Effort, Model
 from mainspring.core.model_facts import ModelFacts, cost_of

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from mainspring.core import facts as fact
+from mainspring.core import events
 from mainspring.core.content import BlobBlock, Block, TextBlock, plain_text
 from mainspring.core.errors import Conflict, Fenced, StoreFailed, ToolEnvironmentError
 from mainspring.core.model import INVALID_JSON, ToolUse
@@ -137,7 +137,7 @@ async def _authorize(
 def _hand_to_client(context: ThreadContext, call: OpenCall) -> CallPlan:
     """From here on the call waits for the result of the client, even across a crash."""
     key = attempt_of(context, call, call.input).idempotency_key
-    context.note(fact.ToolCallStarted(tool_use_id=call.id, idempotency_key=key, by_client=True))
+    context.note(events.ToolCallStarted(tool_use_id=call.id, idempotency_key=key, by_client=True))
     return PendingCall(context.thread.round[call.id])
 
 
@@ -173,7 +173,7 @@ async def _note_decision(
         preview = await tool.preview(attempt_of(context, call, given))
     changed = decision.updated_input
     context.note(
-        fact.ToolCallAuthorized(
+        events.ToolCallAuthorized(
             tool_use_id=call.id,
             decision=decision.decision,
             gate=decision.gate,
@@ -202,7 +202,7 @@ async def _take_answer(context: ThreadContext, call: OpenCall, tool: Tool) -> De
     seen = call_hash(call.name, call.input, preview)
     is_void = call.answer.result == "allow" and call.call_hash not in (None, seen)
     context.note(
-        fact.ToolCallAuthorized(
+        events.ToolCallAuthorized(
             tool_use_id=call.id,
             decision="ask" if is_void else call.answer.result,
             gate="default" if is_void else "person",

@@ -10,7 +10,7 @@ from functools import partial
 
 import anyio
 
-from mainspring.core import facts as fact
+from mainspring.core import events
 from mainspring.core.errors import ToolEnvironmentError
 from mainspring.core.events import ErrorDetail, RetryStatus, SessionFailed
 from mainspring.core.tool import ToolResult
@@ -168,7 +168,7 @@ async def _take_snapshot(context: ThreadContext) -> None:
         context.note(SessionFailed(error=detail))
         return
     if snapshot != context.thread.session_state.snapshot:
-        context.note(fact.WorkspaceSnapshotted(snapshot=snapshot, files=files))
+        context.note(events.WorkspaceSnapshotted(snapshot=snapshot, files=files))
 
 
 async def _run_group(context: ThreadContext, work: ToolRound, group: Sequence[ReadyCall]) -> bool:
@@ -177,7 +177,7 @@ async def _run_group(context: ThreadContext, work: ToolRound, group: Sequence[Re
     for ready in group:
         call = ready.call
         context.note(
-            fact.ToolCallStarted(
+            events.ToolCallStarted(
                 tool_use_id=call.id,
                 idempotency_key=call.started
                 or idempotency_key(

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
-from mainspring.core.envelope import KnownPayload
+from mainspring.core.events import KnownPayload
 from mainspring.core.model import ToolSpec
 from mainspring.core.ports import SandboxInfo, Snapshots, Worktrees
 from mainspring.core.tool import Tool

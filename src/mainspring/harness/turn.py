@@ -10,10 +10,8 @@ from decimal import Decimal
 
 import msgspec
 
-from mainspring.core import facts as fact
-from mainspring.core import ids
+from mainspring.core import events, ids
 from mainspring.core.content import TextBlock
-from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import ProviderFailed
 from mainspring.core.events import (
     AgentCustomToolUse,
@@ -22,6 +20,7 @@ from mainspring.core.events import (
     AgentThinking,
     AgentToolUse,
     ErrorDetail,
+    KnownPayload,
     ModelRequestEnded,
     ModelRequestStarted,
     RetryStatus,
@@ -110,14 +109,14 @@ async def _ask(
     thread = context.thread
     status = status_block(context.tiers)
     if status is not None and status != thread.status:
-        context.note(fact.ContextStatus(text=status))
+        context.note(events.ContextStatus(text=status))
     if thread.prefix != context.prompt_prefix.digest:
         await context.event_sink.store_blob(
             context.prompt_prefix.digest, context.prompt_prefix.encoded
         )
     request_id = context.new_id(ids.REQUEST)
     context.note(
-        fact.BudgetReserved(
+        events.BudgetReserved(
             reservation_id=open_request.reservation_id,
             cost_usd=str(reserved),
             input_tokens=tokens,
@@ -247,10 +246,10 @@ class _ReplyReader:
 
 def _note_failover(context: ThreadContext, delta: FailedOver) -> None:
     context.note(
-        fact.ProviderFailedOver(
+        events.ProviderFailedOver(
             from_model=delta.from_model, to_model=delta.to_model, reason=delta.reason
         ),
-        fact.LoopContinued(reason="provider_failed_over"),
+        events.LoopContinued(reason="provider_failed_over"),
     )
 
 
@@ -273,7 +272,7 @@ def _end(
             stop_reason=stop_reason,
             cost_usd=str(cost),
         ),
-        fact.BudgetSettled(reservation_id=open_request.reservation_id, cost_usd=str(cost)),
+        events.BudgetSettled(reservation_id=open_request.reservation_id, cost_usd=str(cost)),
     )
 
 

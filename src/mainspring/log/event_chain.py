@@ -11,12 +11,12 @@ from mainspring.core.envelope import (
     FORMAT,
     AnyPayload,
     Event,
-    KnownPayload,
     decode_payload,
     encode_payload,
     payload_type,
 )
 from mainspring.core.errors import MalformedEvent
+from mainspring.core.events import KnownPayload
 from mainspring.core.sender import Sender, decode_sender, encode_sender
 from mainspring.log.store import Head, Row
 from mainspring.log.upcast import read_payload

@@ -10,14 +10,18 @@ from typing import NamedTuple
 
 import anyio.lowlevel
 
-from mainspring.core import clock as clocks
 from mainspring.core import ids
-from mainspring.core.clock import Clock, to_micros
+from mainspring.core.clock import Clock, now, to_micros
 from mainspring.core.content import BlobSource
-from mainspring.core.envelope import CLIENT_TYPES, FORMAT, GENESIS, Event, payload_type
+from mainspring.core.envelope import CLIENT_TYPES, FORMAT, GENESIS, Event, event_types, payload_type
 from mainspring.core.errors import EventIdTaken, InvalidInput, SessionHasForks
-from mainspring.core.events import ClientPayload, ThreadCreated
-from mainspring.core.facts import SessionCreated, SessionForked, SessionReceived
+from mainspring.core.events import (
+    ClientPayload,
+    SessionCreated,
+    SessionForked,
+    SessionReceived,
+    ThreadCreated,
+)
 from mainspring.core.sender import Sender, encode_sender
 from mainspring.log import blobs
 from mainspring.log.event_chain import (
@@ -37,7 +41,6 @@ ENDLESS = 2**62
 _PAGE = 1000
 _LONG_PAGE = 4000
 """Of a log that is read as a whole: every page is a hop to a thread."""
-_THREAD_CREATED = str(ThreadCreated.__struct_config__.tag)
 _CACHED_LINEAGES = 10_000
 
 
@@ -64,7 +67,7 @@ class SessionLog:
         self,
         store: Store,
         *,
-        clock: Clock = clocks.now,
+        clock: Clock = now,
         new_id: Callable[[str], str] = ids.new_id,
         scrub: Scrub = no_scrub,
     ) -> None:
@@ -375,7 +378,7 @@ class SessionLog:
         return stored
 
     async def _check_thread(self, session_id: str, thread_id: str) -> None:
-        created = await self.read(session_id, types=[_THREAD_CREATED])
+        created = await self.read(session_id, types=event_types(ThreadCreated))
         payloads = (event.payload for event in created)
         thread_ids = {
             payload.session_thread_id for payload in payloads if isinstance(payload, ThreadCreated)

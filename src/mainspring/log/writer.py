@@ -13,10 +13,9 @@ from anyio import CancelScope
 from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.content import BlobSource
-from mainspring.core.envelope import AnyPayload, Event, KnownPayload
+from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.errors import Conflict, SessionGone
-from mainspring.core.events import UserInterrupt
-from mainspring.core.facts import SessionMoved, SessionReceived
+from mainspring.core.events import KnownPayload, SessionMoved, SessionReceived, UserInterrupt
 from mainspring.core.sender import decode_sender
 from mainspring.log import blobs
 from mainspring.log.event_chain import EventDraft, Scrub, chain_events, encode_scrubbed, to_row

@@ -8,10 +8,8 @@ from typing import TypeAlias
 
 from mainspring.core import ids
 from mainspring.core.content import TextBlock
-from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import ProviderFailed
-from mainspring.core.events import ModelRequestEnded
-from mainspring.core.facts import BudgetReserved, BudgetSettled
+from mainspring.core.events import BudgetReserved, BudgetSettled, KnownPayload, ModelRequestEnded
 from mainspring.core.model import Reply, Request, User
 from mainspring.harness.state.thread import JUDGEMENT
 from mainspring.runtime.session_context import Models

@@ -15,7 +15,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import event_types
 from mainspring.core.errors import InvalidInput
@@ -56,7 +56,7 @@ from mainspring.runtime.session import session_summary
 from mainspring.runtime.session.xrays import read_shots
 
 _MODE_EVENT_TYPES = event_types(
-    facts.PolicyAdopted, events.PermissionUpdated, facts.SessionReceived
+    events.PolicyAdopted, events.PermissionUpdated, events.SessionReceived
 )
 
 
@@ -65,9 +65,9 @@ async def mode_of(log: SessionLog, session_id: str) -> Mode:
     grants, initial_mode = GrantState(), "default"
     for event in await log.read(session_id, types=_MODE_EVENT_TYPES):
         grants = apply(grants, event.payload)
-        if isinstance(event.payload, facts.PolicyAdopted):
+        if isinstance(event.payload, events.PolicyAdopted):
             initial_mode = event.payload.mode
-        elif isinstance(event.payload, facts.SessionReceived):
+        elif isinstance(event.payload, events.SessionReceived):
             initial_mode = "default"
     for item in await log.store.pending(session_id):
         grants = apply(grants, read_payload(item.type, item.body, item.version))

@@ -14,7 +14,7 @@ from mainspring.core import events
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
-from mainspring.core.facts import ContextAdded
+from mainspring.core.events import ContextAdded
 from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookResult
 from mainspring.harness.authorizer import AllowAll
 from mainspring.harness.context.request_builder import PromptPrefix

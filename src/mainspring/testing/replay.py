@@ -27,7 +27,7 @@ from mainspring.capabilities.providers.model_registry import facts_of
 from mainspring.core import events, ids
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
-from mainspring.core.facts import SessionCreated, SessionImported
+from mainspring.core.events import SessionCreated, SessionImported
 from mainspring.core.model import Model, ToolSpec
 from mainspring.core.model_facts import ModelFacts
 from mainspring.core.sender import Sender

@@ -21,11 +21,11 @@ from mainspring.capabilities.tools.todo import todo
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.workspace_roots import Root
 from mainspring.core.content import BlobSource
-from mainspring.core.facts import NetworkRequested
+from mainspring.core.events import NetworkRequested
 from mainspring.core.lazy_module import LazyModule
-from mainspring.core.openat import real_path
 from mainspring.core.ports import Workspace
 from mainspring.core.tool import Tool
+from mainspring.files.openat import real_path
 from mainspring.harness.permissions.policy import Policy, is_guarded
 from mainspring.harness.permissions.tool_names import ALL_TOOLS
 from mainspring.runtime.run_options import WebFetchLimits

@@ -37,8 +37,7 @@ from mainspring.capabilities.sandbox.sandbox_session import (
 from mainspring.capabilities.sandbox.stale_keepers import end_stale_keepers
 from mainspring.config import Settings
 from mainspring.core import clock
-from mainspring.core.envelope import KnownPayload
-from mainspring.core.facts import NetworkRequested
+from mainspring.core.events import KnownPayload, NetworkRequested
 from mainspring.core.lazy_module import LazyModule
 from mainspring.harness.permissions.protected_path_watcher import (
     ProtectedPathWatcher,

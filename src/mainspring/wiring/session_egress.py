@@ -15,7 +15,7 @@ from mainspring.capabilities.network.web_client import WebFetch
 from mainspring.capabilities.tools.web_fetch import web_fetch
 from mainspring.capabilities.vault.known_values import KnownValues
 from mainspring.core import clock
-from mainspring.core.facts import NetworkRequested
+from mainspring.core.events import NetworkRequested
 from mainspring.core.ports import Credential
 from mainspring.core.tool import Tool
 from mainspring.log.session_log import SessionLog

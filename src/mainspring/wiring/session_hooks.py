@@ -15,7 +15,7 @@ from mainspring.capabilities.hooks.handlers import HandlerPorts
 from mainspring.capabilities.hooks.runner import HookPolicy, HookRunner, HookSession
 from mainspring.capabilities.hooks.scripts import Scripts
 from mainspring.config import Settings
-from mainspring.core.envelope import KnownPayload
+from mainspring.core.events import KnownPayload
 from mainspring.core.lru_cache import LruCache
 from mainspring.core.tool import Traits
 from mainspring.harness.permissions.call_analysis import analyze_call, location_after

@@ -18,9 +18,8 @@ from mainspring.capabilities.tools.tool_search import deferred_tools, tool_searc
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.config import Settings
 from mainspring.core import clock
-from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import InvalidInput
-from mainspring.core.facts import SandboxOpened
+from mainspring.core.events import KnownPayload, SandboxOpened
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.lru_cache import LruCache
 from mainspring.core.ports import Worktrees

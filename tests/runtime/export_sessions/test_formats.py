@@ -16,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.content import TextBlock
-from mainspring.core.envelope import AnyPayload, Event, KnownPayload, decode_payload
+from mainspring.core.envelope import AnyPayload, Event, decode_payload
+from mainspring.core.events import KnownPayload
 from mainspring.runtime.export_sessions.claude_code_transcript import ClaudeCodeLines
 from mainspring.runtime.export_sessions.conversation_fold import ConversationFold, ExportedEntry
 from mainspring.runtime.export_sessions.html_page import HtmlPage
@@ -57,7 +58,7 @@ def _payload(kind: int, text: str, call: str, flag: bool) -> KnownPayload:
         events.UserMessage(content=_said(text)),
         events.AgentMessage(content=_said(text)),
         events.AgentThinking(text=text),
-        facts.ContextAdded(text=text, source="hook"),
+        events.ContextAdded(text=text, source="hook"),
         events.SessionUpdated(title=text),
         events.AgentToolUse(name=text[:20] or "bash", input={text: [text, 1]}),
         events.AgentToolUse(name="bash", input={"command": text}),
@@ -66,7 +67,7 @@ def _payload(kind: int, text: str, call: str, flag: bool) -> KnownPayload:
         events.ModelRequestStarted(model="ollama:test", request_id="req_1"),
         events.StatusIdle(stop_reason=events.StopReason(type="end_turn")),
         events.ContextCompacted(first_seq=1, last_seq=9, summary=text),
-        facts.MessageWithheld(event_id=call),
+        events.MessageWithheld(event_id=call),
         events.ThreadCreated(
             session_thread_id=SIDE, agent_name=text, tool_use_id=call, description=text
         ),

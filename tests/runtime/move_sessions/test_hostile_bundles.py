@@ -15,9 +15,14 @@ import msgspec
 import pytest
 from tests.log.sample_sessions import asks, opened, says
 
-from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import InvalidInput, MainspringError, SessionNotFound, TooLarge
-from mainspring.core.facts import PolicyAdopted, SessionCreated, SessionMoved, SessionReceived
+from mainspring.core.events import (
+    KnownPayload,
+    PolicyAdopted,
+    SessionCreated,
+    SessionMoved,
+    SessionReceived,
+)
 from mainspring.harness.state.session_state import SessionState
 from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.log.session_log import SessionLog

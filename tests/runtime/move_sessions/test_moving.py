@@ -15,8 +15,12 @@ from tests.log.sample_sessions import asks, opened, says
 from tests.senders import TESTER
 
 from mainspring.core.errors import InvalidInput, SessionGone, StaleVersion
-from mainspring.core.events import PermissionUpdate, PermissionUpdated
-from mainspring.core.facts import PolicyAdopted, SessionCreated
+from mainspring.core.events import (
+    PermissionUpdate,
+    PermissionUpdated,
+    PolicyAdopted,
+    SessionCreated,
+)
 from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.log.session_log import SessionLog
 from mainspring.log.transfer import import_lines

@@ -12,7 +12,6 @@ from tests.log.sample_sessions import asks, opened, says
 from tests.senders import TESTER
 
 from mainspring.core.content import BlobSource, ImageBlock, TextBlock, UrlSource, plain_text
-from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import InvalidInput, TooLarge
 from mainspring.core.events import (
     AgentMcpToolUse,
@@ -20,15 +19,18 @@ from mainspring.core.events import (
     AgentToolResult,
     AgentToolUse,
     ContextCompacted,
+    KnownPayload,
+    MessageWithheld,
     ModelRequestEnded,
     ModelRequestStarted,
+    SessionCreated,
     StatusIdle,
     StatusRunning,
     StopReason,
+    ToolCallStarted,
     Usage,
     UserMessage,
 )
-from mainspring.core.facts import MessageWithheld, SessionCreated, ToolCallStarted
 from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.import_sessions.import_store import store_new_session

@@ -13,8 +13,7 @@ import anyio
 from mainspring import Agent, Runtime, Scripted, open_runtime
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event
-from mainspring.core.events import AgentToolResult
-from mainspring.core.facts import SkillUsed, ToolCallAuthorized
+from mainspring.core.events import AgentToolResult, SkillUsed, ToolCallAuthorized
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Tool, ToolResult
 from mainspring.harness.permissions.call_analysis import CallLocation

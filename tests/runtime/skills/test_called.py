@@ -24,8 +24,7 @@ from tests.runtime.skills.skill_sessions import (
 from mainspring import Scripted, calls, says
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.errors import InvalidInput
-from mainspring.core.events import ContextCompacted
-from mainspring.core.facts import ContextAdded, SkillUsed
+from mainspring.core.events import ContextAdded, ContextCompacted, SkillUsed
 from mainspring.core.model import Request
 from mainspring.core.model_facts import ModelFacts
 from mainspring.core.tool import Call, Tool, ToolResult

@@ -7,9 +7,14 @@ from contextlib import asynccontextmanager
 from decimal import Decimal
 from pathlib import Path
 
-from mainspring.core.envelope import KnownPayload
-from mainspring.core.events import StatusIdle, StatusRunning, StopReason
-from mainspring.core.facts import BudgetSettled, SkillUsed
+from mainspring.core.events import (
+    BudgetSettled,
+    KnownPayload,
+    SkillUsed,
+    StatusIdle,
+    StatusRunning,
+    StopReason,
+)
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.runtime.skills.skill_usage import read_skill_usage

@@ -18,7 +18,7 @@ from tests.runtime.skills.skill_sessions import (
 
 from mainspring import Scripted, calls, says
 from mainspring.core.content import TextBlock, plain_text
-from mainspring.core.facts import SkillUsed
+from mainspring.core.events import SkillUsed
 from mainspring.core.model import Request
 from mainspring.harness.permissions.policy import Policy, PolicyRule
 from mainspring.harness.permissions.replay_decisions import replay_decisions

@@ -30,8 +30,7 @@ from tests.senders import TESTER
 from mainspring import calls, says, tool
 from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted
 from mainspring.core.errors import Fenced, SandboxFailed, StoreFull
-from mainspring.core.events import AgentToolUse, UserInterrupt
-from mainspring.core.facts import SessionWoken
+from mainspring.core.events import AgentToolUse, SessionWoken, UserInterrupt
 from mainspring.core.model import Request
 from mainspring.harness.authorizer import AllowAll
 from mainspring.harness.toolbox import Toolbox

@@ -25,13 +25,13 @@ from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event
 from mainspring.core.events import (
     AgentToolUse,
+    SessionWoken,
     StatusIdle,
     ThreadCreated,
     ThreadMessageReceived,
     ThreadMessageSent,
     UserMessage,
 )
-from mainspring.core.facts import SessionWoken
 from mainspring.log.session_log import SessionLog
 from mainspring.log.verify import verify
 

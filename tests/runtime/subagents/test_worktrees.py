@@ -19,9 +19,14 @@ from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted, S
 from mainspring.core import clock
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event
-from mainspring.core.events import AgentToolResult, ThreadCreated
+from mainspring.core.events import (
+    AgentToolResult,
+    ThreadCreated,
+    ToolCallAuthorized,
+    WorktreeClosed,
+    WorktreeOpened,
+)
 from mainspring.core.events import ThreadMessageReceived as Received
-from mainspring.core.facts import ToolCallAuthorized, WorktreeClosed, WorktreeOpened
 from mainspring.core.model import Request
 from mainspring.core.ports import ClosedWorktree, Worktree, Worktrees
 from mainspring.core.tool import Tool

@@ -15,8 +15,8 @@ from pathlib import Path
 from anyio import to_thread
 
 from mainspring.capabilities.git.untrusted_git import RunProgram, config_entries
-from mainspring.core.atomic_file import read_bounded
 from mainspring.core.errors import InvalidInput, ToolEnvironmentError
+from mainspring.files.atomic_file import read_bounded
 
 _MAX_FILES = 100
 _MAX_WORDS = 200

@@ -17,8 +17,8 @@ from typing import TypeAlias
 
 from anyio import to_thread
 
-from mainspring.core.atomic_file import read_bounded
 from mainspring.core.errors import InvalidInput, ToolEnvironmentError
+from mainspring.files.atomic_file import read_bounded
 
 RunProgram: TypeAlias = Callable[
     [Sequence[str], Path, Mapping[str, str], Sequence[Path], bytes],

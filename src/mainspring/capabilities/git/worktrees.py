@@ -26,8 +26,8 @@ from mainspring.capabilities.git.untrusted_git import (
     worktree_folder,
 )
 from mainspring.core.errors import ToolEnvironmentError
-from mainspring.core.openat import open_absolute
 from mainspring.core.ports import ClosedWorktree, Worktree
+from mainspring.files.openat import open_absolute
 
 _BRANCH_PREFIX = "mainspring/"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")

@@ -36,7 +36,7 @@ from mainspring.capabilities.hooks.verdict import (
     truncate,
 )
 from mainspring.core.errors import MainspringError
-from mainspring.core.facts import HookRan
+from mainspring.core.events import HookRan
 from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookEventName, HookResult
 
 HookFunction: TypeAlias = Callable[[HookEvent], Awaitable[HookResult | None]]

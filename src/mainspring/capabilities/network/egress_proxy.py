@@ -43,7 +43,7 @@ from mainspring.capabilities.network.rules import (
     network_fact,
 )
 from mainspring.core.errors import NetworkRefused
-from mainspring.core.facts import NetworkRequested
+from mainspring.core.events import NetworkRequested
 
 Audit: TypeAlias = Callable[[NetworkRequested], None]
 

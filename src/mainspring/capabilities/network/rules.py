@@ -16,7 +16,7 @@ import re2
 from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
-from mainspring.core.facts import NetworkRequested
+from mainspring.core.events import NetworkRequested
 
 Network: TypeAlias = IPv4Network | IPv6Network
 Scheme: TypeAlias = Literal["https", "http"]

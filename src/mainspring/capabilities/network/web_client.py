@@ -22,7 +22,7 @@ from mainspring.capabilities.network.rules import (
     network_fact,
 )
 from mainspring.core.errors import NetworkRefused
-from mainspring.core.facts import NetworkRequested
+from mainspring.core.events import NetworkRequested
 from mainspring.core.ports import FetchResponse
 
 _REDIRECTS = (301, 302, 303, 307, 308)

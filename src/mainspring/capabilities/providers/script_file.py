@@ -23,10 +23,10 @@ from mainspring.capabilities.providers.scripted import (
     says,
 )
 from mainspring.core import error_table
-from mainspring.core.atomic_file import read_bounded
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.errors import InvalidInput
 from mainspring.core.model import Assistant, Message, Model, Request, ToolResultBlock, User
+from mainspring.files.atomic_file import read_bounded
 
 OFFLINE_MODEL = "scripted:demo"
 _SCRIPTED_PREFIX = "scripted:"

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.openat import real_path
 from mainspring.core.ports import IsolationLevel
+from mainspring.files.openat import real_path
 
 MIB = 1024 * 1024
 

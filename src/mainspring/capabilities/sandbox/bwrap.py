@@ -39,7 +39,7 @@ _PACKAGES = Path(__file__).parents[3]
 _OWN = "/run"
 _AGENT_MODULES = (
     *("mainspring.capabilities.sandbox.bwrap_inside", "mainspring.capabilities.sandbox.agent"),
-    *("mainspring.capabilities.sandbox.wire", "mainspring.core.openat"),
+    *("mainspring.capabilities.sandbox.wire", "mainspring.files.openat"),
 )
 _UNCHECKED = (1).to_bytes(4, "little") + bytes(8)
 """That compiled code is to be believed: see PEP 552."""

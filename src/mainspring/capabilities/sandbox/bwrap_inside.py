@@ -16,7 +16,7 @@ import stat
 
 from mainspring.capabilities.sandbox.agent import CONTROL_FD, install_filter, serve
 from mainspring.capabilities.sandbox.wire import CHANGED, unpack
-from mainspring.core.openat import O_PATH, LinkWalk, OpenDescriptor, identity, open_beneath
+from mainspring.files.openat import O_PATH, LinkWalk, OpenDescriptor, identity, open_beneath
 
 ORDERS_FD = CONTROL_FD + 1
 REFUSED = 125

@@ -15,7 +15,7 @@ from subprocess import PIPE, CompletedProcess, Popen, TimeoutExpired
 from anyio import to_thread
 
 from mainspring.capabilities.sandbox.landlock_rules import CHANGE, READ, USE, enforce, paths_ruleset
-from mainspring.core.openat import open_absolute
+from mainspring.files.openat import open_absolute
 
 if sys.platform == "linux":
     from resource import RLIMIT_DATA, prlimit

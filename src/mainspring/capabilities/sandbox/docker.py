@@ -20,8 +20,8 @@ from mainspring.capabilities.sandbox.backend import (
 )
 from mainspring.capabilities.sandbox.wire import pack
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.openat import LinkWalk, open_absolute
 from mainspring.core.ports import IsolationLevel
+from mainspring.files.openat import LinkWalk, open_absolute
 
 # Takes in what programs leave behind, and ends when whoever holds its input is gone. As the
 # first process it cannot be killed from inside.

@@ -15,7 +15,7 @@ import sys
 from mainspring.capabilities.sandbox.agent import CONTROL_FD, serve
 from mainspring.capabilities.sandbox.bare_inside import kill_descendants
 from mainspring.capabilities.sandbox.wire import unpack
-from mainspring.core.openat import OpenDescriptor
+from mainspring.files.openat import OpenDescriptor
 
 ORDERS_FD = CONTROL_FD + 1
 _START_SECONDS = 14.0

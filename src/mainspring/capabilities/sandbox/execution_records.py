@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 
-from mainspring.core.openat import OpenDescriptor
+from mainspring.files.openat import OpenDescriptor
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _UNTIDY_BYTES = 1024 * 1024

@@ -21,8 +21,8 @@ from mainspring.capabilities.sandbox.backend import Launch, SandboxSpec, module_
 from mainspring.capabilities.sandbox.execution_records import ExecutionRecords
 from mainspring.capabilities.sandbox.wire import HELD, READY, SOCKET, Frames, frame, pack, pack_map
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.openat import OpenDescriptor
 from mainspring.core.ports import ignore_output
+from mainspring.files.openat import OpenDescriptor
 
 _STOP_SECONDS = 10.0
 """For a program to be killed, whatever it is at."""

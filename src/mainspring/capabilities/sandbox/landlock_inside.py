@@ -26,7 +26,7 @@ from mainspring.capabilities.sandbox.landlock_rules import (
     signals_ruleset,
 )
 from mainspring.capabilities.sandbox.wire import unpack, unpack_map
-from mainspring.core.openat import open_absolute, open_beneath
+from mainspring.files.openat import open_absolute, open_beneath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

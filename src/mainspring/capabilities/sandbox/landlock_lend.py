@@ -13,7 +13,7 @@ import os
 import stat
 from contextlib import suppress
 
-from mainspring.core.openat import OpenDescriptor, identity
+from mainspring.files.openat import OpenDescriptor, identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

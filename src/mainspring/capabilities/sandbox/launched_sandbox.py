@@ -13,7 +13,7 @@ import time
 from mainspring.capabilities.sandbox.idmap import map_mounts, start_as
 from mainspring.capabilities.sandbox.resource_monitor import descendants_of
 from mainspring.capabilities.sandbox.wire import CHANGED
-from mainspring.core.openat import identity, open_absolute, real_path
+from mainspring.files.openat import identity, open_absolute, real_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

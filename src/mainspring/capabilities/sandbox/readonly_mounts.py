@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.openat import O_PATH, OpenDescriptor, identity
+from mainspring.files.openat import O_PATH, OpenDescriptor, identity
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAMED = O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

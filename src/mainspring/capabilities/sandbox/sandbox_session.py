@@ -15,8 +15,8 @@ from anyio import CancelScope
 from anyio.abc import TaskGroup
 
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox, SandboxServices
-from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import ToolEnvironmentError
+from mainspring.core.events import KnownPayload
 from mainspring.core.ports import ExecRequest, ExecResult, SandboxInfo, ignore_output
 
 _CLOSE_SECONDS = 30.0

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.openat import OpenDescriptor
+from mainspring.files.openat import OpenDescriptor
 
 if sys.platform != "win32":
     import fcntl

@@ -11,7 +11,7 @@ from typing import TypeAlias, cast
 
 from mainspring.core.content import BlobSource, TextBlock
 from mainspring.core.errors import ToolEnvironmentError
-from mainspring.core.facts import ArtifactPublished
+from mainspring.core.events import ArtifactPublished
 from mainspring.core.ports import FileState, Workspace
 from mainspring.core.tool import Tool, ToolResult
 from mainspring.function_tools.define import tool

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from mainspring.core.content import TextBlock
-from mainspring.core.facts import Todo, TodosWritten
+from mainspring.core.events import Todo, TodosWritten
 from mainspring.core.tool import Tool, ToolResult
 from mainspring.function_tools.define import tool
 from mainspring.function_tools.wrap import filtered

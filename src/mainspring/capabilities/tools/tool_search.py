@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from mainspring.core.content import TextBlock
-from mainspring.core.facts import ToolsLoaded
+from mainspring.core.events import ToolsLoaded
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Tool, ToolResult
 from mainspring.function_tools.define import tool

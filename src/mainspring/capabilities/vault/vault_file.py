@@ -23,10 +23,10 @@ from msgspec import Struct
 
 from mainspring.capabilities.vault.encoded_forms import SHORTEST_SECRET
 from mainspring.capabilities.vault.vault_key import KEY_BYTES
-from mainspring.core.atomic_file import write_atomic
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput
-from mainspring.core.openat import OpenDescriptor
+from mainspring.files.atomic_file import write_atomic
+from mainspring.files.openat import OpenDescriptor
 
 if sys.platform == "win32":
     import msvcrt

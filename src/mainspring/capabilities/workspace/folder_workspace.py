@@ -38,8 +38,8 @@ from mainspring.capabilities.workspace.workspace_roots import (
     printable_path,
 )
 from mainspring.core.errors import FileChanged, FileRefused
-from mainspring.core.openat import OpenDescriptor
 from mainspring.core.ports import FileEntry, FileState
+from mainspring.files.openat import OpenDescriptor
 
 PERMISSION_BITS = 0o777
 """No file that we make runs as somebody else."""

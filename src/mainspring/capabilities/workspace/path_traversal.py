@@ -20,7 +20,7 @@ from mainspring.capabilities.workspace.workspace_roots import (
     printable_path,
 )
 from mainspring.core.errors import FileMissing, FileRefused, IsFolder, OutsideWorkspace
-from mainspring.core.openat import OpenDescriptor, open_absolute
+from mainspring.files.openat import OpenDescriptor, open_absolute
 
 MAX_DEPTH = 256
 _MAX_LINKS = 40

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from mainspring.core.openat import OpenDescriptor, open_absolute, open_beneath
+from mainspring.files.openat import OpenDescriptor, open_absolute, open_beneath
 
 FOLDER = "outputs"
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -31,7 +31,7 @@ from mainspring.capabilities.workspace.snapshot_objects import (
 )
 from mainspring.capabilities.workspace.workspace_roots import WorkspaceRoots
 from mainspring.core.errors import ToolEnvironmentError
-from mainspring.core.openat import OpenDescriptor
+from mainspring.files.openat import OpenDescriptor
 
 _USABLE = 0o700
 _PATH_ONLY = getattr(os, "O_PATH", 0)

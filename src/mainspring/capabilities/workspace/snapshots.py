@@ -34,8 +34,8 @@ from mainspring.capabilities.workspace.workspace_scan import (
     WorkspaceScan,
 )
 from mainspring.core.errors import InvalidInput, ToolEnvironmentError
-from mainspring.core.openat import open_absolute
 from mainspring.core.ports import FileChange
+from mainspring.files.openat import open_absolute
 
 if sys.platform != "win32":
     import fcntl

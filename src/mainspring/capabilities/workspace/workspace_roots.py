@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from mainspring.core.errors import InvalidInput, OutsideWorkspace
-from mainspring.core.file_names import fold_name
-from mainspring.core.openat import real_path
+from mainspring.files.file_names import fold_name
+from mainspring.files.openat import real_path
 
 PathParts: TypeAlias = tuple[str, ...]
 """The names of an absolute path, from the top."""

@@ -16,10 +16,10 @@ from msgspec import Struct
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.cli.atomic_files import atomic_write, file_errors
 from mainspring.edges.cli.options import JsonOption
 from mainspring.edges.cli.printing import Screen, plural, print_note
 from mainspring.edges.cli.session_lookup import require_store
+from mainspring.files.atomic_file import atomic_write, file_errors
 from mainspring.log.backup import Counts, restore_backup, write_backup
 from mainspring.log.migrate import SchemaStatus
 from mainspring.wiring import stores

@@ -7,7 +7,7 @@ from functools import singledispatch
 
 import msgspec
 
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.envelope import Event, UnknownPayload, message_text
 from mainspring.edges.cli.printing import sanitize_line
 
@@ -128,8 +128,8 @@ def _(payload: events.StatusIdle) -> str:
 
 
 @summarize_payload.register(events.SessionFailed)
-@summarize_payload.register(facts.WorkflowRunFailed)
-def _(payload: events.SessionFailed | facts.WorkflowRunFailed) -> str:
+@summarize_payload.register(events.WorkflowRunFailed)
+def _(payload: events.SessionFailed | events.WorkflowRunFailed) -> str:
     error = payload.error
     return f"{error.type}: {error.message} ({error.retry_status.type})"
 
@@ -161,11 +161,11 @@ def _(payload: events.OutcomeEvaluationEnded) -> str:
 
 
 @summarize_payload.register
-def _(payload: facts.SessionCreated) -> str:
+def _(payload: events.SessionCreated) -> str:
     return "  ".join(part for part in (payload.title, agent_label(payload)) if part)
 
 
-def agent_label(created: facts.SessionCreated) -> str:
+def agent_label(created: events.SessionCreated) -> str:
     if not created.agent_name:
         return ""
     version = f" {created.agent_version}" if created.agent_version else ""
@@ -173,23 +173,23 @@ def agent_label(created: facts.SessionCreated) -> str:
 
 
 @summarize_payload.register
-def _(payload: facts.SessionImported) -> str:
+def _(payload: events.SessionImported) -> str:
     return f"from {payload.format} {payload.source_session_id}: {payload.path}"
 
 
 @summarize_payload.register
-def _(payload: facts.SessionForked) -> str:
+def _(payload: events.SessionForked) -> str:
     origin = f"from {short_id(payload.parent_session_id)} at {payload.parent_seq}"
     return f"{payload.title}  {origin}" if payload.title else origin
 
 
 @summarize_payload.register
-def _(payload: facts.SessionWoken) -> str:
+def _(payload: events.SessionWoken) -> str:
     return f"by {payload.owner}, attempt {payload.attempt}"
 
 
 @summarize_payload.register
-def _(payload: facts.ToolCallAuthorized) -> str:
+def _(payload: events.ToolCallAuthorized) -> str:
     why = payload.rule or payload.reason
     origin = f"{payload.gate}: {why}" if why else payload.gate
     return f"{payload.decision} {short_id(payload.tool_use_id)} ({origin})"

@@ -17,8 +17,7 @@ from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.clock import from_micros
 from mainspring.core.envelope import PAYLOAD_TYPES, Event, encode_line
-from mainspring.core.events import UserMessage
-from mainspring.core.facts import SessionCreated, SessionForked
+from mainspring.core.events import SessionCreated, SessionForked, UserMessage
 from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.event_summary import agent_label, short_id, summarize_event, truncate
 from mainspring.edges.cli.options import JsonOption, SessionArgument

@@ -19,12 +19,12 @@ from mainspring.core import clock
 from mainspring.core.clock import to_micros
 from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli.atomic_files import atomic_write, file_errors
 from mainspring.edges.cli.commands import command
 from mainspring.edges.cli.log import app, session_view
 from mainspring.edges.cli.options import JsonOption, SessionArgument, YesOption, parse_duration
 from mainspring.edges.cli.printing import Screen, local_time, plural, print_note
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
+from mainspring.files.atomic_file import atomic_write, file_errors
 from mainspring.log import transfer
 from mainspring.log import verify as verifying
 from mainspring.log.session_log import SessionLog

@@ -25,7 +25,7 @@ from mainspring.core.errors import (
     SessionGone,
     TooLarge,
 )
-from mainspring.core.facts import SessionMoved
+from mainspring.core.events import SessionMoved
 from mainspring.edges.cli.pull_client import (
     TRANSFER_PREFIX,
     error_message,

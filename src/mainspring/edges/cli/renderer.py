@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import cast
 
 from mainspring.config import Settings
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.model import (
@@ -180,7 +180,7 @@ class EventRenderer:
                 | events.AgentCustomToolUse(name=name, input=given)
             ):
                 self._calls[event.id] = _PendingCall(name, key_argument(given))
-            case facts.ToolCallStarted(tool_use_id=call_id):
+            case events.ToolCallStarted(tool_use_id=call_id):
                 if call := self._calls.get(call_id):
                     call.started = event.time
                     is_told = self.subagents is not None and self.subagents.has_spawned(call_id)
@@ -228,7 +228,7 @@ class EventRenderer:
 
     def _show_notice(self, payload: AnyPayload) -> None:
         match payload:
-            case facts.ProviderFailedOver(to_model=other, reason=reason):
+            case events.ProviderFailedOver(to_model=other, reason=reason):
                 self.note(f"{other} answers: {reason}", "yellow")
             case events.ContextCompacted(freed_tokens=int(freed)) if freed > 0:
                 self.note(f"context compacted ({payload.layer}): {freed} tokens freed")
@@ -238,9 +238,9 @@ class EventRenderer:
                 self._show(
                     (f"{name} reports: ", "dim"), (truncate(plain_text(content)), ""), is_cut=True
                 )
-            case facts.SessionWoken() if self.is_live:
+            case events.SessionWoken() if self.is_live:
                 self.note("resumes where it stopped")
-            case facts.ToolCallInDoubt(tool_use_id=call_id):
+            case events.ToolCallInDoubt(tool_use_id=call_id):
                 name = self._calls[call_id].name if call_id in self._calls else short_id(call_id)
                 self.note(f"{name} was under way when the session stopped", "yellow")
             case events.UserInterrupt() if not self.is_live:

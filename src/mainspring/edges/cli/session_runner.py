@@ -18,7 +18,6 @@ from mainspring.capabilities.providers.model_registry import model_unavailable
 from mainspring.capabilities.providers.script_file import OFFLINE_MODEL, scripted_models
 from mainspring.config import FOLDER, Settings
 from mainspring.core import error_table
-from mainspring.core.atomic_file import read_bounded, write_atomic
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
 from mainspring.core.model import Delta
@@ -28,6 +27,7 @@ from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.printing import Screen, dollars, plural, token_count
 from mainspring.edges.cli.session_lookup import find_session, require_store
 from mainspring.edges.cli.terminal_input import pause_echo
+from mainspring.files.atomic_file import read_bounded, write_atomic
 from mainspring.harness.context.xray import cached_share
 from mainspring.harness.limits import prompt_tokens
 from mainspring.log.task_groups import unwrap_single_error

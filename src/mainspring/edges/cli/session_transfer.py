@@ -13,11 +13,11 @@ import typer
 from mainspring import __version__
 from mainspring.config import Settings
 from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli.atomic_files import atomic_write, file_errors
 from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.options import JsonOption, SessionArgument
 from mainspring.edges.cli.printing import Screen, escape_json, print_note, sanitize_text
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
+from mainspring.files.atomic_file import atomic_write, file_errors
 from mainspring.runtime.export_sessions.exporter import ExportFormat, export_session
 from mainspring.wiring.stores import open_log
 

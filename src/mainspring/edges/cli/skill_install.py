@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from mainspring.config import Settings
 from mainspring.core import clock
-from mainspring.core.atomic_file import read_bounded
 from mainspring.core.errors import InvalidInput, NetworkRefused, TooLarge
 from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.commands import command
@@ -29,6 +28,7 @@ from mainspring.edges.cli.skill_report import (
     require_consent,
     summary,
 )
+from mainspring.files.atomic_file import read_bounded
 from mainspring.runtime.packages import installer
 from mainspring.runtime.packages.installer import PackageCandidate
 from mainspring.runtime.packages.scan import ScanReport

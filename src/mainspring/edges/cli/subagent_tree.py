@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.edges.cli.event_summary import truncate
 from mainspring.edges.cli.printing import StyledText, dollars, plural
@@ -92,7 +92,7 @@ class SubagentTree:
 
     def apply(self, event: Event) -> SubagentNode | None:
         """Take one event in; the subagent that has begun or stopped by it, if one has."""
-        if isinstance(event.payload, facts.SessionForked):
+        if isinstance(event.payload, events.SessionForked):
             for item in self._branches.values():  # what was under way is the parent's
                 item.subagent_state, item.reason = "ended", item.reason or "left behind"
             return None
@@ -192,7 +192,7 @@ def _apply_event(subagent_node: SubagentNode, event: Event, payload: AnyPayload)
     match payload:
         case events.StatusRunning():
             subagent_node.subagent_state, subagent_node.reason = "running", ""
-        case facts.ThreadStopped():
+        case events.ThreadStopped():
             subagent_node.reason = "stopped"
         case events.StatusIdle(reason=reason):
             _apply_idle(subagent_node, reason or "")

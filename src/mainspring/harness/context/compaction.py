@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from mainspring.core.content import Block, TextBlock
-from mainspring.core.events import CompactionRequested, ContextCompacted
-from mainspring.core.facts import ContextAdded
+from mainspring.core.events import CompactionRequested, ContextAdded, ContextCompacted
 from mainspring.core.model import Assistant, ToolResultBlock
 from mainspring.core.model_facts import ModelFacts
 from mainspring.harness import hook_events

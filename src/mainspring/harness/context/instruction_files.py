@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal, Protocol, TypeAlias
 
-from mainspring.core.openat import open_absolute
+from mainspring.files.openat import open_absolute
 
 Scope: TypeAlias = Literal["managed", "user", "project"]
 InstructionKind: TypeAlias = Literal["plain", "persona", "rule", "steering", "cursor"]

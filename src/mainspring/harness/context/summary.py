@@ -8,8 +8,7 @@ from decimal import Decimal
 
 from msgspec.structs import replace
 
-from mainspring.core import facts as fact
-from mainspring.core import ids
+from mainspring.core import events, ids
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.errors import ProviderFailed
 from mainspring.core.events import ContextCompacted, ModelRequestEnded, ModelRequestStarted, Usage
@@ -134,11 +133,11 @@ def _material(source: CompactionInput, parts: Sequence[range], max_bytes: int) -
 
 def _note_start(
     context: ThreadContext, request: Request, tokens: int, reserved: Decimal
-) -> tuple[ModelRequestEnded, fact.BudgetSettled]:
+) -> tuple[ModelRequestEnded, events.BudgetSettled]:
     """Metered like any call, beside the conversation. Returns how it ends if all fails."""
     reservation_id = context.new_id(ids.RESERVATION)
     noted = context.note(
-        fact.BudgetReserved(
+        events.BudgetReserved(
             reservation_id=reservation_id,
             cost_usd=str(reserved),
             input_tokens=tokens,
@@ -159,12 +158,12 @@ def _note_start(
         model=request.model,
         cost_usd="0",
     )
-    return ended, fact.BudgetSettled(reservation_id=reservation_id, cost_usd="0")
+    return ended, events.BudgetSettled(reservation_id=reservation_id, cost_usd="0")
 
 
 def _note_end(
     context: ThreadContext,
-    noted: tuple[ModelRequestEnded, fact.BudgetSettled],
+    noted: tuple[ModelRequestEnded, events.BudgetSettled],
     answer: Reply | ProviderFailed | None,
     *,
     is_error: bool,

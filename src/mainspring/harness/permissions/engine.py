@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from mainspring.core.clock import Clock
-from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import InvalidInput
-from mainspring.core.events import PermissionUpdate, PermissionUpdated
+from mainspring.core.events import KnownPayload, PermissionUpdate, PermissionUpdated
 from mainspring.core.hook import HookEvent, HookResult, Hooks, NoHooks
 from mainspring.core.tool import Call, Tool, Traits
 from mainspring.harness import hook_events

@@ -10,8 +10,13 @@ from datetime import UTC, datetime
 
 from mainspring.core.envelope import AnyPayload
 from mainspring.core.errors import InvalidInput
-from mainspring.core.events import PermissionUpdate, PermissionUpdated
-from mainspring.core.facts import SessionForked, SessionReceived, ToolCallAuthorized
+from mainspring.core.events import (
+    PermissionUpdate,
+    PermissionUpdated,
+    SessionForked,
+    SessionReceived,
+    ToolCallAuthorized,
+)
 from mainspring.harness.permissions.policy import Mode, PolicyRule, parse_mode
 from mainspring.harness.permissions.rule import parse_rule, rule_text
 

@@ -11,8 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.core.errors import InvalidInput
-from mainspring.core.events import Permission
-from mainspring.core.facts import SkillUsed
+from mainspring.core.events import Permission, SkillUsed
 from mainspring.harness.permissions.path_rules import (
     PathAccess,
     PatternRoots,

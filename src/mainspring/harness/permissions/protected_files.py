@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mainspring.core.file_names import fold_name
+from mainspring.files.file_names import fold_name
 
 REPOSITORY_FOLDERS = frozenset((".git", ".hg", ".jj"))
 """Programs may work in these, except on what `IN_GIT` and `PROJECT_PATHS` name."""

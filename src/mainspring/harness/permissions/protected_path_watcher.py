@@ -15,7 +15,7 @@ from pathlib import Path
 
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ids import new_id
-from mainspring.core.openat import OpenDescriptor, open_absolute
+from mainspring.files.openat import OpenDescriptor, open_absolute
 from mainspring.harness.permissions.protected_files import (
     IN_GIT,
     PROJECT_FILES,

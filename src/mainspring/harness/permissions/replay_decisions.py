@@ -8,8 +8,16 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from mainspring.core.envelope import Event
-from mainspring.core.events import AgentMcpToolUse, AgentToolUse, Permission, StatusIdle
-from mainspring.core.facts import PolicyAdopted, SandboxOpened, SkillUsed, ToolCallAuthorized
+from mainspring.core.events import (
+    AgentMcpToolUse,
+    AgentToolUse,
+    Permission,
+    PolicyAdopted,
+    SandboxOpened,
+    SkillUsed,
+    StatusIdle,
+    ToolCallAuthorized,
+)
 from mainspring.core.tool import SAFE_READ, Traits
 from mainspring.harness.authorizer import Decision
 from mainspring.harness.permissions.call_analysis import CallLocation, analyze_call

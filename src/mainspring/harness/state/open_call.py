@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.tool import InDoubtPolicy
 
@@ -88,11 +88,11 @@ class OpenCall(Struct, frozen=True, kw_only=True):
     def after(self, event: Event) -> OpenCall:
         """The call after an event about it: the only place that says how calls change."""
         match event.payload:
-            case facts.ToolCallAuthorized() as payload:
+            case events.ToolCallAuthorized() as payload:
                 return self._authorized(event, payload)
             case events.UserToolConfirmation() as payload:
                 return replace(self, answer=payload, asked=0)
-            case facts.ToolCallStarted() as payload:
+            case events.ToolCallStarted() as payload:
                 return replace(
                     self,
                     started=payload.idempotency_key,
@@ -101,14 +101,14 @@ class OpenCall(Struct, frozen=True, kw_only=True):
                     in_doubt=False,
                     asked=0,
                 )
-            case facts.ToolCallInDoubt(policy=policy):
+            case events.ToolCallInDoubt(policy=policy):
                 # an earlier answer applied to the attempt in doubt, not to a new one
                 at = event.time if policy == "ask" else self.asked_at
                 return replace(self, in_doubt=policy, answer=None, asked_at=at)
             case payload:
                 return self._settled(payload)
 
-    def _authorized(self, event: Event, payload: facts.ToolCallAuthorized) -> OpenCall:
+    def _authorized(self, event: Event, payload: events.ToolCallAuthorized) -> OpenCall:
         is_asked = payload.decision == "ask"
         return replace(
             self,
@@ -172,9 +172,9 @@ def proposed_call(event: Event) -> OpenCall | None:
 
 
 _CALL_ID_FIELDS: dict[type[AnyPayload], str] = {
-    facts.ToolCallAuthorized: "tool_use_id",
-    facts.ToolCallStarted: "tool_use_id",
-    facts.ToolCallInDoubt: "tool_use_id",
+    events.ToolCallAuthorized: "tool_use_id",
+    events.ToolCallStarted: "tool_use_id",
+    events.ToolCallInDoubt: "tool_use_id",
     events.UserToolConfirmation: "tool_use_id",
     events.UserToolResult: "tool_use_id",
     events.UserCustomToolResult: "custom_tool_use_id",

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from mainspring.core.envelope import AnyPayload
-from mainspring.core.events import CompactionRequested, StatusIdle, UserInterrupt
-from mainspring.core.facts import LoopContinued, SessionForked, SessionReceived, ThreadStopped
+from mainspring.core.events import (
+    CompactionRequested,
+    LoopContinued,
+    SessionForked,
+    SessionReceived,
+    StatusIdle,
+    ThreadStopped,
+    UserInterrupt,
+)
 
 RELEVANT = frozenset[type](
     (

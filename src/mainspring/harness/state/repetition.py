@@ -25,12 +25,12 @@ from mainspring.core.events import (
     AgentMcpToolUse,
     AgentToolResult,
     AgentToolUse,
+    LoopContinued,
     ModelRequestStarted,
     UserCustomToolResult,
     UserMessage,
     UserToolResult,
 )
-from mainspring.core.facts import LoopContinued
 
 NUDGE = (
     "You are going in circles: the last steps repeat earlier ones and bring nothing new. Do not"

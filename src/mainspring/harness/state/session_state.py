@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import AnyPayload
 from mainspring.core.model import Effort
@@ -29,17 +29,17 @@ RELEVANT = frozenset[type](
         events.PermissionUpdated,
         events.StatusIdle,
         events.UserMessage,
-        facts.AgentAdopted,
-        facts.PolicyAdopted,
-        facts.SandboxOpened,
-        facts.SessionForked,
-        facts.SessionImported,
-        facts.SessionReceived,
-        facts.SkillUsed,
-        facts.ToolCallAuthorized,
-        facts.ToolsLoaded,
-        facts.WorkspaceRestored,
-        facts.WorkspaceSnapshotted,
+        events.AgentAdopted,
+        events.PolicyAdopted,
+        events.SandboxOpened,
+        events.SessionForked,
+        events.SessionImported,
+        events.SessionReceived,
+        events.SkillUsed,
+        events.ToolCallAuthorized,
+        events.ToolsLoaded,
+        events.WorkspaceRestored,
+        events.WorkspaceSnapshotted,
     )
 )
 """Types of events that may change the state."""
@@ -51,7 +51,7 @@ class SessionState:
     """Hash of the blob with the rules and hooks that apply."""
     definition: str | None = None
     """Hash of the blob with the agent."""
-    sandbox: facts.SandboxOpened | None = None
+    sandbox: events.SandboxOpened | None = None
     workspace: str | None = None
     """Its workspace; after a move, the new one."""
     loaded_tools: tuple[str, ...] = ()
@@ -70,7 +70,7 @@ class SessionState:
     """Of the shell, which may have taken it to another folder; it stays where it went."""
     shell_was_used: bool = False
     """Whether a command was started in the shell: a new one has lost what that one did."""
-    skills: list[facts.SkillUsed] = field(default_factory=list[facts.SkillUsed])
+    skills: list[events.SkillUsed] = field(default_factory=list[events.SkillUsed])
     """Skills used in this run; their permissions end with it."""
     skill_texts: dict[str, str] = field(default_factory=dict[str, str])
     """Skill texts that the model has loaded, the newest last."""
@@ -81,30 +81,30 @@ class SessionState:
 
     def apply(self, payload: AnyPayload) -> None:
         match payload:
-            case facts.PolicyAdopted(policy=policy):
+            case events.PolicyAdopted(policy=policy):
                 self.policy = policy
-            case facts.AgentAdopted(definition=definition):
+            case events.AgentAdopted(definition=definition):
                 self.definition = definition
-            case facts.SandboxOpened():
+            case events.SandboxOpened():
                 self.sandbox, self.workspace = payload, payload.workspace
-            case facts.ToolsLoaded(names=names):
+            case events.ToolsLoaded(names=names):
                 self.loaded_tools += tuple(name for name in names if name not in self.loaded_tools)
             case (
-                facts.WorkspaceSnapshotted(snapshot=snapshot)
-                | facts.WorkspaceRestored(snapshot=snapshot)
+                events.WorkspaceSnapshotted(snapshot=snapshot)
+                | events.WorkspaceRestored(snapshot=snapshot)
             ):
                 self.snapshot = snapshot
-            case events.PermissionUpdated() | facts.ToolCallAuthorized():
+            case events.PermissionUpdated() | events.ToolCallAuthorized():
                 self.permissions.append(payload)
-            case facts.SessionForked() | facts.SessionReceived():
+            case events.SessionForked() | events.SessionReceived():
                 self._reset_for_transfer(payload)
             case _:
                 self._apply_work(payload)
 
-    def _reset_for_transfer(self, payload: facts.SessionForked | facts.SessionReceived) -> None:
+    def _reset_for_transfer(self, payload: events.SessionForked | events.SessionReceived) -> None:
         self.permissions.append(payload)
         self.skills = []  # their permissions belong to the parent session
-        if isinstance(payload, facts.SessionReceived):
+        if isinstance(payload, events.SessionReceived):
             self.policy = self.definition = self.sandbox = self.snapshot = None
             self.workspace = payload.workspace
             self._forget()
@@ -119,9 +119,9 @@ class SessionState:
                 | events.AgentMcpToolUse(name=name, input=given)
             ):
                 self._add_call(name, given)
-            case facts.SessionImported():  # an imported file grants nothing
+            case events.SessionImported():  # an imported file grants nothing
                 self._forget()
-            case facts.SkillUsed(name=name, tool_use_id=call_id):
+            case events.SkillUsed(name=name, tool_use_id=call_id):
                 self.skills = [*self.skills, payload]
                 if call_id is not None:
                     self._loading_skills[call_id] = name

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.harness.context.prompts import outcome_prompt
@@ -61,7 +61,7 @@ class Thread:
     """What that request is for, if it is not a turn of the conversation."""
     summary_failures: int = 0
     """Failed summaries in a row in this run; after a few, no further summary is requested."""
-    open_reservation: facts.BudgetReserved | None = None
+    open_reservation: events.BudgetReserved | None = None
     prefix: str | None = None
     model: str | None = None
     compacted: bool = False
@@ -133,7 +133,7 @@ def _define_outcome(thread: Thread, event: Event, payload: events.UserDefineOutc
     thread.transcript.add_user(event.seq, (TextBlock(outcome_prompt(payload)),))
 
 
-def _withhold(thread: Thread, _event: Event, payload: facts.MessageWithheld) -> None:
+def _withhold(thread: Thread, _event: Event, payload: events.MessageWithheld) -> None:
     if (event := thread.unsent.pop(payload.event_id, None)) is not None:
         assert isinstance(event.payload, events.UserMessage)
         thread.messages -= 1
@@ -153,12 +153,12 @@ def _interrupt(thread: Thread, _event: Event, payload: events.UserInterrupt) -> 
         thread.interrupt()
 
 
-def _thread_stop(thread: Thread, _event: Event, _payload: facts.ThreadStopped) -> None:
+def _thread_stop(thread: Thread, _event: Event, _payload: events.ThreadStopped) -> None:
     thread.interrupt()
 
 
 def _fork_or_move(
-    thread: Thread, event: Event, _payload: facts.SessionForked | facts.SessionReceived
+    thread: Thread, event: Event, _payload: events.SessionForked | events.SessionReceived
 ) -> None:
     thread.discard_in_progress(event.seq)
 
@@ -178,7 +178,7 @@ def _idle(thread: Thread, event: Event, payload: events.StatusIdle) -> None:
         thread.transcript.is_answered = True  # the user withdrew the message: no reply is due
 
 
-def _wake(thread: Thread, _event: Event, payload: facts.SessionWoken) -> None:
+def _wake(thread: Thread, _event: Event, payload: events.SessionWoken) -> None:
     thread.retries.wakes = payload.attempt
 
 
@@ -234,7 +234,7 @@ def _call_event(thread: Thread, event: Event, payload: AnyPayload) -> None:
         thread.round[call.id] = call.after(event)
 
 
-def _call_start(thread: Thread, event: Event, payload: facts.ToolCallStarted) -> None:
+def _call_start(thread: Thread, event: Event, payload: events.ToolCallStarted) -> None:
     if call := thread.round.get(payload.tool_use_id):
         thread.session_state.start(call.name)
     _call_event(thread, event, payload)
@@ -249,7 +249,7 @@ def _result(thread: Thread, event: Event, result: CallResult) -> None:
     thread.transcript.add_result(event.seq, call.id, result.content, result.is_error)
 
 
-def _loop_continue(thread: Thread, event: Event, payload: facts.LoopContinued) -> None:
+def _loop_continue(thread: Thread, event: Event, payload: events.LoopContinued) -> None:
     match payload.reason:
         case "output_escalated":
             thread.retries.escalated = True
@@ -267,12 +267,12 @@ def _loop_continue(thread: Thread, event: Event, payload: facts.LoopContinued) -
         thread.transcript.add_note(event.seq, payload.detail)
 
 
-def _status(thread: Thread, event: Event, payload: facts.ContextStatus) -> None:
+def _status(thread: Thread, event: Event, payload: events.ContextStatus) -> None:
     thread.status = payload.text
     thread.transcript.add_note(event.seq, payload.text)
 
 
-def _add_context(thread: Thread, event: Event, payload: facts.ContextAdded) -> None:
+def _add_context(thread: Thread, event: Event, payload: events.ContextAdded) -> None:
     thread.transcript.add_context(event.seq, payload.text)
 
 
@@ -282,28 +282,28 @@ def _compact(thread: Thread, _event: Event, payload: events.ContextCompacted) ->
         thread.status = None  # it may have been in the removed messages
 
 
-def _reserve_budget(thread: Thread, _event: Event, payload: facts.BudgetReserved) -> None:
+def _reserve_budget(thread: Thread, _event: Event, payload: events.BudgetReserved) -> None:
     thread.open_reservation = payload
 
 
-def _settle_budget(thread: Thread, _event: Event, _payload: facts.BudgetSettled) -> None:
+def _settle_budget(thread: Thread, _event: Event, _payload: events.BudgetSettled) -> None:
     thread.open_reservation = None
 
 
 _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     events.UserMessage: _user_message,
     events.UserDefineOutcome: _define_outcome,
-    facts.MessageWithheld: _withhold,
+    events.MessageWithheld: _withhold,
     events.SystemMessage: _system_message,
     events.ThreadMessageReceived: _thread_message,
     events.UserInterrupt: _interrupt,
-    facts.ThreadStopped: _thread_stop,
-    facts.SessionForked: _fork_or_move,
-    facts.SessionImported: lambda it, event, said: it.transcript.add_import(event.seq, said.note),
-    facts.SessionReceived: _fork_or_move,
+    events.ThreadStopped: _thread_stop,
+    events.SessionForked: _fork_or_move,
+    events.SessionImported: lambda it, event, said: it.transcript.add_import(event.seq, said.note),
+    events.SessionReceived: _fork_or_move,
     events.StatusRunning: _running,
     events.StatusIdle: _idle,
-    facts.SessionWoken: _wake,
+    events.SessionWoken: _wake,
     events.ModelRequestStarted: _request_started,
     events.ModelRequestEnded: _request_ended,
     events.AgentMessage: _message,
@@ -311,18 +311,18 @@ _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     events.AgentToolUse: _tool_use,
     events.AgentMcpToolUse: _tool_use,
     events.AgentCustomToolUse: _tool_use,
-    facts.ToolCallAuthorized: _call_event,
+    events.ToolCallAuthorized: _call_event,
     events.UserToolConfirmation: _call_event,
-    facts.ToolCallStarted: _call_start,
-    facts.ToolCallInDoubt: _call_event,
+    events.ToolCallStarted: _call_start,
+    events.ToolCallInDoubt: _call_event,
     events.AgentToolResult: _result,
     events.AgentMcpToolResult: _result,
     events.UserCustomToolResult: _result,
     events.UserToolResult: _result,
-    facts.LoopContinued: _loop_continue,
-    facts.ContextStatus: _status,
-    facts.ContextAdded: _add_context,
+    events.LoopContinued: _loop_continue,
+    events.ContextStatus: _status,
+    events.ContextAdded: _add_context,
     events.ContextCompacted: _compact,
-    facts.BudgetReserved: _reserve_budget,
-    facts.BudgetSettled: _settle_budget,
+    events.BudgetReserved: _reserve_budget,
+    events.BudgetSettled: _settle_budget,
 }

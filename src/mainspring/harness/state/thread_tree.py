@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.events import ModelRequestEnded, ThreadMessageReceived, Usage
 from mainspring.harness import limits
@@ -31,10 +31,10 @@ _CONCERNING_OTHERS = frozenset[type](
         events.ThreadMessageSent,
         events.ThreadStatusTerminated,
         events.UserInterrupt,
-        facts.SessionForked,
-        facts.SessionReceived,
-        facts.WorktreeClosed,
-        facts.WorktreeOpened,
+        events.SessionForked,
+        events.SessionReceived,
+        events.WorktreeClosed,
+        events.WorktreeOpened,
     )
 )
 """Types of events that may mean something for other threads than their own."""
@@ -77,7 +77,7 @@ class ThreadNode:
     """Whether its parent has received the report of its last run."""
     is_terminated: bool = False
     """It does not run again and gets no messages."""
-    worktree: facts.WorktreeOpened | None = None
+    worktree: events.WorktreeOpened | None = None
     """Its worktree, if it does not work in the workspace."""
 
     @property
@@ -187,10 +187,10 @@ class ThreadTree:
             case events.StatusRunning() | events.StatusIdle() as status:
                 _note_status(node, status)
             case (
-                events.UserInterrupt() | facts.SessionForked() | facts.SessionReceived()
+                events.UserInterrupt() | events.SessionForked() | events.SessionReceived()
             ) as why if node is self.main:
                 self._end_all(why, event.seq)
-            case facts.WorktreeOpened() | facts.WorktreeClosed() as change:
+            case events.WorktreeOpened() | events.WorktreeClosed() as change:
                 _note_worktree(node, change)
             case _:
                 pass
@@ -209,7 +209,7 @@ class ThreadTree:
             member.thread.interrupt()
 
     def _end_all(
-        self, why: events.UserInterrupt | facts.SessionForked | facts.SessionReceived, seq: int
+        self, why: events.UserInterrupt | events.SessionForked | events.SessionReceived, seq: int
     ) -> None:
         """An interrupt that names no thread is for all of them, and for what they were sent; of
         what was under way when a session was forked or moved nothing goes on."""
@@ -258,8 +258,8 @@ class ThreadTree:
             called.is_reported = True
 
 
-def _note_worktree(node: ThreadNode, change: facts.WorktreeOpened | facts.WorktreeClosed) -> None:
-    if isinstance(change, facts.WorktreeOpened):
+def _note_worktree(node: ThreadNode, change: events.WorktreeOpened | events.WorktreeClosed) -> None:
+    if isinstance(change, events.WorktreeOpened):
         node.worktree = change
     elif change.outcome != "kept":
         node.worktree = None

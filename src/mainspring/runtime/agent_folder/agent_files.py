@@ -15,9 +15,9 @@ from stat import S_ISREG
 
 import msgspec
 
-from mainspring.core.atomic_file import read_within, regular_file
 from mainspring.core.errors import InvalidInput
-from mainspring.core.openat import open_beneath
+from mainspring.files.atomic_file import read_within, regular_file
+from mainspring.files.openat import open_beneath
 
 FILES = (
     "agent.yaml",

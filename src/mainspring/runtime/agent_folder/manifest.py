@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from mainspring.core import error_table
-from mainspring.core.atomic_file import read_bounded
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Effort
+from mainspring.files.atomic_file import read_bounded
 from mainspring.harness.limits import Limits
 from mainspring.harness.permissions.policy import parse_mode
 from mainspring.harness.permissions.rule import parse_rule

@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from mainspring.core.atomic_file import read_bounded, write_atomic
 from mainspring.core.errors import InvalidInput
+from mainspring.files.atomic_file import read_bounded, write_atomic
 from mainspring.runtime.agent_folder.mcp_file import (
     PROJECT_FILES,
     SERVERS,

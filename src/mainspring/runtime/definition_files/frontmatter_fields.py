@@ -12,8 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar, cast
 
-from mainspring.core.atomic_file import read_bounded
 from mainspring.core.errors import InvalidInput
+from mainspring.files.atomic_file import read_bounded
 from mainspring.harness.context.frontmatter import Frontmatter, read_frontmatter
 from mainspring.runtime.definition_files.finding import Finding, Level
 

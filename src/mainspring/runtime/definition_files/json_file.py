@@ -10,8 +10,8 @@ from typing import TypeAlias, cast
 
 import msgspec
 
-from mainspring.core.atomic_file import MAX_BYTES, read_bounded
 from mainspring.core.errors import InvalidInput
+from mainspring.files.atomic_file import MAX_BYTES, read_bounded
 from mainspring.runtime.definition_files.finding import Finding, Level
 
 JsonObject: TypeAlias = dict[str, object]

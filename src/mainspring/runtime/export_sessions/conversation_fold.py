@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.content import Block, TextBlock
 from mainspring.core.envelope import Event
 from mainspring.core.events import Usage
@@ -133,8 +133,8 @@ _MessagePayload: TypeAlias = (
     | events.SystemMessage
     | events.ThreadMessageReceived
     | events.UserInterrupt
-    | facts.ContextAdded
-    | facts.ContextStatus
+    | events.ContextAdded
+    | events.ContextStatus
 )
 
 
@@ -196,13 +196,13 @@ class ConversationFold:
                 | events.SystemMessage()
                 | events.ThreadMessageReceived()
                 | events.UserInterrupt()
-                | facts.ContextAdded()
-                | facts.ContextStatus()
+                | events.ContextAdded()
+                | events.ContextStatus()
             ) as told:
                 entries = [] if thread.request else _reply_entries(thread)
                 thread.waiting.append(_message(at, told))
                 return entries
-            case facts.MessageWithheld(event_id=withheld):
+            case events.MessageWithheld(event_id=withheld):
                 thread.waiting = [item for item in thread.waiting if item.at.event_id != withheld]
             case events.ModelRequestStarted(purpose=None) as started:
                 entries = _reply_entries(thread) + _pending_entries(thread)
@@ -249,12 +249,12 @@ class ConversationFold:
                     ExportedNotice(at=at, text=f"{error.type}: {error.message}"),
                 ]
             case (
-                facts.SessionCreated(title=str(title))
-                | facts.SessionForked(title=str(title))
+                events.SessionCreated(title=str(title))
+                | events.SessionForked(title=str(title))
                 | events.SessionUpdated(title=str(title))
             ):
                 return [ExportedTitle(at=at, text=title)]
-            case facts.SandboxOpened(workspace=workspace):
+            case events.SandboxOpened(workspace=workspace):
                 self.workspace = workspace
             case events.ThreadCreated() as created:
                 self.subagents[created.session_thread_id] = ExportedSubagent(
@@ -284,7 +284,7 @@ def _message(at: Position, message_payload: _MessagePayload) -> ExportedMessage:
             author = "agent"
         case events.SystemMessage(content=content):
             author = "system"
-        case facts.ContextAdded(text=text) | facts.ContextStatus(text=text):
+        case events.ContextAdded(text=text) | events.ContextStatus(text=text):
             author, content = "system", (TextBlock(text),)
     return ExportedMessage(at=at, author=author, content=content)
 

@@ -14,9 +14,9 @@ from typing import IO, Protocol, cast
 
 import msgspec
 
-from mainspring.core.atomic_file import open_regular
 from mainspring.core.content import Base64Source, Block, ImageBlock, TextBlock, UrlSource
 from mainspring.core.errors import InvalidInput
+from mainspring.files.atomic_file import open_regular
 from mainspring.runtime.import_sessions.source_session import (
     ImportFinding,
     SourceCall,

@@ -13,15 +13,17 @@ from datetime import datetime
 
 from mainspring.core import ids
 from mainspring.core.content import BlobBlock, Block, TextBlock, plain_text
-from mainspring.core.envelope import KnownPayload
 from mainspring.core.events import (
     AgentMessage,
     AgentThinking,
     AgentToolResult,
     AgentToolUse,
+    ContextAdded,
     ContextCompacted,
+    KnownPayload,
     ModelRequestEnded,
     ModelRequestStarted,
+    SessionCreated,
     StatusIdle,
     StatusRunning,
     StopReason,
@@ -30,7 +32,6 @@ from mainspring.core.events import (
     ThreadStatusTerminated,
     UserMessage,
 )
-from mainspring.core.facts import ContextAdded, SessionCreated
 from mainspring.core.sender import Origin
 from mainspring.log.blobs import digest_of
 from mainspring.runtime.import_sessions.source_session import (

@@ -12,10 +12,17 @@ from msgspec.structs import replace
 
 from mainspring.core import ids
 from mainspring.core.clock import to_micros
-from mainspring.core.envelope import GENESIS, KnownPayload, payload_type
+from mainspring.core.envelope import GENESIS, payload_type
 from mainspring.core.errors import SessionNotFound
-from mainspring.core.events import ContextCompacted, UserMessage
-from mainspring.core.facts import ContextAdded, SessionCreated, SessionForked, SessionImported
+from mainspring.core.events import (
+    ContextAdded,
+    ContextCompacted,
+    KnownPayload,
+    SessionCreated,
+    SessionForked,
+    SessionImported,
+    UserMessage,
+)
 from mainspring.core.sender import Sender
 from mainspring.log.blobs import digest_of
 from mainspring.log.event_chain import EventDraft, chain_events, encode_scrubbed, to_row

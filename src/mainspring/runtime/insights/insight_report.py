@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from msgspec import Struct
 
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.clock import from_micros
 from mainspring.core.content import Block, plain_text
 from mainspring.core.envelope import Event, event_types
@@ -121,10 +121,10 @@ _TYPES = event_types(
     events.ModelRequestStarted,
     events.ModelRequestEnded,
     events.ContextCompacted,
-    facts.AgentAdopted,
-    facts.SkillUsed,
-    facts.ToolCallAuthorized,
-    facts.BudgetSettled,
+    events.AgentAdopted,
+    events.SkillUsed,
+    events.ToolCallAuthorized,
+    events.BudgetSettled,
 )
 _ORDER = {"waste": 0, "failure": 1, "missing_rule": 2, "unused": 3}
 
@@ -194,7 +194,7 @@ class _InsightCollector:
                 if self.since is None or event.time >= self.since:
                     self._see(event)
                     seen += 1
-                elif isinstance(event.payload, facts.AgentAdopted):
+                elif isinstance(event.payload, events.AgentAdopted):
                     self.unused.adopted(event.payload.definition)
             after = page[-1].seq
         if seen:
@@ -222,16 +222,16 @@ class _InsightCollector:
                 self.waste.reply(event, reply)
                 self.totals.prompt_tokens += prompt_tokens(reply.model_usage)
                 self.totals.output_tokens += reply.model_usage.output_tokens
-            case facts.BudgetSettled(cost_usd=cost):
+            case events.BudgetSettled(cost_usd=cost):
                 self.totals.cost_usd += Decimal(cost)
             case _:
                 self._see_use(event)
 
     def _see_use(self, event: Event) -> None:
         match event.payload:
-            case facts.AgentAdopted(definition=definition):
+            case events.AgentAdopted(definition=definition):
                 self.unused.adopted(definition)
-            case facts.SkillUsed(name=name):
+            case events.SkillUsed(name=name):
                 self.unused.skills_used[name] += 1
             case _:
                 self._see_call(event)
@@ -244,7 +244,7 @@ class _InsightCollector:
             ):
                 call = self._calls[event.id] = observed_call(event, name, given)
                 self.unused.called[call.tool] += 1
-            case facts.ToolCallAuthorized(tool_use_id=call_id, decision="ask"):
+            case events.ToolCallAuthorized(tool_use_id=call_id, decision="ask"):
                 self._asked.add(call_id)
             case events.UserToolConfirmation(tool_use_id=call_id, result=result):
                 call = self._calls.get(call_id)

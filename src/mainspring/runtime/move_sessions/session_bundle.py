@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from mainspring.core.envelope import EventLine
 from mainspring.core.errors import InvalidInput, TooLarge
-from mainspring.core.facts import SessionMoved
+from mainspring.core.events import SessionMoved
 from mainspring.log.lines import InboxLine, SessionLine, decode
 from mainspring.log.session_log import SessionLog
 from mainspring.log.transfer import SessionImport, SessionImporter, export_lines

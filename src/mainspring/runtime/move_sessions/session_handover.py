@@ -17,7 +17,7 @@ from anyio import to_thread
 
 from mainspring.core import ids
 from mainspring.core.errors import InvalidInput, SessionGone, SessionNotFound, StaleVersion
-from mainspring.core.facts import SessionMoved, SessionReceived
+from mainspring.core.events import SessionMoved, SessionReceived
 from mainspring.log.session_log import SessionLog
 from mainspring.log.transfer import import_lines
 from mainspring.runtime.move_sessions.session_bundle import (

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.content import (
     Base64Source,
     BlobBlock,
@@ -78,7 +78,7 @@ class _Reader:
 
     def take(self, event: Event) -> None:
         match event.payload:
-            case facts.SessionCreated(title=title) | events.SessionUpdated(title=title):
+            case events.SessionCreated(title=title) | events.SessionUpdated(title=title):
                 self.source.title = title[:MAX_TITLE] if title else self.source.title
             case events.ModelRequestStarted(purpose=None):
                 self.source_reply = None
@@ -89,9 +89,9 @@ class _Reader:
                 self.source_reply = None
             case events.StatusIdle(stop_reason=stop):
                 self.is_waiting = stop.type == "requires_action"
-            case facts.ToolCallStarted(tool_use_id=call_id):
+            case events.ToolCallStarted(tool_use_id=call_id):
                 self.started.add(call_id)
-            case facts.MessageWithheld(event_id=withheld):
+            case events.MessageWithheld(event_id=withheld):
                 items = self.source.main.items
                 self.source.main.items = [item for item in items if item.id != withheld]
             case _:
@@ -115,7 +115,7 @@ class _Reader:
                 self._prompt(event, content, is_person=True)
             case events.ThreadMessageReceived(content=content):
                 self._prompt(event, content, is_person=False)
-            case facts.ContextAdded(text=text):
+            case events.ContextAdded(text=text):
                 self._prompt(event, text_block(text), is_person=False)
             case _:
                 self._take_result(event)

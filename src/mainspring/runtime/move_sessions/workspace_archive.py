@@ -21,7 +21,7 @@ from typing import IO
 import msgspec
 
 from mainspring.core.errors import InvalidInput, TooLarge
-from mainspring.core.openat import open_absolute, open_beneath
+from mainspring.files.openat import open_absolute, open_beneath
 
 PREFIX = "workspace/"
 MAX_ENTRIES = 200_000

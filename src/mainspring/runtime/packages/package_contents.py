@@ -15,8 +15,8 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from mainspring.core.atomic_file import open_regular
 from mainspring.core.errors import InvalidInput, TooLarge
+from mainspring.files.atomic_file import open_regular
 
 MANIFEST = "SKILL.md"
 

@@ -10,8 +10,8 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from mainspring.core.atomic_file import read_bounded, write_atomic
 from mainspring.core.errors import InvalidInput, MainspringError
+from mainspring.files.atomic_file import read_bounded, write_atomic
 from mainspring.runtime.packages.package_contents import ContentItem, contents_hash, read_contents
 from mainspring.runtime.packages.scan_rule import Severity
 

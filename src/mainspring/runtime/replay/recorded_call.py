@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from mainspring.core import facts
+from mainspring.core import events
 from mainspring.core.content import Block, plain_text
 from mainspring.core.tool import InDoubtPolicy
 from mainspring.harness.authorizer import Decision
@@ -34,7 +34,7 @@ class RecordedCall:
     it."""
     voids: int = 0
     """How often its effect had changed when a person approved it."""
-    loaded: tuple[facts.ToolsLoaded, ...] = ()
+    loaded: tuple[events.ToolsLoaded, ...] = ()
     """What the model got besides the result."""
     call_endings: list[CallEnding] = field(default_factory=list[CallEnding])
     policy: InDoubtPolicy | None = None
@@ -42,7 +42,7 @@ class RecordedCall:
     content: tuple[Block, ...] | None = None
     is_error: bool = False
 
-    def judge(self, said: facts.ToolCallAuthorized) -> None:
+    def judge(self, said: events.ToolCallAuthorized) -> None:
         decision = Decision(
             decision=said.decision,
             gate=said.gate,

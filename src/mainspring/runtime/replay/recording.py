@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.model import FailedOver, Reply, ToolSpec
@@ -64,7 +64,7 @@ class ExternalInput:
 class HookContext:
     """Context that a hook added for the model, and when."""
 
-    payload: facts.ContextAdded
+    payload: events.ContextAdded
     due: ReplayProgress
     heard: int
     """The number of user messages so far."""
@@ -95,8 +95,8 @@ class Recording:
         default_factory=list[tuple[ReplayProgress, "str | None"]]
     )
     """When and why each run ended."""
-    feedback: list[tuple[ReplayProgress, facts.LoopContinued]] = field(
-        default_factory=list[tuple[ReplayProgress, facts.LoopContinued]]
+    feedback: list[tuple[ReplayProgress, events.LoopContinued]] = field(
+        default_factory=list[tuple[ReplayProgress, events.LoopContinued]]
     )
     hook_context: list[HookContext] = field(default_factory=list[HookContext])
     messages: list[str] = field(default_factory=list[str])
@@ -162,7 +162,7 @@ def _read(
     recording: Recording, log: Sequence[Event], at: int, replay_progress: ReplayProgress
 ) -> None:
     payload = log[at].payload
-    if isinstance(payload, (*CLIENT_EVENTS, facts.ContextStatus)):
+    if isinstance(payload, (*CLIENT_EVENTS, events.ContextStatus)):
         recording.inputs.append(
             ExternalInput(
                 payload=payload,
@@ -176,9 +176,9 @@ def _read(
             recording.sides.append(_side(log, at))
         case events.StatusIdle(reason=reason):
             recording.ends.append((replay_progress, reason))
-        case facts.LoopContinued(reason=reason) if reason in FEEDBACK_REASONS:
+        case events.LoopContinued(reason=reason) if reason in FEEDBACK_REASONS:
             recording.feedback.append((replay_progress, payload))
-        case facts.ProviderFailedOver(from_model=one, to_model=other, reason=reason):
+        case events.ProviderFailedOver(from_model=one, to_model=other, reason=reason):
             switch = FailedOver(from_model=one, to_model=other, reason=reason)
             recording.switches.setdefault(_turns(log, at), []).append(switch)
         case events.SessionFailed(error=error) if error.type not in _NON_MODEL_ERRORS:
@@ -191,9 +191,9 @@ def _read_hooks(recording: Recording, event: Event, replay_progress: ReplayProgr
     match event.payload:
         case events.UserMessage():
             recording.messages.append(event.id)
-        case facts.MessageWithheld(event_id=event_id, reason=reason):
+        case events.MessageWithheld(event_id=event_id, reason=reason):
             recording.withheld[event_id] = reason
-        case facts.ContextAdded():
+        case events.ContextAdded():
             heard = len(recording.messages)
             recording.hook_context.append(
                 HookContext(due=replay_progress, heard=heard, payload=event.payload)
@@ -215,7 +215,7 @@ def _read_call(recording: Recording, log: Sequence[Event], at: int) -> None:
             call.content, call.is_error = payload.content, payload.is_error
             call.loaded = _loaded(log, at)
     elif isinstance(
-        payload, facts.ToolCallAuthorized | facts.ToolCallStarted | facts.ToolCallInDoubt
+        payload, events.ToolCallAuthorized | events.ToolCallStarted | events.ToolCallInDoubt
     ):
         call = _call(recording, payload.tool_use_id)
         if call is not None:
@@ -226,21 +226,21 @@ def _read_step(
     call: RecordedCall,
     log: Sequence[Event],
     at: int,
-    payload: facts.ToolCallAuthorized | facts.ToolCallStarted | facts.ToolCallInDoubt,
+    payload: events.ToolCallAuthorized | events.ToolCallStarted | events.ToolCallInDoubt,
 ) -> None:
     match payload:
-        case facts.ToolCallAuthorized(gate="person"):
+        case events.ToolCallAuthorized(gate="person"):
             pass  # follows from the answer, which is an input itself
-        case facts.ToolCallAuthorized(decision="ask", reason=reason) if (
+        case events.ToolCallAuthorized(decision="ask", reason=reason) if (
             reason == APPROVAL_VOID_REASON
         ):
             call.voids += 1
-        case facts.ToolCallAuthorized():
+        case events.ToolCallAuthorized():
             call.judge(payload)
-        case facts.ToolCallStarted():
+        case events.ToolCallStarted():
             call.call_endings.append(_fate(log, at, call.id))
             call.is_parallel = call.is_parallel or _is_parallel(log, at)
-        case facts.ToolCallInDoubt(policy=policy):
+        case events.ToolCallInDoubt(policy=policy):
             call.policy = policy
 
 
@@ -271,7 +271,7 @@ def _stops(log: Sequence[Event], at: int) -> bool:
             case events.ModelRequestEnded(stop_reason=reason, purpose=purpose):
                 if purpose != JUDGEMENT:
                     return reason == "interrupted"
-            case facts.ToolCallStarted(tool_use_id=call_id):
+            case events.ToolCallStarted(tool_use_id=call_id):
                 return _fate(log, log.index(event), call_id) == "interrupted"
             case events.StatusIdle() | events.StatusRunning():
                 return False
@@ -283,7 +283,7 @@ def _stops(log: Sequence[Event], at: int) -> bool:
 def _fate(log: Sequence[Event], at: int, call_id: str) -> CallEnding:
     for event in log[at + 1 :]:
         match event.payload:
-            case facts.SessionWoken():
+            case events.SessionWoken():
                 return "crashed"
             case payload if isinstance(payload, CallResult) and call_id_of(payload) == call_id:
                 text = plain_text(payload.content)
@@ -293,13 +293,13 @@ def _fate(log: Sequence[Event], at: int, call_id: str) -> CallEnding:
     return "crashed"
 
 
-def _loaded(log: Sequence[Event], at: int) -> tuple[facts.ToolsLoaded, ...]:
+def _loaded(log: Sequence[Event], at: int) -> tuple[events.ToolsLoaded, ...]:
     """Written just before the result, with all other facts of the call."""
-    loaded: list[facts.ToolsLoaded] = []
+    loaded: list[events.ToolsLoaded] = []
     for event in reversed(log[:at]):
-        if isinstance(event.payload, CallResult | facts.ToolCallStarted):
+        if isinstance(event.payload, CallResult | events.ToolCallStarted):
             break
-        if isinstance(event.payload, facts.ToolsLoaded):
+        if isinstance(event.payload, events.ToolsLoaded):
             loaded.insert(0, event.payload)
     return tuple(loaded)
 
@@ -307,7 +307,7 @@ def _loaded(log: Sequence[Event], at: int) -> tuple[facts.ToolsLoaded, ...]:
 def _is_parallel(log: Sequence[Event], at: int) -> bool:
     """Whether two neighbouring calls ran at the same time."""
     beside = [log[index].payload for index in (at - 1, at + 1) if 0 <= index < len(log)]
-    return any(isinstance(payload, facts.ToolCallStarted) for payload in beside)
+    return any(isinstance(payload, events.ToolCallStarted) for payload in beside)
 
 
 def _side(log: Sequence[Event], at: int) -> SideCall:

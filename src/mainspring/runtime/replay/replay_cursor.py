@@ -9,8 +9,9 @@ from difflib import unified_diff
 
 import msgspec
 
-from mainspring.core import events, facts
-from mainspring.core.envelope import Event, KnownPayload
+from mainspring.core import events
+from mainspring.core.envelope import Event
+from mainspring.core.events import KnownPayload
 from mainspring.core.hook import HookEvent, HookResult
 from mainspring.core.model import Request
 from mainspring.harness.context.xray import ModelCall, canonical_request, request_lines
@@ -93,10 +94,10 @@ class ReplayCursor:
         payload = event.payload
         self.replay_progress = advance(self.replay_progress, payload)
         self._observe_call(event)
-        if isinstance(payload, facts.ContextAdded):
+        if isinstance(payload, events.ContextAdded):
             self.added += 1
         elif isinstance(payload, CLIENT_EVENTS) or (
-            self.tells_status and isinstance(payload, facts.ContextStatus)
+            self.tells_status and isinstance(payload, events.ContextStatus)
         ):
             self.inputs_sent += 1
         elif isinstance(payload, events.ModelRequestStarted):
@@ -111,7 +112,7 @@ class ReplayCursor:
             self.open.append(event.id)
         elif isinstance(payload, CallResult):
             self.open = [item for item in self.open if item != call_id_of(payload)]
-        elif isinstance(payload, facts.ToolCallStarted):
+        elif isinstance(payload, events.ToolCallStarted):
             self.attempts[payload.tool_use_id] = self.attempts.get(payload.tool_use_id, 0) + 1
         elif isinstance(payload, events.UserToolConfirmation):
             self.answers[payload.tool_use_id] = self.answers.get(payload.tool_use_id, 0) + 1
@@ -121,7 +122,7 @@ class ReplayCursor:
         cues = [
             cue
             for cue in self.recording.inputs
-            if self.tells_status or not isinstance(cue.payload, facts.ContextStatus)
+            if self.tells_status or not isinstance(cue.payload, events.ContextStatus)
         ]
         payloads: list[KnownPayload] = []
         for cue in cues[self.inputs_sent :]:
@@ -130,10 +131,10 @@ class ReplayCursor:
             payloads.append(self._renamed(cue.payload))  # pyright: ignore[reportArgumentType] (never Unknown)
         return payloads
 
-    def late(self) -> list[facts.ContextAdded]:
+    def late(self) -> list[events.ContextAdded]:
         """The context that hooks added before the current position, so that it is not added
         again."""
-        contexts: list[facts.ContextAdded] = []
+        contexts: list[events.ContextAdded] = []
         for added in self.recording.hook_context[self.added :]:
             is_ahead = not self.replay_progress.has_reached(added.due) or (
                 self.replay_progress == added.due and self._will_be_told(added)

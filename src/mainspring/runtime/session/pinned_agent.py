@@ -9,9 +9,8 @@ from dataclasses import replace
 import msgspec
 from msgspec import Struct, field
 
-from mainspring.core.envelope import KnownPayload, event_types, message_text
-from mainspring.core.events import UserMessage
-from mainspring.core.facts import AgentAdopted
+from mainspring.core.envelope import event_types, message_text
+from mainspring.core.events import AgentAdopted, KnownPayload, UserMessage
 from mainspring.core.model import Effort
 from mainspring.harness.limits import Limits
 from mainspring.log.upcast import read_payload

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
 from mainspring.core.ports import FileChange, Snapshots
@@ -85,9 +85,9 @@ async def read_rewind_history(log: SessionLog, session: SessionRow) -> RewindHis
         known = thread.turns
         thread.apply(event)
         match event.payload:
-            case facts.WorkspaceSnapshotted(snapshot=snapshot, files=files):
+            case events.WorkspaceSnapshotted(snapshot=snapshot, files=files):
                 kept.append(_checkpoint(event, thread, snapshot, files))
-            case facts.WorkspaceRestored(snapshot=snapshot):
+            case events.WorkspaceRestored(snapshot=snapshot):
                 kept.append(_checkpoint(event, thread, snapshot, None))
             case events.UserMessage():
                 asked.append(event.seq - 1)
@@ -168,9 +168,9 @@ async def restore(log: SessionLog, history: RewindHistory, point: RestorePoint) 
         last = history.checkpoint_at(history.head)
         if last is None or last.snapshot != present:
             # in the log before any file changes, so that it can be found after a crash
-            await writer.append(facts.WorkspaceSnapshotted(snapshot=present, files=files))
+            await writer.append(events.WorkspaceSnapshotted(snapshot=present, files=files))
         left = writer.head.seq
         changed = await snapshots.restore(snapshot)
         if changed:
-            await writer.append(facts.WorkspaceRestored(snapshot=snapshot, files=len(changed)))
+            await writer.append(events.WorkspaceRestored(snapshot=snapshot, files=len(changed)))
     return RestoreResult(left, tuple(changed))

@@ -17,13 +17,13 @@ from mainspring.core.events import (
     ClientPayload,
     PermissionUpdate,
     PermissionUpdated,
+    SessionCreated,
     Usage,
     UserCustomToolResult,
     UserInterrupt,
     UserMessage,
     UserToolConfirmation,
 )
-from mainspring.core.facts import SessionCreated
 from mainspring.core.model import Delta
 from mainspring.core.sender import Origin, Sender
 from mainspring.core.tool import Tool

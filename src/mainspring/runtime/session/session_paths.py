@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput
-from mainspring.core.openat import real_path
+from mainspring.files.openat import real_path
 from mainspring.harness.permissions.policy import Policy, is_hidden, is_unchangeable
 from mainspring.harness.permissions.protected_path_watcher import GitRepositories
 

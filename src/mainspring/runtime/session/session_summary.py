@@ -10,7 +10,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.clock import from_micros
 from mainspring.core.envelope import Event, event_types, payload_type
 from mainspring.core.events import Usage
@@ -27,24 +27,24 @@ from mainspring.runtime.skills.substitution import typed_text
 Status: TypeAlias = Literal["new", "running", "unfinished", "requires_action", "idle", "moved"]
 """`unfinished`: the log says that it runs or has to, and nobody runs it."""
 
-_CREATED = event_types(facts.SessionCreated)
+_CREATED = event_types(events.SessionCreated)
 _MAX_OPENING_EVENTS = 20
-_WORKSPACE_EVENT_TYPES = event_types(facts.SandboxOpened, facts.SessionReceived)
+_WORKSPACE_EVENT_TYPES = event_types(events.SandboxOpened, events.SessionReceived)
 _FOOTPRINT_EVENT_TYPES = event_types(
-    facts.SandboxOpened, facts.WorkspaceSnapshotted, facts.WorkspaceRestored
+    events.SandboxOpened, events.WorkspaceSnapshotted, events.WorkspaceRestored
 )
 _SUMMARY_EVENT_TYPES = event_types(
-    facts.SessionCreated,
-    facts.SessionForked,
+    events.SessionCreated,
+    events.SessionForked,
     events.SessionUpdated,
     events.StatusRunning,
     events.StatusIdle,
     events.StatusTerminated,
     events.ModelRequestStarted,
     events.ModelRequestEnded,
-    facts.SkillUsed,
-    facts.BudgetReserved,
-    facts.BudgetSettled,
+    events.SkillUsed,
+    events.BudgetReserved,
+    events.BudgetSettled,
 )
 
 
@@ -78,12 +78,12 @@ async def summarize_session(log: SessionLog, session: SessionRow) -> SessionSumm
         account.apply(event)
         thread.apply(event)
         match event.payload:
-            case facts.SessionCreated(
+            case events.SessionCreated(
                 agent_name=agent, title=title, metadata=metadata, origin=origin
             ):
                 folder = (metadata or {}).get("folder")
             case (
-                facts.SessionForked(title=str(renamed)) | events.SessionUpdated(title=str(renamed))
+                events.SessionForked(title=str(renamed)) | events.SessionUpdated(title=str(renamed))
             ):
                 title = renamed
             case events.ModelRequestStarted() if skill_model(thread.session_state) is None:
@@ -113,7 +113,7 @@ async def origin_of(log: SessionLog, session: SessionRow) -> Origin:
     """Of a fork: its parent's."""
     [first] = await log.read(session.id, types=_CREATED, limit=1)
     made = first.payload
-    return (made.origin if isinstance(made, facts.SessionCreated) else None) or UNKNOWN_ORIGIN
+    return (made.origin if isinstance(made, events.SessionCreated) else None) or UNKNOWN_ORIGIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ async def read_pending_calls(log: SessionLog, session: SessionRow) -> list[Threa
         match event.payload:
             case events.StatusIdle(stop_reason=stop):
                 named[event.thread_id] = stop.event_ids
-            case facts.SessionForked():  # pending calls of other threads stay with the parent
+            case events.SessionForked():  # pending calls of other threads stay with the parent
                 named = {session.thread_id: named.get(session.thread_id, ())}
             case _:
                 pass
@@ -160,17 +160,17 @@ async def read_open_calls(log: SessionLog, session: SessionRow) -> list[OpenCall
 
 async def workspace_of(log: SessionLog, session_id: str) -> str | None:
     """Where the session works; `None` if it has no sandbox yet and was not moved here."""
-    events = await log.read(session_id, types=_WORKSPACE_EVENT_TYPES)
-    match events[-1].payload if events else None:
-        case facts.SandboxOpened(workspace=workspace) | facts.SessionReceived(workspace=workspace):
-            return workspace
+    openings = await log.read(session_id, types=_WORKSPACE_EVENT_TYPES)
+    match openings[-1].payload if openings else None:
+        case events.SandboxOpened(workspace=path) | events.SessionReceived(workspace=path):
+            return path
         case _:
             return None
 
 
 async def _status(log: SessionLog, session: SessionRow, thread: Thread) -> Status:
     [last] = await log.tail(session.id, 1)
-    if isinstance(last.payload, facts.SessionMoved):
+    if isinstance(last.payload, events.SessionMoved):
         return "moved"
     if session.owner is not None and not is_dead(session.owner):
         return "running"
@@ -232,11 +232,11 @@ class SessionFootprint:
 
 async def read_footprint(log: SessionLog, session_id: str) -> SessionFootprint:
     payloads = [event.payload for event in await log.read(session_id, types=_FOOTPRINT_EVENT_TYPES)]
-    named = (facts.WorkspaceSnapshotted, facts.WorkspaceRestored)
+    named = (events.WorkspaceSnapshotted, events.WorkspaceRestored)
     return SessionFootprint(
         session_id=session_id,
         workspaces=frozenset(
-            payload.workspace for payload in payloads if isinstance(payload, facts.SandboxOpened)
+            payload.workspace for payload in payloads if isinstance(payload, events.SandboxOpened)
         ),
         snapshots=frozenset(payload.snapshot for payload in payloads if isinstance(payload, named)),
     )

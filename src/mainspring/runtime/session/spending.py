@@ -9,7 +9,7 @@ from decimal import Decimal
 from functools import reduce
 from typing import Literal, TypeAlias
 
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.envelope import Event, event_types
 from mainspring.core.events import Usage
 from mainspring.harness.state.thread_tree import add_usage
@@ -19,7 +19,10 @@ from mainspring.log.store import SessionRow
 GroupBy: TypeAlias = Literal["agent", "session", "model", "day"]
 
 _TYPES = event_types(
-    facts.SessionCreated, events.ModelRequestStarted, events.ModelRequestEnded, facts.BudgetSettled
+    events.SessionCreated,
+    events.ModelRequestStarted,
+    events.ModelRequestEnded,
+    events.BudgetSettled,
 )
 
 
@@ -63,7 +66,7 @@ async def charges(log: SessionLog, session: SessionRow) -> list[ModelCharge]:
         (
             event.payload.agent_name
             for event in read
-            if isinstance(event.payload, facts.SessionCreated)
+            if isinstance(event.payload, events.SessionCreated)
         ),
         None,
     )
@@ -93,7 +96,7 @@ def _fold(session_id: str, agent: str, log: Iterable[Event]) -> list[ModelCharge
                         is_error=end.is_error,
                     )
                 )
-            case facts.BudgetSettled(cost_usd=cost) if event.thread_id in latest:
+            case events.BudgetSettled(cost_usd=cost) if event.thread_id in latest:
                 at = latest.pop(event.thread_id)
                 found[at] = replace(found[at], cost_usd=Decimal(cost))
             case _:

@@ -16,10 +16,16 @@ from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.core.envelope import KnownPayload, event_types
+from mainspring.core.envelope import event_types
 from mainspring.core.errors import InvalidInput
-from mainspring.core.events import PermissionUpdate, PermissionUpdated
-from mainspring.core.facts import ContextAdded, HookRan, PolicyAdopted
+from mainspring.core.events import (
+    ContextAdded,
+    HookRan,
+    KnownPayload,
+    PermissionUpdate,
+    PermissionUpdated,
+    PolicyAdopted,
+)
 from mainspring.core.hook import HookSettings
 from mainspring.core.lazy_module import LazyModule
 from mainspring.harness.permissions.grant_state import GrantState, apply

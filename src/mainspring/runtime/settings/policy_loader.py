@@ -12,11 +12,11 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.core import error_table
-from mainspring.core.atomic_file import read_bounded, write_atomic
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission
 from mainspring.core.hook import HookSettings
-from mainspring.core.openat import real_path
+from mainspring.files.atomic_file import read_bounded, write_atomic
+from mainspring.files.openat import real_path
 from mainspring.harness.permissions.path_rules import absolute_path
 from mainspring.harness.permissions.policy import (
     Mode,

@@ -16,8 +16,8 @@ from typing import TypeAlias, cast
 import msgspec
 from msgspec import Struct
 
-from mainspring.core.atomic_file import read_bounded, write_atomic
 from mainspring.core.errors import InvalidInput
+from mainspring.files.atomic_file import read_bounded, write_atomic
 from mainspring.runtime.agent_folder import manifest
 from mainspring.runtime.agent_folder.mcp_file import PROJECT_FILES as SERVER_FILES
 from mainspring.runtime.definition_files.frontmatter_fields import Fields, read_frontmatter

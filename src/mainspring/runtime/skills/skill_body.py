@@ -18,7 +18,7 @@ from anyio import to_thread
 
 from mainspring.core.content import plain_text
 from mainspring.core.errors import InvalidInput, MainspringError, ToolEnvironmentError
-from mainspring.core.facts import SkillUsed
+from mainspring.core.events import SkillUsed
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.tool import Call
 from mainspring.harness.thread_context import ThreadContext

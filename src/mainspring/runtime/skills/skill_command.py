@@ -9,7 +9,7 @@ from typing import Literal
 
 from mainspring.core.content import Block, TextBlock
 from mainspring.core.errors import InvalidInput
-from mainspring.core.facts import SkillUsed
+from mainspring.core.events import SkillUsed
 from mainspring.harness.permissions.rule import parse_rule
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_body import load_body, refusing_runner, render_body

@@ -12,8 +12,8 @@ from typing import TypeAlias
 import msgspec
 from msgspec import structs
 
-from mainspring.core.atomic_file import read_bounded, write_atomic
 from mainspring.core.errors import InvalidInput
+from mainspring.files.atomic_file import read_bounded, write_atomic
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.scopes import (
     MAX_DEPTH,

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mainspring.core.atomic_file import read_bounded, write_atomic
 from mainspring.core.errors import AlreadyExists, InvalidInput
+from mainspring.files.atomic_file import read_bounded, write_atomic
 from mainspring.runtime.definition_files.scopes import PartLocation, PartWalk, Scopes
 from mainspring.runtime.packages.installer import PackageCandidate
 from mainspring.runtime.packages.package_contents import (

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.envelope import Event, event_types
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import all_sessions
 
-_USED = event_types(facts.SkillUsed)
-_TYPES = event_types(facts.SkillUsed, facts.BudgetSettled, events.StatusIdle)
+_USED = event_types(events.SkillUsed)
+_TYPES = event_types(events.SkillUsed, events.BudgetSettled, events.StatusIdle)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,9 +48,9 @@ def add_session(usage: dict[str, SkillUse], session: Iterable[Event]) -> None:
     tally = _Tally(usage)
     for event in session:
         match event.payload:
-            case facts.SkillUsed() as fact:
+            case events.SkillUsed() as fact:
                 tally.use(event, fact)
-            case facts.BudgetSettled(cost_usd=cost):
+            case events.BudgetSettled(cost_usd=cost):
                 tally.spend(event.thread_id, Decimal(cost))
             case events.StatusIdle(reason=reason) if reason != "requires_action":
                 tally.end(event.thread_id, is_done=reason == "completed")
@@ -68,7 +68,7 @@ class _Tally:
     _open: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """The skills in use, by thread; a skill that is used twice is listed twice."""
 
-    def use(self, event: Event, fact: facts.SkillUsed) -> None:
+    def use(self, event: Event, fact: events.SkillUsed) -> None:
         if fact.tool_use_id is not None and fact.tool_use_id in self._calls:
             return  # the same call once more, after a crash
         self._calls.add(fact.tool_use_id or "")

@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mainspring.core import ids
-from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import ToolEnvironmentError
-from mainspring.core.events import ThreadCreated
+from mainspring.core.events import KnownPayload, ThreadCreated
 from mainspring.core.tool import Call, ToolResult, Traits
 from mainspring.harness.state.thread_tree import ThreadNode
 from mainspring.runtime.subagents.supervisor import SubagentSupervisor

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput
-from mainspring.core.facts import SkillUsed
+from mainspring.core.events import SkillUsed
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
 from mainspring.harness.state.thread import Thread

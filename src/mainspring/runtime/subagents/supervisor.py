@@ -12,10 +12,16 @@ import anyio
 from anyio.abc import TaskGroup
 
 from mainspring.core.content import TextBlock
-from mainspring.core.envelope import Event, KnownPayload
+from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput, ToolEnvironmentError
-from mainspring.core.events import StatusIdle, ThreadCreated, ThreadMessageSent, UserInterrupt
-from mainspring.core.facts import ThreadStopped
+from mainspring.core.events import (
+    KnownPayload,
+    StatusIdle,
+    ThreadCreated,
+    ThreadMessageSent,
+    ThreadStopped,
+    UserInterrupt,
+)
 from mainspring.core.tool import Tool
 from mainspring.harness import hook_events
 from mainspring.harness.crash_recovery import closing_events

@@ -11,10 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import ToolEnvironmentError
-from mainspring.core.events import ThreadCreated
-from mainspring.core.facts import WorktreeClosed, WorktreeOpened
+from mainspring.core.events import KnownPayload, ThreadCreated, WorktreeClosed, WorktreeOpened
 from mainspring.core.ports import ClosedWorktree, Worktree, Worktrees
 from mainspring.harness.state.thread_tree import ThreadNode
 

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.harness.state.open_call import call_id_of
 from mainspring.log.event_chain import to_event
@@ -165,7 +165,7 @@ def _apply_event(verdicts: _VerdictsById, event: Event) -> None:
             return
         change = {"is_closed": True}  # all calls before the next request have their results
     # what was under way when a session was forked or moved belongs to the parent
-    is_for_all = isinstance(event.payload, facts.SessionForked | facts.SessionReceived)
+    is_for_all = isinstance(event.payload, events.SessionForked | events.SessionReceived)
     for id_, verdict in verdicts.items():
         if verdict.seq >= event.seq:
             return  # calls are in the order of the log
@@ -175,10 +175,10 @@ def _apply_event(verdicts: _VerdictsById, event: Event) -> None:
 
 def _after_call_event(verdict: CallVerdict, payload: AnyPayload) -> CallVerdict:
     match payload:
-        case facts.ToolCallAuthorized(decision=decision, updated_input=input_):
+        case events.ToolCallAuthorized(decision=decision, updated_input=input_):
             is_first = verdict.said is None
             return replace(verdict, said=decision, input=input_) if is_first else verdict
-        case facts.ToolCallStarted(by_client=is_handed):
+        case events.ToolCallStarted(by_client=is_handed):
             return replace(verdict, is_handed=is_handed, has_run=not is_handed)
         case events.UserToolConfirmation():
             return replace(verdict, is_answered=True)
@@ -194,7 +194,7 @@ def _types(*kinds: type[AnyPayload]) -> frozenset[str]:
     return frozenset(str(kind.__struct_config__.tag) for kind in kinds)
 
 
-_DECISIONS = _types(facts.ToolCallAuthorized, facts.ToolCallStarted, events.ModelRequestStarted)
+_DECISIONS = _types(events.ToolCallAuthorized, events.ToolCallStarted, events.ModelRequestStarted)
 _RESULTS = _types(
     events.AgentToolResult,
     events.AgentMcpToolResult,
@@ -205,6 +205,6 @@ _RESULTS = _types(
     events.StatusTerminated,
     events.ThreadStatusIdle,
     events.ThreadStatusTerminated,
-    facts.SessionForked,
-    facts.SessionReceived,
+    events.SessionForked,
+    events.SessionReceived,
 )

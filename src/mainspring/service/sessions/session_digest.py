@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.events import Usage
 from mainspring.core.lru_cache import LruCache
@@ -132,12 +132,12 @@ def apply_event(digest: SessionDigest, event: Event) -> SessionDigest:
     return digest
 
 
-def _created(digest: SessionDigest, event: Event, payload: facts.SessionCreated) -> None:
+def _created(digest: SessionDigest, event: Event, payload: events.SessionCreated) -> None:
     digest.main_thread_id = event.thread_id
     digest.thread(event).agent_name = payload.agent_name
 
 
-def _forked(digest: SessionDigest, event: Event, _payload: facts.SessionForked) -> None:
+def _forked(digest: SessionDigest, event: Event, _payload: events.SessionForked) -> None:
     """What was running belongs to the parent."""
     for thread in digest.threads.values():
         if thread.status != "terminated":
@@ -245,11 +245,11 @@ def _evaluated(digest: SessionDigest, event: Event, payload: events.OutcomeEvalu
 
 _Handler: TypeAlias = Callable[[SessionDigest, Event, Any], None]
 _HANDLERS: dict[type[AnyPayload], _Handler] = {
-    facts.SessionCreated: _created,
-    facts.SessionForked: _forked,
-    facts.ToolCallAuthorized: _call_changed,
-    facts.ToolCallStarted: _call_changed,
-    facts.ToolCallInDoubt: _call_changed,
+    events.SessionCreated: _created,
+    events.SessionForked: _forked,
+    events.ToolCallAuthorized: _call_changed,
+    events.ToolCallStarted: _call_changed,
+    events.ToolCallInDoubt: _call_changed,
     events.StatusRunning: _running,
     events.StatusIdle: _status_handler("idle"),
     events.StatusRescheduled: _status_handler("rescheduling"),
@@ -271,7 +271,7 @@ _HANDLERS: dict[type[AnyPayload], _Handler] = {
     events.OutcomeEvaluationStarted: _evaluating,
     events.OutcomeEvaluationEnded: _evaluated,
 }
-_LIMIT_TYPES = (facts.SessionWoken, facts.BudgetReserved, facts.BudgetSettled)
+_LIMIT_TYPES = (events.SessionWoken, events.BudgetReserved, events.BudgetSettled)
 DIGEST_TYPES = frozenset(str(kind.__struct_config__.tag) for kind in (*_HANDLERS, *_LIMIT_TYPES))
 """The types of events that a digest is folded from."""
 

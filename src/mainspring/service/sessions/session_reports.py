@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from mainspring.core.envelope import CLIENT_TYPES, Event
 from mainspring.core.errors import InvalidInput, NotFound
-from mainspring.core.facts import HookRan
+from mainspring.core.events import HookRan
 from mainspring.core.sender import Sender
 from mainspring.harness.context.xray import ModelCall
 from mainspring.runtime.session.xrays import ShotView, read_shots, shot_view

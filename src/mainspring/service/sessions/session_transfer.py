@@ -29,7 +29,7 @@ from mainspring.core.errors import (
     StaleVersion,
     TooLarge,
 )
-from mainspring.core.facts import SessionMoved
+from mainspring.core.events import SessionMoved
 from mainspring.core.ids import AgentId, EnvironmentId, ExternalId
 from mainspring.core.sender import Origin
 from mainspring.runtime.import_sessions.import_store import store_new_session

@@ -24,8 +24,7 @@ from mainspring.core.errors import (
     SessionNotFound,
     StaleVersion,
 )
-from mainspring.core.events import ClientPayload
-from mainspring.core.facts import SessionCreated
+from mainspring.core.events import ClientPayload, SessionCreated
 from mainspring.core.sender import Origin
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem, SessionRow

@@ -15,7 +15,7 @@ from mainspring.core.clock import from_micros
 from mainspring.core.content import Block
 from mainspring.core.envelope import AnyPayload, Event, UnknownPayload
 from mainspring.core.errors import BlobNotFound
-from mainspring.core.facts import WorkflowRunEnded, WorkflowRunFailed
+from mainspring.core.events import WorkflowRunEnded, WorkflowRunFailed
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
 from mainspring.log.upcast import read_payload

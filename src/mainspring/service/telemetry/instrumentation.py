@@ -15,13 +15,14 @@ from mainspring.core.clock import Clock
 from mainspring.core.envelope import Event
 from mainspring.core.errors import MainspringError, StoreFailed
 from mainspring.core.events import (
+    SessionWoken,
     StatusRunning,
+    ToolCallAuthorized,
     UserCustomToolResult,
     UserMessage,
     UserToolConfirmation,
     UserToolResult,
 )
-from mainspring.core.facts import SessionWoken, ToolCallAuthorized
 from mainspring.harness.stop_reasons import EndReason
 from mainspring.service.jobs.dispatcher import Dispatcher, FailureHandler, Job, JobHandler
 from mainspring.service.telemetry.metrics import OTHER_LABEL, Metrics

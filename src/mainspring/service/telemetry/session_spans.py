@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from mainspring.core import events, facts
+from mainspring.core import events
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import PAYLOAD_TYPES, AnyPayload, Event
 from mainspring.core.events import Failure, Usage
@@ -237,12 +237,12 @@ class SpanFold:
         )
 
 
-def _created(fold: SpanFold, _event: Event, payload: facts.SessionCreated) -> list[TraceSpan]:
+def _created(fold: SpanFold, _event: Event, payload: events.SessionCreated) -> list[TraceSpan]:
     fold.agent_name = payload.agent_name or fold.agent_name
     return []
 
 
-def _forked(fold: SpanFold, event: Event, _payload: facts.SessionForked) -> list[TraceSpan]:
+def _forked(fold: SpanFold, event: Event, _payload: events.SessionForked) -> list[TraceSpan]:
     """What was open belongs to the parent; what continues here begins here."""
     fold.requests.clear()
     for call in fold.calls.values():
@@ -299,7 +299,7 @@ def _call_made(fold: SpanFold, event: Event, payload: AnyPayload) -> list[TraceS
     return []
 
 
-def _started(fold: SpanFold, event: Event, payload: facts.ToolCallStarted) -> list[TraceSpan]:
+def _started(fold: SpanFold, event: Event, payload: events.ToolCallStarted) -> list[TraceSpan]:
     call = fold.calls.get(payload.tool_use_id)
     if call is not None:
         call.attempts += 1
@@ -319,8 +319,8 @@ def _idle(fold: SpanFold, event: Event, payload: events.StatusIdle) -> list[Trac
 
 
 _HANDLERS: Mapping[type, Callable[[SpanFold, Event, Any], list[TraceSpan]]] = {
-    facts.SessionCreated: _created,
-    facts.SessionForked: _forked,
+    events.SessionCreated: _created,
+    events.SessionForked: _forked,
     events.ThreadCreated: _thread_created,
     events.UserMessage: _user_message,
     events.AgentMessage: _agent_message,
@@ -329,7 +329,7 @@ _HANDLERS: Mapping[type, Callable[[SpanFold, Event, Any], list[TraceSpan]]] = {
     events.AgentToolUse: _call_made,
     events.AgentMcpToolUse: _call_made,
     events.AgentCustomToolUse: _call_made,
-    facts.ToolCallStarted: _started,
+    events.ToolCallStarted: _started,
     events.AgentToolResult: _tool_result,
     events.AgentMcpToolResult: _tool_result,
     events.UserCustomToolResult: _tool_result,

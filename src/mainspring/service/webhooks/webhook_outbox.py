@@ -13,7 +13,7 @@ from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.errors import AlreadyExists, NotFound, StaleVersion
-from mainspring.core.facts import SessionImported
+from mainspring.core.events import SessionImported
 from mainspring.core.ids import stable_id
 from mainspring.log.records import Put, RecordChange, Records
 from mainspring.log.session_log import SessionLog

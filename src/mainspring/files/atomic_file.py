@@ -1,4 +1,4 @@
-"""Small files: read within limits, written atomically."""
+"""Files on the host: read within limits, written atomically, errors that name the file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import errno
 import os
 import stat
 import tempfile
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -27,12 +28,13 @@ def read_bounded(file: Path, *, max_bytes: int = MAX_BYTES) -> bytes | None:
     Raises:
         InvalidInput: it cannot be read, is not a regular file, or is too long.
     """
-    try:
-        return read_within(open_regular(file), str(file), max_bytes)
-    except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
-            return None
-        raise InvalidInput(f"{file}: {error.strerror or error}") from error
+    with file_errors(str(file)):
+        try:
+            return read_within(open_regular(file), str(file), max_bytes)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                return None
+            raise
 
 
 def open_regular(file: Path, *, follows_links: bool = True) -> IO[bytes]:
@@ -68,18 +70,43 @@ def write_atomic(file: Path, content: bytes) -> None:
 
     Raises: InvalidInput.
     """
-    try:
+    with file_errors(str(file)):
         file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, new = tempfile.mkstemp(dir=file.parent, prefix=f"{file.name}.")
-        try:
-            with os.fdopen(descriptor, "wb") as opened:
-                opened.write(content)
-                opened.flush()
-                os.fsync(opened.fileno())
-            os.replace(new, file)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(new)
-            raise
+        with _replacement(file) as opened:
+            opened.write(content)
+
+
+@contextmanager
+def atomic_write(path: Path) -> Generator[IO[bytes], None, None]:
+    """A file that takes `path`'s place when all of it is on disk; before that, nothing is there.
+    A link is followed; a pipe or a device is written to, not replaced."""
+    path = path.resolve()
+    is_special = path.exists() and not path.is_file()
+    with path.open("wb") if is_special else _replacement(path) as file:
+        yield file
+
+
+@contextmanager
+def _replacement(path: Path) -> Generator[IO[bytes], None, None]:
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+@contextmanager
+def file_errors(name: str) -> Generator[None, None, None]:
+    """Raises: InvalidInput: the file cannot be used, and why."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        raise InvalidInput(f"{file}: {error.strerror or error}") from error
+        raise InvalidInput(f"{name}: {error.strerror or error}") from error

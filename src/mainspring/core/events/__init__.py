@@ -1,0 +1,30 @@
+"""All events of the log, one file per family. A payload is what happened; its envelope (who, where,
+when) is `core.envelope.Event`. Names in the log are forever.
+
+To add a family, add a file with its structs and their union, an import here and a term in
+`KnownPayload`. Optional fields that the Managed Agents API does not have are ours.
+"""
+
+from typing import TypeAlias
+
+from mainspring.core.events.agent import *
+from mainspring.core.events.client import *
+from mainspring.core.events.harness import *
+from mainspring.core.events.memory import *
+from mainspring.core.events.payload import *
+from mainspring.core.events.session import *
+from mainspring.core.events.span import *
+from mainspring.core.events.workflow import *
+from mainspring.core.events.workspace import *
+
+KnownPayload: TypeAlias = (
+    ClientPayload
+    | AgentPayload
+    | SessionPayload
+    | SpanPayload
+    | WorkflowPayload
+    | HarnessPayload
+    | WorkspacePayload
+    | MemoryPayload
+)
+"""Every event that this release can read and write."""

@@ -1,0 +1,143 @@
+"""What clients send through the inbox."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from mainspring.core.content import Block
+from mainspring.core.events.payload import Payload
+from mainspring.core.ids import FileId
+
+
+class UserMessage(Payload, frozen=True, kw_only=True, tag="user.message"):
+    content: tuple[Block, ...]
+    skill: str | None = None
+    """The one that it calls, by `/name`; its text is in the content."""
+
+
+class UserInterrupt(Payload, frozen=True, kw_only=True, tag="user.interrupt"):
+    session_thread_id: str | None = None
+
+
+class UserToolConfirmation(Payload, frozen=True, kw_only=True, tag="user.tool_confirmation"):
+    tool_use_id: str
+    result: Literal["allow", "deny"]
+    deny_message: str | None = None
+    session_thread_id: str | None = None
+    answered_by: str | None = None
+    """Who it was, as the service knows them: a client cannot say it."""
+
+
+class UserCustomToolResult(Payload, frozen=True, kw_only=True, tag="user.custom_tool_result"):
+    custom_tool_use_id: str
+    content: tuple[Block, ...] = ()
+    is_error: bool = False
+    session_thread_id: str | None = None
+
+
+class UserToolResult(Payload, frozen=True, kw_only=True, tag="user.tool_result"):
+    tool_use_id: str
+    content: tuple[Block, ...] = ()
+    is_error: bool = False
+    session_thread_id: str | None = None
+
+
+class TextRubric(Struct, frozen=True, kw_only=True, tag_field="type", tag="text"):
+    content: str
+
+
+class FileRubric(Struct, frozen=True, kw_only=True, tag_field="type", tag="file"):
+    file_id: FileId
+
+
+class UserDefineOutcome(Payload, frozen=True, kw_only=True, tag="user.define_outcome"):
+    description: str
+    rubric: TextRubric | FileRubric
+    outcome_id: str | None = None
+    max_iterations: int | None = None
+
+
+class SystemMessage(Payload, frozen=True, kw_only=True, tag="system.message"):
+    content: tuple[Block, ...]
+
+
+class RuleText(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    tool_name: str
+    rule_content: str | None = None
+
+
+class PermissionUpdate(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """As Claude Code's hooks write it; `paths`, `grant_id`, `expires_at` and `max_uses` are
+    ours."""
+
+    type: Literal[
+        "addRules",
+        "replaceRules",
+        "removeRules",
+        "setMode",
+        "addDirectories",
+        "removeDirectories",
+        "allowProtected",  # ours: counts only if it is the operator's
+    ]
+    rules: tuple[RuleText, ...] = ()
+    behavior: Literal["allow", "ask", "deny"] | None = None
+    mode: str | None = None
+    directories: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    """Protected paths that file tools may change: absolute, links followed, each for itself."""
+    destination: Literal["session", "localSettings", "projectSettings", "userSettings"] = "session"
+    grant_id: str | None = None
+    expires_at: str | None = None
+    max_uses: int | None = None
+
+
+class PermissionUpdated(Payload, frozen=True, kw_only=True, tag="permission.updated"):
+    """From here on other rules, or another mode, hold in this session."""
+
+    updates: tuple[PermissionUpdate, ...]
+    by: Literal["person", "hook", "operator"] = "person"
+    tool_use_id: str | None = None
+    """The call whose approval brought it."""
+
+
+class SessionUpdated(Payload, frozen=True, kw_only=True, tag="session.updated"):
+    """Somebody has changed how the session was asked for; what is absent has not changed."""
+
+    title: str | None = None
+    metadata: dict[str, str] | None = None
+    agent: dict[str, object] | None = None
+    """All of it, as it is from the next turn on."""
+    budget: dict[str, object] | None = None
+
+
+class CompactionRequested(Payload, frozen=True, kw_only=True, tag="compaction.requested"):
+    """Somebody wants what is old to be summed up now, whether or not there is room."""
+
+    instructions: str | None = None
+    """What the summary must keep."""
+
+
+class ThreadStatusTerminated(
+    Payload, frozen=True, kw_only=True, tag="session.thread_status_terminated"
+):
+    """A thread is put away: it is not run again, and what it is sent it does not get."""
+
+    session_thread_id: str
+    agent_name: str
+
+
+ClientPayload: TypeAlias = (
+    UserMessage
+    | UserInterrupt
+    | UserToolConfirmation
+    | UserCustomToolResult
+    | UserToolResult
+    | UserDefineOutcome
+    | SystemMessage
+    | PermissionUpdated
+    | SessionUpdated
+    | CompactionRequested
+    | ThreadStatusTerminated
+)

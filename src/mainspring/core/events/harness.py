@@ -1,0 +1,173 @@
+"""How the harness runs a thread: tool calls, hooks, budgets, context, pinned definitions.
+
+A tool call lives in the log as: proposed (`agent.tool_use`), `tool_call.authorized`,
+`tool_call.started`, settled (`agent.tool_result`); `tool_call.in_doubt` after a crash.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from mainspring.core.events.agent import Effort
+from mainspring.core.events.payload import Payload
+
+
+class ToolCallAuthorized(Payload, frozen=True, kw_only=True, tag="tool_call.authorized"):
+    """A gate's decision on one call, naming what decided."""
+
+    tool_use_id: str
+    decision: Literal["allow", "ask", "deny"]
+    gate: Literal["rule", "mode", "hook", "guardrail", "person", "grant", "default"]
+    rule: str | None = None
+    reason: str | None = None
+    call_hash: str | None = None
+    """Of the exact call that was judged and of what it would do: approval of another is void."""
+    preview: str | None = None
+    """What it would do, as the person who is asked sees it."""
+    updated_input: dict[str, object] | None = None
+    """What a gate has made of the input: this is what runs."""
+
+
+class ToolCallStarted(Payload, frozen=True, kw_only=True, tag="tool_call.started"):
+    tool_use_id: str
+    idempotency_key: str
+    attempt: int = 1
+    sandbox: str | None = None
+    """Backend, level and hash of the flags of what it runs in."""
+    by_client: bool = False
+    """Handed to the client: its result comes as an event."""
+
+
+class ToolCallInDoubt(Payload, frozen=True, kw_only=True, tag="tool_call.in_doubt"):
+    """Started and not settled when the session woke; `policy` says how it is settled."""
+
+    tool_use_id: str
+    policy: Literal["retry", "probe", "ask", "report"]
+
+
+class HookRan(Payload, frozen=True, kw_only=True, tag="hook.ran"):
+    hook_event: str
+    handler: str
+    outcome: Literal["ok", "blocked", "failed", "timed_out"]
+    tool_use_id: str | None = None
+    reason: str | None = None
+    milliseconds: int | None = None
+
+
+class LoopContinued(Payload, frozen=True, kw_only=True, tag="loop.continued"):
+    reason: str
+    detail: str | None = None
+
+
+class ContextStatus(Payload, frozen=True, kw_only=True, tag="context.status"):
+    """What the model was told about where it stands: what is left of its budget."""
+
+    text: str
+
+
+class ContextAdded(Payload, frozen=True, kw_only=True, tag="context.added"):
+    """What a hook wants the model to know."""
+
+    text: str
+    source: str
+
+
+class MessageWithheld(Payload, frozen=True, kw_only=True, tag="message.withheld"):
+    """A hook has kept a user's message from the model."""
+
+    event_id: str
+    reason: str | None = None
+
+
+class BudgetReserved(Payload, frozen=True, kw_only=True, tag="budget.reserved"):
+    reservation_id: str
+    cost_usd: str
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class BudgetSettled(Payload, frozen=True, kw_only=True, tag="budget.settled"):
+    reservation_id: str
+    cost_usd: str
+
+
+class ProviderFailedOver(Payload, frozen=True, kw_only=True, tag="provider.failed_over"):
+    from_model: str
+    to_model: str
+    reason: str
+
+
+class PolicyAdopted(Payload, frozen=True, kw_only=True, tag="policy.adopted"):
+    """The rules and hooks that hold in this session, whatever becomes of their files."""
+
+    policy: str
+    """Hash of the blob that has them."""
+    mode: str
+
+
+class AgentAdopted(Payload, frozen=True, kw_only=True, tag="agent.adopted"):
+    """What the agent is in this session, whatever becomes of its files."""
+
+    definition: str
+    """Hash of the blob that has it."""
+    version: str | None = None
+
+
+class ThreadStopped(Payload, frozen=True, kw_only=True, tag="thread.stopped"):
+    """Another thread has ended this one, as a user's interrupt would."""
+
+    by_session_thread_id: str
+
+
+class SkillUsed(Payload, frozen=True, kw_only=True, tag="skill.used"):
+    """The model has the text of a skill from here on."""
+
+    name: str
+    hash: str
+    by: Literal["model", "user", "path", "agent"]
+    """`agent`: a subagent that always begins with it."""
+    tool_use_id: str | None = None
+    allowed_tools: tuple[str, ...] = ()
+    """Permission rules that allow until the run ends."""
+    disallowed_tools: tuple[str, ...] = ()
+    model: str | None = None
+    """It and `effort` hold until the run ends."""
+    effort: Effort | None = None
+
+
+class ToolsLoaded(Payload, frozen=True, kw_only=True, tag="tools.loaded"):
+    """Deferred tools whose schemas the model has from here on."""
+
+    names: tuple[str, ...]
+
+
+class Todo(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    content: str
+    status: Literal["pending", "in_progress", "completed"]
+
+
+class TodosWritten(Payload, frozen=True, kw_only=True, tag="todos.written"):
+    todos: tuple[Todo, ...]
+
+
+HarnessPayload: TypeAlias = (
+    ToolCallAuthorized
+    | ToolCallStarted
+    | ToolCallInDoubt
+    | HookRan
+    | LoopContinued
+    | ContextStatus
+    | ContextAdded
+    | MessageWithheld
+    | BudgetReserved
+    | BudgetSettled
+    | ProviderFailedOver
+    | PolicyAdopted
+    | AgentAdopted
+    | ThreadStopped
+    | SkillUsed
+    | ToolsLoaded
+    | TodosWritten
+)

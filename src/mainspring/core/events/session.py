@@ -1,0 +1,180 @@
+"""Where a session comes from and how it stands: its own status and its threads'."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from mainspring.core.events.payload import Payload
+from mainspring.core.sender import Origin
+
+
+class StopReason(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    type: Literal["end_turn", "requires_action", "retries_exhausted", "budget_reached", "refusal"]
+    event_ids: tuple[str, ...] = ()
+    """What is waited for, with `requires_action`."""
+
+
+class RetryStatus(Struct, frozen=True, kw_only=True):
+    type: Literal["retrying", "exhausted", "terminal"]
+
+
+class ErrorDetail(Struct, frozen=True, kw_only=True):
+    type: str
+    """`model_overloaded_error`, `unknown_error` and the like."""
+    message: str
+    retry_status: RetryStatus
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """Tokens by what they cost: plain input, written to cache, read from cache, output."""
+
+    input_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class SessionCreated(Payload, frozen=True, kw_only=True, tag="session.created"):
+    """Always the first event of a session that is not a fork."""
+
+    agent_name: str | None = None
+    agent_version: str | None = None
+    title: str | None = None
+    metadata: dict[str, str] | None = None
+    origin: Origin | None = None
+    """What it was made by or for; `None` in logs from before it was noted."""
+
+
+class SessionImported(Payload, frozen=True, kw_only=True, tag="session.imported"):
+    """The events before this one were read from a file of another tool. They are history: they
+    give no permission and count against no limit."""
+
+    format: str
+    path: str
+    source_session_id: str
+    sha256: str
+    source_ids: str | None = None
+    """Hash of the blob that maps each event's id to the id of its entry in the file."""
+    note: str | None = None
+    """What the model is told about it."""
+    metadata: dict[str, str] | None = None
+
+
+class SessionForked(Payload, frozen=True, kw_only=True, tag="session.forked"):
+    """The first event of a fork's own: what stands before it is the parent's, by reference."""
+
+    parent_session_id: str
+    parent_seq: int
+    title: str | None = None
+
+
+class SessionMoved(Payload, frozen=True, kw_only=True, tag="session.moved"):
+    """The last event here: the session goes on in another store, after `session.received`."""
+
+    transfer_id: str
+    """Chosen by the one store that may receive it."""
+
+
+class SessionReceived(Payload, frozen=True, kw_only=True, tag="session.received"):
+    """It goes on here. Rules, hooks, grants and approvals of where it was hold no more."""
+
+    transfer_id: str
+    workspace: str
+
+
+class SessionWoken(Payload, frozen=True, kw_only=True, tag="session.woken"):
+    """A worker took the session over. Wakes since the last progress count towards giving up."""
+
+    owner: str
+    epoch: int
+    attempt: int
+
+
+class StatusRunning(Payload, frozen=True, kw_only=True, tag="session.status_running"):
+    pass
+
+
+class StatusIdle(Payload, frozen=True, kw_only=True, tag="session.status_idle"):
+    stop_reason: StopReason
+    reason: str | None = None
+    """The loop's own terminal reason, finer than the API's."""
+    detail: str | None = None
+    """Which limit it was, what the provider said, and the like."""
+
+
+class StatusRescheduled(Payload, frozen=True, kw_only=True, tag="session.status_rescheduled"):
+    pass
+
+
+class StatusTerminated(Payload, frozen=True, kw_only=True, tag="session.status_terminated"):
+    pass
+
+
+class SessionFailed(Payload, frozen=True, kw_only=True, tag="session.error"):
+    error: ErrorDetail
+
+
+class SessionUsage(Payload, frozen=True, kw_only=True, tag="session.usage"):
+    usage: Usage
+
+
+class SessionDeleted(Payload, frozen=True, kw_only=True, tag="session.deleted"):
+    pass
+
+
+class ThreadCreated(Payload, frozen=True, kw_only=True, tag="session.thread_created"):
+    session_thread_id: str
+    agent_name: str
+    parent_thread_id: str | None = None
+    workflow_run_id: str | None = None
+    tool_use_id: str | None = None
+    """The call that asked for it."""
+    mode: Literal["foreground", "background"] | None = None
+    is_fork: bool = False
+    """It begins with all that its parent has read and said."""
+    model: str | None = None
+    """Which it runs with, if the call said so."""
+    isolation: Literal["shared", "worktree"] | None = None
+    description: str | None = None
+    """What it is to do, in a few words."""
+
+
+class ThreadStatusRunning(Payload, frozen=True, kw_only=True, tag="session.thread_status_running"):
+    session_thread_id: str
+    agent_name: str
+
+
+class ThreadStatusIdle(Payload, frozen=True, kw_only=True, tag="session.thread_status_idle"):
+    session_thread_id: str
+    agent_name: str
+    stop_reason: StopReason
+
+
+class ThreadStatusRescheduled(
+    Payload, frozen=True, kw_only=True, tag="session.thread_status_rescheduled"
+):
+    session_thread_id: str
+    agent_name: str
+
+
+SessionPayload: TypeAlias = (
+    SessionCreated
+    | SessionImported
+    | SessionForked
+    | SessionMoved
+    | SessionReceived
+    | SessionWoken
+    | StatusRunning
+    | StatusIdle
+    | StatusRescheduled
+    | StatusTerminated
+    | SessionFailed
+    | SessionUsage
+    | SessionDeleted
+    | ThreadCreated
+    | ThreadStatusRunning
+    | ThreadStatusIdle
+    | ThreadStatusRescheduled
+)
