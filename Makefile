@@ -96,8 +96,8 @@ test: $(READY) ## run the tests, without the slow ones
 test-slow: $(READY) $(WHEELS) ## run only the slow tests; SLICE=3/12 runs the third of twelve parts
 	$(PY) -m pytest -m slow $(if $(SLICE),--slice $(SLICE))
 
-conformance: $(READY) $(PEERS) ## run the official conformance suite against the MCP client
-	$(PY) -m pytest -m slow tests/mcp/test_conformance.py
+conformance: $(READY) $(PEERS) ## run the official conformance suite against the MCP client and the MCP server
+	$(PY) -m pytest tests/mcp/test_conformance.py tests/mcp/test_server_conformance.py
 
 bench: $(READY) ## measure; prints what it measured
 	$(PY) bench/run.py

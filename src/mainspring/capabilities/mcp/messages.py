@@ -20,6 +20,8 @@ MODERN_VERSIONS = ("2026-07-28",)
 """The newest first, as below."""
 LEGACY_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 META = "io.modelcontextprotocol/"
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
@@ -90,9 +92,14 @@ def encode_answer(id_: RequestId, result: Mapping[str, object]) -> bytes:
     return msgspec.json.encode({"jsonrpc": "2.0", "id": id_, "result": result})
 
 
-def encode_refusal(id_: RequestId, code: int, text: str) -> bytes:
-    error = {"code": code, "message": text}
-    return msgspec.json.encode({"jsonrpc": "2.0", "id": id_, "error": error})
+def encode_refusal(
+    id_: RequestId | None, code: int, text: str, data: Mapping[str, object] | None = None
+) -> bytes:
+    error: dict[str, object] = {"code": code, "message": text}
+    if data is not None:
+        error["data"] = data
+    id_part = {} if id_ is None else {"id": id_}
+    return msgspec.json.encode({"jsonrpc": "2.0", **id_part, "error": error})
 
 
 class Implementation(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -101,7 +108,7 @@ class Implementation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     title: str | None = None
 
 
-class ToolAnnotations(Struct, frozen=True, kw_only=True, rename="camel"):
+class ToolAnnotations(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """Hints of a server about its own tool. Nobody vouches for them."""
 
     title: str | None = None
@@ -111,15 +118,16 @@ class ToolAnnotations(Struct, frozen=True, kw_only=True, rename="camel"):
     open_world_hint: bool | None = None
 
 
-class ToolDefinition(Struct, frozen=True, kw_only=True, rename="camel"):
+class ToolDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     name: str
     title: str | None = None
     description: str | None = None
     input_schema: dict[str, object] = {}
+    output_schema: dict[str, object] | None = None
     annotations: ToolAnnotations | None = None
 
 
-class Resource(Struct, frozen=True, kw_only=True, rename="camel"):
+class Resource(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     uri: str
     name: str = ""
     title: str | None = None
@@ -127,13 +135,21 @@ class Resource(Struct, frozen=True, kw_only=True, rename="camel"):
     mime_type: str | None = None
 
 
-class PromptArgument(Struct, frozen=True, kw_only=True):
+class ResourceTemplate(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    uri_template: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+
+
+class PromptArgument(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     description: str | None = None
     required: bool = False
 
 
-class Prompt(Struct, frozen=True, kw_only=True):
+class Prompt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     title: str | None = None
     description: str | None = None
@@ -172,7 +188,13 @@ class Audio(Struct, frozen=True, kw_only=True, rename="camel", tag_field="type",
 
 
 class ResourceLink(
-    Struct, frozen=True, kw_only=True, rename="camel", tag_field="type", tag="resource_link"
+    Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    rename="camel",
+    tag_field="type",
+    tag="resource_link",
 ):
     uri: str
     name: str = ""
@@ -180,7 +202,7 @@ class ResourceLink(
     mime_type: str | None = None
 
 
-class ResourceContent(Struct, frozen=True, kw_only=True, rename="camel"):
+class ResourceContent(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     uri: str
     mime_type: str | None = None
     text: str | None = None
@@ -210,7 +232,7 @@ class PromptMessage(Struct, frozen=True, kw_only=True):
     content: Content
 
 
-class PromptResult(Struct, frozen=True, kw_only=True):
+class PromptResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     messages: list[PromptMessage]
     description: str | None = None
 

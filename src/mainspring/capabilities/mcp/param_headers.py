@@ -45,6 +45,18 @@ def encode_header(value: str) -> str:
     return f"=?base64?{encoded}?="
 
 
+def decode_header(value: str) -> str:
+    """Raises: InvalidInput: characters or Base64 that the protocol does not allow."""
+    if not _SENTINEL.fullmatch(value):
+        if value and not _PLAIN.fullmatch(value):
+            raise InvalidInput("characters that a header cannot have")
+        return value
+    try:
+        return base64.b64decode(value[9:-2].encode("ascii"), validate=True).decode()
+    except ValueError as error:  # of Base64 and of UTF-8
+        raise InvalidInput("not Base64 of UTF-8") from error
+
+
 def param_headers(schema: Mapping[str, object]) -> ParamHeaders:
     """
     Raises:

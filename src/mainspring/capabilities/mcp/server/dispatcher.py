@@ -1,0 +1,331 @@
+"""Answers requests of both eras: finds the method, reads its parameters, asks the features, writes
+the result.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import msgspec
+from msgspec import Raw, Struct
+
+from mainspring.capabilities.mcp.messages import (
+    LEGACY_VERSIONS,
+    META,
+    MODERN_VERSIONS,
+    Implementation,
+    Message,
+    RequestId,
+    encode_answer,
+    encode_refusal,
+)
+from mainspring.capabilities.mcp.server.connection import MAX_SUBSCRIPTIONS, Connection
+from mainspring.capabilities.mcp.server.exchange import (
+    ClientTraits,
+    Exchange,
+    InputRequired,
+    Outlet,
+)
+from mainspring.capabilities.mcp.server.features import CompletionRequest
+from mainspring.capabilities.mcp.server.listening import listen
+from mainspring.capabilities.mcp.server.params import (
+    CallParams,
+    CompletionParams,
+    InitializeParams,
+    LevelParams,
+    ListParams,
+    PromptParams,
+    PromptReference,
+    RequestHead,
+    ResourceParams,
+    client_of,
+    page_of,
+    read_params,
+)
+from mainspring.capabilities.mcp.server.refusals import (
+    RequestRefused,
+    busy,
+    internal_error,
+    invalid,
+    malformed,
+    no_method,
+)
+from mainspring.capabilities.mcp.server.request_state import (
+    RequestState,
+    StateSigner,
+    request_digest,
+)
+from mainspring.core.errors import Forbidden, InvalidInput, MainspringError, NotFound
+
+_LOG = logging.getLogger("mainspring.mcp.server")
+_MAX_COMPLETIONS = 100
+Result: TypeAlias = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One request, read as far as all methods read it."""
+
+    id: RequestId
+    method: str
+    params: Raw
+    head: RequestHead
+    connection: Connection
+    client: ClientTraits
+    outlet: Outlet
+
+    @property
+    def is_modern(self) -> bool:
+        return self.client.era == "modern"
+
+
+_Method: TypeAlias = Callable[[_Call], Awaitable[Result]]
+
+
+class McpServer:
+    """Without state of its own: connections and features are given to it."""
+
+    def __init__(
+        self, info: Implementation, *, signer: StateSigner, instructions: str | None = None
+    ) -> None:
+        self.info = info
+        self._signer = signer
+        self._instructions = instructions
+        shared: dict[str, tuple[str | None, _Method]] = {
+            "tools/list": ("tools", self._list_tools),
+            "tools/call": ("tools", self._call_tool),
+            "resources/list": ("resources", self._list_resources),
+            "resources/templates/list": ("resources", self._list_templates),
+            "resources/read": ("resources", self._read_resource),
+            "prompts/list": ("prompts", self._list_prompts),
+            "prompts/get": ("prompts", self._get_prompt),
+            "completion/complete": ("completions", self._complete),
+        }
+        self._modern: dict[str, tuple[str | None, _Method]] = {
+            **shared,
+            "server/discover": (None, self._discover),
+            "subscriptions/listen": (None, self._listen),
+        }
+        self._legacy: dict[str, tuple[str | None, _Method]] = {
+            **shared,
+            "initialize": (None, self._initialize),
+            "ping": (None, self._ping),
+            "logging/setLevel": ("logging", self._set_level),
+            "resources/subscribe": ("resources", self._subscribe),
+            "resources/unsubscribe": ("resources", self._unsubscribe),
+        }
+
+    async def respond(
+        self, connection: Connection, message: Message, outlet: Outlet
+    ) -> tuple[bytes, int | None]:
+        """The response to a request, and the code of its error, if it is one.
+
+        Never raises what a client could cause; cancelling it cancels the request.
+        """
+        assert message.id is not None
+        assert message.method is not None
+        try:
+            result = await self._result(connection, message.id, message.method, message, outlet)
+        except RequestRefused as error:
+            return encode_refusal(message.id, error.code, str(error), error.data), error.code
+        except (InvalidInput, NotFound, Forbidden) as error:
+            refused = invalid(str(error))
+            return encode_refusal(message.id, refused.code, str(error)), refused.code
+        except ConnectionError:
+            raise
+        except MainspringError as error:
+            _LOG.error("%s failed: %s", message.method, error)
+            refused = internal_error()
+        except Exception:  # noqa: BLE001 (a request must not end the server, whoever wrote the tool)
+            _LOG.exception("%s failed", message.method)
+            refused = internal_error()
+        else:
+            return encode_answer(message.id, result), None
+        return encode_refusal(message.id, refused.code, str(refused)), refused.code
+
+    async def _result(
+        self,
+        connection: Connection,
+        id_: RequestId,
+        method: str,
+        message: Message,
+        outlet: Outlet,
+    ) -> Result:
+        head = read_params(message.params, RequestHead)
+        client = client_of(connection.client, head, method)
+        methods = self._modern if client.era == "modern" else self._legacy
+        capability, answer = methods.get(method, (None, None))
+        is_offered = capability is None or capability in connection.features.capabilities
+        if answer is None or not is_offered:
+            raise no_method(method)
+        call = _Call(id_, method, message.params, head, connection, client, outlet)
+        try:
+            result = await answer(call)
+        except InputRequired as question:
+            return self._input_required(call, question)
+        if not call.is_modern:
+            return result
+        meta = {f"{META}serverInfo": self.info}
+        return {"resultType": "complete", **result, "_meta": meta}
+
+    # Introductions
+
+    async def _discover(self, call: _Call) -> Result:
+        return _cacheable(
+            {
+                "supportedVersions": list(MODERN_VERSIONS),
+                "capabilities": call.connection.features.capabilities,
+                **self._advice(),
+            },
+            call,
+        )
+
+    async def _initialize(self, call: _Call) -> Result:
+        if call.connection.client is not None:
+            raise malformed("the client has introduced itself already")
+        params = read_params(call.params, InitializeParams)
+        asked = params.protocol_version
+        version = asked if asked in LEGACY_VERSIONS else LEGACY_VERSIONS[0]
+        call.connection.client = ClientTraits(
+            era="legacy", version=version, capabilities=params.capabilities, log_level="info"
+        )
+        return {
+            "protocolVersion": version,
+            "capabilities": call.connection.features.capabilities,
+            "serverInfo": self.info,
+            **self._advice(),
+        }
+
+    def _advice(self) -> Result:
+        return {} if self._instructions is None else {"instructions": self._instructions}
+
+    async def _ping(self, _call: _Call) -> Result:
+        return {}
+
+    async def _set_level(self, call: _Call) -> Result:
+        level = read_params(call.params, LevelParams).level
+        call.connection.client = ClientTraits(
+            era="legacy",
+            version=call.client.version,
+            capabilities=call.client.capabilities,
+            log_level=level,
+        )
+        return {}
+
+    # Tools, resources, prompts
+
+    async def _list_tools(self, call: _Call) -> Result:
+        return _page("tools", await call.connection.features.tools(), call)
+
+    async def _call_tool(self, call: _Call) -> Result:
+        params = read_params(call.params, CallParams)
+        exchange = self._exchange(call, params.name, params.arguments)
+        return _fields(
+            await call.connection.features.call_tool(params.name, params.arguments or {}, exchange)
+        )
+
+    async def _list_resources(self, call: _Call) -> Result:
+        return _page("resources", await call.connection.features.resources(), call)
+
+    async def _list_templates(self, call: _Call) -> Result:
+        templates = await call.connection.features.resource_templates()
+        return _page("resourceTemplates", templates, call)
+
+    async def _read_resource(self, call: _Call) -> Result:
+        uri = read_params(call.params, ResourceParams).uri
+        exchange = self._exchange(call, uri, None)
+        contents = await call.connection.features.read_resource(uri, exchange)
+        return _cacheable({"contents": list(contents)}, call)
+
+    async def _list_prompts(self, call: _Call) -> Result:
+        return _page("prompts", await call.connection.features.prompts(), call)
+
+    async def _get_prompt(self, call: _Call) -> Result:
+        params = read_params(call.params, PromptParams)
+        exchange = self._exchange(call, params.name, dict(params.arguments or {}))
+        return _fields(
+            await call.connection.features.get_prompt(params.name, params.arguments or {}, exchange)
+        )
+
+    async def _complete(self, call: _Call) -> Result:
+        params = read_params(call.params, CompletionParams)
+        is_prompt = isinstance(params.ref, PromptReference)
+        values = await call.connection.features.complete(
+            CompletionRequest(
+                params.ref.name if isinstance(params.ref, PromptReference) else params.ref.uri,
+                is_prompt,
+                params.argument.name,
+                params.argument.value,
+                params.context.arguments,
+            )
+        )
+        shown = list(values[:_MAX_COMPLETIONS])
+        has_more = len(values) > len(shown)
+        return {"completion": {"values": shown, "total": len(values), "hasMore": has_more}}
+
+    # Changes
+
+    async def _subscribe(self, call: _Call) -> Result:
+        subscriptions = call.connection.subscriptions
+        if len(subscriptions) >= MAX_SUBSCRIPTIONS:
+            raise busy(f"more than {MAX_SUBSCRIPTIONS:,} subscriptions")
+        subscriptions.add(read_params(call.params, ResourceParams).uri)
+        return {}
+
+    async def _unsubscribe(self, call: _Call) -> Result:
+        call.connection.subscriptions.discard(read_params(call.params, ResourceParams).uri)
+        return {}
+
+    async def _listen(self, call: _Call) -> Result:
+        return await listen(call.id, call.params, call.connection.features, call.outlet)
+
+    # Rounds
+
+    def _exchange(
+        self, call: _Call, target: str, arguments: Mapping[str, object] | None
+    ) -> Exchange:
+        head, caller = call.head, call.connection.caller
+        digest, state = b"", RequestState()
+        if call.is_modern:
+            digest = request_digest(call.method, target, arguments)
+            if head.request_state is not None:
+                state = self._signer.verify(head.request_state, caller=caller, request=digest)
+        return Exchange(
+            caller=caller,
+            client=call.client,
+            outlet=call.outlet,
+            questions=None if call.is_modern else call.connection,
+            progress_token=head.meta.progress_token,
+            digest=digest,
+            state=state,
+            inputs=head.input_responses or {},
+        )
+
+    def _input_required(self, call: _Call, question: InputRequired) -> Result:
+        state = self._signer.sign(
+            question.state, caller=call.connection.caller, request=question.digest
+        )
+        return {
+            "resultType": "input_required",
+            "inputRequests": question.requests,
+            "requestState": state,
+            "_meta": {f"{META}serverInfo": self.info},
+        }
+
+
+def _page(kind: str, items: Sequence[Struct], call: _Call) -> Result:
+    page, cursor = page_of(items, read_params(call.params, ListParams).cursor)
+    more = {} if cursor is None else {"nextCursor": cursor}
+    return _cacheable({kind: page, **more}, call)
+
+
+def _cacheable(result: Result, call: _Call) -> Result:
+    """Nothing is for everybody: what there is depends on the caller."""
+    return {**result, "ttlMs": 0, "cacheScope": "private"} if call.is_modern else result
+
+
+def _fields(result: Struct) -> Result:
+    return msgspec.to_builtins(result)

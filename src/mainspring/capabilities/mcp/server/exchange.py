@@ -1,0 +1,178 @@
+"""One request while it is answered: progress, log messages, and questions to the client's user.
+
+A question works alike in both eras for who asks it. A legacy client is asked while its request
+waits. A modern one gets `input_required` as the result and repeats the request with its answers:
+then everything up to the question runs again, and the answer is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias, get_args
+
+import msgspec
+from msgspec import Raw, Struct
+
+from mainspring.capabilities.mcp.messages import (
+    Era,
+    InputRequest,
+    RequestId,
+    encode_notification,
+)
+from mainspring.capabilities.mcp.server.refusals import missing_capability
+from mainspring.capabilities.mcp.server.request_state import RequestState
+from mainspring.core.errors import MainspringError
+
+LogLevel: TypeAlias = Literal[
+    "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"
+]
+LOG_LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
+_CAPABILITY = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}
+_MAX_MESSAGE_CHARS = 2_000
+
+
+class Outlet(Protocol):
+    """The way to a client while its request is answered."""
+
+    async def send(self, message: bytes) -> None:
+        """Raises: ConnectionError: it is gone, and with it the request."""
+        ...
+
+    async def ask(self, message: bytes) -> None:
+        """Send a request of the server's own. Raises: ConnectionError."""
+        ...
+
+
+class Questions(Protocol):
+    """Asks a legacy client."""
+
+    async def ask(self, request: InputRequest, outlet: Outlet) -> Raw:
+        """Raises: RequestRefused: the client answered with an error."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientTraits:
+    """What a client says about itself; nobody vouches for it."""
+
+    era: Era
+    version: str
+    capabilities: Mapping[str, object]
+    log_level: LogLevel | None
+    """The least that it wants to read; `None`: nothing."""
+
+
+class InputRequired(MainspringError):
+    """A modern request ends here: the client has to answer first, and repeats it."""
+
+    def __init__(
+        self, requests: Mapping[str, InputRequest], state: RequestState, digest: bytes
+    ) -> None:
+        super().__init__("input is required")
+        self.requests = requests
+        self.state = state
+        self.digest = digest
+
+
+class ElicitResult(Struct, frozen=True, kw_only=True):
+    action: Literal["accept", "decline", "cancel"]
+    content: dict[str, object] = {}
+
+
+@dataclass(slots=True, kw_only=True)
+class Exchange:
+    """One request, for who answers it."""
+
+    caller: str
+    """Who asks, as far as the server knows."""
+    client: ClientTraits
+    outlet: Outlet
+    questions: Questions | None = None
+    """Of a legacy client."""
+    progress_token: RequestId | None = None
+    digest: bytes = b""
+    """Of what is asked: a state holds for no other request."""
+    state: RequestState = field(default_factory=RequestState)
+    """What earlier rounds of this request have left."""
+    inputs: Mapping[str, Raw] = field(default_factory=dict[str, Raw])
+    """The client's answers to the last round's questions."""
+    _used: dict[str, Raw] = field(default_factory=dict[str, Raw])
+    """Answers that have been asked for in this round."""
+    _progress: float = float("-inf")
+
+    @property
+    def note(self) -> bytes:
+        """What the handler left for itself with its last question."""
+        return self.state.note
+
+    def can_ask(self, method: str = "elicitation/create") -> bool:
+        return _CAPABILITY[method] in self.client.capabilities
+
+    async def progress(
+        self, done: float, *, total: float | None = None, message: str | None = None
+    ) -> None:
+        """Tell the client, if it wants to know. What does not go forward is left out."""
+        if self.progress_token is None or done <= self._progress:
+            return
+        self._progress = done
+        params: dict[str, object] = {"progressToken": self.progress_token, "progress": done}
+        params |= {} if total is None else {"total": total}
+        params |= {} if message is None else {"message": message[:_MAX_MESSAGE_CHARS]}
+        await self.outlet.send(encode_notification("notifications/progress", params))
+
+    async def log(self, level: LogLevel, message: object, *, logger: str | None = None) -> None:
+        least = self.client.log_level
+        if least is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(least):
+            return
+        params = {"level": level, "data": message} | ({} if logger is None else {"logger": logger})
+        await self.outlet.send(encode_notification("notifications/message", params))
+
+    async def ask(
+        self, requests: Mapping[str, InputRequest], *, note: bytes = b""
+    ) -> dict[str, Raw]:
+        """Ask the client, or the person behind it. `note` is there again when a modern client
+        answers; keys must differ between the questions of one request.
+
+        Raises:
+            RequestRefused: the client cannot be asked this.
+        """
+        needed = {_CAPABILITY[request.method] for request in requests.values()}
+        if missing := sorted(needed - self.client.capabilities.keys()):
+            raise missing_capability(*missing)
+        if self.questions is not None:
+            return {
+                key: await self.questions.ask(request, self.outlet)
+                for key, request in requests.items()
+            }
+        answers = {**self.state.answers, **_objects(self.inputs)}
+        self._used |= {key: answers[key] for key in requests if key in answers}
+        if open_ := {key: request for key, request in requests.items() if key not in answers}:
+            state = RequestState(answers=self._used, note=note)
+            raise InputRequired(open_, state, self.digest)
+        return {key: answers[key] for key in requests}
+
+    async def elicit(
+        self, key: str, message: str, schema: Mapping[str, object], *, note: bytes = b""
+    ) -> ElicitResult:
+        """A form for the person. What cannot be read counts as `cancel`."""
+        answers = await self.ask({key: elicitation(message, schema)}, note=note)
+        try:
+            return msgspec.json.decode(answers[key], type=ElicitResult)
+        except msgspec.MsgspecError:
+            return ElicitResult(action="cancel")
+
+
+def elicitation(message: str, schema: Mapping[str, object]) -> InputRequest:
+    """`schema`: an object with flat properties."""
+    params = {"mode": "form", "message": message, "requestedSchema": schema}
+    return InputRequest(method="elicitation/create", params=Raw(msgspec.json.encode(params)))
+
+
+def _objects(inputs: Mapping[str, Raw]) -> dict[str, Raw]:
+    """Every answer of the protocol is an object; anything else counts as none."""
+    return {key: value for key, value in inputs.items() if bytes(value).lstrip()[:1] == b"{"}

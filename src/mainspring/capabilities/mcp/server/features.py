@@ -1,0 +1,134 @@
+"""What a server offers to one caller: tools, resources, prompts, completions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from msgspec import Struct
+
+from mainspring.capabilities.mcp.messages import (
+    INVALID_PARAMS,
+    Content,
+    Prompt,
+    PromptResult,
+    Resource,
+    ResourceContent,
+    ResourceTemplate,
+    Text,
+    ToolDefinition,
+)
+from mainspring.capabilities.mcp.server.exchange import Exchange
+from mainspring.capabilities.mcp.server.refusals import RequestRefused
+
+
+class ToolReply(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """The result of a call, as a server writes it."""
+
+    content: list[Content]
+    structured_content: dict[str, object] | None = None
+    is_error: bool = False
+
+    @classmethod
+    def text(cls, text: str, *, is_error: bool = False) -> ToolReply:
+        return cls(content=[Text(text)], is_error=is_error)
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    """Which values an argument may have. `target` is the name of a prompt, or a URI template."""
+
+    target: str
+    is_prompt: bool
+    argument: str
+    value: str
+    """What has been typed so far."""
+    others: Mapping[str, str]
+    """Arguments that have their value already."""
+
+
+class Features(Protocol):
+    """Everything is asked on behalf of one caller; what it may not use is not there for it."""
+
+    @property
+    def capabilities(self) -> Mapping[str, Mapping[str, object]]:
+        """By the protocol's words: `tools`, `resources`, `prompts`, `completions`, `logging`. A
+        method of a capability that is not named does not exist."""
+        ...
+
+    @property
+    def changes(self) -> ChangeFeed: ...
+
+    async def tools(self) -> Sequence[ToolDefinition]: ...
+
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, object], exchange: Exchange
+    ) -> ToolReply:
+        """Raises: RequestRefused: there is no such tool."""
+        ...
+
+    async def resources(self) -> Sequence[Resource]: ...
+
+    async def resource_templates(self) -> Sequence[ResourceTemplate]: ...
+
+    async def read_resource(self, uri: str, exchange: Exchange) -> Sequence[ResourceContent]:
+        """Raises: RequestRefused: there is no such resource; see `no_resource`."""
+        ...
+
+    async def prompts(self) -> Sequence[Prompt]: ...
+
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, str], exchange: Exchange
+    ) -> PromptResult:
+        """Raises: RequestRefused: there is no such prompt, or an argument is missing."""
+        ...
+
+    async def complete(self, request: CompletionRequest) -> Sequence[str]: ...
+
+
+def no_tool(name: str) -> RequestRefused:
+    return RequestRefused(f"there is no tool {name!r:.200}", code=INVALID_PARAMS)
+
+
+def no_prompt(name: str) -> RequestRefused:
+    return RequestRefused(f"there is no prompt {name!r:.200}", code=INVALID_PARAMS)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something that clients may have asked to be told: a list, or one resource."""
+
+    method: str
+    uri: str | None = None
+
+
+TOOLS_CHANGED = Change("notifications/tools/list_changed")
+PROMPTS_CHANGED = Change("notifications/prompts/list_changed")
+RESOURCES_CHANGED = Change("notifications/resources/list_changed")
+
+
+def resource_updated(uri: str) -> Change:
+    return Change("notifications/resources/updated", uri)
+
+
+@dataclass(slots=True)
+class ChangeFeed:
+    """Tells everybody who listens what has changed. Who listens must not wait."""
+
+    _listeners: list[Callable[[Change], None]] = field(
+        default_factory=list[Callable[[Change], None]]
+    )
+
+    def announce(self, change: Change) -> None:
+        for listener in list(self._listeners):
+            listener(change)
+
+    @contextmanager
+    def listening(self, listener: Callable[[Change], None]) -> Generator[None]:
+        self._listeners.append(listener)
+        try:
+            yield
+        finally:
+            self._listeners.remove(listener)

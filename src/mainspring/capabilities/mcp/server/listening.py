@@ -1,0 +1,99 @@
+"""Tells clients what has changed: `subscriptions/listen` of modern ones, and the notifications
+that legacy ones get.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import anyio
+from msgspec import Raw, Struct
+
+from mainspring.capabilities.mcp.messages import META, RequestId, encode_notification
+from mainspring.capabilities.mcp.server.connection import MAX_SUBSCRIPTIONS, Connection
+from mainspring.capabilities.mcp.server.exchange import Outlet
+from mainspring.capabilities.mcp.server.features import (
+    PROMPTS_CHANGED,
+    RESOURCES_CHANGED,
+    TOOLS_CHANGED,
+    Change,
+    Features,
+)
+from mainspring.capabilities.mcp.server.params import read_params
+from mainspring.capabilities.mcp.server.refusals import invalid
+
+
+class _Filter(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    tools_list_changed: bool = False
+    prompts_list_changed: bool = False
+    resources_list_changed: bool = False
+    resource_subscriptions: list[str] = []
+
+    def wants(self, change: Change) -> bool:
+        match change:
+            case Change(uri=str(uri)):
+                return uri in self.resource_subscriptions
+            case _:
+                return {
+                    TOOLS_CHANGED: self.tools_list_changed,
+                    PROMPTS_CHANGED: self.prompts_list_changed,
+                    RESOURCES_CHANGED: self.resources_list_changed,
+                }.get(change, False)
+
+
+class _ListenParams(Struct, frozen=True):
+    notifications: _Filter
+
+
+async def listen(
+    id_: RequestId, params: Raw, features: Features, outlet: Outlet
+) -> dict[str, object]:
+    """Of a modern client. It lasts until the client ends it."""
+    wanted = read_params(params, _ListenParams).notifications
+    if len(wanted.resource_subscriptions) > MAX_SUBSCRIPTIONS:
+        raise invalid(f"resourceSubscriptions: {MAX_SUBSCRIPTIONS:,} at most")
+    meta = {f"{META}subscriptionId": id_}
+
+    def message(method: str, **more: object) -> bytes:
+        return encode_notification(method, {"_meta": meta, **more})
+
+    def rendered(change: Change) -> bytes | None:
+        more = {} if change.uri is None else {"uri": change.uri}
+        return message(change.method, **more) if wanted.wants(change) else None
+
+    await outlet.send(message("notifications/subscriptions/acknowledged", notifications=wanted))
+    await send_changes(features, outlet, rendered)
+    return {}
+
+
+async def notify_legacy(connection: Connection, outlet: Outlet) -> None:
+    """What a legacy client is told without being asked. It does not end by itself."""
+
+    def rendered(change: Change) -> bytes | None:
+        if change.uri is None:
+            return encode_notification(change.method, {})
+        is_wanted = change.uri in connection.subscriptions
+        return encode_notification(change.method, {"uri": change.uri}) if is_wanted else None
+
+    await send_changes(connection.features, outlet, rendered)
+
+
+async def send_changes(
+    features: Features, outlet: Outlet, rendered: Callable[[Change], bytes | None]
+) -> None:
+    """Each change once, however often it happened while the client was slow to read."""
+    pending: dict[Change, None] = {}
+    wake, changes = anyio.create_memory_object_stream[None](math.inf)
+
+    def heard(change: Change) -> None:
+        if change not in pending:
+            pending[change] = None
+            wake.send_nowait(None)
+
+    with features.changes.listening(heard), wake, changes:
+        async for _ in changes:
+            change = next(iter(pending))
+            del pending[change]
+            if (message := rendered(change)) is not None:
+                await outlet.send(message)

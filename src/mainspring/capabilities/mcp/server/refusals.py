@@ -1,0 +1,83 @@
+"""Errors that a server answers requests with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mainspring.capabilities.mcp.messages import (
+    HEADER_MISMATCH,
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    MODERN_VERSIONS,
+    UNSUPPORTED_VERSION,
+    Era,
+)
+from mainspring.core.errors import MainspringError
+
+RESOURCE_NOT_FOUND = -32002
+"""Before 2026-07-28; since then such a request has invalid parameters."""
+_BUSY = -32000
+_FORBIDDEN = -32001
+
+
+class RequestRefused(MainspringError):
+    """The answer to a request is an error of the protocol."""
+
+    def __init__(self, why: str, *, code: int, data: Mapping[str, object] | None = None) -> None:
+        super().__init__(why)
+        self.code = code
+        self.data = data
+
+
+def invalid(why: str) -> RequestRefused:
+    return RequestRefused(why, code=INVALID_PARAMS)
+
+
+def no_method(method: str) -> RequestRefused:
+    return RequestRefused(f"there is no method {method!r:.200}", code=METHOD_NOT_FOUND)
+
+
+def no_resource(uri: str, era: Era) -> RequestRefused:
+    code = RESOURCE_NOT_FOUND if era == "legacy" else INVALID_PARAMS
+    return RequestRefused(f"there is no resource {uri!r:.500}", code=code, data={"uri": uri})
+
+
+def missing_capability(*names: str) -> RequestRefused:
+    missing: dict[str, object] = {name: dict[str, object]() for name in names}
+    return RequestRefused(
+        f"this needs a client with the capability {', '.join(names)}",
+        code=MISSING_CAPABILITY,
+        data={"requiredCapabilities": missing},
+    )
+
+
+def unsupported_version(version: str) -> RequestRefused:
+    return RequestRefused(
+        f"the version {version!r:.100} is not supported",
+        code=UNSUPPORTED_VERSION,
+        data={"supported": list(MODERN_VERSIONS), "requested": version},
+    )
+
+
+def busy(why: str) -> RequestRefused:
+    return RequestRefused(why, code=_BUSY)
+
+
+def forbidden(why: str) -> RequestRefused:
+    return RequestRefused(why, code=_FORBIDDEN)
+
+
+def malformed(why: str) -> RequestRefused:
+    return RequestRefused(why, code=INVALID_REQUEST)
+
+
+def header_mismatch(why: str) -> RequestRefused:
+    return RequestRefused(why, code=HEADER_MISMATCH)
+
+
+def internal_error() -> RequestRefused:
+    """Details are for the log of the server."""
+    return RequestRefused("an internal error; the server's log has it", code=INTERNAL_ERROR)

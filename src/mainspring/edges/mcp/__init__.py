@@ -1,0 +1,1 @@
+"""Mainspring as an MCP server: HTTP, standard input and output, and what it offers."""
