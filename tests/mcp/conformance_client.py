@@ -1,4 +1,4 @@
-"""The client as the conformance suite drives it: `conformance_client.py URL`."""
+"""The client as the conformance suite drives it: `-m tests.mcp.conformance_client URL`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import cast
 
-import aiohttp
 import anyio
 import msgspec
+from tests.mcp.peers import http_client
 
-from mainspring.capabilities.mcp.client import McpClient
-from mainspring.capabilities.mcp.http import HttpTransport
-from mainspring.capabilities.mcp.messages import Implementation, ToolDefinition
-from mainspring.capabilities.providers.sse_decoder import SseDecoder
+from mainspring.capabilities.mcp.messages import ToolDefinition
 from mainspring.core.errors import McpFailed
 
 Fields = dict[str, object]
@@ -61,20 +58,9 @@ def value_of(field: Fields) -> object:
     return [] if field.get("type") == "array" else _VALUES.get(field.get("type"))
 
 
-async def no_headers() -> dict[str, str]:
-    return {}
-
-
 async def main(url: str) -> None:
     known = msgspec.json.decode(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")  # noqa: TID251
-    http = aiohttp.ClientSession()
-    transport = HttpTransport(url, http, new_decoder=SseDecoder, make_headers=no_headers)
-    client = McpClient(
-        transport,
-        implementation=Implementation(name="mainspring", version="0"),
-        input_handler=Accepting(),
-    )
-    try:
+    async with http_client(url, input_handler=Accepting()) as client:
         info = await client.connect()
         calls = cast("list[Fields]", known.get("toolCalls", []))
         tools = (await client.list_tools()).tools
@@ -89,8 +75,6 @@ async def main(url: str) -> None:
         if "resources" in info.capabilities:
             for resource in await client.list_resources():
                 await client.read_resource(resource.uri)
-    finally:
-        await client.aclose()
 
 
 def example_of(tool: ToolDefinition) -> Fields:

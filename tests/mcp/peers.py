@@ -9,15 +9,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from subprocess import PIPE
 
-import aiohttp
 import anyio
 import pytest
 from anyio.abc import Process
 
+from mainspring.capabilities.mcp.channel import ChannelTransport
 from mainspring.capabilities.mcp.client import ClientLimits, InputHandler, McpClient
 from mainspring.capabilities.mcp.http import HttpTransport
+from mainspring.capabilities.mcp.http_responses import open_http
 from mainspring.capabilities.mcp.messages import Era, Implementation
-from mainspring.capabilities.mcp.stdio import StdioTransport
+from mainspring.capabilities.mcp.stdio import LineChannel
 from mainspring.capabilities.providers.sse_decoder import SseDecoder
 
 PEERS = Path(sys.prefix) / "peers"
@@ -71,7 +72,7 @@ async def stdio_client(
     command: Sequence[str], *, era: Era | None = None, input_handler: InputHandler | None = None
 ) -> AsyncGenerator[McpClient, None]:
     process = await anyio.open_process(list(command), stdin=PIPE, stdout=PIPE, stderr=None)
-    transport = StdioTransport(LocalProgram(process))
+    transport = ChannelTransport(LineChannel(LocalProgram(process)))
     client = McpClient(transport, implementation=CLIENT, era=era, input_handler=input_handler)
     with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
@@ -86,15 +87,22 @@ async def no_headers() -> dict[str, str]:
 
 @asynccontextmanager
 async def http_client(
-    url: str, *, era: Era | None = None, limits: ClientLimits | None = None
+    url: str,
+    *,
+    era: Era | None = None,
+    limits: ClientLimits | None = None,
+    input_handler: InputHandler | None = None,
 ) -> AsyncGenerator[McpClient, None]:
-    transport = HttpTransport(
-        url, aiohttp.ClientSession(), new_decoder=SseDecoder, make_headers=no_headers
+    transport = HttpTransport(url, open_http(), new_decoder=SseDecoder, make_headers=no_headers)
+    client = McpClient(
+        transport, implementation=CLIENT, era=era, limits=limits, input_handler=input_handler
     )
-    client = McpClient(transport, implementation=CLIENT, era=era, limits=limits)
     with anyio.fail_after(60):
-        yield client
-        await client.aclose()
+        async with anyio.create_task_group() as group:
+            group.start_soon(transport.run)
+            yield client
+            await client.aclose()
+            group.cancel_scope.cancel()
 
 
 @asynccontextmanager

@@ -10,9 +10,10 @@ import anyio
 import msgspec
 from tests.mcp.peers import CLIENT
 
+from mainspring.capabilities.mcp.channel import ChannelTransport
 from mainspring.capabilities.mcp.client import ClientLimits, InputHandler, McpClient
 from mainspring.capabilities.mcp.messages import Era
-from mainspring.capabilities.mcp.stdio import StdioTransport
+from mainspring.capabilities.mcp.stdio import LineChannel
 
 Fields: TypeAlias = dict[str, object]
 Respond: TypeAlias = Callable[[Fields], "list[object]"]
@@ -114,7 +115,7 @@ async def scripted_client(
     max_bytes: int = 1 << 20,
 ) -> AsyncGenerator[tuple[McpClient, ScriptedProgram], None]:
     program = ScriptedProgram(respond)
-    transport = StdioTransport(program, max_bytes=max_bytes)
+    transport = ChannelTransport(LineChannel(program, max_bytes=max_bytes))
     client = McpClient(
         transport, implementation=CLIENT, era=era, limits=limits, input_handler=input_handler
     )

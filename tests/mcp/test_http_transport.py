@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TypeAlias, cast
 
+import anyio
+import anyio.lowlevel
 import msgspec
 import pytest
 from aiohttp import web
@@ -13,7 +15,7 @@ from aiohttp.test_utils import TestServer
 from tests.mcp.peers import http_client
 from tests.mcp.scripted_server import DISCOVERED, INITIALIZED, Fields, error, result
 
-from mainspring.capabilities.mcp.client import ClientLimits, McpClient
+from mainspring.capabilities.mcp.client import ClientLimits, InputHandler, McpClient
 from mainspring.core.errors import McpFailed
 
 Respond: TypeAlias = Callable[[web.Request, Fields], Awaitable[web.StreamResponse]]
@@ -25,7 +27,12 @@ def answer(message: Fields, **fields: object) -> web.Response:
 
 @asynccontextmanager
 async def connected(
-    respond: Respond, *, is_modern: bool = True, limits: ClientLimits | None = None
+    respond: Respond,
+    *,
+    is_modern: bool = True,
+    limits: ClientLimits | None = None,
+    input_handler: InputHandler | None = None,
+    capabilities: Mapping[str, object] | None = None,
 ) -> AsyncGenerator[tuple[McpClient, list[tuple[web.Request, Fields]]], None]:
     heard: list[tuple[web.Request, Fields]] = []
 
@@ -34,14 +41,17 @@ async def connected(
         heard.append((request, message))
         match message.get("method"):
             case "server/discover" if is_modern:
-                return web.json_response(result(message, **DISCOVERED))
+                known = {**DISCOVERED, "capabilities": capabilities or {}}
+                return web.json_response(result(message, **known))
             case "server/discover":
                 return web.Response(status=400)
             case "initialize":
                 number = sum(item.get("method") == "initialize" for _, item in heard)
                 headers = {"Mcp-Session-Id": f"session-{number}"}
                 return web.json_response(result(message, **INITIALIZED), headers=headers)
-            case "notifications/initialized" | "notifications/cancelled" | None:
+            case "notifications/initialized" | "notifications/cancelled":
+                return web.Response(status=202)
+            case None if request.method == "DELETE":
                 return web.Response(status=202)
             case _:
                 return await respond(request, message)
@@ -50,7 +60,9 @@ async def connected(
     app.router.add_route("*", "/mcp", handle)
     async with (
         TestServer(app) as server,
-        http_client(str(server.make_url("/mcp")), limits=limits) as client,
+        http_client(
+            str(server.make_url("/mcp")), limits=limits, input_handler=input_handler
+        ) as client,
     ):
         await client.connect()
         yield client, heard
@@ -107,6 +119,8 @@ async def test_too_many_requests_are_repeated_before_anybody_hears_of_it() -> No
 
 async def test_a_session_that_the_server_has_forgotten_is_begun_anew() -> None:
     async def respond(request: web.Request, message: Fields) -> web.StreamResponse:
+        if request.method == "GET":
+            return web.Response(status=405)
         if request.headers["Mcp-Session-Id"] == "session-1":
             return web.Response(status=404)
         return web.json_response(result(message, content=[]))
@@ -203,3 +217,114 @@ async def test_a_stream_that_never_answers_ends_at_the_time_limit() -> None:
         with pytest.raises(McpFailed) as failed:
             await client.call_tool("a", {})
         assert failed.value.is_in_doubt
+
+
+def stream_of(*events: str) -> web.Response:
+    text = "".join(f"{event}\n\n" for event in events)
+    return web.Response(text=text, content_type="text/event-stream")
+
+
+def event_of(message: Fields) -> str:
+    return f"data: {msgspec.json.encode(message).decode()}"
+
+
+async def test_a_stream_that_ends_before_the_response_is_resumed_where_it_was() -> None:
+    resumed: list[str | None] = []
+
+    async def respond(request: web.Request, message: Fields) -> web.StreamResponse:
+        if request.method == "POST":
+            call.update(message)
+            return stream_of("id: 7\nretry: 0\ndata:", "id: 8\nretry: 1\ndata:")
+        resumed.append(request.headers.get("Last-Event-ID"))
+        if resumed[-1] is None:
+            return web.Response(status=405)
+        if resumed[-1] == "8":
+            return stream_of("id: 9\ndata:")
+        return stream_of(event_of(result(call, content=[])))
+
+    call: Fields = {}
+    async with connected(respond, is_modern=False) as (client, _):
+        assert (await client.call_tool("a", {})).content == []
+    assert resumed == [None, "8", "9"]
+
+
+async def test_a_stream_that_cannot_be_resumed_leaves_the_call_in_doubt() -> None:
+    async def respond(request: web.Request, _: Fields) -> web.StreamResponse:
+        if request.method == "POST":
+            return stream_of("id: 7\nretry: 0\ndata:")
+        return web.Response(status=405)
+
+    async with connected(respond, is_modern=False) as (client, _):
+        with pytest.raises(McpFailed, match="ended without response") as failed:
+            await client.call_tool("a", {})
+        assert failed.value.is_in_doubt
+
+
+async def test_a_legacy_server_is_heard_on_a_stream_of_its_own_and_takes_up_where_it_broke() -> (
+    None
+):
+    opened: list[str | None] = []
+    said: list[Fields] = []
+    is_answered = anyio.Event()
+
+    class Answers:
+        capabilities: Mapping[str, object] = {"roots": {}}
+
+        async def __call__(self, method: str, params: bytes) -> Mapping[str, object]:
+            return {"roots": [method]}
+
+    async def respond(request: web.Request, message: Fields) -> web.StreamResponse:
+        if request.method == "POST":
+            said.append(message)
+            is_answered.set()
+            return web.Response(status=202)
+        opened.append(request.headers.get("Last-Event-ID"))
+        if len(opened) == 1:
+            changed: Fields = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+            return stream_of(f"id: a\nretry: 1\n{event_of(changed)}")
+        if len(opened) == 2:
+            return stream_of(event_of({"jsonrpc": "2.0", "id": "q", "method": "roots/list"}))
+        return web.Response(status=405)
+
+    async with connected(respond, is_modern=False, input_handler=Answers()) as (client, _):
+        await is_answered.wait()
+        assert client.has_changed_tools
+    assert opened[:2] == [None, "a"]
+    assert said == [{"jsonrpc": "2.0", "id": "q", "result": {"roots": ["roots/list"]}}]
+
+
+async def test_a_modern_server_is_asked_for_changes() -> None:
+    asked: list[object] = []
+
+    async def respond(request: web.Request, message: Fields) -> web.StreamResponse:
+        asked.append(cast(Fields, message["params"])["notifications"])
+        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await stream.prepare(request)
+        note: Fields = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+        await stream.write(f"{event_of(note)}\n\n{event_of(result(message))}\n\n".encode())
+        return stream
+
+    capabilities = {"tools": {"listChanged": True}, "prompts": {"listChanged": False}}
+    async with (
+        connected(respond, capabilities=capabilities) as (client, _),
+        anyio.create_task_group() as group,
+    ):
+        group.start_soon(client.listen)
+        while not client.has_changed_tools:
+            await anyio.lowlevel.checkpoint()
+        group.cancel_scope.cancel()
+    assert asked == [{"toolsListChanged": True}]
+
+
+async def test_a_date_says_when_to_try_again_too() -> None:
+    tries: list[int] = []
+
+    async def respond(_: web.Request, message: Fields) -> web.StreamResponse:
+        tries.append(1)
+        if len(tries) == 1:
+            now = "Tue, 17 Nov 2026 11:00:00 GMT"
+            return web.Response(status=429, headers={"Retry-After": now, "Date": now})
+        return answer(message, content=[])
+
+    async with connected(respond) as (client, _):
+        assert not (await client.call_tool("a", {})).is_error

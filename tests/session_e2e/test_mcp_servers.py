@@ -106,6 +106,19 @@ async def test_the_servers_of_a_session_go_on_from_run_to_run_and_end_with_it(
     assert scene.read("starts.txt") == "start\n"
 
 
+async def test_a_server_of_the_legacy_era_is_asked_for_its_era_once(scene: Scene) -> None:
+    with_servers(scene, notes=notes())
+    record = "open('asked.txt', 'a').write(message['method'] + '\\n')"
+    scene.write("server.py", SERVER.replace("    method, id_", f"    {record}\n    method, id_"))
+    trust(scene.workspace, home=scene.home)
+    for _ in range(2):
+        async with scene.play() as play:
+            assert (await play.run()).ok
+    asked = scene.read("asked.txt").splitlines()
+    assert asked.count("server/discover") == 1
+    assert asked.count("initialize") == 2
+
+
 async def test_a_changed_file_is_not_trusted_any_more(scene: Scene) -> None:
     with_servers(scene, notes=notes())
     trust(scene.workspace, home=scene.home)

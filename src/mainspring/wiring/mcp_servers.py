@@ -12,18 +12,16 @@ from functools import partial
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
-import aiohttp
 import anyio
 from anyio import to_thread
-from yarl import URL
 
 from mainspring import __version__
-from mainspring.capabilities.mcp.client import ToolList
+from mainspring.capabilities.mcp.channel import ChannelTransport
+from mainspring.capabilities.mcp.client import ClientLimits, ToolList
 from mainspring.capabilities.mcp.foreign_text import clean_line
-from mainspring.capabilities.mcp.http import HttpTransport
 from mainspring.capabilities.mcp.messages import Implementation
 from mainspring.capabilities.mcp.server_connection import OpenTransport, ServerConnection
-from mainspring.capabilities.mcp.stdio import StdioTransport
+from mainspring.capabilities.mcp.stdio import LineChannel
 from mainspring.capabilities.mcp.tools import (
     definition_hash,
     definition_text,
@@ -31,12 +29,14 @@ from mainspring.capabilities.mcp.tools import (
     server_tools,
 )
 from mainspring.capabilities.mcp.transport import MAX_MESSAGE_BYTES
+from mainspring.capabilities.mcp.url_transport import open_url
 from mainspring.capabilities.providers.sse_decoder import SseDecoder
 from mainspring.capabilities.sandbox.attached_program import attach_program
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.vault.assignments import looks_secret
 from mainspring.capabilities.vault.redaction import scrubber
 from mainspring.config import Settings
+from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, McpFailed
 from mainspring.core.ids import new_id
 from mainspring.core.ports import ExecRequest
@@ -47,7 +47,12 @@ from mainspring.runtime.definition_files.settings_file import is_secret_name
 from mainspring.runtime.session.session_paths import add_protected_paths, hide_denied_paths
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.runtime.settings.session_servers import usable_servers
-from mainspring.runtime.settings.tool_pins import check_pins, danger_in
+from mainspring.runtime.settings.tool_pins import (
+    check_pins,
+    danger_in,
+    is_known_legacy,
+    remember_legacy,
+)
 from mainspring.wiring.builtin_tools import ALL_TOOLS
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
@@ -55,7 +60,6 @@ from mainspring.wiring.settings_files import load_policy
 
 CLIENT = Implementation(name="mainspring", version=__version__)
 _SERVER_SECONDS = 30 * 24 * 3600.0
-_CONNECT_SECONDS = 30.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -121,7 +125,8 @@ async def open_servers(
                 partial(_open_transport, server, key, sandbox),
                 sandbox.group,
                 implementation=CLIENT,
-                call_seconds=None if server.timeout_ms is None else server.timeout_ms / 1000,
+                era="legacy" if is_known_legacy(home, server, clock.now()) else None,
+                limits=_limits(server),
             )
             for key, server in by_key.items()
         },
@@ -186,6 +191,11 @@ async def connect_servers(
         yield opened
 
 
+def _limits(server: McpServer) -> ClientLimits:
+    seconds = server.timeout_ms and server.timeout_ms / 1000
+    return ClientLimits(call_seconds=seconds) if seconds else ClientLimits()
+
+
 async def _load_tools(opened: SessionServers, key: str, server: McpServer) -> None:
     connection, redact = opened.connections[key], _redactor(server)
     try:
@@ -195,6 +205,8 @@ async def _load_tools(opened: SessionServers, key: str, server: McpServer) -> No
         wrote = f" (it wrote: {last})" if last else ""
         opened.problems.append(redact(f"MCP server {server.name}: {error}{wrote}"))
         return
+    if connection.info is not None and connection.info.era == "legacy":
+        await to_thread.run_sync(remember_legacy, opened.home, server, clock.now())
     refused = await to_thread.run_sync(_refused_tools, opened.home, server, tool_list)
     found = server_tools(key, tool_list, connection.call, refused=refused, redact=redact)
     opened.tools |= {tool.spec.name: tool for tool in found.tools}
@@ -234,7 +246,14 @@ def _refused_tools(home: Path, server: McpServer, tool_list: ToolList) -> dict[s
 async def _open_transport(server: McpServer, key: str, sandbox: SandboxSession) -> OpenTransport:
     if server.transport == "stdio":
         return await _start_program(server, key, sandbox)
-    return OpenTransport(transport=http_transport(server.url, server.headers))
+
+    async def make_headers() -> Mapping[str, str]:
+        return server.headers
+
+    new_decoder = partial(SseDecoder, max_event_bytes=MAX_MESSAGE_BYTES)
+    return OpenTransport(
+        transport=await open_url(server.transport, server.url, new_decoder, make_headers)
+    )
 
 
 async def _start_program(server: McpServer, key: str, sandbox: SandboxSession) -> OpenTransport:
@@ -248,40 +267,8 @@ async def _start_program(server: McpServer, key: str, sandbox: SandboxSession) -
         max_bytes=64_000,
     )
     program = await attach_program(sandbox.open_another(name), wanted)
-    transport = StdioTransport(program)
     return OpenTransport(
-        transport=transport,
-        run=transport.run,
-        is_ended=lambda: transport.end is not None,
-        error_output=program.error_output,
-    )
-
-
-def http_transport(url: str, headers: Mapping[str, str]) -> HttpTransport:
-    """
-    Raises:
-        McpFailed: not a URL that can be used.
-    """
-    try:
-        target = URL(url)
-    except ValueError as error:
-        raise McpFailed("its url is not a URL") from error
-    if target.scheme not in ("http", "https") or not target.host or target.user is not None:
-        raise McpFailed("its url must begin with https:// or http://, without a user name")
-
-    async def make_headers() -> Mapping[str, str]:
-        return headers
-
-    http = aiohttp.ClientSession(
-        cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
-        trust_env=False,
-    )
-    return HttpTransport(
-        url,
-        http,
-        new_decoder=partial(SseDecoder, max_event_bytes=MAX_MESSAGE_BYTES),
-        make_headers=make_headers,
+        transport=ChannelTransport(LineChannel(program)), error_output=program.error_output
     )
 
 

@@ -216,7 +216,7 @@ def test_what_cannot_be_used_says_why(scopes: Scopes):
     reasons = {server.name: server.unused_reason for server in read(scopes, entries).servers}
     assert reasons == {
         "used": None,
-        "old": "the transport sse is not supported yet",
+        "old": None,
         "off": "disabled",
     }
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, TypeVar, cast
 
 import anyio
-import msgspec
 
 from mainspring.capabilities.mcp import messages
+from mainspring.capabilities.mcp.era import Requests, ServerInfo, negotiate
 from mainspring.capabilities.mcp.foreign_text import is_too_deep
 from mainspring.capabilities.mcp.messages import (
-    LEGACY_VERSIONS,
-    META,
-    MODERN_ERRORS,
     MODERN_VERSIONS,
     CallResult,
     Era,
@@ -31,7 +28,8 @@ from mainspring.core.errors import InvalidInput, McpFailed
 _MAX_ROUNDS = 10
 """How often a server may ask for more input before it has to answer."""
 _RETRY_SECONDS = 0.1
-_MAX_INSTRUCTIONS = 2_048
+_MAX_LISTEN_PAUSE_SECONDS = 60.0
+_LISTS = ("tools", "prompts", "resources")
 _PageT = TypeVar("_PageT", bound="_Paged")
 _ItemT = TypeVar("_ItemT")
 
@@ -70,16 +68,6 @@ class ClientLimits:
     max_pages: int = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerInfo:
-    era: Era
-    version: str
-    """Of the protocol."""
-    implementation: Implementation
-    capabilities: Mapping[str, object] = field(default_factory=dict[str, object])
-    instructions: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class ToolList:
     tools: tuple[ToolDefinition, ...]
@@ -100,15 +88,16 @@ class McpClient:
         limits: ClientLimits | None = None,
     ) -> None:
         self._transport = transport
-        self._implementation = msgspec.to_builtins(implementation)
-        self._capabilities = {} if input_handler is None else dict(input_handler.capabilities)
+        self._requests = Requests(
+            implementation, {} if input_handler is None else input_handler.capabilities
+        )
         self._input_handler = input_handler
         self._limits = limits or ClientLimits()
         self._era: Era | None = era
         self._version = MODERN_VERSIONS[0]
-        self._last_id = 0
         self._progress: dict[int | str, Progress] = {}
         self._param_headers: dict[str, ParamHeaders] = {}
+        self._server_capabilities: Mapping[str, object] = {}
         self.has_changed_tools = False
         """The server says that its tools are others by now."""
         transport.listener = self
@@ -121,12 +110,42 @@ class McpClient:
         seconds = self._limits.connect_seconds
         try:
             with anyio.fail_after(seconds):
-                info = None if self._era == "legacy" else await self._discover()
-                info = info or await self._initialize()
+                info = await negotiate(
+                    self._transport,
+                    self._requests,
+                    era=self._era,
+                    probe_seconds=self._limits.probe_seconds,
+                )
         except TimeoutError as error:
             raise McpFailed(f"no connection within {seconds:g} s") from error
         self._era, self._version = info.era, info.version
+        self._server_capabilities = info.capabilities
         return info
+
+    async def listen(self) -> None:
+        """Have a modern server say what changes, until it cannot. A legacy one needs no asking."""
+        lists = [kind for kind in _LISTS if self._announces_changes(kind)]
+        params = {"notifications": {f"{kind}ListChanged": True for kind in lists}}
+        pause = 1.0
+        while self._era == "modern" and lists and self._transport.end is None:
+            request = self._request("subscriptions/listen", params)
+            try:
+                response = await self._transport.exchange(request)
+            except McpFailed as error:
+                if error.code is not None:
+                    return  # it refuses to
+            else:
+                if response.error is not None:
+                    return
+            await anyio.sleep(pause)
+            pause = min(pause * 2, _MAX_LISTEN_PAUSE_SECONDS)
+            self.has_changed_tools = True  # for all we know
+
+    def _announces_changes(self, kind: str) -> bool:
+        capability = self._server_capabilities.get(kind)
+        return isinstance(capability, dict) and bool(
+            cast("dict[str, object]", capability).get("listChanged")
+        )
 
     async def list_tools(self) -> ToolList:
         """Raises: McpFailed."""
@@ -221,75 +240,6 @@ class McpClient:
             total = "" if progress.total is None else f"/{progress.total:g}"
             show(f"{progress.progress:g}{total} {progress.message or '':.500}".rstrip())
 
-    async def _discover(self) -> ServerInfo | None:
-        """`None` if the server is of the legacy era."""
-        for version in (self._version, None):
-            self._version = version or self._version
-            response = await self._probe()
-            if response is None:
-                return None
-            if response.error is None:
-                return self._discovered(response)
-            if response.error.code not in MODERN_ERRORS:
-                return None
-            offered = messages.supported_versions(response.error)
-            common = [item for item in MODERN_VERSIONS if item in offered]
-            if not common and (not offered or set(offered) & set(LEGACY_VERSIONS)):
-                return None
-            if not common or version is None:
-                break
-            self._version = common[0]
-        raise McpFailed(f"speaks only other versions of MCP than {', '.join(MODERN_VERSIONS)}")
-
-    async def _probe(self) -> Message | None:
-        """Its answer to the first request of the modern era, if it has any."""
-        request = self._request("server/discover", {}, "modern")
-        try:
-            with anyio.move_on_after(self._limits.probe_seconds):
-                return await self._transport.exchange(request)
-        except McpFailed as error:
-            if error.code is None:
-                raise
-        return None
-
-    def _discovered(self, response: Message) -> ServerInfo | None:
-        try:
-            found = decode_result(response.result, messages.DiscoverResult, "server/discover")
-        except McpFailed:
-            return None  # answered, but not as a modern server does
-        if self._version not in found.supported_versions:
-            return None
-        name = found.meta.get(f"{META}serverInfo")
-        return ServerInfo(
-            era="modern",
-            version=self._version,
-            implementation=messages.read_implementation(name),
-            capabilities=found.capabilities,
-            instructions=(found.instructions or "")[:_MAX_INSTRUCTIONS],
-        )
-
-    async def _initialize(self) -> ServerInfo:
-        params = {
-            "protocolVersion": LEGACY_VERSIONS[0],
-            "capabilities": self._capabilities,
-            "clientInfo": self._implementation,
-        }
-        self._era, self._version = "legacy", LEGACY_VERSIONS[0]
-        response = await self._transport.exchange(self._request("initialize", params, "legacy"))
-        if response.error is not None:
-            raise messages.refusal("initialize", response.error)
-        found = decode_result(response.result, messages.InitializeResult, "initialize")
-        if found.protocol_version not in LEGACY_VERSIONS:
-            raise McpFailed(f"speaks an unknown version of MCP: {found.protocol_version!r:.40}")
-        await self._transport.notify(messages.encode_notification("notifications/initialized", {}))
-        return ServerInfo(
-            era="legacy",
-            version=found.protocol_version,
-            implementation=found.server_info,
-            capabilities=found.capabilities,
-            instructions=(found.instructions or "")[:_MAX_INSTRUCTIONS],
-        )
-
     async def _list(
         self, method: str, page_type: type[_PageT], items: Callable[[_PageT], list[_ItemT]]
     ) -> list[_ItemT]:
@@ -351,7 +301,7 @@ class McpClient:
         seconds: float,
         progress: Progress | None = None,
     ) -> bytes:
-        request = self._request(method, params, self._era or "modern", progress is not None)
+        request = self._request(method, params, progress is not None)
         if progress is not None:
             self._progress[request.id] = progress
         try:
@@ -366,23 +316,17 @@ class McpClient:
         return bytes(response.result)
 
     def _request(
-        self, method: str, params: Mapping[str, object], era: Era, has_progress: bool = False
+        self, method: str, params: Mapping[str, object], has_progress: bool = False
     ) -> Request:
-        self._last_id += 1
-        meta: dict[str, object] = {"progressToken": self._last_id} if has_progress else {}
         headers: dict[str, str] = {}
-        if era == "modern":
-            meta[f"{META}protocolVersion"] = self._version
-            meta[f"{META}clientInfo"] = self._implementation
-            meta[f"{META}clientCapabilities"] = self._capabilities
-            if method == "tools/call" and self._transport.mirrors_params:
-                mirrored = self._param_headers.get(str(params["name"]))
-                headers = {} if mirrored is None else mirrored.values(params["arguments"])
-        return Request(
-            id=self._last_id,
-            method=method,
-            params={**params, "_meta": meta} if meta else params,
+        if method == "tools/call" and self._era == "modern" and self._transport.mirrors_params:
+            mirrored = self._param_headers.get(str(params["name"]))
+            headers = {} if mirrored is None else mirrored.values(params["arguments"])
+        return self._requests.new(
+            method,
+            params,
             version=self._version,
-            era=era,
+            era=self._era or "modern",
             headers=headers,
+            has_progress=has_progress,
         )

@@ -1,14 +1,26 @@
-"""MCP over streamable HTTP: one POST for each message, answered as JSON or as an event stream."""
+"""MCP over streamable HTTP: one POST for each message, answered as JSON or as an event stream. A
+legacy server may have a stream of its own besides, and streams that can be resumed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import aiohttp
 import anyio
 from anyio import CancelScope
+from anyio.abc import TaskGroup
 
+from mainspring.capabilities.mcp.http_responses import (
+    MAX_WAIT_SECONDS,
+    connection_error,
+    http_error,
+    is_stream,
+    read_body,
+    retry_seconds,
+)
 from mainspring.capabilities.mcp.messages import (
     Message,
     Request,
@@ -16,19 +28,23 @@ from mainspring.capabilities.mcp.messages import (
     encode_notification,
 )
 from mainspring.capabilities.mcp.param_headers import encode_header
-from mainspring.capabilities.mcp.transport import MAX_MESSAGE_BYTES, Listener
+from mainspring.capabilities.mcp.transport import (
+    MAX_MESSAGE_BYTES,
+    MAX_UNASKED,
+    PARTING_SECONDS,
+    AnswerTasks,
+    Listener,
+)
 from mainspring.core.errors import McpFailed
 
-_MAX_UNASKED = 100_000
-"""Messages on the stream of one request besides its response."""
 _MAX_ATTEMPTS = 5
-_MAX_WAIT_SECONDS = 60.0
-_PARTING_SECONDS = 2.0
+_RESUME_SECONDS = 1.0
+"""Before a stream that broke is opened again, if the server does not say."""
+_STREAM_SECONDS = 2.0
+"""For a server that does not say whether it has a stream."""
 _MAX_ERROR_BYTES = 64 << 10
 _SESSION = "Mcp-Session-Id"
 _NAMES = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-_REPEATABLE = (429, 503)
-"""With `Retry-After`, the server says that it has done nothing."""
 
 
 class EventDecoder(Protocol):
@@ -38,9 +54,29 @@ class EventDecoder(Protocol):
         """Raises ValueError: an event is too large."""
         ...
 
+    @property
+    def last_id(self) -> str: ...
+
+    @property
+    def retry_ms(self) -> int | None: ...
+
 
 MakeHeaders = Callable[[], Awaitable[Mapping[str, str]]]
 """Headers of the server's own, such as its credentials."""
+
+
+@dataclass(slots=True)
+class _StreamPosition:
+    """How far an event stream was read."""
+
+    last_id: str = ""
+    seconds: float = _RESUME_SECONDS
+    """To wait before it is resumed."""
+
+    def read(self, decoder: EventDecoder) -> None:
+        self.last_id = decoder.last_id or self.last_id
+        if decoder.retry_ms is not None:
+            self.seconds = min(decoder.retry_ms / 1000, MAX_WAIT_SECONDS)
 
 
 class HttpTransport:
@@ -51,6 +87,7 @@ class HttpTransport:
     """
 
     mirrors_params = True
+    end = None
 
     def __init__(
         self,
@@ -72,16 +109,34 @@ class HttpTransport:
         """Of legacy servers, for what is no request."""
         self._initialize: Request | None = None
         self._initializing = anyio.Lock()
+        self._is_new_session = False
+        self._has_begun = anyio.Event()
+        """A session with a legacy server, which may have a stream."""
+        self._is_followed = anyio.Event()
+        """The stream is open, or there is none."""
+        self._group: TaskGroup | None = None
+        self._answers = AnswerTasks(self.notify)
+
+    async def run(self) -> None:
+        async with anyio.create_task_group() as group:
+            self._group = group
+            while True:
+                await self._has_begun.wait()
+                self._has_begun = anyio.Event()
+                await self._follow(self._session_id)
 
     async def exchange(self, request: Request) -> Message:
         if request.method == "initialize":
             self._initialize, self._session_id = request, None
+        if request.era == "legacy" and request.method == "tools/call":
+            with anyio.move_on_after(_STREAM_SECONDS):
+                await self._is_followed.wait()  # what a call asks before may be lost otherwise
         try:
             return await self._exchange(request)
         except anyio.get_cancelled_exc_class():
             if request.era == "legacy" and request.method != "initialize":
                 params = {"requestId": request.id, "reason": "cancelled"}
-                with CancelScope(shield=True), anyio.move_on_after(_PARTING_SECONDS):
+                with CancelScope(shield=True), anyio.move_on_after(PARTING_SECONDS):
                     await self.notify(encode_notification("notifications/cancelled", params))
             raise
 
@@ -89,13 +144,16 @@ class HttpTransport:
         try:
             async with await self._post(message, {}) as response:
                 if response.status >= 400:
-                    raise _http_error(response, b"")
+                    raise http_error(response, b"")
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise McpFailed(_connection_error(error)) from error
+            raise McpFailed(connection_error(error)) from error
+        if self._is_new_session:
+            self._is_new_session = False
+            self._has_begun.set()
 
     async def aclose(self) -> None:
         with CancelScope(shield=True):
-            with anyio.move_on_after(_PARTING_SECONDS):
+            with anyio.move_on_after(PARTING_SECONDS):
                 await self._end_session()
             await self._http.close()
 
@@ -116,14 +174,14 @@ class HttpTransport:
             try:
                 async with await self._post(request.encode(), _headers(request)) as response:
                     is_sent = True
-                    wait = _retry_seconds(response)
+                    wait = retry_seconds(response)
                     if wait is None and not self._has_lost_session(request, response):
                         return await self._response(request, response)
             except (aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:
-                raise McpFailed(_connection_error(error)) from error
+                raise McpFailed(connection_error(error)) from error
             except (aiohttp.ClientError, OSError, ValueError) as error:
                 is_in_doubt = is_sent or not isinstance(error, ValueError)
-                raise McpFailed(_connection_error(error), is_in_doubt=is_in_doubt) from error
+                raise McpFailed(connection_error(error), is_in_doubt=is_in_doubt) from error
             if attempt + 1 == _MAX_ATTEMPTS:
                 break
             if wait is None:
@@ -151,17 +209,18 @@ class HttpTransport:
 
     async def _response(self, request: Request, response: aiohttp.ClientResponse) -> Message:
         if response.status not in (200, 201):
-            body = await _read(response, _MAX_ERROR_BYTES, is_cut=True)
+            body = await read_body(response, _MAX_ERROR_BYTES, is_cut=True)
             message = decode_message(body)
             if message is not None and message.error is not None:
                 return message
-            raise _http_error(response, body)
+            raise http_error(response, body)
         if request.method == "initialize":
             self._session_id = response.headers.get(_SESSION)
             self._version = request.version
+            self._is_new_session = True
         if response.content_type == "text/event-stream":
             return await self._read_stream(request, response)
-        message = decode_message(await _read(response, self._max_bytes))
+        message = decode_message(await read_body(response, self._max_bytes))
         if message is None or not message.is_response or message.id != request.id:
             raise McpFailed(
                 f"{request.method}: the answer is no response to it", code=0, is_in_doubt=True
@@ -169,28 +228,85 @@ class HttpTransport:
         return message
 
     async def _read_stream(self, request: Request, response: aiohttp.ClientResponse) -> Message:
-        decoder, unasked = self._new_decoder(), 0
-        async for piece in response.content.iter_any():
-            for data in decoder.feed(piece):
-                message = decode_message(data)
-                if message is not None and message.is_response and message.id == request.id:
+        """The response to a request. A stream that ends before it is resumed, if that is possible:
+        a server may hang up and have it fetched later."""
+        position = _StreamPosition()
+        message = await self._find_response(request, response, position)
+        while message is None and position.last_id and request.era == "legacy":
+            last_id = position.last_id
+            await anyio.sleep(position.seconds)
+            async with await self._get(position) as resumed:
+                if not is_stream(resumed):
+                    break
+                message = await self._find_response(request, resumed, position)
+            if message is None and position.last_id == last_id:
+                break  # it would go on like this for ever
+        if message is None:
+            why = f"{request.method}: the stream ended without response"
+            raise McpFailed(why, is_in_doubt=True)
+        return message
+
+    async def _find_response(
+        self, request: Request, response: aiohttp.ClientResponse, position: _StreamPosition
+    ) -> Message | None:
+        unasked = 0
+        try:
+            async for message in self._messages(response, position):
+                if message.is_response and message.id == request.id:
                     return message
                 unasked += 1
-                if unasked > _MAX_UNASKED:
-                    raise McpFailed(
-                        f"more than {_MAX_UNASKED:,} messages before the response",
-                        is_in_doubt=True,
-                    )
-                await self._hear(message)
-        raise McpFailed(f"{request.method}: the stream ended without response", is_in_doubt=True)
+                if unasked > MAX_UNASKED:
+                    why = f"more than {MAX_UNASKED:,} messages before the response"
+                    raise McpFailed(why, is_in_doubt=True)
+                self._hear(message)
+        except (aiohttp.ClientError, OSError):
+            if not position.last_id:
+                raise
+        return None
 
-    async def _hear(self, message: Message | None) -> None:
-        if message is None or message.is_response or self.listener is None:
+    async def _messages(
+        self, response: aiohttp.ClientResponse, position: _StreamPosition
+    ) -> AsyncGenerator[Message, None]:
+        decoder = self._new_decoder()
+        async for piece in response.content.iter_any():
+            events = decoder.feed(piece)
+            position.read(decoder)
+            for data in events:
+                if (message := decode_message(data)) is not None:
+                    yield message
+
+    def _hear(self, message: Message) -> None:
+        if message.is_response or self.listener is None or self._group is None:
             return
-        if message.id is None:
-            self.listener.notified(message)
-        else:
-            await self.notify(await self.listener.answer(message))
+        self._answers.hear(message, self.listener, self._group)
+
+    async def _follow(self, session_id: str | None) -> None:
+        """The stream of a legacy server, as long as the session lasts. Many have none."""
+        position, failures = _StreamPosition(), 0
+        while self._session_id == session_id:
+            try:
+                async with await self._get(position) as response:
+                    self._is_followed.set()
+                    if not is_stream(response):
+                        return
+                    async for message in self._messages(response, position):
+                        failures = 0
+                        self._hear(message)
+            except (aiohttp.ClientError, OSError):
+                pass  # opened again
+            except (ValueError, McpFailed):
+                return  # it does not follow the protocol; requests are answered all the same
+            finally:
+                self._is_followed.set()
+            await anyio.sleep(min(MAX_WAIT_SECONDS, position.seconds * 2**failures))
+            failures = min(failures + 1, 6)
+
+    async def _get(self, position: _StreamPosition) -> aiohttp.ClientResponse:
+        headers = {**await self._make_headers(), **self._own_headers()}
+        headers["Accept"] = "text/event-stream"
+        if position.last_id:
+            headers["Last-Event-ID"] = position.last_id
+        return await self._http.get(self._url, headers=headers, allow_redirects=False)
 
     async def _post(self, body: bytes, headers: Mapping[str, str]) -> aiohttp.ClientResponse:
         every = {**await self._make_headers(), **self._own_headers(), **headers}
@@ -217,45 +333,3 @@ def _headers(request: Request) -> dict[str, str]:
     if request.method in _NAMES:
         headers["Mcp-Name"] = encode_header(str(request.params[_NAMES[request.method]]))
     return {**headers, **request.headers}
-
-
-async def _read(response: aiohttp.ClientResponse, limit: int, *, is_cut: bool = False) -> bytes:
-    content = bytearray()
-    async for piece in response.content.iter_any():
-        content += piece
-        if len(content) > limit:
-            if is_cut:
-                break
-            raise McpFailed(f"an answer of more than {limit:,} bytes", is_in_doubt=True)
-    return bytes(content[:limit])
-
-
-def _retry_seconds(response: aiohttp.ClientResponse) -> float | None:
-    """How long to wait before the same request again, if that is of any use."""
-    if response.status not in _REPEATABLE:
-        return None
-    value = response.headers.get("Retry-After", "1" if response.status == 429 else "")
-    try:
-        seconds = float(value)
-    except ValueError:
-        return None
-    return seconds if 0 <= seconds <= _MAX_WAIT_SECONDS else None
-
-
-def _http_error(response: aiohttp.ClientResponse, body: bytes) -> McpFailed:
-    status = response.status
-    if 300 <= status < 400:
-        return McpFailed(f"redirects elsewhere (HTTP {status}); redirects are not followed")
-    if status in (401, 403, 407):
-        return McpFailed(f"does not accept the credentials (HTTP {status})")
-    text = " ".join(body[:300].decode("utf-8", "replace").split())
-    what = f"HTTP {status}" + (f": {text}" if text and "<" not in text else "")
-    return McpFailed(what, code=0, is_in_doubt=status >= 500)
-
-
-def _connection_error(error: Exception) -> str:
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return "its certificate is not to be trusted"
-    if isinstance(error, aiohttp.InvalidURL):
-        return "not a URL"
-    return f"no answer ({type(error).__name__})"

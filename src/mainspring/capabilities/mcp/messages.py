@@ -272,6 +272,10 @@ class SupportedVersions(Struct, frozen=True):
     supported: list[str] = []
 
 
+class CancelledParams(Struct, frozen=True, kw_only=True, rename="camel"):
+    request_id: RequestId
+
+
 class ProgressParams(Struct, frozen=True, kw_only=True, rename="camel"):
     progress_token: RequestId
     progress: float = 0

@@ -17,9 +17,9 @@ from mainspring.capabilities.mcp.client import (
     InputHandler,
     McpClient,
     Progress,
-    ServerInfo,
     ToolList,
 )
+from mainspring.capabilities.mcp.era import ServerInfo
 from mainspring.capabilities.mcp.messages import CallResult, Era, Implementation
 from mainspring.capabilities.mcp.transport import Transport
 from mainspring.core.errors import McpFailed, ToolEnvironmentError
@@ -30,9 +30,6 @@ _MAX_BACKOFF_SECONDS = 60.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransport:
     transport: Transport
-    run: Callable[[], Awaitable[None]] | None = None
-    """What has to go on as long as it is used."""
-    is_ended: Callable[[], bool] = lambda: False
     error_output: Callable[[], Awaitable[str]] | None = None
 
 
@@ -41,7 +38,7 @@ Opener: TypeAlias = Callable[[], Awaitable[OpenTransport]]
 
 
 class ServerConnection:
-    """`group` has to outlive the connection."""
+    """`group` has to outlive the connection. `era`: what the server is known to be."""
 
     def __init__(
         self,
@@ -49,21 +46,20 @@ class ServerConnection:
         group: TaskGroup,
         *,
         implementation: Implementation,
-        call_seconds: float | None = None,
+        era: Era | None = None,
         input_handler: InputHandler | None = None,
         limits: ClientLimits | None = None,
     ) -> None:
         self._opener = opener
         self._group = group
         self._implementation = implementation
-        self._call_seconds = call_seconds
         self._input_handler = input_handler
         self._limits = limits
         self._connecting = anyio.Lock()
         self._client: McpClient | None = None
         self._opened: OpenTransport | None = None
-        self._scope = CancelScope()
-        self._era: Era | None = None
+        self._scopes: list[CancelScope] = []
+        self._era: Era | None = era
         self._failures = 0
         self._retry_at = 0.0
         self._is_closed = False
@@ -103,9 +99,7 @@ class ServerConnection:
     ) -> CallResult:
         """Raises: McpFailed."""
         client = await self.client()
-        return await client.call_tool(
-            name, arguments, seconds=self._call_seconds, progress=progress
-        )
+        return await client.call_tool(name, arguments, progress=progress)
 
     async def aclose(self) -> None:
         self._is_closed = True
@@ -114,31 +108,25 @@ class ServerConnection:
                 await self._drop()
 
     def _has_ended(self) -> bool:
-        return self._opened is not None and self._opened.is_ended()
+        return self._opened is not None and self._opened.transport.end is not None
 
     async def _connect(self) -> McpClient:
-        """A server that dies of a request of the modern era is asked again without one."""
+        """A server that dies of a request of the modern era is asked again without one. One that
+        was of the legacy era and refuses is asked what it is."""
         try:
             return await self._open()
-        except McpFailed:
+        except McpFailed as error:
             is_probed = self._era is None and self._has_ended()
-            if not is_probed:
+            is_refused = self._era == "legacy" and error.code is not None
+            if not is_probed and not is_refused:
                 raise
         await self._drop()
-        self._era = "legacy"
+        self._era = "legacy" if is_probed else None
         return await self._open()
 
     async def _open(self) -> McpClient:
         opened = self._opened = await self._opener()
-        self._scope = scope = CancelScope()
-        if opened.run is not None:
-            run = opened.run
-
-            async def keep_running() -> None:
-                with scope:
-                    await run()
-
-            self._group.start_soon(keep_running)
+        self._start(opened.transport.run)
         client = McpClient(
             opened.transport,
             implementation=self._implementation,
@@ -148,7 +136,19 @@ class ServerConnection:
         )
         self.info = await client.connect()
         self._era = self.info.era
+        self._start(client.listen)
         return client
+
+    def _start(self, function: Callable[[], Awaitable[None]]) -> None:
+        """Run it beside the calls until the connection is dropped."""
+        scope = CancelScope()
+        self._scopes.append(scope)
+
+        async def run() -> None:
+            with scope:
+                await function()
+
+        self._group.start_soon(run)
 
     async def _note_failure(self, why: str) -> None:
         if self._opened is not None and self._opened.error_output is not None:
@@ -165,4 +165,5 @@ class ServerConnection:
         if (opened := self._opened) is not None:
             self._opened = None
             await opened.transport.aclose()
-            self._scope.cancel()
+        while self._scopes:
+            self._scopes.pop().cancel()

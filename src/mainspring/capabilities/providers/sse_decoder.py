@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 _BOM = b"\xef\xbb\xbf"
+_MAX_ID_BYTES = 1_024
+"""It becomes a header."""
 
 
 class EventTooLarge(ValueError):
@@ -27,6 +29,11 @@ class SseDecoder:
         self._data_bytes = 0
         self._at_start = True
         self._after_return = False
+        self._id = b""
+        self.last_id = ""
+        """The id of the last event, from which a stream can be resumed."""
+        self.retry_ms: int | None = None
+        """How long the server wants to be left alone before a stream is resumed."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The data of every event that this chunk completes.
@@ -70,12 +77,25 @@ class SseDecoder:
                 value = line[6:] if line.startswith(b"data: ") else line[5:]
                 self._data.append(value)
                 self._data_bytes += len(value)
-            elif not line and self._data:
-                events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
-                self._data.clear()
-                self._data_bytes = 0
-            # else a comment, `event:`, `id:` or `retry:`; the data says all that we need
+            elif not line:
+                if self._id:
+                    self.last_id = self._id.decode("utf-8", "replace")
+                    self._id = b""
+                if self._data:
+                    events.append(self._data[0] if len(self._data) == 1 else b"\n".join(self._data))
+                    self._data.clear()
+                    self._data_bytes = 0
+            elif line.startswith((b"id:", b"retry:")):
+                self._read_position(line)
+            # else a comment or `event:`; the data says all that we need
         return events
+
+    def _read_position(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        if name == b"id":
+            self._id = value.strip()[:_MAX_ID_BYTES]
+        elif value.strip()[:9].isdigit():
+            self.retry_ms = int(value.strip()[:9])
 
     def end(self) -> list[bytes]:
         """An event that only lacked the empty line after it; a cut-off line is no event."""

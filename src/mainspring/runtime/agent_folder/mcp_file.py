@@ -91,8 +91,7 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
             return "servers of plugins are not connected yet"
         if self.headers_helper is not None:
             return "headersHelper is not supported yet"
-        is_known = self.transport in ("stdio", "http")
-        return None if is_known else f"the transport {self.transport} is not supported yet"
+        return None
 
 
 _ServersRead: TypeAlias = tuple[list[McpServer], list[Finding]]

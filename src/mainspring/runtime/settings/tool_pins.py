@@ -1,11 +1,13 @@
-"""The tools of MCP servers as this user first met them. A definition that is another by now is not
-used until the user accepts it: what was approved is what is called.
+"""What this user knows of MCP servers. A tool whose definition has changed since it was first met
+is not used until the user accepts it: what was approved is what is called. A legacy server is not
+asked for a while whether it still is one: some take seconds not to answer.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -17,6 +19,8 @@ from mainspring.runtime.packages.hidden_text import find_hidden_text
 from mainspring.runtime.packages.scan_text import find_matches, scanned_text
 
 _FILE = Path(".mainspring") / "mcp-tools.json"
+_ERA_FILE = Path(".mainspring") / "mcp-legacy.json"
+_ERA_SECONDS = 7 * 24 * 3600.0
 _MAX_BYTES = 16 << 20
 _Pins = dict[str, dict[str, str]]
 
@@ -52,6 +56,27 @@ def accept_tools(home: Path, server: McpServer) -> bool:
     if was_pinned:
         _write(home, pins)
     return was_pinned
+
+
+def is_known_legacy(home: Path, server: McpServer, now: datetime) -> bool:
+    """Whether the server was of the legacy era within the last week."""
+    met = _read_legacy(home).get(_server_id(server), 0.0)
+    return 0 <= now.timestamp() - met < _ERA_SECONDS
+
+
+def remember_legacy(home: Path, server: McpServer, now: datetime) -> None:
+    met = {**_read_legacy(home), _server_id(server): now.timestamp()}
+    (home / _ERA_FILE).parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(home / _ERA_FILE, msgspec.json.encode(met, order="sorted") + b"\n")
+
+
+def _read_legacy(home: Path) -> dict[str, float]:
+    """When servers were found to be of the legacy era. A file that cannot be read costs a probe."""
+    try:
+        content = read_bounded(home / _ERA_FILE, max_bytes=_MAX_BYTES)
+        return {} if content is None else msgspec.json.decode(content, type=dict[str, float])
+    except (msgspec.MsgspecError, InvalidInput, OSError):
+        return {}
 
 
 def danger_in(text: str) -> str | None:

@@ -1,0 +1,189 @@
+"""MCP over a channel that carries whole messages both ways: lines of a program, a WebSocket, the
+two halves of legacy SSE, or memory.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import anyio
+from anyio import CancelScope
+from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from mainspring.capabilities.mcp.messages import (
+    Message,
+    Request,
+    decode_message,
+    encode_notification,
+)
+from mainspring.capabilities.mcp.transport import (
+    MAX_UNASKED,
+    PARTING_SECONDS,
+    AnswerTasks,
+    Listener,
+)
+from mainspring.core.errors import McpFailed
+
+_MAX_WAITING = 1_000
+"""Messages in a channel in memory that nobody has read yet."""
+
+
+class Channel(Protocol):
+    async def send(self, message: bytes) -> None:
+        """
+        Raises:
+            OSError: the other side reads no more.
+            McpFailed: the message was not taken.
+        """
+        ...
+
+    async def receive(self) -> bytes | None:
+        """The next message; `None` once there are no more.
+
+        Raises:
+            McpFailed: there is no message to be read.
+        """
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+class _PendingRequest:
+    def __init__(self) -> None:
+        self.is_done = anyio.Event()
+        self.response: Message | None = None
+
+
+class ChannelTransport:
+    """A `Transport`."""
+
+    mirrors_params = False
+
+    def __init__(self, channel: Channel) -> None:
+        self.listener: Listener | None = None
+        self._channel = channel
+        self._pending: dict[int | str, _PendingRequest] = {}
+        self._sending = anyio.Lock()
+        self._unasked = 0
+        self._answers = AnswerTasks(self._send)
+        self._end: str | None = None
+        """Why there is nothing more to be heard."""
+
+    @property
+    def end(self) -> str | None:
+        return self._end
+
+    async def run(self) -> None:
+        async with anyio.create_task_group() as group:
+            try:
+                await self._read(group)
+            except McpFailed as error:
+                self._close(str(error))
+            finally:
+                self._close("the server has ended")
+                group.cancel_scope.cancel()
+
+    async def exchange(self, request: Request) -> Message:
+        if self._end is not None:
+            raise McpFailed(self._end)
+        self._unasked = 0
+        pending = self._pending[request.id] = _PendingRequest()
+        try:
+            await self._send(request.encode())
+            await pending.is_done.wait()
+        except anyio.get_cancelled_exc_class():
+            if request.method not in ("initialize", "server/discover"):
+                await self._cancel(request)
+            raise
+        finally:
+            del self._pending[request.id]
+        if pending.response is None:
+            raise McpFailed(self._end or "the server has ended", is_in_doubt=True)
+        return pending.response
+
+    async def notify(self, message: bytes) -> None:
+        await self._send(message)
+
+    async def aclose(self) -> None:
+        self._close("the connection was closed")
+        with CancelScope(shield=True):
+            await self._channel.aclose()
+
+    async def _cancel(self, request: Request) -> None:
+        params = {"requestId": request.id, "reason": "cancelled"}
+        with CancelScope(shield=True), anyio.move_on_after(PARTING_SECONDS):
+            await self._send(encode_notification("notifications/cancelled", params))
+
+    async def _send(self, message: bytes) -> None:
+        """A message that was not sent as a whole would spoil the next one."""
+        async with self._sending:
+            if self._end is not None:
+                raise McpFailed(self._end)
+            try:
+                await self._channel.send(message)
+            except OSError as error:
+                self._close("the server does not read any more")
+                raise McpFailed("the server does not read any more") from error
+            except anyio.get_cancelled_exc_class():
+                self._close("the server did not read a request in time")
+                raise
+
+    async def _read(self, group: TaskGroup) -> None:
+        while self._end is None and (data := await self._channel.receive()) is not None:
+            message = decode_message(data)
+            if message is not None and message.is_response and self._settle(message):
+                continue
+            self._unasked += 1
+            if self._unasked > MAX_UNASKED:
+                raise McpFailed(f"the server sent more than {MAX_UNASKED:,} messages unasked")
+            if message is not None and not message.is_response and self.listener is not None:
+                self._answers.hear(message, self.listener, group)
+
+    def _settle(self, message: Message) -> bool:
+        pending = None if message.id is None else self._pending.get(message.id)
+        if pending is None:
+            return False
+        pending.response = message
+        pending.is_done.set()
+        return True
+
+    def _close(self, why: str) -> None:
+        self._end = self._end or why
+        for pending in self._pending.values():
+            pending.is_done.set()
+
+
+class MemoryChannel:
+    """A `Channel` within this process, for a server that is a part of it."""
+
+    def __init__(
+        self,
+        sending: MemoryObjectSendStream[bytes],
+        receiving: MemoryObjectReceiveStream[bytes],
+    ) -> None:
+        self._sending = sending
+        self._receiving = receiving
+
+    async def send(self, message: bytes) -> None:
+        try:
+            await self._sending.send(message)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise OSError("closed") from error
+
+    async def receive(self) -> bytes | None:
+        try:
+            return await self._receiving.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
+            return None
+
+    async def aclose(self) -> None:
+        self._sending.close()
+        self._receiving.close()
+
+
+def memory_channels() -> tuple[MemoryChannel, MemoryChannel]:
+    """The client's end and the server's."""
+    to_server, at_server = anyio.create_memory_object_stream[bytes](_MAX_WAITING)
+    to_client, at_client = anyio.create_memory_object_stream[bytes](_MAX_WAITING)
+    return MemoryChannel(to_server, at_client), MemoryChannel(to_client, at_server)

@@ -1,0 +1,159 @@
+"""Which era of the protocol a server is of, and what it says of itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import anyio
+import msgspec
+
+from mainspring.capabilities.mcp import messages
+from mainspring.capabilities.mcp.messages import (
+    LEGACY_VERSIONS,
+    META,
+    MODERN_ERRORS,
+    MODERN_VERSIONS,
+    Era,
+    Implementation,
+    Message,
+    Request,
+    decode_result,
+)
+from mainspring.capabilities.mcp.transport import Transport
+from mainspring.core.errors import McpFailed
+
+_MAX_INSTRUCTIONS = 2_048
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerInfo:
+    era: Era
+    version: str
+    """Of the protocol."""
+    implementation: Implementation
+    capabilities: Mapping[str, object] = field(default_factory=dict[str, object])
+    instructions: str = ""
+
+
+class Requests:
+    """The requests of one client, numbered. A modern one says who asks."""
+
+    def __init__(self, implementation: Implementation, capabilities: Mapping[str, object]) -> None:
+        self._implementation = msgspec.to_builtins(implementation)
+        self._capabilities = dict(capabilities)
+        self._last_id = 0
+
+    def new(
+        self,
+        method: str,
+        params: Mapping[str, object],
+        *,
+        version: str,
+        era: Era,
+        headers: Mapping[str, str] | None = None,
+        has_progress: bool = False,
+    ) -> Request:
+        self._last_id += 1
+        meta: dict[str, object] = {"progressToken": self._last_id} if has_progress else {}
+        if era == "modern":
+            meta[f"{META}protocolVersion"] = version
+            meta[f"{META}clientInfo"] = self._implementation
+            meta[f"{META}clientCapabilities"] = self._capabilities
+        return Request(
+            id=self._last_id,
+            method=method,
+            params={**params, "_meta": meta} if meta else params,
+            version=version,
+            era=era,
+            headers=headers or {},
+        )
+
+    def initialize(self, version: str) -> Request:
+        params = {
+            "protocolVersion": version,
+            "capabilities": self._capabilities,
+            "clientInfo": self._implementation,
+        }
+        return self.new("initialize", params, version=version, era="legacy")
+
+
+async def negotiate(
+    transport: Transport, requests: Requests, *, era: Era | None, probe_seconds: float
+) -> ServerInfo:
+    """`era`: what the server was before. One that does not answer what it does not know is of the
+    legacy era after `probe_seconds`.
+
+    Raises:
+        McpFailed: no connection.
+    """
+    info = None if era == "legacy" else await _discover(transport, requests, probe_seconds)
+    return info or await _initialize(transport, requests)
+
+
+async def _discover(
+    transport: Transport, requests: Requests, probe_seconds: float
+) -> ServerInfo | None:
+    """`None` if the server is of the legacy era."""
+    version, has_agreed = MODERN_VERSIONS[0], False
+    while True:
+        request = requests.new("server/discover", {}, version=version, era="modern")
+        response = await _probe(transport, request, probe_seconds)
+        if response is None:
+            return None
+        if response.error is None:
+            return _discovered(response, version)
+        if response.error.code not in MODERN_ERRORS:
+            return None
+        offered = messages.supported_versions(response.error)
+        common = [item for item in MODERN_VERSIONS if item in offered]
+        if not common and (not offered or set(offered) & set(LEGACY_VERSIONS)):
+            return None
+        if not common or has_agreed:
+            raise McpFailed(f"speaks only other versions of MCP than {', '.join(MODERN_VERSIONS)}")
+        version, has_agreed = common[0], True
+
+
+async def _probe(transport: Transport, request: Request, seconds: float) -> Message | None:
+    """Its answer to the first request of the modern era, if it has any."""
+    try:
+        with anyio.move_on_after(seconds):
+            return await transport.exchange(request)
+    except McpFailed as error:
+        if error.code is None:
+            raise
+    return None
+
+
+def _discovered(response: Message, version: str) -> ServerInfo | None:
+    try:
+        found = decode_result(response.result, messages.DiscoverResult, "server/discover")
+    except McpFailed:
+        return None  # answered, but not as a modern server does
+    if version not in found.supported_versions:
+        return None
+    name = found.meta.get(f"{META}serverInfo")
+    return ServerInfo(
+        era="modern",
+        version=version,
+        implementation=messages.read_implementation(name),
+        capabilities=found.capabilities,
+        instructions=(found.instructions or "")[:_MAX_INSTRUCTIONS],
+    )
+
+
+async def _initialize(transport: Transport, requests: Requests) -> ServerInfo:
+    response = await transport.exchange(requests.initialize(LEGACY_VERSIONS[0]))
+    if response.error is not None:
+        raise messages.refusal("initialize", response.error)
+    found = decode_result(response.result, messages.InitializeResult, "initialize")
+    if found.protocol_version not in LEGACY_VERSIONS:
+        raise McpFailed(f"speaks an unknown version of MCP: {found.protocol_version!r:.40}")
+    await transport.notify(messages.encode_notification("notifications/initialized", {}))
+    return ServerInfo(
+        era="legacy",
+        version=found.protocol_version,
+        implementation=found.server_info,
+        capabilities=found.capabilities,
+        instructions=(found.instructions or "")[:_MAX_INSTRUCTIONS],
+    )
