@@ -8,6 +8,7 @@ import sys
 
 import anyio
 import append
+import deferred_tools
 import early
 import events
 import follow
@@ -38,6 +39,7 @@ BENCHES = {
     "workers": workers.measure,
     "streams": streams.measure,
     "skills": skills.measure,
+    "tools": deferred_tools.measure,
     "subagents": subagents.measure,
     "events": events.measure,
     "start": start.measure,

@@ -11,6 +11,7 @@ from mainspring.core.errors import InvalidInput, SessionNotFound
 from mainspring.core.ids import EVENT, SESSION, new_id
 from mainspring.log.search import search
 from mainspring.log.store import EventRange, IndexedText
+from mainspring.retrieval.history import search_history
 
 
 async def _found(at: Scene, query: str, session_id: str | None = None) -> list[int]:
@@ -27,6 +28,25 @@ async def events_with_all_the_words_are_found(open_store: StoreFactory) -> None:
         assert await _found(at, "brown quick") == [2]
         assert await _found(at, "quick bread") == []
         assert await _found(at, "absent") == []
+
+
+async def any_word_that_begins_like_one_is_found_by_a_loose_search(
+    open_store: StoreFactory,
+) -> None:
+    async with scene(open_store) as at:
+        await at.writer.append(
+            says("the connections were lost"), says("reconnect"), says("it's a quick fox-hunt")
+        )
+
+        async def loose(query: str) -> list[int]:
+            hits = await search(at.log, query, session_id=at.id, is_loose=True)
+            return sorted(hit.seq for hit in hits)
+
+        assert await loose("connect") == [2]
+        assert await loose("connect absent fox-hu it's") == [2, 4]
+        assert await loose("o'neill \\ & | ! :*") == []
+        forms = await search_history(at.log, "connected quickly", session_id=at.id)
+        assert sorted(hit.seq for hit in forms) == [2, 4]
 
 
 async def a_word_is_found_whatever_its_case_and_accents(open_store: StoreFactory) -> None:

@@ -114,7 +114,7 @@ class Stage:
             emit=self.emit or self.deltas.append,
             new_id=ids.new_id,
         )
-        context.load(context.thread.session_state.loaded_tools)
+        context.load(context.thread.session_state.loaded_tools or ())
         return context
 
     async def play(self, *payloads: ClientPayload | str) -> Ended | None:

@@ -1,5 +1,8 @@
 """Many tools: the model is told the names, and loads what it wants to call."""
 
+from dataclasses import replace
+
+from msgspec import structs
 from tests.session_e2e.session_setup import Scene, leave
 
 from mainspring.capabilities.providers.scripted import calls
@@ -19,7 +22,7 @@ def numbered(number: int, *, server: str = "") -> Tool:
 
 async def test_tools_of_servers_are_loaded_before_they_are_called(scene: Scene):
     own = [numbered(number) for number in range(5)]
-    theirs = [numbered(number, server="mcp__zoo__") for number in range(40)]
+    theirs = [numbered(number, server="mcp__zoo__") for number in range(41)]
     async with scene.play(
         calls("mcp__zoo__tool_7", width=1),
         calls("tool_search", query="select:mcp__zoo__tool_7"),
@@ -38,10 +41,41 @@ async def test_tools_of_servers_are_loaded_before_they_are_called(scene: Scene):
         assert measured == "7 is 3 large"
         assert [spec.name for spec in last.tools][-1] == "mcp__zoo__tool_7"
         assert last.tools[: len(first.tools)] == first.tools
-        assert [event.names for event in await play.events(ToolsLoaded)] == [("mcp__zoo__tool_7",)]
+        loads = [event.names for event in await play.events(ToolsLoaded)]
+        assert loads == [(), ("mcp__zoo__tool_7",)]
     async with scene.play(go_on=play.session.id, tools=[*own, *theirs]) as play:
         await play.run("and now?")
         assert "mcp__zoo__tool_7" in {spec.name for spec in play.model.requests[0].tools}
+
+
+async def test_few_small_tools_of_servers_are_loaded_at_once_and_later_ones_are_deferred(
+    scene: Scene,
+):
+    theirs = [numbered(number, server="mcp__zoo__") for number in range(40)]
+    async with scene.play(tools=theirs) as play:
+        await play.run()
+        offered = [spec.name for spec in play.model.requests[0].tools]
+        assert "tool_search" not in offered
+        assert offered[-40:] == [tool.spec.name for tool in theirs]
+    late = numbered(1, server="mcp__late__")
+    async with scene.play(go_on=play.session.id, tools=[*theirs, late]) as play:
+        await play.run("and now?")
+        offered = [spec.name for spec in play.model.requests[0].tools]
+        assert "mcp__late__tool_1" not in offered
+        assert {"mcp__zoo__tool_39", "tool_search"} <= set(offered)
+
+
+async def test_large_tools_of_servers_are_deferred_and_stay_so_when_there_are_fewer(scene: Scene):
+    def large(number: int) -> Tool:
+        made = numbered(number, server="mcp__zoo__")
+        return replace(made, spec=structs.replace(made.spec, description="Measures. " * 20_000))
+
+    async with scene.play(tools=[large(number) for number in range(10)]) as play:
+        await play.run()
+        assert "mcp__zoo__tool_0" not in {spec.name for spec in play.model.requests[0].tools}
+    async with scene.play(go_on=play.session.id, tools=[large(0)]) as play:
+        await play.run("and now?")
+        assert "mcp__zoo__tool_0" not in {spec.name for spec in play.model.requests[0].tools}
 
 
 async def test_few_tools_are_told_of_in_full(scene: Scene):

@@ -76,14 +76,19 @@ def test_the_description_is_the_same_bytes_in_any_order(specs: list[ToolSpec]):
     assert tool_search(specs).spec == tool_search(SPECS).spec
 
 
-def test_the_description_has_a_line_for_each_and_is_capped():
+def test_the_description_has_a_line_for_each():
     assert "- mcp__mail__sendMessage: Send an e-mail message to somebody" in (
         tool_search(SPECS).spec.description
     )
-    many = [spec(f"tool_{at:05}", "does things " * 30) for at in range(5000)]
+
+
+def test_of_more_than_a_hundred_tools_only_the_servers_are_listed():
+    many = [spec(f"mcp__zoo{at % 4}__tool_{at:05}", "does things " * 30) for at in range(101)]
     description = tool_search(many).spec.description
-    assert len(description) < 25_000
-    assert "more, which a search finds" in description
+    assert "- zoo1: 25 tools, such as tool_00001, tool_00005, tool_00009" in description
+    assert "does things" not in description
+    servers = [spec(f"mcp__zoo{at}__tool", "does things " * 30) for at in range(5000)]
+    assert len(tool_search(servers).spec.description) < 25_000
 
 
 @given(st.text())

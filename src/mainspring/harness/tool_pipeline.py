@@ -90,7 +90,7 @@ def input_error(context: ThreadContext, tool: Tool, given: Mapping[str, object])
         return f"The input is not a JSON object, so nothing was done: {raw!s:.200}"
     name, wrong = tool.spec.name, tool.invalid(given) or redacted_input_error(tool, given)
     is_deferred = name in context.toolbox.deferred
-    if wrong and is_deferred and name not in context.thread.session_state.loaded_tools:
+    if wrong and is_deferred and name not in (context.thread.session_state.loaded_tools or ()):
         return f"{wrong}\nLoad its definition first: tool_search with the query 'select:{name}'."
     return wrong
 

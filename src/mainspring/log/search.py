@@ -14,10 +14,15 @@ _PAGE = 500
 
 
 async def search(
-    log: SessionLog, query: str, *, session_id: str | None = None, limit: int = 20
+    log: SessionLog,
+    query: str,
+    *,
+    session_id: str | None = None,
+    limit: int = 20,
+    is_loose: bool = False,
 ) -> list[SearchHit]:
     """Events whose text has all words of the query, best first; in one session with its
-    inherited history, or in all.
+    inherited history, or in all. `is_loose`: any word that begins like one of them.
 
     Raises:
         InvalidInput: there is no word in the query.
@@ -35,7 +40,7 @@ async def search(
             spans.append(
                 EventRange(session_id=segment.session_id, after=segment.after, upto=segment.upto)
             )
-    return await log.store.search(words, event_ranges=spans, limit=limit)
+    return await log.store.search(words, event_ranges=spans, limit=limit, is_loose=is_loose)
 
 
 async def _catch_up(log: SessionLog, session_id: str | None) -> None:

@@ -263,9 +263,15 @@ class Store(Protocol):
         ...
 
     async def search(
-        self, words: Sequence[str], *, event_ranges: Sequence[EventRange], limit: int
+        self,
+        words: Sequence[str],
+        *,
+        event_ranges: Sequence[EventRange],
+        limit: int,
+        is_loose: bool = False,
     ) -> list[SearchHit]:
-        """Events with all the words, best first; `spans` limits where, all sessions if empty."""
+        """Events with all the words, best first; `is_loose`: with any word that begins like one of
+        them. `event_ranges` limits where, all sessions if empty."""
         ...
 
     async def delete(self, session_id: str) -> None:

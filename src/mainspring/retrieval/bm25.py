@@ -1,34 +1,56 @@
-"""BM25 over names and texts. Pure: the caller owns what is ranked and where it is stored."""
+"""BM25 over texts with fields, in memory. Pure: the caller owns what is ranked and where it is
+stored.
+"""
 
 from __future__ import annotations
 
 import math
-import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_]+")
-_K1, _B = 1.2, 0.6  # the usual ones of BM25; descriptions differ in length for no deep reason
-_NAME_WEIGHT = 4
+from mainspring.retrieval.stems import STOP_WORDS, name_words, stem, words
+from mainspring.retrieval.thesaurus import related_stems
+
+_K1 = 1.2
+_B = 0.6  # descriptions differ in length for no deep reason
+_FIELD_WEIGHTS = (4.0, 1.0, 0.4)  # of a name, a text and keywords
+_RELATED_WEIGHT = 0.4
+_COVERAGE_WEIGHT = 0.5
 _EXACT = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Document:
+class Text:
+    """What is ranked: the name counts most, the keywords least."""
+
+    key: str
     name: str
-    words: Mapping[str, int]
-    length: int
+    text: str
+    keywords: str = ""
 
 
 class Bm25Index:
-    """Texts by name; the words of a name count more than those of its text."""
+    """Finds texts by what they say, in the words of the asker or in related ones."""
 
-    def __init__(self, texts: Mapping[str, str]) -> None:
-        self._documents = [_document(name, text) for name, text in sorted(texts.items())]
-        self._frequency = Counter(word for document in self._documents for word in document.words)
-        total = sum(document.length for document in self._documents)
-        self._mean = total / len(self._documents) if self._documents else 1.0
+    def __init__(self, texts: Sequence[Text] | Mapping[str, str]) -> None:
+        if isinstance(texts, Mapping):
+            texts = [Text(name, name, text) for name, text in texts.items()]
+        by_name = {text.key: text for text in texts}
+        self._names = sorted(by_name)
+        self._postings: dict[str, dict[int, float]] = defaultdict(dict)
+        fields = [_fields(by_name[name]) for name in self._names]
+        means = (
+            [max(1.0, sum(len(text[at]) for text in fields) / len(fields)) for at in range(3)]
+            if fields
+            else []
+        )
+        for number, text in enumerate(fields):
+            for stems, mean, weight in zip(text, means, _FIELD_WEIGHTS, strict=True):
+                spread = 1 - _B + _B * len(stems) / mean
+                for word, count in Counter(stems).items():
+                    weights = self._postings[word]
+                    weights[number] = weights.get(number, 0.0) + weight * count / spread
 
     def search(self, query: str, count: int) -> list[str]:
         """The names that fit a query, best first; the same order for the same texts."""
@@ -37,43 +59,57 @@ class Bm25Index:
 
     def scores(self, query: str) -> dict[str, float]:
         """How well each name fits, for those that fit at all."""
-        words = tokenize(query)
+        totals: dict[int, float] = defaultdict(float)
+        coverage: dict[int, float] = defaultdict(float)
+        asked = list(dict.fromkeys(_query_stems(query)))
+        weight_of = {word: self._rarity(word) for word in asked}
+        everything = sum(weight_of.values()) or 1.0
+        for word in asked:
+            for number, score in self._word_scores(word).items():
+                totals[number] += score
+                coverage[number] += weight_of[word] / everything
         scores = {
-            document.name: self._score(words, query, document) for document in self._documents
+            self._names[number]: total
+            * (1 - _COVERAGE_WEIGHT + _COVERAGE_WEIGHT * coverage[number])
+            for number, total in totals.items()
         }
-        return {name: score for name, score in scores.items() if score > 0}
+        for name in self._names:
+            if name.lower() == query.strip().lower():
+                scores[name] = scores.get(name, 0.0) + _EXACT
+        return scores
 
-    def _score(self, words: Sequence[str], query: str, document: _Document) -> float:
-        exact = _EXACT if query.strip().lower() == document.name.lower() else 0.0
-        return exact + sum(self._weight(word, document) for word in words)
+    def _rarity(self, word: str) -> float:
+        having = len(self._postings.get(word, ()))
+        return math.log(1 + (len(self._names) - having + 0.5) / (having + 0.5))
 
-    def _weight(self, word: str, document: _Document) -> float:
-        count = document.words.get(word, 0)
-        if not count:
-            return 0.0
-        having = self._frequency[word]
-        rarity = math.log(1 + (len(self._documents) - having + 0.5) / (having + 0.5))
-        spread = _K1 * (1 - _B + _B * document.length / self._mean)
-        return rarity * count * (_K1 + 1) / (count + spread)
+    def _word_scores(self, word: str) -> dict[int, float]:
+        """Of the texts that have the word, or else a related one: the best of these counts."""
+        best: dict[int, float] = {}
+        for other in (word, *related_stems().get(word, ())):
+            weights = self._postings.get(other)
+            if not weights:
+                continue
+            factor = self._rarity(other) * (_K1 + 1) * (1.0 if other == word else _RELATED_WEIGHT)
+            for number, weight in weights.items():
+                score = factor * weight / (weight + _K1)
+                if score > best.get(number, 0.0):
+                    best[number] = score
+        return best
 
 
 def tokenize(text: str) -> list[str]:
-    """The words of a text or of a name in any case; plural and singular are one."""
-    return [_stem(word.lower()) for word in _WORD.findall(text)]
+    """The stems of a text or of a name in any case."""
+    return [stem(word) for word in name_words(text)]
 
 
-def _document(name: str, text: str) -> _Document:
-    in_name, in_text = tokenize(name), tokenize(text)
-    words = Counter(in_text)
-    for word in in_name:
-        words[word] += _NAME_WEIGHT
-    return _Document(name, words, len(in_text) + _NAME_WEIGHT * len(in_name))
+def _query_stems(query: str) -> list[str]:
+    found = [word for word in name_words(query) if word not in STOP_WORDS]
+    return [stem(word) for word in found or words(query)]
 
 
-def _stem(word: str) -> str:
-    for endings in (("ies", "es", "s"), ("ing", "ed", "e", "y")):
-        for ending in endings:
-            if len(word) - len(ending) >= 3 and word.endswith(ending) and not word.endswith("ss"):
-                word = word[: -len(ending)]
-                break
-    return word
+def _fields(text: Text) -> tuple[list[str], list[str], list[str]]:
+    name, body, keywords = (
+        [stem(word) for word in name_words(part) if word not in STOP_WORDS]
+        for part in (text.name, text.text, text.keywords)
+    )
+    return name, body, keywords

@@ -40,11 +40,11 @@ from mainspring.harness.loop import run
 from mainspring.harness.state.thread import Thread
 from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.harness.toolbox import Toolbox
-from mainspring.log.search import search
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import SessionRow
 from mainspring.log.transfer import export_lines, import_lines
+from mainspring.retrieval.history import search_history
 from mainspring.runtime.agent import Agent, prefix_of, tools_of
 from mainspring.runtime.replay.recording import Recording, read_recording
 from mainspring.runtime.replay.replay_cursor import Divergence, RecordedCrash, ReplayCursor
@@ -323,7 +323,7 @@ class Player:
         """Of the next call, as recorded; or the agent's."""
         if self.agent is not None:
             built_in = (
-                history_search(lambda query, limit: search(self.log, query, limit=limit)),
+                history_search(lambda query, limit: search_history(self.log, query, limit=limit)),
                 history_read(self.log.blob),
             )
             agent = self.agent

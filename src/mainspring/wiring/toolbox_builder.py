@@ -14,7 +14,7 @@ from anyio import to_thread
 from mainspring.capabilities.providers.model_registry import ModelRegistry
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.tools.ask_user import ASK_USER, EXIT_PLAN
-from mainspring.capabilities.tools.tool_search import deferred_tools, tool_search_tools
+from mainspring.capabilities.tools.tool_search import plan_tool_loading
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.config import Settings
 from mainspring.core import clock
@@ -183,12 +183,16 @@ class ToolboxBuilder:
             foreign = remove_denied(foreign, policy)
             brought = {tool.spec.name: tool for tool in setup.agent.tools}
             offered = remove_denied(brought, policy)
-            deferred = deferred_tools({**offered, **foreign})
+            loading = plan_tool_loading(
+                {**offered, **foreign},
+                setup.thread.session_state.loaded_tools,
+                self._models.facts(setup.agent.model),
+            )
             yield Toolbox(
                 authorizer=authorizer,
-                tools=[*tools.values(), *foreign.values(), *tool_search_tools(deferred)],
+                tools=[*tools.values(), *foreign.values(), *loading.search_tools],
                 denied=frozenset(brought.keys() - offered.keys()),
-                deferred=frozenset(deferred),
+                deferred=loading.deferred,
                 client_tools=[ASK_USER, EXIT_PLAN] if options.is_attended else [],
                 aliases=ALIASES,
                 sandbox_info=None if sandbox_session is None else sandbox_session.box,
@@ -199,7 +203,7 @@ class ToolboxBuilder:
                     (_workspace_note(setup, thread_workspace, session), *server_notes)
                 ),
                 pending_facts=side_events,
-                facts=facts,
+                facts=(*facts, *loading.facts),
                 for_thread=partial(self._for_thread, session, thread_workspace),
                 on_call_announced=_sandbox_preparation(sandbox_session),
                 worktrees=self._worktrees(setup, thread_workspace),

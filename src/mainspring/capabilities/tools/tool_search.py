@@ -4,8 +4,10 @@ that their schemas need not be sent before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, cast
 
 import msgspec
 from msgspec import Meta
@@ -13,18 +15,69 @@ from msgspec import Meta
 from mainspring.core.content import TextBlock
 from mainspring.core.events import ToolsLoaded
 from mainspring.core.model import ToolSpec
+from mainspring.core.model_facts import ModelFacts
 from mainspring.core.tool import Tool, ToolResult
 from mainspring.function_tools.define import tool
-from mainspring.retrieval.bm25 import Bm25Index
+from mainspring.retrieval.bm25 import Bm25Index, Text
 
+MAX_LOADED_TOOLS = 40
+_SHARE_OF_WINDOW = 10
+"""The tools of MCP servers take at most one of so many parts of the context window."""
+_MAX_LISTED_TOOLS = 100
+"""Of more than these, only their servers are listed."""
 _SELECT = "select:"
-_MAX_LISTED_CHARS = 20_000
+_MAX_LISTED_SERVERS = 150
 _MAX_LINE = 120
+_MAX_ALSO_NAMED = 10
+"""Tools that a search names without loading them."""
+_MAX_SCHEMA_DEPTH = 3
+_SERVER_PREFIX = "mcp__"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolLoading:
+    """How a thread's tools come to the model."""
+
+    deferred: frozenset[str]
+    """Not defined in the prompt until they are loaded."""
+    facts: tuple[ToolsLoaded, ...]
+    """What is loaded at once, if that is decided now: it holds as long as the session."""
+    search_tools: tuple[Tool, ...]
+
+
+def plan_tool_loading(
+    tools: Mapping[str, Tool], loaded: tuple[str, ...] | None, model: ModelFacts
+) -> ToolLoading:
+    """Tools of MCP servers are loaded at once if they are few and small, and so are the first of
+    the agent's own. `loaded`: what the log says was loaded before, `None` if nothing was decided.
+    """
+    own = [name for name in tools if not name.startswith(_SERVER_PREFIX)]
+    foreign = [name for name in tools if name.startswith(_SERVER_PREFIX)]
+    facts: tuple[ToolsLoaded, ...] = ()
+    if loaded is None and foreign:
+        loaded = tuple(foreign) if _fits([tools[name] for name in foreign], model) else ()
+        facts = (ToolsLoaded(names=loaded),)
+    deferred = frozenset((*foreign, *own[MAX_LOADED_TOOLS:]))
+    to_find = [tools[name].spec for name in tools if name in deferred]
+    is_needed = not deferred <= frozenset(loaded or ())
+    return ToolLoading(deferred, facts, (tool_search(to_find),) if is_needed else ())
+
+
+def _fits(tools: Sequence[Tool], model: ModelFacts) -> bool:
+    size = sum(len(msgspec.json.encode(tool.spec)) for tool in tools)
+    is_small = size / model.bytes_per_token <= model.window / _SHARE_OF_WINDOW
+    return is_small and len(tools) <= MAX_LOADED_TOOLS
+
+
+_INTRO = (
+    "Load tools that are not loaded yet. Only their names are known until then: find them by"
+    " what they do, or name them, and they can be called from the next message on. There are:"
+)
 
 
 def tool_search(deferred: Sequence[ToolSpec]) -> Tool:
     specs = {spec.name: spec for spec in sorted(deferred, key=lambda spec: spec.name)}
-    ranking = Bm25Index({name: spec.description for name, spec in specs.items()})
+    ranking = Bm25Index([search_text(spec) for spec in specs.values()])
 
     @tool(description=_description(list(specs.values())), read_only=True, in_doubt="retry")
     async def tool_search(
@@ -33,7 +86,8 @@ def tool_search(deferred: Sequence[ToolSpec]) -> Tool:
         """Find tools.
 
         Args:
-            query: Words that say what the tool is to do, or "select:name1,name2" for exactly these.
+            query: What the tool is to do and to what, in a few words and the usual terms for it,
+                such as "create calendar event meeting"; or "select:name1,name2" for exactly these.
             max_results: How many tools to load at most.
         """
         if query.strip().lower().startswith(_SELECT):
@@ -41,28 +95,54 @@ def tool_search(deferred: Sequence[ToolSpec]) -> Tool:
             found = [specs[name] for name in dict.fromkeys(names) if name in specs]
             missing = [name for name in names if name and name not in specs]
         else:
-            found = [specs[name] for name in ranking.search(query, max_results)]
-            missing = []
-        return _outcome(found, missing, ranking)
+            names = ranking.search(query, max_results + _MAX_ALSO_NAMED)
+            found = [specs[name] for name in names[:max_results]]
+            return _search_result(found, [specs[name] for name in names[max_results:]])
+        return _selection_result(found, missing, ranking)
 
     return tool_search
 
 
+def search_text(spec: ToolSpec) -> Text:
+    """A tool as it is searched: by its name, its description, and what its inputs are called."""
+    name = spec.name.removeprefix(_SERVER_PREFIX)
+    return Text(spec.name, name, spec.description, " ".join(_schema_words(spec.input_schema, 0)))
+
+
+def _schema_words(schema: object, depth: int) -> Iterable[str]:
+    if not isinstance(schema, dict) or depth > _MAX_SCHEMA_DEPTH:
+        return
+    fields = cast("dict[str, object]", schema)
+    properties = fields.get("properties")
+    yield str(fields.get("description", ""))
+    if isinstance(properties, dict):
+        for name, inner in cast("dict[str, object]", properties).items():
+            yield name
+            yield from _schema_words(inner, depth + 1)
+    yield from _schema_words(fields.get("items"), depth + 1)
+
+
 def _description(specs: Sequence[ToolSpec]) -> str:
-    lines: list[str] = []
-    room = _MAX_LISTED_CHARS
+    if len(specs) > _MAX_LISTED_TOOLS:
+        return "\n".join([_INTRO, *_server_lines(specs)])
+    lines = [f"- {spec.name}: {one_line(spec.description)}" for spec in specs]
+    return "\n".join([_INTRO, *lines])
+
+
+def _server_lines(specs: Sequence[ToolSpec]) -> list[str]:
+    """Where tools come from, how many, and three of their names."""
+    servers: dict[str, list[str]] = defaultdict(list)
     for spec in specs:
-        line = f"- {spec.name}: {one_line(spec.description)}"
-        room -= len(line)
-        if room < 0:
-            lines.append(f"- and {len(specs) - len(lines)} more, which a search finds")
-            break
-        lines.append(line)
-    intro = (
-        "Load tools that are not loaded yet. Only their names are known until then: find them by"
-        " what they do, or name them, and they can be called from the next message on. There are:"
-    )
-    return "\n".join([intro, *lines])
+        server, _, name = spec.name.removeprefix(_SERVER_PREFIX).partition("__")
+        is_foreign = spec.name.startswith(_SERVER_PREFIX) and bool(name)
+        servers[server if is_foreign else ""].append(name if is_foreign else spec.name)
+    lines = [
+        f"- {server or 'the agent itself'}: {len(names)} tools, such as {', '.join(names[:3])}"
+        for server, names in sorted(servers.items())
+    ]
+    left = len(lines) - _MAX_LISTED_SERVERS
+    more = [f"- and {left} more servers"] if left > 0 else []
+    return [*(line[:_MAX_LINE] for line in lines[:_MAX_LISTED_SERVERS]), *more]
 
 
 def one_line(description: str) -> str:
@@ -72,11 +152,25 @@ def one_line(description: str) -> str:
     return sentence if len(sentence) <= _MAX_LINE else f"{sentence[: _MAX_LINE - 1]}…"
 
 
-def _outcome(found: Sequence[ToolSpec], missing: Sequence[str], index: Bm25Index) -> ToolResult:
+def _search_result(found: Sequence[ToolSpec], also: Sequence[ToolSpec]) -> ToolResult:
+    if not found:
+        text = "No tool fits. Try other words for what it is to do."
+        return ToolResult.text(text, ok=False, error="failed")
+    lines = [f"- {spec.name}: {one_line(spec.description)}" for spec in also]
+    intro = "Not loaded, and less likely; load one with select:name:"
+    return _loaded(found, [intro, *lines] if lines else [])
+
+
+def _selection_result(
+    found: Sequence[ToolSpec], missing: Sequence[str], index: Bm25Index
+) -> ToolResult:
     notes = [f"There is no deferred tool {name!r}.{_like(name, index)}" for name in missing]
     if not found:
-        text = " ".join(notes) or "No tool fits. Try other words for what it is to do."
-        return ToolResult.text(text, ok=False, error="failed")
+        return ToolResult.text(" ".join(notes) or "No tool is named.", ok=False, error="failed")
+    return _loaded(found, notes)
+
+
+def _loaded(found: Sequence[ToolSpec], notes: Sequence[str]) -> ToolResult:
     shown = [msgspec.json.encode(spec, order="sorted").decode() for spec in found]
     text = "\n".join(["Loaded; call them like any other tool:", *shown, *notes])
     return ToolResult((TextBlock(text),), facts=(ToolsLoaded(names=tuple(s.name for s in found)),))
@@ -85,20 +179,3 @@ def _outcome(found: Sequence[ToolSpec], missing: Sequence[str], index: Bm25Index
 def _like(name: str, index: Bm25Index) -> str:
     similar = ", ".join(index.search(name, 3))
     return f" Similar: {similar}." if similar else ""
-
-
-MAX_LOADED_TOOLS = 40
-
-
-def deferred_tools(tools: Mapping[str, Tool]) -> dict[str, Tool]:
-    """Of many tools: those of MCP servers, and of others what is over the number."""
-    if len(tools) <= MAX_LOADED_TOOLS:
-        return {}
-    own = [name for name in tools if not name.startswith("mcp__")]
-    at_once = frozenset(own[:MAX_LOADED_TOOLS])
-    return {name: tool for name, tool in tools.items() if name not in at_once}
-
-
-def tool_search_tools(deferred: Mapping[str, Tool]) -> list[Tool]:
-    """What the model loads them with."""
-    return [tool_search([tool.spec for tool in deferred.values()])] if deferred else []

@@ -19,8 +19,8 @@ _SPEC = ToolSpec(
     name=NAME,
     description=(
         "Search everything that was said and every tool result in this session, also what was"
-        " removed from the conversation to save space. Finds events that have all words of the"
-        " query; use few and telling ones."
+        " removed from the conversation to save space. Events that have all words of the query come"
+        " first, then those with some of them; use few and telling ones."
     ),
     input_schema={
         "type": "object",
@@ -56,7 +56,7 @@ def history_search(search: Callable[[str, int], Awaitable[Sequence[HistoryHit]]]
         except InvalidInput as wrong:
             return ToolResult.text(str(wrong), ok=False)
         if not hits:
-            return ToolResult.text(f"Nothing in this session has all the words of {query!r}.")
+            return ToolResult.text(f"Nothing in this session has any word of {query!r}.")
         return ToolResult.text("\n".join(f"event {hit.seq}: {hit.snippet}" for hit in hits))
 
     return Tool(spec=_SPEC, run=run, traits=lambda _: SAFE_READ, invalid=_invalid)

@@ -54,8 +54,9 @@ class SessionState:
     sandbox: events.SandboxOpened | None = None
     workspace: str | None = None
     """Its workspace; after a move, the new one."""
-    loaded_tools: tuple[str, ...] = ()
-    """Deferred tools that the model has the definitions of."""
+    loaded_tools: tuple[str, ...] | None = None
+    """Deferred tools that the model has the definitions of; `None` before the log says which it
+    begins with."""
     snapshot: str | None = None
     """The newest snapshot of the workspace."""
     permissions: list[AnyPayload] = field(default_factory=list[AnyPayload])
@@ -88,7 +89,7 @@ class SessionState:
             case events.SandboxOpened():
                 self.sandbox, self.workspace = payload, payload.workspace
             case events.ToolsLoaded(names=names):
-                self.loaded_tools += tuple(name for name in names if name not in self.loaded_tools)
+                self.loaded_tools = tuple(dict.fromkeys((*(self.loaded_tools or ()), *names)))
             case (
                 events.WorkspaceSnapshotted(snapshot=snapshot)
                 | events.WorkspaceRestored(snapshot=snapshot)

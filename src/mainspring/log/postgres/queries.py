@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, LiteralString, TypeAlias
 
 from mainspring.core.errors import (
@@ -360,8 +361,23 @@ async def index(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class MatchQuery:
+    words: Sequence[str]
+    text: str
+    """As PostgreSQL's `tsquery` is written."""
+
+
+def match_query(words: Sequence[str], *, is_loose: bool) -> MatchQuery:
+    """Of normalized words. One that is several is looked for as a phrase of them."""
+    phrases = ["'" + word.replace(" ", "' <-> '") + "'" for word in words if word]
+    if is_loose:
+        return MatchQuery(words, " | ".join(f"({phrase}:*)" for phrase in phrases))
+    return MatchQuery(words, " & ".join(f"({phrase})" for phrase in phrases))
+
+
 async def search(
-    db: Connection, words: Sequence[str], event_ranges: Sequence[EventRange], limit: int
+    db: Connection, query: MatchQuery, event_ranges: Sequence[EventRange], limit: int
 ) -> list[SearchHit]:
     for span in event_ranges:
         await _key_of(db, span.session_id)
@@ -369,7 +385,7 @@ async def search(
         db,
         sql.SEARCH,
         {
-            "words": [normalize_words(word) for word in words],
+            "query": query.text,
             "everywhere": not event_ranges,
             "ids": [span.session_id for span in event_ranges],
             "afters": [span.after for span in event_ranges],
@@ -378,6 +394,6 @@ async def search(
         },
     )
     return [
-        SearchHit(session_id=session_id, seq=seq, snippet=snippet(text, words))
+        SearchHit(session_id=session_id, seq=seq, snippet=snippet(text, query.words))
         for session_id, seq, text in found
     ]

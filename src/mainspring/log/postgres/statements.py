@@ -226,20 +226,15 @@ INDEX: Final = """
         t(id, seq, text, folded) using (id)
     on conflict (session_key, seq) do update set text = excluded.text, words = excluded.words
 """
-# A word that folds to several is looked for as a phrase of them.
 SEARCH: Final = """
-    with query as (
-      select string_agg('(' || phraseto_tsquery('simple', word)::text || ')', ' & ')::tsquery q
-        from unnest(%(words)b::text[]) word
-       where numnode(phraseto_tsquery('simple', word)) > 0
-    )
     select s.id, w.seq, w.text
-      from query, mainspring.words w join mainspring.session s on s.key = w.session_key
-     where w.words @@ query.q
+      from to_tsquery('simple', %(query)s) query, mainspring.words w
+      join mainspring.session s on s.key = w.session_key
+     where w.words @@ query
        and (%(everywhere)s or exists (
              select from unnest(%(ids)b::text[], %(afters)b::bigint[], %(uptos)b::bigint[])
                          span(id, after, upto)
               where span.id = s.id and w.seq > span.after and w.seq <= span.upto))
-     order by ts_rank(w.words, query.q) desc, w.session_key desc, w.seq desc
+     order by ts_rank(w.words, query) desc, w.session_key desc, w.seq desc
      limit %(limit)s
 """

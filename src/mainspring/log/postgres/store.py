@@ -162,9 +162,16 @@ class PostgresStore:
         await self._collide(lambda db: queries.index(db, indexed_texts, upto))
 
     async def search(
-        self, words: Sequence[str], *, event_ranges: Sequence[EventRange], limit: int
+        self,
+        words: Sequence[str],
+        *,
+        event_ranges: Sequence[EventRange],
+        limit: int,
+        is_loose: bool = False,
     ) -> list[SearchHit]:
-        return await self._pool.read(lambda db: queries.search(db, words, event_ranges, limit))
+        normalized = [queries.normalize_words(word) for word in words]
+        query = queries.match_query(normalized, is_loose=is_loose)
+        return await self._pool.read(lambda db: queries.search(db, query, event_ranges, limit))
 
     def watch(self, session_id: str, *, is_inbox_only: bool = False) -> Watch:
         return self.signals.watch(session_id, is_inbox_only=is_inbox_only)

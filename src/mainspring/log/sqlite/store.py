@@ -193,9 +193,18 @@ class SqliteStore:
         await self._write(lambda db: text_index.index(db, indexed_texts, upto))
 
     async def search(
-        self, words: Sequence[str], *, event_ranges: Sequence[EventRange], limit: int
+        self,
+        words: Sequence[str],
+        *,
+        event_ranges: Sequence[EventRange],
+        limit: int,
+        is_loose: bool = False,
     ) -> list[SearchHit]:
-        return await self._read(lambda db: text_index.search(db, words, event_ranges, limit))
+        return await self._read(
+            lambda db: text_index.search(
+                db, text_index.match_query(words, is_loose=is_loose), event_ranges, limit
+            )
+        )
 
     def watch(self, session_id: str, *, is_inbox_only: bool = False) -> Watch:
         return self.signals.watch(session_id, is_inbox_only=is_inbox_only)

@@ -39,11 +39,16 @@ def index(
     )
 
 
+def match_query(words: Sequence[str], *, is_loose: bool) -> str:
+    quoted = ('"' + word.replace('"', '""') + '"' for word in words)
+    return " OR ".join(f"{word}*" for word in quoted) if is_loose else " ".join(quoted)
+
+
 def search(
-    db: sqlite3.Connection, words: Sequence[str], event_ranges: Sequence[EventRange], limit: int
+    db: sqlite3.Connection, query: str, event_ranges: Sequence[EventRange], limit: int
 ) -> list[SearchHit]:
     where = ["words match ?"]
-    values: list[Any] = [" ".join('"' + word.replace('"', '""') + '"' for word in words)]
+    values: list[Any] = [query]
     ranges: list[str] = []
     for span in event_ranges:
         key = key_of(db, span.session_id)

@@ -31,7 +31,7 @@ from mainspring.harness.state.thread import Thread
 from mainspring.harness.state.thread_tree import ThreadNode
 from mainspring.harness.thread_context import NamedModel, SiblingThreads, ThreadContext
 from mainspring.harness.toolbox import Toolbox
-from mainspring.log.search import search
+from mainspring.retrieval.history import search_history
 from mainspring.runtime.agent import Agent, prefix_of, tools_of
 from mainspring.runtime.session_context import (
     Models,
@@ -320,6 +320,8 @@ def _history_tools(session: SessionContext) -> tuple[Tool, ...]:
         raise BlobNotFound(digest)
 
     return (
-        history_search(lambda query, limit: search(log, query, session_id=session_id, limit=limit)),
+        history_search(
+            lambda query, limit: search_history(log, query, session_id=session_id, limit=limit)
+        ),
         history_read(read_blob),
     )
