@@ -1,0 +1,221 @@
+"""Ranks passages by a question, with what a store knows of them: the passages around them, what
+they belong to, who wrote them, and when. No model, no vectors.
+
+The weights were fitted on two-person conversations (LoCoMo, see `bench/memory.py`). A passage that
+stands alone has only its own words and its date, and these count as much as they do there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from mainspring.retrieval.cues import QueryCues
+from mainspring.retrieval.stems import stems
+
+SPAN = 2
+"""Passages on either side that count as the surroundings of one."""
+_K1 = 0.9
+_OWN_B, _WINDOW_B = 0.3, 0.4
+_DAY_SLACK = 3
+_MAX_DEEP = 80
+_WEIGHTS = {
+    "own": 4.7,
+    "window": 6.8,
+    "previous": 3.0,
+    "container": 3.4,
+    "whole": 1.6,
+    "pairs": 2.0,
+    "length": 0.35,
+    "question": -0.75,
+    "time": 0.2,
+    "when": 1.75,
+    "author": 2.9,
+    "month": 3.0,
+    "day": 3.9,
+    "year": 1.1,
+    "number": 0.9,
+    "name": 1.2,
+    "after_question": 0.5,
+}
+
+
+@dataclass(slots=True)
+class PassageRow:
+    """A passage as an index gives it to be scored."""
+
+    number: int
+    """Neighbours in the same container have neighbouring numbers."""
+    container: int
+    author: str
+    year: int
+    month: int
+    day: int
+    flags: int
+    stems: list[str]
+
+    @property
+    def is_question(self) -> int:
+        return self.flags & 1
+
+    @property
+    def has_time(self) -> int:
+        return self.flags >> 1 & 1
+
+    @property
+    def has_number(self) -> int:
+        return self.flags >> 2 & 1
+
+    @property
+    def has_name(self) -> int:
+        return self.flags >> 3 & 1
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusFacts:
+    """What the weights of words follow from."""
+
+    passages: int
+    mean_length: float
+    frequency: Mapping[str, int]
+    """Passages that have a stem, for those of the query."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    text: str
+    stems: tuple[str, ...]
+    cues: QueryCues
+
+    @classmethod
+    def of(cls, text: str) -> Question:
+        return cls(text, tuple(stems(text)), QueryCues.of(text))
+
+    @property
+    def terms(self) -> list[str]:
+        return list(dict.fromkeys(self.stems))
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredPassage:
+    number: int
+    score: float
+    parts: Mapping[str, float]
+    """What the score is the sum of."""
+
+
+class PassageScorer:
+    """Scores the candidates of one question. `rows` has them and the passages around them."""
+
+    def __init__(self, question: Question, facts: CorpusFacts, rows: Iterable[PassageRow]) -> None:
+        self._question = question
+        self._rows = {row.number: row for row in rows}
+        self._facts = facts
+        terms = frozenset(question.stems)
+        self._counts = {
+            number: Counter(word for word in row.stems if word in terms)
+            for number, row in self._rows.items()
+        }
+        self._rarity = {word: self._weight(facts.frequency.get(word, 0)) for word in terms}
+        window_size = 2 * SPAN
+        self._window_rarity = {
+            word: self._weight(min(facts.passages, window_size * facts.frequency.get(word, 0)))
+            for word in terms
+        }
+        self._own = {number: self._own_score(number) for number in self._rows}
+        self._best: dict[int, float] = {}
+        for number, score in self._own.items():
+            container = self._rows[number].container
+            self._best[container] = max(score, self._best.get(container, 0.0))
+        cues = question.cues
+        authors = {row.author for row in self._rows.values()} & cues.speakers
+        self._author = next(iter(authors)) if len(authors) == 1 else None
+
+    def best(self, candidates: Iterable[int], limit: int) -> list[ScoredPassage]:
+        scored = [
+            ScoredPassage(number, sum(parts.values()), parts)
+            for number in candidates
+            if number in self._rows
+            for parts in (self._parts(number),)
+        ]
+        scored.sort(key=lambda item: (-item.score, item.number))
+        deep = [self._with_pairs(item) for item in scored[: max(_MAX_DEEP, limit)]]
+        return sorted(deep, key=lambda item: (-item.score, item.number))[:limit]
+
+    def _weight(self, having: int) -> float:
+        total = self._facts.passages
+        return math.log((total - having + 0.5) / (having + 0.5) + 1)
+
+    def _own_score(self, number: int) -> float:
+        counts = self._counts[number]
+        if not counts:
+            return 0.0
+        length = len(self._rows[number].stems) / self._facts.mean_length
+        spread = _K1 * (1 - _OWN_B + _OWN_B * length)
+        score = sum(
+            self._rarity[word] * count * (_K1 + 1) / (count + spread)
+            for word, count in counts.items()
+        )
+        return score / (sum(self._rarity.values()) * (_K1 + 1))
+
+    def _window_score(self, row: PassageRow) -> float:
+        counts: Counter[str] = Counter()
+        length = 0
+        for number in range(row.number - SPAN, row.number + SPAN + 1):
+            other = self._rows.get(number)
+            if other is not None and other.container == row.container:
+                length += len(other.stems)
+                counts.update(self._counts[number])
+        mean = self._facts.mean_length * (2 * SPAN + 1) * 0.9
+        spread = _K1 * (1 - _WINDOW_B + _WINDOW_B * length / mean)
+        score = sum(
+            self._window_rarity[word] * count * (_K1 + 1) / (count + spread)
+            for word, count in counts.items()
+        )
+        return score / (sum(self._window_rarity.values()) * (_K1 + 1))
+
+    def _parts(self, number: int) -> dict[str, float]:
+        row = self._rows[number]
+        values = {
+            "own": self._own[number],
+            "window": self._window_score(row),
+            "container": self._best[row.container],
+            "length": math.log1p(len(row.stems)),
+            "question": row.is_question,
+            "time": row.has_time,
+            **self._cue_values(row),
+        }
+        previous = self._rows.get(number - 1)
+        if previous is not None and previous.container == row.container:
+            values["previous"] = self._own[number - 1]
+            values["after_question"] = previous.is_question
+        return {name: _WEIGHTS[name] * value for name, value in values.items() if value}
+
+    def _cue_values(self, row: PassageRow) -> dict[str, float]:
+        cues = self._question.cues
+        is_month = row.month in cues.months
+        is_day = is_month and cues.day is not None and abs(row.day - cues.day) <= _DAY_SLACK
+        return {
+            "when": cues.asks_when * row.has_time,
+            "number": cues.asks_how_many * row.has_number,
+            "name": cues.asks_name * row.has_name,
+            "author": float(self._author is not None and row.author == self._author),
+            "month": is_month,
+            "day": is_day,
+            "year": row.year in cues.years,
+        }
+
+    def _with_pairs(self, item: ScoredPassage) -> ScoredPassage:
+        asked = _pairs(self._question.stems)
+        shared = asked & _pairs(self._rows[item.number].stems)
+        if not shared:
+            return item
+        value = _WEIGHTS["pairs"] * len(shared) / len(asked)
+        return ScoredPassage(item.number, item.score + value, {**item.parts, "pairs": value})
+
+
+def _pairs(words: Sequence[str]) -> set[tuple[str, str]]:
+    return set(pairwise(words))
