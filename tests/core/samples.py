@@ -270,6 +270,50 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
     events.ArtifactPublished(
         name="report.pdf", hash="sha256:" + "34" * 32, size=10_240, media_type="application/pdf"
     ),
+    events.EvalRunCreated(
+        run_id="sesn_eval",
+        suite="basics",
+        suite_hash="56" * 32,
+        agent_name="helper",
+        model="anthropic:claude-sonnet-4-5",
+        cases={"greets": "78" * 32},
+        trials=3,
+        agent_version="v7",
+        budget_usd="2.50",
+    ),
+    events.EvalCaseEnded(
+        case_id="greets",
+        trial=1,
+        case_hash="78" * 32,
+        outcome="failed",
+        score=0.5,
+        session_id="sesn_trial",
+        grades=(
+            events.EvalGrade(
+                grader="contains",
+                passed=False,
+                score=0.5,
+                checks=(
+                    events.EvalCheck(name="contains:hello", passed=True),
+                    events.EvalCheck(name="contains:bye", passed=False, detail="not there"),
+                ),
+                weight=2.0,
+                error="none",
+                note="uncalibrated judge",
+            ),
+        ),
+        error="it took more than 60 s",
+        tags=("greeting",),
+        turns=2,
+        tool_calls=3,
+        failed_calls=1,
+        usage=USAGE,
+        cost_usd="0.0123",
+        grading_usd="0.001",
+        seconds=1.5,
+        from_run="sesn_before",
+    ),
+    events.EvalRunEnded(status="completed", passed=1, failed=1, errors=0, cost_usd="0.0133"),
 )
 
 SAMPLES: dict[str, KnownPayload] = {payload_type(payload): payload for payload in _PAYLOADS}

@@ -17,7 +17,7 @@ from mainspring.runtime.agent import Agent
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session import Result, Runtime, ignore_delta
 from mainspring.wiring.providers import open_model_registry
-from mainspring.wiring.sandbox_pool import SandboxPool
+from mainspring.wiring.sandbox_pool import MAX_IDLE, SandboxPool
 from mainspring.wiring.stores import open_log
 from mainspring.wiring.toolbox_builder import ToolboxBuilder
 
@@ -30,17 +30,21 @@ async def open_runtime(
     authorizer: Authorizer | None = None,
     budget: Budget | None = None,
     options: RunOptions | None = None,
+    idle_sandboxes: int = MAX_IDLE,
 ) -> AsyncGenerator[Runtime, None]:
     """Sessions and models, until the block ends. Keeps its log in `.mainspring/` by default.
 
     `authorizer` is for agents without built-in tools; with them, the settings files decide.
+    `idle_sandboxes`: how many stay open between runs.
     """
     settings = settings or read_settings(store=store)
     options = options or RunOptions()
     async with (
         open_log(settings) as log,
         open_model_registry(settings) as models,
-        SandboxPool(settings, is_unsandboxed=options.is_unsandboxed) as sandbox_pool,
+        SandboxPool(
+            settings, is_unsandboxed=options.is_unsandboxed, most_idle=idle_sandboxes
+        ) as sandbox_pool,
     ):
         yield Runtime(
             log,

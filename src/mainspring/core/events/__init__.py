@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from mainspring.core.events.agent import *
 from mainspring.core.events.client import *
+from mainspring.core.events.evals import *
 from mainspring.core.events.harness import *
 from mainspring.core.events.memory import *
 from mainspring.core.events.payload import *
@@ -26,5 +27,6 @@ KnownPayload: TypeAlias = (
     | HarnessPayload
     | WorkspacePayload
     | MemoryPayload
+    | EvalPayload
 )
 """Every event that this release can read and write."""

@@ -46,6 +46,7 @@ COMMANDS = {
     "context": CommandEntry("context_report", "app", "Show what a model was given."),
     "replay": CommandEntry("replay_command", "replay", "Run a session again without its model."),
     "test": CommandEntry("replay_command", "test", "Turn sessions into tests."),
+    "eval": CommandEntry("eval", "app", "Run eval suites: does the agent do what it should?"),
     "models": CommandEntry("models", "app", "List and test models."),
     "plugin": CommandEntry("plugin", "app", "Install, show and remove plugins."),
     "mcp": CommandEntry("mcp", "app", "Add, check, inspect and remove MCP servers."),

@@ -35,7 +35,8 @@ class YamlReader:
     file: str
     """For display."""
     findings: list[Finding] = field(default_factory=list[Finding])
-    _values_left: int = _MAX_VALUES
+    values_left: int = _MAX_VALUES
+    """How many more `plain` may read."""
 
     def root(self, text: str) -> Node | None:
         """The root node of a text; `None` if it is empty or cannot be parsed."""
@@ -141,8 +142,8 @@ class YamlReader:
     def plain(self, node: Node, depth: int = 0) -> object:
         """The node as JSON values. Bounded, since a few lines with aliases can stand for
         millions."""
-        self._values_left -= 1
-        if self._values_left < 0 or depth > _MAX_DEPTH:
+        self.values_left -= 1
+        if self.values_left < 0 or depth > _MAX_DEPTH:
             raise YamlValueError(node, "is too much, or too deep")
         match node:
             case yaml.MappingNode():

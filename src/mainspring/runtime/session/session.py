@@ -107,10 +107,14 @@ class Runtime:
         title: str | None = None,
         metadata: Mapping[str, str] | None = None,
         origin: Origin | None = None,
+        session_id: str | None = None,
     ) -> Session:
         """Create a session of the agent, with a first message in its inbox if one is given.
 
-        `origin`: what creates the session, if not the sender of this runtime.
+        `origin`: what creates the session, if not the sender of this runtime. With `session_id` a
+        retry does not create a second one.
+
+        Raises: SessionExists.
         """
         agent = self._resolved(agent)
         created = await self.log.create(
@@ -121,6 +125,7 @@ class Runtime:
                 metadata=dict(metadata) if metadata else None,
                 origin=origin or Origin(type="user", id=self.sender.id),
             ),
+            session_id=session_id,
             sender=self.sender,
         )
         session = Session(self, agent, created.id)

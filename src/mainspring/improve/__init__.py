@@ -1,0 +1,1 @@
+"""Make agents better, using `runtime` as any client does."""

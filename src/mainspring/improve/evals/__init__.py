@@ -1,0 +1,1 @@
+"""Eval suites: read, run, grade, compare."""

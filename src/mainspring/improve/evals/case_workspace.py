@@ -1,0 +1,126 @@
+"""The folder that a trial works in, and copies of it for graders. An agent may leave anything
+there: links, pipes, huge files; none of it is followed, opened or waited for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from mainspring.core.errors import InvalidInput
+from mainspring.files.atomic_file import read_within, regular_file
+from mainspring.files.openat import OpenDescriptor, open_beneath
+from mainspring.improve.evals.suite import Case, Script
+from mainspring.retrieval.globs import matches_glob
+
+MAX_FILE_BYTES = 50_000_000
+_MAX_COPY_BYTES = 200_000_000
+_MAX_COPY_FILES = 20_000
+_READY = ".ready"
+
+
+def prepare_workspace(place: Path, case: Case, suite_folder: Path, script: Script | None) -> Path:
+    """Make the workspace of a trial below `place`, once: after a crash it is used as it is. Blocks.
+
+    Raises: InvalidInput: the files cannot be copied.
+    """
+    workspace = place / "workspace"
+    if (place / _READY).exists():
+        return workspace
+    shutil.rmtree(place, ignore_errors=True)
+    try:
+        workspace.mkdir(parents=True)
+        bring_files(workspace, case, suite_folder)
+        if script is not None and script.files is not None:
+            _copy_own(suite_folder / script.files, workspace)
+        (place / _READY).touch()
+    except OSError as error:
+        raise InvalidInput(f"case {case.id}: {error.filename}: {error.strerror}") from error
+    return workspace
+
+
+def bring_files(folder: Path, case: Case, suite_folder: Path) -> None:
+    """What the case itself brings. Blocks."""
+    if case.workspace is not None:
+        _copy_own(suite_folder / case.workspace, folder)
+    for name, text in case.files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+
+
+def _copy_own(source: Path, target: Path) -> None:
+    """Files of the suite: the user's own, so links are copied as they are."""
+    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+
+
+def read_workspace_file(
+    workspace: Path, name: str, *, max_bytes: int = MAX_FILE_BYTES
+) -> bytes | None:
+    """A file that the agent left; `None` if there is none. No link in the path is followed. Blocks.
+
+    Raises:
+        InvalidInput: it is a link, no regular file, or too long.
+    """
+    try:
+        with OpenDescriptor(os.open(workspace, os.O_RDONLY | os.O_DIRECTORY)) as root:
+            opened = open_beneath(root, name, os.O_RDONLY | os.O_NONBLOCK)
+        return read_within(regular_file(opened, name), name, max_bytes)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise InvalidInput(f"{name}: {error.strerror}") from error
+
+
+def copy_workspace(workspace: Path, target: Path, take: tuple[str, ...]) -> None:
+    """Copy regular files that the agent left, all or those that the globs name. Blocks.
+
+    Raises: InvalidInput: there is too much of it.
+    """
+    size = count = 0
+    for path in _regular_files(workspace):
+        name = path.relative_to(workspace).as_posix()
+        if take and not any(matches_glob(glob, name) for glob in take):
+            continue
+        size, count = size + path.lstat().st_size, count + 1
+        if size > _MAX_COPY_BYTES or count > _MAX_COPY_FILES:
+            raise InvalidInput("the agent left more files than can be graded")
+        content = read_workspace_file(workspace, name)
+        if content is None:
+            continue
+        copy = target / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(content)
+        copy.chmod(path.lstat().st_mode & 0o755 | 0o600)
+
+
+def lay_over(source: Path, target: Path) -> None:
+    """Hidden tests: they replace whatever has their names, a folder or a link included. Blocks."""
+    for path in _regular_files(source):
+        copy = target / path.relative_to(source)
+        for folder in [*reversed(copy.relative_to(target).parents)][1:]:
+            _replace_unless_folder(target / folder)
+        if copy.is_dir() and not copy.is_symlink():
+            shutil.rmtree(copy)
+        with suppress(FileNotFoundError):
+            copy.unlink()
+        shutil.copy2(path, copy)
+
+
+def _replace_unless_folder(folder: Path) -> None:
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        folder.unlink()
+    folder.mkdir(exist_ok=True)
+
+
+def _regular_files(folder: Path) -> Iterator[Path]:
+    for place, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(place, name)
+            with suppress(OSError):
+                if stat.S_ISREG(path.lstat().st_mode):
+                    yield path

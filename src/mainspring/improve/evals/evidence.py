@@ -1,0 +1,60 @@
+"""What graders see of a trial: its log, its workspace, and a way to run programs over a copy. All
+of it is out of the agent's reach when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from mainspring.core.events import EvalCheck
+from mainspring.core.ports import ExecRequest, ExecResult
+from mainspring.improve.evals.suite import Case
+from mainspring.improve.evals.trajectory import TrajectoryLog
+
+
+class RunProgram(Protocol):
+    async def __call__(self, folder: Path, program: ExecRequest) -> ExecResult:
+        """Run a program in a sandbox of its own over a folder, without network.
+
+        Raises:
+            SandboxFailed: this machine cannot isolate it; it was not run.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    case: Case
+    trajectory: TrajectoryLog
+    seconds: float
+    instructions: str
+    """The agent's, for leaks."""
+    suite_folder: Path
+    workspace: Path | None
+    scratch: Path
+    """An empty folder for copies."""
+    run_program: RunProgram
+    key: str
+    """Of the trial: programs that ran under it are not run again."""
+
+    @property
+    def answer(self) -> str:
+        return self.trajectory.answer
+
+
+def check(name: str, passed: bool, detail: str | Callable[[], str] = "") -> EvalCheck:
+    """`detail` says why it failed; it is dropped when it passed."""
+    if passed:
+        return EvalCheck(name=name, passed=True)
+    text = detail if isinstance(detail, str) else detail()
+    return EvalCheck(name=name, passed=False, detail=text[:_MAX_DETAIL])
+
+
+_MAX_DETAIL = 600
+
+
+def shorten(text: str, size: int = 200) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= size else f"{flat[:size]}..."

@@ -1,0 +1,183 @@
+"""JSON Schema, as far as graders need it: types, properties, items, enums, bounds, patterns,
+combinations. A keyword that is not known here is a problem, not a silent pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeAlias, cast
+
+import msgspec
+import re2
+
+Schema: TypeAlias = Mapping[str, object]
+_TYPES: dict[str, Callable[[object], bool]] = {
+    "object": lambda value: isinstance(value, dict),
+    "array": lambda value: isinstance(value, list),
+    "string": lambda value: isinstance(value, str),
+    "boolean": lambda value: isinstance(value, bool),
+    "null": lambda value: value is None,
+    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+}
+_IGNORED = frozenset(("$schema", "$id", "title", "description", "default", "examples", "format"))
+_MAX_DEPTH = 50
+
+
+def schema_problems(value: object, schema: object, place: str = "$") -> Iterator[str]:
+    """Where a value is not what the schema says."""
+    if place.count(".") + place.count("[") > _MAX_DEPTH:
+        yield f"{place}: too deep"
+        return
+    if isinstance(schema, bool):
+        if not schema:
+            yield f"{place}: nothing is allowed here"
+        return
+    if not isinstance(schema, dict):
+        yield f"{place}: the schema is not an object"
+        return
+    rules = cast("dict[str, object]", schema)
+    for keyword, rule in rules.items():
+        if keyword in _IGNORED:
+            continue
+        check = _KEYWORDS.get(keyword)
+        if check is None:
+            yield f"{place}: the schema's keyword {keyword} is not supported"
+        else:
+            yield from check(value, rule, rules, place)
+
+
+def _type(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
+    names = cast("list[str]", rule if isinstance(rule, list) else [rule])
+    if not any(_TYPES.get(str(name), lambda _: False)(value) for name in names):
+        yield f"{place}: {_shown(value)} is not of type {' or '.join(map(str, names))}"
+
+
+def _enum(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
+    if value not in cast("list[object]", rule):
+        yield f"{place}: {_shown(value)} is not one of {_shown(rule)}"
+
+
+def _const(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
+    if value != rule:
+        yield f"{place}: {_shown(value)} is not {_shown(rule)}"
+
+
+def _properties(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        given = cast("dict[str, object]", value)
+        for name, inner in cast("dict[str, object]", rule).items():
+            if name in given:
+                yield from schema_problems(given[name], inner, f"{place}.{name}")
+
+
+def _required(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        given = cast("dict[str, object]", value)
+        yield from (
+            f"{place}.{name}: missing" for name in cast("list[str]", rule) if name not in given
+        )
+
+
+def _additional(value: object, rule: object, schema: Schema, place: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        known = cast("dict[str, object]", schema.get("properties", {}))
+        for name, item in cast("dict[str, object]", value).items():
+            if name not in known:
+                problems = list(schema_problems(item, rule, f"{place}.{name}"))
+                yield from [f"{place}.{name}: not expected"] if rule is False else problems
+
+
+def _items(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
+    if isinstance(value, list):
+        for index, item in enumerate(cast("list[object]", value)):
+            yield from schema_problems(item, rule, f"{place}[{index}]")
+
+
+def _pattern(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
+    if isinstance(value, str) and re2.compile(str(rule)).search(value) is None:
+        yield f"{place}: {_shown(value)} does not match {rule}"
+
+
+def _all_of(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
+    for inner in cast("list[object]", rule):
+        yield from schema_problems(value, inner, place)
+
+
+def _matching(value: object, rule: object, place: str) -> int:
+    inners = cast("list[object]", rule)
+    return sum(next(schema_problems(value, inner, place), None) is None for inner in inners)
+
+
+def _any_of(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
+    if not _matching(value, rule, place):
+        yield f"{place}: {_shown(value)} fits none of the alternatives"
+
+
+def _one_of(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
+    if (count := _matching(value, rule, place)) != 1:
+        yield f"{place}: {_shown(value)} fits {count} alternatives, not one"
+
+
+def _not(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
+    if next(schema_problems(value, rule, place), None) is None:
+        yield f"{place}: {_shown(value)} is what it must not be"
+
+
+def _unique(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
+    if rule and isinstance(value, list):
+        items = [msgspec.json.encode(item, order="sorted") for item in cast("list[object]", value)]
+        if len(set(items)) != len(items):
+            yield f"{place}: items are repeated"
+
+
+def _bound(
+    measure: Callable[[object], float | None], holds: Callable[[float, float], bool], what: str
+) -> Callable[[object, object, Schema, str], Iterator[str]]:
+    def check(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
+        size = measure(value)
+        if size is not None and not holds(size, float(cast("float", rule))):
+            yield f"{place}: {what} {rule}"
+
+    return check
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _length(value: object) -> float | None:
+    return len(value) if isinstance(value, str) else None
+
+
+def _count(value: object) -> float | None:
+    return len(cast("Sequence[object]", value)) if isinstance(value, list) else None
+
+
+_KEYWORDS: dict[str, Callable[[object, object, Schema, str], Iterator[str]]] = {
+    "type": _type,
+    "enum": _enum,
+    "const": _const,
+    "properties": _properties,
+    "required": _required,
+    "additionalProperties": _additional,
+    "items": _items,
+    "pattern": _pattern,
+    "allOf": _all_of,
+    "anyOf": _any_of,
+    "oneOf": _one_of,
+    "not": _not,
+    "uniqueItems": _unique,
+    "minimum": _bound(_number, lambda size, bound: size >= bound, "is less than"),
+    "maximum": _bound(_number, lambda size, bound: size <= bound, "is more than"),
+    "exclusiveMinimum": _bound(_number, lambda size, bound: size > bound, "is not more than"),
+    "exclusiveMaximum": _bound(_number, lambda size, bound: size < bound, "is not less than"),
+    "minLength": _bound(_length, lambda size, bound: size >= bound, "is shorter than"),
+    "maxLength": _bound(_length, lambda size, bound: size <= bound, "is longer than"),
+    "minItems": _bound(_count, lambda size, bound: size >= bound, "has fewer items than"),
+    "maxItems": _bound(_count, lambda size, bound: size <= bound, "has more items than"),
+}
+
+
+def _shown(value: object) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 80 else f"{text[:80]}..."

@@ -1,0 +1,144 @@
+"""Runs of suites in the log: a run is a session whose events say which cases it has and how each
+trial ended; another session for each suite lists its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+
+import anyio
+
+from mainspring.core import ids
+from mainspring.core.envelope import Event, event_types
+from mainspring.core.errors import InvalidInput, LeaseHeld, SessionExists, SessionNotFound
+from mainspring.core.events import (
+    EvalCaseEnded,
+    EvalRunCreated,
+    EvalRunEnded,
+    ModelRequestEnded,
+    SessionCreated,
+)
+from mainspring.core.sender import Origin, Sender
+from mainspring.log.session_log import SessionLog
+from mainspring.runtime.session.lease import hold_session
+
+_CREATED = event_types(EvalRunCreated)
+_INDEX_TRIES = 300
+
+
+@dataclass(slots=True)
+class EvalRun:
+    """A run, as a fold of its log."""
+
+    created: EvalRunCreated
+    started: datetime
+    results: dict[tuple[str, int], EvalCaseEnded] = field(
+        default_factory=dict[tuple[str, int], EvalCaseEnded]
+    )
+    ended: EvalRunEnded | None = None
+    grading_usd: Decimal = Decimal(0)
+    """What judges cost; it belongs to the run, not to a trial's session."""
+
+    @property
+    def id(self) -> str:
+        return self.created.run_id
+
+    @property
+    def cost_usd(self) -> Decimal:
+        """What this run itself has paid for."""
+        own = (item for item in self.results.values() if item.from_run is None)
+        return sum((Decimal(item.cost_usd) for item in own), self.grading_usd)
+
+    def of_case(self, case_id: str) -> list[EvalCaseEnded]:
+        found = [item for (name, _), item in self.results.items() if name == case_id]
+        return sorted(found, key=lambda item: item.trial)
+
+    def apply(self, event: Event) -> None:
+        match event.payload:
+            case EvalCaseEnded() as ended:
+                self.results.setdefault((ended.case_id, ended.trial), ended)
+            case EvalRunEnded() as run_ended:
+                self.ended = run_ended
+            case ModelRequestEnded(cost_usd=str(cost)):
+                self.grading_usd += Decimal(cost)
+            case _:
+                pass
+
+
+def fold_run(log: Iterable[Event]) -> EvalRun | None:
+    """`None` if it is not the log of a run."""
+    run: EvalRun | None = None
+    for event in log:
+        if isinstance(event.payload, EvalRunCreated):
+            run = EvalRun(event.payload, event.time)
+        elif run is not None:
+            run.apply(event)
+    return run
+
+
+def index_id(agent_name: str, suite: str) -> str:
+    """The session that lists the runs of a suite."""
+    return ids.stable_id(ids.SESSION, "eval-suite", agent_name, suite)
+
+
+async def read_run(log: SessionLog, run_id: str) -> EvalRun:
+    """Raises: SessionNotFound. InvalidInput: the session is not a run of a suite."""
+    run = fold_run(await log.read(run_id))
+    if run is None or run.id != run_id:
+        raise InvalidInput(f"session {run_id} is not a run of an eval suite")
+    return run
+
+
+async def list_runs(log: SessionLog, agent_name: str, suite: str) -> list[EvalRunCreated]:
+    """Oldest first."""
+    try:
+        listed = await log.read(index_id(agent_name, suite), types=_CREATED)
+    except SessionNotFound:
+        return []
+    return [event.payload for event in listed if isinstance(event.payload, EvalRunCreated)]
+
+
+async def existing_runs(
+    log: SessionLog, agent_name: str, suite: str, *, newest: int
+) -> list[EvalRun]:
+    """The newest runs that are still in the log, newest first."""
+    runs: list[EvalRun] = []
+    for created in reversed(await list_runs(log, agent_name, suite)):
+        if len(runs) == newest:
+            break
+        with suppress(SessionNotFound):
+            runs.append(await read_run(log, created.run_id))
+    return runs
+
+
+async def create_run(log: SessionLog, created: EvalRunCreated, *, sender: Sender) -> None:
+    """Write a run's first event, and list it. A crash in between leaves a run without trials."""
+    origin = Origin(type="eval")
+    title = f"eval {created.suite}"
+    await log.create(
+        SessionCreated(agent_name=created.agent_name, title=title, origin=origin),
+        session_id=created.run_id,
+        sender=sender,
+    )
+    async with hold_session(log, created.run_id) as writer:
+        await writer.append(created)
+    index = index_id(created.agent_name, created.suite)
+    with suppress(SessionExists):
+        await log.create(
+            SessionCreated(agent_name=created.agent_name, title=f"runs of {title}", origin=origin),
+            session_id=index,
+            sender=sender,
+        )
+    for _ in range(_INDEX_TRIES):
+        with suppress(LeaseHeld):  # another process lists a run
+            return await _list_run(log, index, created)
+        await anyio.sleep(0.05)
+    await _list_run(log, index, created)
+
+
+async def _list_run(log: SessionLog, index: str, created: EvalRunCreated) -> None:
+    async with hold_session(log, index) as writer:
+        await writer.append(created)

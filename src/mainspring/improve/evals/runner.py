@@ -1,0 +1,354 @@
+"""Runs a suite: which trials there are, which results still hold, how much may be spent. A run that
+was killed is continued; no trial is run or paid twice."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+
+import anyio
+import msgspec
+from anyio import to_thread
+
+from mainspring.core import ids
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import EvalCaseEnded, EvalRunCreated, EvalRunEnded
+from mainspring.harness.budget import Budget, Charge
+from mainspring.improve.evals.evidence import RunProgram
+from mainspring.improve.evals.run_log import EvalRun, create_run, existing_runs, read_run
+from mainspring.improve.evals.suite import ENCODER, Case, Script, SuiteFile, Tier
+from mainspring.improve.evals.suite_files import case_content_hash
+from mainspring.improve.evals.trials import MakeScript, TrialKey, TrialSetup, run_trial
+from mainspring.log.task_groups import unwrap_single_error
+from mainspring.log.writer import Writer
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.session.lease import hold_session
+from mainspring.runtime.session.pinned_agent import definition_of
+from mainspring.runtime.session.session import Runtime
+
+_RUNS_LOOKED_AT = 10
+"""Earlier runs that results may be taken from."""
+_GUESSED_TURNS, _GUESSED_OUTPUT_TOKENS = 3, 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which cases of a suite to run, and how often."""
+
+    cases: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    tier: Tier | None = None
+    """`fast` leaves out the cases of the tier `full`."""
+    only_failed: bool = False
+    """Those that did not pass in the last run."""
+    trials: int | None = None
+    splits: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    budget_usd: Decimal | None = None
+    parallel: int | None = None
+    fresh: bool = False
+    """Run everything, whatever earlier runs found."""
+    keeps_workspaces: bool = False
+    script_of: Callable[[Case], Script] | None = None
+    """Scripted models instead of the agent's own: for the health of a suite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a run would do, before anything is paid."""
+
+    created: EvalRunCreated
+    is_resumed: bool
+    trials: tuple[TrialKey, ...]
+    """All of them."""
+    done: tuple[EvalCaseEnded, ...]
+    """Results of this run, if it is resumed."""
+    reused: tuple[EvalCaseEnded, ...]
+    """Results of earlier runs that still hold."""
+    estimate_usd: Decimal
+    estimate_basis: str
+
+    @property
+    def open_trials(self) -> list[TrialKey]:
+        settled = {(item.case_id, item.trial) for item in (*self.done, *self.reused)}
+        return [key for key in self.trials if (key.case.id, key.number) not in settled]
+
+
+@dataclass(slots=True)
+class RunBudget:
+    """A `Ledger`: no request starts that might exceed what the run may spend."""
+
+    limit_usd: Decimal | None
+    spent_usd: Decimal = Decimal(0)
+    is_exhausted: bool = False
+    _reserved: dict[str, Decimal] = field(default_factory=dict[str, Decimal])
+
+    async def reserve(self, charge: Charge) -> str | None:
+        committed = self.spent_usd + sum(self._reserved.values(), Decimal(0))
+        if self.limit_usd is not None and committed + charge.cost_usd > self.limit_usd:
+            self.is_exhausted = True
+            return f"the budget of the eval run, {self.limit_usd} US dollars, is reached"
+        self._reserved[charge.reservation_id] = charge.cost_usd
+        return None
+
+    async def settle(self, reservation_id: str, cost_usd: Decimal) -> None:
+        if self._reserved.pop(reservation_id, None) is not None:
+            self.spent_usd += cost_usd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteRunner:
+    """Runs suites of one agent."""
+
+    runtime: Runtime
+    agent: Agent
+    run_program: RunProgram
+    make_script: MakeScript
+    place: Path
+    """Where workspaces are made."""
+    monotonic: Callable[[], float]
+    model_hash: str = ""
+    """Of a model that is a file."""
+
+    async def plan(
+        self, suite_file: SuiteFile, selection: Selection, settings: RunSettings
+    ) -> Plan:
+        """Raises: InvalidInput: no case is selected."""
+        suite, log = suite_file.suite, self.runtime.log
+        runs = await existing_runs(log, self.agent.name, suite.name, newest=_RUNS_LOOKED_AT)
+        cases = select_cases(suite_file, selection, runs[0] if runs else None)
+        hashes = await to_thread.run_sync(self._hashes, suite_file, cases, settings)
+        trials = tuple(self._trials(suite_file, cases, hashes, selection, settings))
+        created = EvalRunCreated(
+            run_id=ids.new_id(ids.SESSION),
+            suite=suite.name,
+            suite_hash=suite_file.hash,
+            agent_name=self.agent.name,
+            model=self.agent.model,
+            cases=hashes,
+            trials=selection.trials or suite.trials,
+            agent_version=self.agent.version,
+            budget_usd=None if settings.budget_usd is None else str(settings.budget_usd),
+        )
+        unfinished = None if settings.fresh else _unfinished(runs, created)
+        done = () if unfinished is None else tuple(unfinished.results.values())
+        reused = () if settings.fresh else tuple(_reusable(trials, runs, done))
+        estimate, basis = self._estimate(trials, runs, len(done) + len(reused))
+        return Plan(
+            created=created if unfinished is None else unfinished.created,
+            is_resumed=unfinished is not None,
+            trials=trials,
+            done=done,
+            reused=reused,
+            estimate_usd=estimate,
+            estimate_basis=basis,
+        )
+
+    async def run(
+        self,
+        suite_file: SuiteFile,
+        plan: Plan,
+        settings: RunSettings,
+        on_result: Callable[[EvalCaseEnded], None] = lambda _: None,
+    ) -> EvalRun:
+        """Run what is open; results go to `on_result` once they are in the log.
+
+        Raises: LeaseHeld: another process runs it.
+        """
+        log, run_id = self.runtime.log, plan.created.run_id
+        if not plan.is_resumed:
+            await create_run(log, plan.created, sender=self.runtime.sender)
+        place = self.place / run_id[-12:]
+        async with hold_session(log, run_id) as writer:
+            run = await read_run(log, run_id)
+            budget = RunBudget(settings.budget_usd, spent_usd=run.cost_usd)
+            setup = TrialSetup(
+                runtime=self.runtime,
+                agent=self.agent,
+                suite_file=suite_file,
+                run_id=run_id,
+                place=place,
+                run_program=self.run_program,
+                make_script=self.make_script,
+                monotonic=self.monotonic,
+                budget=Budget(ledger=budget),
+                keeps_workspaces=settings.keeps_workspaces,
+            )
+            for reused in plan.reused:
+                if (reused.case_id, reused.trial) not in run.results:
+                    run.results[reused.case_id, reused.trial] = reused
+                    writer.stage(reused)
+            await writer.commit()
+            parallel = settings.parallel or suite_file.suite.parallel
+            await self._run_open(
+                setup, plan.open_trials, writer, parallel, _Progress(run, budget, on_result)
+            )
+            if run.ended is None:
+                await writer.append(_run_ended(run, budget))
+                run = await read_run(log, run_id)
+        await to_thread.run_sync(_remove_if_empty, place)
+        return run
+
+    async def _run_open(
+        self,
+        setup: TrialSetup,
+        trials: Sequence[TrialKey],
+        writer: Writer,
+        parallel: int,
+        progress: _Progress,
+    ) -> None:
+        jobs = iter(trials)
+
+        async def work() -> None:
+            for key in jobs:
+                if progress.budget.is_exhausted:
+                    return
+                ended = await run_trial(setup, key)
+                await writer.append(ended)
+                progress.run.results[ended.case_id, ended.trial] = ended
+                progress.on_result(ended)
+
+        with unwrap_single_error():
+            async with anyio.create_task_group() as group:
+                for _ in range(min(parallel, len(trials))):
+                    group.start_soon(work)
+
+    def _trials(
+        self,
+        suite_file: SuiteFile,
+        cases: Sequence[Case],
+        hashes: dict[str, str],
+        selection: Selection,
+        settings: RunSettings,
+    ) -> Iterator[TrialKey]:
+        for case in cases:
+            script = None if settings.script_of is None else settings.script_of(case)
+            for number in range(
+                1, (selection.trials or case.trials or suite_file.suite.trials) + 1
+            ):
+                yield TrialKey(case=case, number=number, case_hash=hashes[case.id], script=script)
+
+    def _hashes(
+        self, suite_file: SuiteFile, cases: Sequence[Case], settings: RunSettings
+    ) -> dict[str, str]:
+        """Blocks: files are read."""
+        version = (self.agent.version or "").rpartition("-")[2]  # the same files, the same hash
+        definition = msgspec.structs.replace(definition_of(self.agent), version=version)
+        agent = ENCODER.encode((definition, self.model_hash))
+        hashes: dict[str, str] = {}
+        for case in cases:
+            digest = hashlib.sha256(agent)
+            digest.update(case_content_hash(suite_file.suite, case, suite_file.folder).encode())
+            if settings.script_of is not None:
+                digest.update(ENCODER.encode(settings.script_of(case)))
+            hashes[case.id] = digest.hexdigest()
+        return hashes
+
+    def _estimate(
+        self, trials: Sequence[TrialKey], runs: Sequence[EvalRun], settled: int
+    ) -> tuple[Decimal, str]:
+        """What the open trials may cost, and where the number comes from."""
+        left = len(trials) - settled
+        earlier = [
+            Decimal(item.cost_usd)
+            for run in runs
+            if run.created.model == self.agent.model
+            for item in run.results.values()
+            if item.from_run is None and item.outcome != "error"
+        ]
+        if earlier:
+            mean = sum(earlier, Decimal(0)) / len(earlier)
+            return mean * left, f"the mean of {len(earlier)} earlier trials"
+        facts = self.runtime.models.facts(self.agent.model)
+        words = len(self.agent.instructions) / facts.bytes_per_token
+        tokens = _GUESSED_TURNS * int(words + 2_000)
+        price = facts.price
+        cost = (
+            tokens * price.input + _GUESSED_OUTPUT_TOKENS * _GUESSED_TURNS * price.output
+        ) / 10**6
+        return cost * left, f"a guess: {_GUESSED_TURNS} turns a trial"
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    run: EvalRun
+    budget: RunBudget
+    on_result: Callable[[EvalCaseEnded], None]
+
+
+def select_cases(suite_file: SuiteFile, selection: Selection, last: EvalRun | None) -> list[Case]:
+    """Raises: InvalidInput: there is no such case, or none is left."""
+    suite = suite_file.suite
+    known = {case.id for case in suite.cases}
+    if missing := [name for name in selection.cases if name not in known]:
+        raise InvalidInput(f"suite {suite.name} has no case {missing[0]}")
+    failed = _failed_cases(last) if selection.only_failed else known
+    cases = [case for case in suite.cases if case.id in failed and _is_selected(case, selection)]
+    if not cases:
+        raise InvalidInput(f"no case of suite {suite.name} is selected")
+    return cases
+
+
+def _is_selected(case: Case, selection: Selection) -> bool:
+    return (
+        (not selection.cases or case.id in selection.cases)
+        and (not selection.tags or not set(selection.tags).isdisjoint(case.tags))
+        and (not selection.splits or case.split in selection.splits)
+        and (selection.tier != "fast" or case.tier == "fast")
+    )
+
+
+def _failed_cases(last: EvalRun | None) -> set[str]:
+    if last is None:
+        raise InvalidInput("there is no earlier run, so there are no failed cases")
+    return {item.case_id for item in last.results.values() if item.outcome != "passed"}
+
+
+def _unfinished(runs: Sequence[EvalRun], wanted: EvalRunCreated) -> EvalRun | None:
+    """The newest run, if it is the same one and was cut off."""
+    newest = runs[0] if runs else None
+    if newest is None or newest.ended is not None:
+        return None
+    made = newest.created
+    is_same = (made.cases, made.trials, made.model) == (wanted.cases, wanted.trials, wanted.model)
+    return newest if is_same else None
+
+
+def _reusable(
+    trials: Sequence[TrialKey], runs: Sequence[EvalRun], done: Sequence[EvalCaseEnded]
+) -> Iterator[EvalCaseEnded]:
+    """Results of trials of which nothing has changed since; errors are tried again."""
+    settled = {(item.case_id, item.trial) for item in done}
+    earlier: dict[tuple[str, int, str], EvalCaseEnded] = {}
+    for run in runs:
+        for item in run.results.values():
+            if item.outcome != "error":
+                known = msgspec.structs.replace(item, from_run=item.from_run or run.id)
+                earlier.setdefault((item.case_id, item.trial, item.case_hash), known)
+    for key in trials:
+        found = earlier.get((key.case.id, key.number, key.case_hash))
+        if found is not None and (key.case.id, key.number) not in settled:
+            yield found
+
+
+def _run_ended(run: EvalRun, budget: RunBudget) -> EvalRunEnded:
+    outcomes = [item.outcome for item in run.results.values()]
+    return EvalRunEnded(
+        status="budget_reached" if budget.is_exhausted else "completed",
+        passed=outcomes.count("passed"),
+        failed=outcomes.count("failed"),
+        errors=outcomes.count("error"),
+        cost_usd=str(run.cost_usd),
+    )
+
+
+def _remove_if_empty(place: Path) -> None:
+    if place.is_dir() and not any(place.iterdir()):
+        shutil.rmtree(place, ignore_errors=True)

@@ -1,0 +1,289 @@
+"""Reads and validates suites: `evals/*.yaml` and `evals/*.jsonl` of an agent's folder. Every
+problem names its file and line."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import TypeVar, cast
+
+import msgspec
+import re2
+import yaml
+
+from mainspring.core.errors import InvalidInput
+from mainspring.files.atomic_file import read_bounded
+from mainspring.improve.evals.graders import (
+    CommandCheck,
+    FileCheck,
+    Grader,
+    Regex,
+    as_texts,
+)
+from mainspring.improve.evals.suite import ENCODER, Case, Suite, SuiteFile
+from mainspring.runtime.definition_files.finding import Finding
+from mainspring.runtime.definition_files.yaml_reader import Node, YamlReader, YamlValueError
+
+EVALS_FOLDER = "evals"
+_SUFFIXES = (".yaml", ".yml", ".jsonl")
+_MAX_BYTES = 50_000_000
+_MAX_VALUES = 2_000_000
+_MAX_FOLDER_BYTES = 100_000_000
+_PLACE = re.compile(r" - at `\$([^`]*)`$")
+_STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
+T = TypeVar("T")
+_CASE_FILES = "case_files"
+"""In a YAML suite: files with more cases, one JSON object per line."""
+
+
+class SuiteProblems(InvalidInput):
+    """A suite cannot be used; every finding has a place and what is wrong there."""
+
+    def __init__(self, findings: Iterable[Finding]) -> None:
+        self.findings = tuple(findings)
+        super().__init__("\n".join(map(str, self.findings)))
+
+
+def find_suites(folder: Path) -> list[Path]:
+    """The files of all suites of an agent, by name."""
+    try:
+        files = sorted((folder / EVALS_FOLDER).iterdir())
+    except OSError:
+        return []
+    return [file for file in files if file.suffix in _SUFFIXES and file.is_file()]
+
+
+def read_suite(file: Path, *, shown: str | None = None) -> SuiteFile:
+    """
+    Raises:
+        SuiteProblems: it cannot be used as it is. InvalidInput: there is no such file.
+    """
+    content = read_bounded(file, max_bytes=_MAX_BYTES)
+    if content is None:
+        raise InvalidInput(f"{file}: there is no such suite")
+    reading = _SuiteReading(file, shown or file.name)
+    suite = reading.suite(content.decode("utf-8", "replace"))
+    if reading.findings or suite is None:
+        raise SuiteProblems(reading.findings)
+    return SuiteFile(suite=suite, file=file, hash=_suite_hash(suite, file.parent))
+
+
+class _SuiteReading:
+    def __init__(self, file: Path, shown: str) -> None:
+        self._file = file
+        self._shown = shown
+        self.findings: list[Finding] = []
+        self._case_lines: dict[str, tuple[str, int]] = {}
+
+    def suite(self, text: str) -> Suite | None:
+        stem = self._file.name.removesuffix(self._file.suffix)
+        if self._file.suffix == ".jsonl":
+            cases = tuple(self._json_lines(text, self._shown))
+            suite = Suite(name=stem, cases=cases)
+        else:
+            suite = self._yaml(text, stem)
+        if suite is not None:
+            self._check(suite)
+        return suite
+
+    def _yaml(self, text: str, stem: str) -> Suite | None:
+        reader = YamlReader(self._shown, self.findings, _MAX_VALUES)
+        root = reader.root(text)
+        if root is None:
+            self._problem(1, "the suite is empty") if not self.findings else None
+            return None
+        try:
+            fields = reader.mapping(root)
+        except YamlValueError as error:
+            reader.note("error", error.node, f"a suite {error}")
+            return None
+        case_nodes = _list_nodes(root, "cases")
+        listed = cast("list[object]", fields.pop("cases", None) or [])
+        cases = [
+            case
+            for value, node in zip(listed, case_nodes, strict=False)
+            if (case := self._case(value, node, self._shown)) is not None
+        ]
+        for name in cast("list[str]", fields.pop(_CASE_FILES, None) or []):
+            cases += self._case_file(str(name), root)
+        suite = self._convert({"name": stem, **fields}, root, Suite)
+        return None if suite is None else msgspec.structs.replace(suite, cases=tuple(cases))
+
+    def _case_file(self, name: str, root: Node) -> list[Case]:
+        content = read_bounded(self._file.parent / name, max_bytes=_MAX_BYTES)
+        if content is None:
+            self._problem(root.start_mark.line + 1, f"{name}: there is no such file")
+            return []
+        shown = str(PurePosixPath(self._shown).parent / name)
+        return list(self._json_lines(content.decode("utf-8", "replace"), shown))
+
+    def _json_lines(self, text: str, shown: str) -> Iterator[Case]:
+        for number, line in enumerate(text.splitlines(), 1):
+            if not line.strip():
+                continue
+            try:
+                case = msgspec.json.decode(line, type=Case)
+            except msgspec.MsgspecError as error:
+                self._problem(number, str(error), shown)
+                continue
+            if self._is_new(case, shown, number):
+                yield case
+
+    def _case(self, value: object, node: Node, shown: str) -> Case | None:
+        case = self._convert(value, node, Case)
+        if case is None or not self._is_new(case, shown, node.start_mark.line + 1):
+            return None
+        return case
+
+    def _is_new(self, case: Case, shown: str, line: int) -> bool:
+        if (first := self._case_lines.get(case.id)) is not None:
+            self._problem(line, f"case {case.id} is at {first[0]}:{first[1]} already", shown)
+            return False
+        self._case_lines[case.id] = (shown, line)
+        return True
+
+    def _convert(self, value: object, node: Node, kind: type[T]) -> T | None:
+        try:
+            return msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            what = str(error)
+            place = _PLACE.search(what)
+            line = _line_at(node, place[1]) if place else node.start_mark.line + 1
+            self._problem(line, what.replace("`$", "`") if place is None else _without_root(what))
+            return None
+
+    def _check(self, suite: Suite) -> None:
+        """What types cannot say: patterns, and files that must be there."""
+        if not suite.cases and not self.findings:
+            self._problem(1, "the suite has no cases")
+        for case in suite.cases:
+            shown, line = self._case_lines[case.id]
+            for what in _case_problems(case, suite, self._file.parent):
+                self._problem(line, f"case {case.id}: {what}", shown)
+
+    def _problem(self, line: int, what: str, shown: str | None = None) -> None:
+        finding = Finding(level="error", file=shown or self._shown, line=line, what=what)
+        self.findings.append(finding)
+
+
+def _without_root(what: str) -> str:
+    return what.replace("`$.", "`").replace("`$", "`")
+
+
+def _list_nodes(root: Node, key: str) -> list[Node]:
+    if not isinstance(root, yaml.MappingNode):
+        return []
+    for name, value in root.value:
+        if name.value == key and isinstance(value, yaml.SequenceNode):
+            return value.value
+    return []
+
+
+def _line_at(node: Node, path: str) -> int:
+    """The line of a value, from the path that msgspec names."""
+    for name, index in _STEP.findall(path):
+        if isinstance(node, yaml.SequenceNode) and index and int(index) < len(node.value):
+            node = node.value[int(index)]
+        elif isinstance(node, yaml.MappingNode):
+            found = [value for key, value in node.value if key.value == name]
+            if not found:
+                break
+            node = found[-1]
+        else:
+            break
+    return node.start_mark.line + 1
+
+
+def _case_problems(case: Case, suite: Suite, folder: Path) -> Iterator[str]:
+    graders = suite.graders_of(case)
+    if not case.messages or not all(case.messages):
+        yield "`input` is empty"
+    if not graders and case.expect is None:
+        yield "there is nothing to grade: give `graders` or `expect`"
+    scripts = (script.files for script in (case.solution, case.failure) if script is not None)
+    folders = (case.workspace, *scripts, *(_folder_of(grader) for grader in graders))
+    for name in folders:
+        if name is not None and not (folder / name).is_dir():
+            yield f"{name}: there is no such folder beside the suite"
+    for pattern in (item for grader in graders for item in _patterns_of(grader)):
+        yield from _pattern_problems(pattern)
+    yield from _path_problems(case, graders)
+
+
+def _path_problems(case: Case, graders: Sequence[Grader]) -> Iterator[str]:
+    checked = [grader for grader in graders if isinstance(grader, FileCheck)]
+    for path in (*case.files, *(grader.path for grader in checked)):
+        if not is_inside(path):
+            yield f"{path!r} is not a path inside the workspace"
+    for grader in checked:
+        if grader.unchanged and grader.path not in case.files and case.workspace is None:
+            yield f"the case does not bring {grader.path}, so `unchanged` says nothing"
+
+
+def _folder_of(grader: Grader) -> str | None:
+    return grader.tests if isinstance(grader, CommandCheck) else None
+
+
+def _patterns_of(grader: Grader) -> tuple[str, ...]:
+    match grader:
+        case Regex(pattern=patterns):
+            return as_texts(patterns)
+        case FileCheck(pattern=str(pattern)) | CommandCheck(pattern=str(pattern)):
+            return (pattern,)
+        case _:
+            return ()
+
+
+def _pattern_problems(pattern: str) -> Iterator[str]:
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        re2.compile(pattern, options)
+    except re2.error as error:
+        yield f"{pattern!r} is not a pattern of RE2: {error}"
+
+
+def is_inside(path: str) -> bool:
+    parts = PurePosixPath(path).parts
+    return bool(parts) and not path.startswith("/") and ".." not in parts and "\0" not in path
+
+
+def _suite_hash(suite: Suite, folder: Path) -> str:
+    digest = hashlib.sha256(ENCODER.encode(suite))
+    for case in suite.cases:
+        digest.update(case_content_hash(suite, case, folder).encode())
+    return digest.hexdigest()
+
+
+def case_content_hash(suite: Suite, case: Case, folder: Path) -> str:
+    """Of all that a verdict on the case depends on, except the agent and its model."""
+    graders = suite.graders_of(case)
+    counted = msgspec.structs.replace(case, graders=graders, solution=None, failure=None, tags=())
+    digest = hashlib.sha256(ENCODER.encode(counted))
+    tests = [grader.tests for grader in graders if isinstance(grader, CommandCheck)]
+    for name in (case.workspace, *tests):
+        if name is not None:
+            digest.update(folder_hash(folder / name).encode())
+    return digest.hexdigest()
+
+
+def folder_hash(folder: Path) -> str:
+    """Of the names, modes and contents of all files below. Raises: InvalidInput: too much."""
+    digest, size = hashlib.sha256(), 0
+    for path in sorted(_files_below(folder)):
+        content = read_bounded(path, max_bytes=_MAX_FOLDER_BYTES) or b""
+        size += len(content)
+        if size > _MAX_FOLDER_BYTES:
+            raise InvalidInput(f"{folder}: more than {_MAX_FOLDER_BYTES} bytes")
+        name = path.relative_to(folder).as_posix()
+        is_program = os.access(path, os.X_OK)
+        digest.update(ENCODER.encode((name, is_program, hashlib.sha256(content).hexdigest())))
+    return digest.hexdigest()
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    for place, _, names in os.walk(folder):
+        yield from (path for name in names if (path := Path(place, name)).is_file())

@@ -1,0 +1,151 @@
+"""What happened in a trial, as a fold of its log: calls and their fates, messages, cost. Nothing
+here believes what the agent says about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from mainspring.core import events
+from mainspring.core.content import plain_text
+from mainspring.core.envelope import Event
+from mainspring.core.events import Usage
+from mainspring.harness.permissions.bash.command_analysis import analyze_command
+from mainspring.harness.permissions.tool_names import (
+    INTERNAL_TOOLS,
+    NEEDS_A_PERSON,
+    NETWORK_TOOLS,
+    READ_ANYTHING,
+    READ_TOOLS,
+    SHELL_TOOLS,
+    canonical_name,
+)
+from mainspring.harness.state.open_call import CallResult, OpenCall, call_id_of, proposed_call
+from mainspring.harness.state.thread_tree import SpendAccount
+
+_WITHOUT_EFFECT = READ_TOOLS | INTERNAL_TOOLS | NEEDS_A_PERSON | NETWORK_TOOLS | READ_ANYTHING
+
+
+@dataclass(slots=True)
+class TrajectoryCall:
+    call: OpenCall
+    was_asked: bool = False
+    """A gate wanted a person to decide."""
+    was_approved: bool = False
+    """A person approved it before it started."""
+    was_denied: bool = False
+    result: str = ""
+
+    @property
+    def name(self) -> str:
+        return canonical_name(self.call.name)
+
+    @property
+    def has_run(self) -> bool:
+        return self.call.started is not None
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether it ran and may have changed something; a command that is not known to be
+        read-only may have."""
+        if not self.has_run or self.name in _WITHOUT_EFFECT:
+            return False
+        if self.name in SHELL_TOOLS:
+            return not analyze_command(str(self.call.input.get("command", ""))).read_only
+        return True
+
+
+@dataclass(slots=True)
+class TrajectoryLog:
+    """A session's log, folded for graders."""
+
+    calls: list[TrajectoryCall] = field(default_factory=list[TrajectoryCall])
+    skills: list[str] = field(default_factory=list[str])
+    hosts: list[events.NetworkRequested] = field(default_factory=list[events.NetworkRequested])
+    answers: list[str] = field(default_factory=list[str])
+    """The agent's final words of each run."""
+    reason: str | None = None
+    """Why the last run ended."""
+    detail: str | None = None
+    _places: dict[str, int] = field(default_factory=dict[str, int])
+    _account: SpendAccount = field(default_factory=SpendAccount)
+    _main: str = ""
+    _texts: list[str] = field(default_factory=list[str])
+    _words: list[str] = field(default_factory=list[str])
+
+    @property
+    def answer(self) -> str:
+        return self.answers[-1] if self.answers else "\n\n".join(self._texts)
+
+    @property
+    def transcript(self) -> str:
+        """All that the agent said to the user."""
+        return "\n\n".join(self._words)
+
+    @property
+    def turns(self) -> int:
+        return self._account.spending.turns
+
+    @property
+    def usage(self) -> Usage:
+        return self._account.usage
+
+    @property
+    def cost_usd(self) -> Decimal:
+        return self._account.spending.cost_usd
+
+    @property
+    def failed_calls(self) -> int:
+        return sum(item.call.failure is not None for item in self.calls)
+
+    def apply(self, event: Event) -> None:
+        self._account.apply(event)
+        self._main = self._main or event.thread_id
+        payload = event.payload
+        if (proposed := proposed_call(event)) is not None:
+            self._places[event.id] = len(self.calls)
+            self.calls.append(TrajectoryCall(proposed))
+            if event.thread_id == self._main:
+                self._texts.clear()
+            return
+        if (call_id := call_id_of(payload)) is not None and call_id in self._places:
+            self._apply_to_call(self.calls[self._places[call_id]], event)
+            return
+        match payload:
+            case events.AgentMessage(content=content) if event.thread_id == self._main:
+                self._texts.append(plain_text(content))
+                self._words.append(plain_text(content))
+            case events.StatusIdle() if event.thread_id == self._main:
+                self.reason, self.detail = payload.reason, payload.detail
+                self.answers.append("\n\n".join(self._texts))
+                self._texts.clear()
+            case events.SkillUsed(name=name):
+                self.skills.append(name)
+            case events.NetworkRequested():
+                self.hosts.append(payload)
+            case _:
+                pass
+
+    def _apply_to_call(self, item: TrajectoryCall, event: Event) -> None:
+        payload = event.payload
+        item.call = item.call.after(event)
+        match payload:
+            case events.ToolCallAuthorized(decision=decision):
+                item.was_asked = item.was_asked or decision == "ask"
+                item.was_denied = decision == "deny"
+            case events.UserToolConfirmation(result=result):
+                item.was_denied = result == "deny"
+                item.was_approved = result == "allow" and not item.has_run
+            case _ if isinstance(payload, CallResult):
+                item.result = plain_text(payload.content)
+                item.was_denied = item.was_denied or item.call.failure == "denied"
+            case _:
+                pass
+
+
+def read_trajectory(log: Iterable[Event]) -> TrajectoryLog:
+    trajectory = TrajectoryLog()
+    for event in log:
+        trajectory.apply(event)
+    return trajectory

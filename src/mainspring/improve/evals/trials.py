@@ -1,0 +1,211 @@
+"""One trial of a case: a real session in a workspace of its own, graded from its log and its files.
+
+Ids follow from the run, the case and the trial, so that after a crash the same session goes on and
+nothing is paid twice.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import anyio
+import msgspec
+from anyio import to_thread
+
+from mainspring.core import ids
+from mainspring.core.envelope import Event
+from mainspring.core.errors import MainspringError, SessionExists
+from mainspring.core.events import EvalCaseEnded, EvalGrade
+from mainspring.core.model import Model
+from mainspring.core.sender import Origin
+from mainspring.harness.budget import Budget
+from mainspring.harness.thread_context import ignore_delta
+from mainspring.improve.evals.case_workspace import prepare_workspace
+from mainspring.improve.evals.evidence import Evidence, RunProgram
+from mainspring.improve.evals.grading import grade_trial, is_passed, reward
+from mainspring.improve.evals.suite import Case, Script, SuiteFile
+from mainspring.improve.evals.trajectory import read_trajectory
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.session.session import Runtime, Session
+
+MakeScript: TypeAlias = Callable[[Sequence[Mapping[str, object]], str], Model]
+"""A model that plays these steps, and its name in errors."""
+Outcome: TypeAlias = Literal["passed", "failed", "error"]
+_MAX_APPROVALS = 100
+_NOBODY = "The user does not approve this."
+_ERROR_REASONS = frozenset(("model_error", "recovery_exhausted", "budget_reached"))
+"""The session ended for a reason that says nothing about the agent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSetup:
+    """What all trials of a run share."""
+
+    runtime: Runtime
+    agent: Agent
+    suite_file: SuiteFile
+    run_id: str
+    place: Path
+    """Where the workspaces of the run are."""
+    run_program: RunProgram
+    make_script: MakeScript
+    monotonic: Callable[[], float]
+    budget: Budget
+    keeps_workspaces: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialKey:
+    case: Case
+    number: int
+    """From 1."""
+    case_hash: str
+    script: Script | None = None
+    """A scripted model in place of the agent's own: the oracle, or one that does nothing."""
+
+
+async def run_trial(setup: TrialSetup, key: TrialKey) -> EvalCaseEnded:
+    case = key.case
+    session_id = ids.stable_id(ids.SESSION, setup.run_id, case.id, str(key.number))
+    place = setup.place / f"{case.id[:60]}-{key.number}-{session_id[-8:]}"
+    try:
+        ended = await _run_and_grade(setup, key, session_id, place)
+    except MainspringError as error:
+        ended = _ended(key, session_id, error=f"{type(error).__name__}: {error}")
+    if not setup.keeps_workspaces and ended.outcome == "passed":
+        await to_thread.run_sync(lambda: shutil.rmtree(place, ignore_errors=True))
+    return ended
+
+
+async def _run_and_grade(
+    setup: TrialSetup, key: TrialKey, session_id: str, place: Path
+) -> EvalCaseEnded:
+    case, suite = key.case, setup.suite_file.suite
+    workspace: Path | None = None
+    if setup.agent.needs_workspace:
+        workspace = await to_thread.run_sync(
+            prepare_workspace, place, case, setup.suite_file.folder, key.script
+        )
+    session, is_resumed = await _open_session(setup, key, session_id, workspace)
+    seconds = case.timeout_seconds or suite.timeout_seconds
+    started = setup.monotonic()
+    collected: list[Event] = []
+    with anyio.move_on_after(seconds) as scope:
+        await _play(session, case, collected.append)
+    took = setup.monotonic() - started
+    log = await session.events() if is_resumed or scope.cancelled_caught else collected
+    evidence = Evidence(
+        case=case,
+        trajectory=read_trajectory(log),
+        seconds=took,
+        instructions=setup.agent.instructions,
+        suite_folder=setup.suite_file.folder,
+        workspace=workspace,
+        scratch=place / "grading",
+        run_program=setup.run_program,
+        key=session_id[-24:],
+    )
+    if scope.cancelled_caught:
+        error = f"it took more than {seconds:g} s"
+        return _ended(key, session_id, evidence, outcome="failed", error=error)
+    if evidence.trajectory.reason in _ERROR_REASONS:
+        reason = f"{evidence.trajectory.reason}: {evidence.trajectory.detail or ''}"
+        return _ended(key, session_id, evidence, error=reason)
+    grades = await grade_trial(suite.graders_of(case), evidence)
+    return _graded(key, session_id, evidence, grades)
+
+
+def _graded(
+    key: TrialKey, session_id: str, evidence: Evidence, grades: tuple[EvalGrade, ...]
+) -> EvalCaseEnded:
+    if is_passed(grades, pass_score=key.case.pass_score):
+        return _ended(key, session_id, evidence, grades, outcome="passed")
+    errors = [f"{grade.grader}: {grade.error}" for grade in grades if grade.error is not None]
+    if errors:
+        return _ended(key, session_id, evidence, grades, error="; ".join(errors))
+    return _ended(key, session_id, evidence, grades, outcome="failed")
+
+
+def _ended(
+    key: TrialKey,
+    session_id: str,
+    evidence: Evidence | None = None,
+    grades: tuple[EvalGrade, ...] = (),
+    *,
+    outcome: Outcome = "error",
+    error: str | None = None,
+) -> EvalCaseEnded:
+    ended = EvalCaseEnded(
+        case_id=key.case.id,
+        trial=key.number,
+        case_hash=key.case_hash,
+        outcome=outcome,
+        score=round(reward(grades), 6) if grades and error is None else 0.0,
+        session_id=session_id,
+        grades=grades,
+        error=error,
+        tags=key.case.tags,
+    )
+    if evidence is None:
+        return ended
+    trajectory = evidence.trajectory
+    return msgspec.structs.replace(
+        ended,
+        turns=trajectory.turns,
+        tool_calls=len(trajectory.calls),
+        failed_calls=trajectory.failed_calls,
+        usage=trajectory.usage,
+        cost_usd=str(trajectory.cost_usd),
+        seconds=round(evidence.seconds, 3),
+    )
+
+
+async def _open_session(
+    setup: TrialSetup, key: TrialKey, session_id: str, workspace: Path | None
+) -> tuple[Session, bool]:
+    """A new session, or the one that a crash has left; whether it is that."""
+    case, own = key.case, setup.runtime
+    agent = setup.agent if case.model is None else replace(setup.agent, model=case.model)
+    if key.script is not None:
+        name = f"scripted:{case.id}-{key.number}-{session_id[-8:]}"
+        own.models.put(name, setup.make_script(key.script.steps, f"the script of {case.id}"))
+        agent = replace(agent, model=name)
+    options = replace(own.options, workspace=workspace, is_headless=True, is_attended=False)
+    if case.mode is not None:
+        options = replace(options, mode=case.mode)
+    runtime = Runtime(
+        own.log,
+        own.models,
+        toolbox_factory=own.toolbox_factory,
+        options=options,
+        budget=setup.budget,
+        sender=own.sender,
+    )
+    title = f"{setup.suite_file.suite.name}/{case.id} trial {key.number}"
+    origin = Origin(type="eval", id=setup.run_id)
+    with suppress(SessionExists):
+        return (
+            await runtime.start(agent, title=title, origin=origin, session_id=session_id),
+            False,
+        )
+    return await runtime.resume(agent, session_id), True
+
+
+async def _play(session: Session, case: Case, on_event: Callable[[Event], None]) -> None:
+    """Say all messages, each once: what was said and answered before a crash is not repeated."""
+    for number, message in enumerate(case.messages):
+        await session.send(message, client_id=f"eval-{number}")
+        result = await session.run(ignore_delta, tell=on_event)
+        for _ in range(_MAX_APPROVALS):
+            if result is None or result.reason != "requires_action" or case.approvals == "wait":
+                break
+            for call_id in result.waiting_for:
+                client_id = f"eval-{call_id}"
+                words = None if case.approvals == "allow" else _NOBODY
+                await session.answer(call_id, case.approvals, message=words, client_id=client_id)
+            result = await session.run(ignore_delta, tell=on_event)

@@ -1,0 +1,143 @@
+"""Graders of what the agent left in its workspace: files, and programs that run over a copy."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import re2
+from anyio import to_thread
+
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import EvalCheck
+from mainspring.core.ports import CapturedOutput, ExecRequest, ExecResult
+from mainspring.improve.evals.answer_checks import schema_checks
+from mainspring.improve.evals.case_workspace import (
+    bring_files,
+    copy_workspace,
+    lay_over,
+    read_workspace_file,
+)
+from mainspring.improve.evals.evidence import Evidence, check, shorten
+from mainspring.improve.evals.graders import CommandCheck, FileCheck, as_texts
+
+_MAX_OUTPUT_BYTES = 1_000_000
+
+
+async def file(grader: FileCheck, evidence: Evidence) -> list[EvalCheck]:
+    return await to_thread.run_sync(lambda: list(_file(grader, evidence)))
+
+
+def _file(grader: FileCheck, evidence: Evidence) -> Iterator[EvalCheck]:
+    name, workspace = grader.path, evidence.workspace
+    if workspace is None:
+        yield check(f"{name} can be read", False, "the agent has no workspace")
+        return
+    try:
+        content = read_workspace_file(workspace, name)
+    except InvalidInput as error:
+        yield check(f"{name} can be read", False, str(error))
+        return
+    if content is None or not grader.exists:
+        is_there = content is not None
+        yield check(
+            f"{name} {'exists' if grader.exists else 'does not exist'}", is_there == grader.exists
+        )
+        return
+    yield check(f"{name} exists", True)
+    text = content.decode("utf-8", "replace")
+    yield from _text_checks(grader, name, text)
+    if grader.unchanged:
+        original = _original(evidence, name)
+        yield check(f"{name} is unchanged", content == original, "it has changed")
+
+
+def _text_checks(grader: FileCheck, name: str, text: str) -> Iterator[EvalCheck]:
+    for wanted in as_texts(grader.contains):
+        yield check(f"{name} contains {wanted}", wanted in text, f"it is {shorten(text)!r}")
+    for unwanted in as_texts(grader.not_contains):
+        yield check(f"{name} does not contain {unwanted}", unwanted not in text, "it does")
+    if grader.equals is not None:
+        is_same = text.strip() == grader.equals.strip()
+        yield check(f"{name} equals", is_same, f"it is {shorten(text)!r}")
+    if grader.pattern is not None:
+        matches = re2.compile(grader.pattern).search(text) is not None
+        yield check(f"{name} matches {grader.pattern}", matches, f"it is {shorten(text)!r}")
+    if grader.schema is not None:
+        for item in schema_checks(text, grader.schema):
+            yield msgspec.structs.replace(item, name=f"{name} {item.name}")
+
+
+def _original(evidence: Evidence, name: str) -> bytes | None:
+    """As the case brought it, read from the suite: the workspace may say anything by now."""
+    case = evidence.case
+    if name in case.files:
+        return case.files[name].encode()
+    if case.workspace is None:
+        return None
+    return read_workspace_file(evidence.suite_folder / case.workspace, name)
+
+
+async def command(grader: CommandCheck, evidence: Evidence, number: int) -> list[EvalCheck]:
+    """Raises: SandboxFailed: there is no sandbox, so there is no verdict."""
+    place = evidence.scratch / f"command-{number}"
+    try:
+        await to_thread.run_sync(_lay_out, grader, evidence, place)
+    except InvalidInput as error:
+        return [check("the workspace can be copied", False, str(error))]
+    argv = ("/bin/sh", "-c", grader.run) if isinstance(grader.run, str) else grader.run
+    program = ExecRequest(
+        key=f"{evidence.key}-{number}",
+        argv=argv,
+        stdin=grader.stdin.encode(),
+        wall_seconds=grader.timeout_seconds,
+        max_bytes=_MAX_OUTPUT_BYTES,
+    )
+    result = await evidence.run_program(place, program)
+    await to_thread.run_sync(lambda: shutil.rmtree(place, ignore_errors=True))
+    return list(_result_checks(grader, result))
+
+
+def _lay_out(grader: CommandCheck, evidence: Evidence, place: Path) -> None:
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    if grader.take:
+        bring_files(place, evidence.case, evidence.suite_folder)
+    if evidence.workspace is not None:
+        copy_workspace(evidence.workspace, place, grader.take)
+    if grader.tests is not None:
+        lay_over(evidence.suite_folder / grader.tests, place)
+
+
+def _result_checks(grader: CommandCheck, result: ExecResult) -> Iterator[EvalCheck]:
+    output = _text(result.stdout)
+    shown = f"exit status {result.status}: {shorten(output + _text(result.stderr), 400)}"
+    if result.stop_cause is not None:
+        yield check("ended by itself", False, f"it was stopped: {result.stop_cause}")
+        return
+    if grader.status is not None:
+        yield check(f"exit status {grader.status}", result.status == grader.status, shown)
+    if grader.stdout is not None:
+        yield check("printed what is right", output.strip() == grader.stdout.strip(), shown)
+    if grader.stdout_json is not None:
+        yield check("printed the right value", _is_value(output, grader.stdout_json), shown)
+    for wanted in as_texts(grader.contains):
+        yield check(f"printed {wanted}", wanted in output, shown)
+    for unwanted in as_texts(grader.not_contains):
+        yield check(f"did not print {unwanted}", unwanted not in output, shown)
+    if grader.pattern is not None:
+        matches = re2.compile(grader.pattern).search(output) is not None
+        yield check(f"printed something like {grader.pattern}", matches, shown)
+
+
+def _is_value(output: str, wanted: object) -> bool:
+    try:
+        return msgspec.json.decode(output.strip()) == wanted
+    except msgspec.DecodeError:
+        return False
+
+
+def _text(output: CapturedOutput) -> str:
+    return (output.head + output.tail).decode("utf-8", "replace")

@@ -1,0 +1,89 @@
+"""A runner of eval suites with everything it needs, from settings."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import msgspec
+from anyio import to_thread
+
+from mainspring.capabilities.providers.script_file import offline_model, scripted_models
+from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
+from mainspring.config import FOLDER, Settings, is_postgres
+from mainspring.core import ids
+from mainspring.core.model import Model
+from mainspring.core.ports import ExecRequest, ExecResult
+from mainspring.improve.evals.evidence import RunProgram
+from mainspring.improve.evals.runner import SuiteRunner
+from mainspring.runtime.run_options import RunOptions
+from mainspring.wiring.agent_selection import open_agent
+from mainspring.wiring.runtime_assembly import open_runtime
+from mainspring.wiring.sandbox_environment import session_paths
+from mainspring.wiring.sandbox_pool import SandboxPool
+from mainspring.wiring.settings_files import with_key_helper
+
+
+@asynccontextmanager
+async def open_suite_runner(
+    settings: Settings, options: RunOptions
+) -> AsyncGenerator[SuiteRunner, None]:
+    """Raises: InvalidInput: the agent or its model cannot be used."""
+    folder = Path(settings.folder, options.agent or ".")
+    settings = await with_key_helper(settings, folder)
+    options = replace(options, agent=folder, is_headless=True)
+    async with (
+        open_runtime(settings, options=options, idle_sandboxes=0) as runtime,
+        SandboxPool(settings, is_unsandboxed=options.is_unsandboxed, most_idle=0) as sandboxes,
+    ):
+        opened = partial(open_agent, settings, options, facts=runtime.models.facts)
+        loaded = await to_thread.run_sync(opened)
+        agent = loaded.agent
+        scripts = await to_thread.run_sync(scripted_models, agent.model, loaded.folder)
+        for name, script in scripts.items():
+            runtime.models.put(name, script)
+        runtime.models.open(agent.model)
+        yield SuiteRunner(
+            runtime=runtime,
+            agent=replace(agent, model=runtime.models.resolve(agent.model)),
+            run_program=_program_runner(settings, sandboxes),
+            make_script=_scripted,
+            place=_state(settings) / "evals",
+            monotonic=time.monotonic,
+            model_hash=await to_thread.run_sync(_scripts_hash, list(scripts), loaded.folder),
+        )
+
+
+def _state(settings: Settings) -> Path:
+    store = Path(settings.folder, FOLDER) if is_postgres(settings.store) else Path(settings.store)
+    return store if is_postgres(settings.store) else store.parent
+
+
+def _scripts_hash(names: Sequence[str], folder: Path) -> str:
+    """Blocks. What a scripted model says is in its file, not in its name."""
+    files = (folder / name.partition(":")[2] for name in names)
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def _scripted(steps: Sequence[Mapping[str, object]], name: str) -> Model:
+    return offline_model(msgspec.json.encode([{"steps": steps}]).decode(), name=name)
+
+
+def _program_runner(settings: Settings, sandboxes: SandboxPool) -> RunProgram:
+    """Each program has a sandbox of its own, without network and without the user's secrets."""
+
+    async def run_program(folder: Path, program: ExecRequest) -> ExecResult:
+        name = ids.stable_id(ids.SESSION, "grader", str(folder), program.key)
+        paths = await to_thread.run_sync(session_paths, settings, folder, name)
+        sandbox = await sandboxes.open_session(name, paths, SandboxEnvironment(), ())
+        try:
+            return await sandbox.run(program)
+        finally:
+            await sandboxes.release(name)
+
+    return run_program
