@@ -13,6 +13,7 @@ import early
 import events
 import follow
 import growth
+import mcp_calls
 import monty
 import skills
 import snapshots
@@ -43,6 +44,7 @@ BENCHES = {
     "subagents": subagents.measure,
     "events": events.measure,
     "start": start.measure,
+    "mcp": mcp_calls.measure,
 }
 
 

@@ -87,7 +87,6 @@ class HttpTransport:
     """
 
     mirrors_params = True
-    end = None
 
     def __init__(
         self,
@@ -99,6 +98,7 @@ class HttpTransport:
         max_bytes: int = MAX_MESSAGE_BYTES,
     ) -> None:
         self.listener: Listener | None = None
+        self.end: str | None = None
         self._url = url
         self._http = http
         self._new_decoder = new_decoder
@@ -152,9 +152,12 @@ class HttpTransport:
             self._has_begun.set()
 
     async def aclose(self) -> None:
+        if self._group is not None:
+            self._group.cancel_scope.cancel()
         with CancelScope(shield=True):
             with anyio.move_on_after(PARTING_SECONDS):
                 await self._end_session()
+            self.end = "the connection was closed"
             await self._http.close()
 
     async def _end_session(self) -> None:
@@ -310,6 +313,8 @@ class HttpTransport:
 
     async def _post(self, body: bytes, headers: Mapping[str, str]) -> aiohttp.ClientResponse:
         every = {**await self._make_headers(), **self._own_headers(), **headers}
+        if self.end is not None:
+            raise McpFailed(self.end)
         return await self._http.post(self._url, data=body, headers=every, allow_redirects=False)
 
     def _own_headers(self) -> dict[str, str]:
