@@ -6,8 +6,9 @@ traceback shows `in_python` as notes. `make errors-page` writes `docs/errors.md`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
 
 if TYPE_CHECKING:
     from mainspring.core.errors import MainspringError
@@ -17,8 +18,7 @@ else:
     E = TypeVar("E")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorEntry:
+class ErrorEntry(Struct, frozen=True, kw_only=True):
     """One error. The raising code fills in the words in braces."""
 
     message: str

@@ -91,8 +91,7 @@ class HookFolder(Struct, frozen=True, kw_only=True):
     """The name of the plugin; a skill may be of one, too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HookSettings:
+class HookSettings(Struct, frozen=True, kw_only=True):
     """The hooks of one file, not parsed yet."""
 
     scope: Literal["managed", "user", "project", "local", "session"]

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Literal, Protocol, TypeAlias
 
+from msgspec import Struct
+
 StopCause: TypeAlias = Literal["time", "memory", "processes", "disk", "output", "cancelled", "lost"]
 IsolationLevel: TypeAlias = Literal["isolated", "degraded", "none"]
 FileChangeKind: TypeAlias = Literal["added", "modified", "removed"]
@@ -55,8 +57,7 @@ class ExecResult:
     milliseconds: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxInfo:
+class SandboxInfo(Struct, frozen=True, kw_only=True):
     """What programs run in, for the log and for people."""
 
     backend: str
@@ -121,8 +122,7 @@ class AttachedProgram(Protocol):
     async def aclose(self) -> None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileState:
+class FileState(Struct, frozen=True, kw_only=True):
     """A file as it was read; `version` is another whenever its content or mode is."""
 
     content: bytes
@@ -132,8 +132,7 @@ class FileState:
     """When it was changed last, by the clock of the file system; programs cannot set it back."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileEntry:
+class FileEntry(Struct, frozen=True, kw_only=True):
     path: PurePosixPath
     """Relative to the workspace; absolute in a root besides the first."""
     size: int
@@ -195,8 +194,7 @@ class Workspace(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class FileChange:
+class FileChange(Struct, frozen=True):
     path: str
     kind: FileChangeKind
 
@@ -215,16 +213,14 @@ class Snapshots(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Worktree:
+class Worktree(Struct, frozen=True, kw_only=True):
     path: Path
     branch: str
     commit: str
     """The commit that it started from."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClosedWorktree:
+class ClosedWorktree(Struct, frozen=True, kw_only=True):
     """What became of a worktree."""
 
     outcome: Literal["merged", "discarded", "kept"]
@@ -267,8 +263,7 @@ class Credential:
     """Hosts that it may be sent to: names, or `*.` and a name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchResponse:
+class FetchResponse(Struct, frozen=True, kw_only=True):
     """A page from the network."""
 
     url: str
@@ -306,8 +301,7 @@ class HttpReply:
     """As much of it as was read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PostResult:
+class PostResult(Struct, frozen=True, kw_only=True):
     """The result of posting to a webhook."""
 
     status: int | None = None

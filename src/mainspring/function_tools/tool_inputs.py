@@ -7,11 +7,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Annotated, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.lru_cache import LruCache
@@ -35,8 +35,7 @@ _ENTRY = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Docstring:
+class Docstring(Struct, frozen=True):
     summary: str
     """The first paragraph, on one line."""
     parameters: Mapping[str, str]
@@ -85,8 +84,7 @@ _MAX_PROBLEMS = 20
 _OURS = "mainspring."
 
 
-@dataclass(frozen=True, slots=True)
-class InvalidInputs:
+class InvalidInputs(Struct, frozen=True):
     problems: tuple[str, ...]
 
     @property
@@ -97,8 +95,7 @@ class InvalidInputs:
         return "\n".join(["The input is not valid:", *shown, *rest])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolInputs:
+class ToolInputs(Struct, frozen=True, kw_only=True):
     fields: Mapping[str, Field]
     schema: dict[str, object]
     call_parameter: str | None

@@ -13,6 +13,8 @@ from datetime import date
 from decimal import Decimal
 from typing import Literal, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from mainspring.core.clock import Clock
 from mainspring.core.model_facts import ModelFacts
 from mainspring.harness.limits import Limits, affordable_within, calls_over_limit, reserve_within
@@ -146,8 +148,7 @@ class SpendRate:
         self.tripped = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Charge:
+class Charge(Struct, frozen=True, kw_only=True):
     """A reservation and the accounts that pay for it."""
 
     reservation_id: str
@@ -180,8 +181,7 @@ class Ledger(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DailyLimits:
+class DailyLimits(Struct, frozen=True, kw_only=True):
     """US dollars per day (UTC). `None`: no limit."""
 
     agent_usd: Decimal | None = None

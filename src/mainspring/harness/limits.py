@@ -60,8 +60,7 @@ class Limits:
     """Target output: the model is asked to continue until most of it is used."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reservation:
+class Reservation(Struct, frozen=True, kw_only=True):
     cost_usd: Decimal
     input_tokens: int
     output_tokens: int

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from mainspring.core.content import TextBlock
 from mainspring.core.model import (
@@ -21,8 +22,7 @@ from mainspring.core.model import (
 Kind: TypeAlias = Literal["agent.message", "agent.thinking"]
 
 
-@dataclass(slots=True)
-class _PendingEvent:
+class _PendingEvent(Struct):
     event_id: str
     kind: Kind
     pieces: list[str] = field(default_factory=list[str])

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct, field
 
 from mainspring.core.model import ToolUse
 from mainspring.core.tool import Call, ToolResult
@@ -17,8 +17,7 @@ from mainspring.harness.authorizer import Decision
 from mainspring.log.task_groups import unwrap_single_error
 
 
-@dataclass(slots=True)
-class SpeculativeCall:
+class SpeculativeCall(Struct):
     """A call that started before the reply ended."""
 
     use: ToolUse

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import anyio
 import msgspec
+from msgspec import Struct
 
 from mainspring.core.envelope import Event
 from mainspring.core.events import (
@@ -97,8 +98,7 @@ def ignore_delta(_: Delta) -> None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class NamedModel:
+class NamedModel(Struct, frozen=True):
     name: str
     model: Model
     facts: ModelFacts

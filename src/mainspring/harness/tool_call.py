@@ -7,10 +7,11 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import msgspec
+from msgspec import Struct
 
 from mainspring.core.events import Failure
 from mainspring.core.model import ToolOutput
@@ -21,8 +22,7 @@ from mainspring.harness.thread_context import ThreadContext
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyCall:
+class ReadyCall(Struct, frozen=True):
     """A call that may run now."""
 
     call: OpenCall
@@ -32,15 +32,13 @@ class ReadyCall:
     """Text of hooks that the model reads with the result."""
 
 
-@dataclass(frozen=True, slots=True)
-class PendingCall:
+class PendingCall(Struct, frozen=True):
     """A call that waits for a person or a client."""
 
     call: OpenCall
 
 
-@dataclass(frozen=True, slots=True)
-class AnsweredCall:
+class AnsweredCall(Struct, frozen=True):
     """A call that has its result without running."""
 
     call: OpenCall

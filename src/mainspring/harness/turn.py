@@ -5,10 +5,10 @@ fails.
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass
 from decimal import Decimal
 
 import msgspec
+from msgspec import Struct
 
 from mainspring.core import events, ids
 from mainspring.core.content import TextBlock
@@ -58,21 +58,18 @@ CONTINUE_TEXT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyInterrupted:
+class ReplyInterrupted(Struct, frozen=True):
     text: str
     """The part of the reply that had arrived."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyFailed:
+class ReplyFailed(Struct, frozen=True):
     error: ProviderFailed
     text: str
     """The part of the reply that had arrived, and was paid for."""
 
 
-@dataclass(slots=True)
-class OpenRequest:
+class OpenRequest(Struct):
     """A model request in progress, with what its end event refers to."""
 
     started_id: str

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput, StoreMismatch
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Migration:
+class Migration(Struct, frozen=True, kw_only=True):
     version: int
     """What the database is at after `up`."""
     up: tuple[str, ...]
@@ -18,8 +18,7 @@ class Migration:
     """Undoes `up`; `None` when that would lose something, so that going back is refused."""
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaStatus:
+class SchemaStatus(Struct, frozen=True):
     """The version of a database's tables, and the one that this Mainspring works with."""
 
     current: int

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
+from msgspec import Struct
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordRow:
@@ -36,8 +38,7 @@ class RecordRow:
     given to be written."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Put:
+class Put(Struct, frozen=True, kw_only=True):
     """A new record. Refused (`AlreadyThere`) if its id or name is taken."""
 
     row: RecordRow
@@ -45,8 +46,7 @@ class Put:
     """Large bytes kept beside it and read apart: the content of a file."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Replace:
+class Replace(Struct, frozen=True, kw_only=True):
     """A changed record. Refused (`Stale`) unless its `rev` is still the stored one's."""
 
     row: RecordRow
@@ -54,8 +54,7 @@ class Replace:
     """`None`: as it was."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Remove:
+class Remove(Struct, frozen=True, kw_only=True):
     """Gone, with its content. Refused (`Stale`) unless its `rev` is still the stored one's."""
 
     row: RecordRow
@@ -87,8 +86,7 @@ class RecordQuery:
     limit: int = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordWithContent:
+class RecordWithContent(Struct, frozen=True, kw_only=True):
     """A record with its content, both of one moment."""
 
     row: RecordRow

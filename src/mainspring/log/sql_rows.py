@@ -5,8 +5,9 @@ conditions, and which values a store can hold.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, LiteralString
+
+from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.log.records import RecordChange, RecordQuery, RecordRow
@@ -87,8 +88,7 @@ _INTEGERS = range(-(2**63), 2**63)
 _LAST_CHARACTER = "\U0010ffff"
 
 
-@dataclass(frozen=True, slots=True)
-class Conditions:
+class Conditions(Struct, frozen=True):
     """Of a `where`: each a column with an operator, and the value that follows it."""
 
     parts: dict[LiteralString, Any]

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+from msgspec import Struct
+
 from mainspring.log.records import Records
 from mainspring.log.wakeup_signals import Watch
 
@@ -121,8 +123,7 @@ class EventRange:
     """Newest first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IndexedText:
+class IndexedText(Struct, frozen=True, kw_only=True):
     """Searchable words of one event."""
 
     session_id: str
@@ -130,8 +131,7 @@ class IndexedText:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchHit:
+class SearchHit(Struct, frozen=True, kw_only=True):
     session_id: str
     seq: int
     snippet: str

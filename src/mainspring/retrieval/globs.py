@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias, TypeVar
+
+from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
 
@@ -21,8 +22,7 @@ _BRACES = re.compile(r"(?<!\\)\{([^{}]*,[^{}]*?)(?<!\\)\}")
 _MAX_CHOICES = 256
 
 
-@dataclass(frozen=True, slots=True)
-class CharClass:
+class CharClass(Struct, frozen=True):
     """`[a-z]`, `[!a-z]`."""
 
     is_negated: bool
@@ -38,8 +38,7 @@ _STAR = ""
 _ANY_CHARACTER = CharClass(True, ())
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Struct, frozen=True):
     """What a pattern has between two slashes."""
 
     tokens: tuple[Token, ...]

@@ -10,6 +10,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TypeAlias
 
+from msgspec import Struct
+
 from mainspring.core.ports import Credential
 from mainspring.harness.permissions.policy import Mode, PolicyRule
 from mainspring.log.session_log import SessionLog
@@ -18,8 +20,7 @@ UrlRefusal: TypeAlias = Callable[[SessionLog, str, str], Awaitable[str | None]]
 """Log, session id and URL: why it may not be fetched; `None` if it may."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WebFetchLimits:
+class WebFetchLimits(Struct, frozen=True, kw_only=True):
     """Limits that the agents of a session set for `web_fetch`."""
 
     max_chars: int | None = None
@@ -57,7 +58,7 @@ class RunOptions:
     """Settings of the sandbox; settings files override them."""
     credentials: tuple[Credential, ...] | None = None
     """Secrets that programs use by placeholder; `None`: those of this user's vault."""
-    web_fetch: WebFetchLimits = WebFetchLimits()
+    web_fetch: WebFetchLimits = field(default_factory=WebFetchLimits)
     notes: tuple[str, ...] = ()
     """More information for the model about its environment."""
     warn: Callable[[str], None] = lambda _: None

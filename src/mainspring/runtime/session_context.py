@@ -11,6 +11,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from msgspec import Struct
+
 from mainspring.core.events import Usage
 from mainspring.core.model import Model
 from mainspring.core.model_facts import ModelFacts
@@ -75,8 +77,7 @@ def toolbox_without_tools(authorizer: Authorizer) -> ToolboxFactory:
     return toolbox_factory
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionContext:
+class SessionContext(Struct, frozen=True, kw_only=True):
     """What the threads of one running session share."""
 
     agent: Agent

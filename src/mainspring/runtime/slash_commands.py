@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Literal
 
@@ -111,8 +110,7 @@ COMMANDS: tuple[SlashCommand, ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedCommand:
+class ParsedCommand(Struct, frozen=True):
     name: str
     arguments: str
 
@@ -154,8 +152,7 @@ def similar_names(name: str, slash_commands: Iterable[SlashCommand]) -> list[str
     return list(dict.fromkeys((*completions, *alike)))[:3]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandContext:
+class CommandContext(Struct, frozen=True, kw_only=True):
     """Where a command runs."""
 
     log: SessionLog

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from mainspring.capabilities.providers.anthropic.client import AnthropicModel
 from mainspring.capabilities.providers.catalog import Catalog
@@ -24,8 +25,7 @@ from mainspring.core.model import Model
 from mainspring.wiring.settings_files import ANTHROPIC_KEY_VARIABLE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provider:
+class Provider(Struct, frozen=True, kw_only=True):
     speaks: Literal["anthropic", "chat", "responses"]
     url: str
     key: str | None = None
@@ -118,8 +118,7 @@ async def open_model_registry(settings: Settings) -> AsyncGenerator[ModelRegistr
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _ModelClients:
+class _ModelClients(Struct, frozen=True):
     http: HttpClient
     catalog: Catalog
     settings: Settings

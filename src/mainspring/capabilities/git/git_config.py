@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from anyio import to_thread
+from msgspec import Struct, field
 
 from mainspring.capabilities.git.untrusted_git import RunProgram, config_entries
 from mainspring.core.errors import InvalidInput, ToolEnvironmentError
@@ -36,8 +36,7 @@ _WORDS = re.compile(r"[^\s'\"`;&|<>(){}=,$!]+")
 _GIT_FOLDER = b"gitdir:"
 
 
-@dataclass(slots=True)
-class _Search:
+class _Search(Struct):
     workspace: Path
     home: Path
     tree: Path

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct
 
 from mainspring.capabilities.git.untrusted_git import (
     Git,
@@ -59,8 +60,7 @@ class _WorktreeState:
         return self.folder is not None and self.top.is_dir() and (self.folder / "index").is_file()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _StagedTree:
+class _StagedTree(Struct, frozen=True, kw_only=True):
     """What is in a worktree, as git would keep it."""
 
     git: Git

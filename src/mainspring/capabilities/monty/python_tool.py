@@ -7,11 +7,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Literal, Protocol, TypeAlias, cast
+
+from msgspec import Struct, field
 
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.events import Failure
@@ -30,8 +31,7 @@ RunEnd: TypeAlias = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InterpreterResult:
+class InterpreterResult(Struct, frozen=True, kw_only=True):
     run_end: RunEnd
     output: str
     """What it printed, as far as that was taken."""
@@ -156,8 +156,7 @@ def needs_full_python(code: str) -> bool:
     return not modules <= _KNOWN or _NEEDS_MORE.search(code) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class _PythonRuns:
+class _PythonRuns(Struct, frozen=True):
     interpreter: CodeInterpreter
     sandbox: Sandbox | None
     workspace: Workspace | None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from mainspring.capabilities.providers.retry import ACCESS_LOST
 from mainspring.core.errors import ProviderFailed
@@ -12,8 +13,7 @@ from mainspring.core.errors import ProviderFailed
 BreakerState: TypeAlias = Literal["closed", "open", "half_open"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BreakerSettings:
+class BreakerSettings(Struct, frozen=True, kw_only=True):
     failures: int = 3
     """Calls in a row, each with its retries, that open it."""
     cooldown_seconds: float = 30.0

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
 
 import anyio
+from msgspec import Struct
 
 from mainspring.capabilities.providers.provider_errors import (
     excerpt,
@@ -41,8 +42,7 @@ _ERROR_BODY = 64 * 1024
 _REQUEST_ID_HEADERS = ("request-id", "x-request-id", "x-goog-request-id")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpLimits:
+class HttpLimits(Struct, frozen=True, kw_only=True):
     connect_seconds: float = 10
     stall_seconds: float = 45
     """Silence after which a stream says `Stalled`."""
@@ -74,23 +74,20 @@ class Endpoint:
         return cls(provider=provider, url=url, secret=key, headers={**bearer, **headers})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpCall:
+class HttpCall(Struct, frozen=True, kw_only=True):
     endpoint: Endpoint
     body: bytes
     request_id: str
     stream: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseStarted:
+class ResponseStarted(Struct, frozen=True):
     """The provider has accepted the request."""
 
     provider_request_id: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class WholeResponse:
+class WholeResponse(Struct, frozen=True):
     """An answer that is not a stream."""
 
     body: bytes

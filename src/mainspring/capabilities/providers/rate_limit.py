@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import anyio
+from msgspec import Struct
 
 from mainspring.capabilities.providers.retry import Timing
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RateLimitSettings:
+class RateLimitSettings(Struct, frozen=True, kw_only=True):
     """None: no limit."""
 
     max_concurrent: int | None = 16

@@ -7,9 +7,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 
 import anyio
+from msgspec import Struct, field
 
 from mainspring.core.errors import ProviderFailed, ProviderFailure
 
@@ -24,8 +24,7 @@ ACCESS_LOST = frozenset[ProviderFailure](("unauthorized", "forbidden", "billing"
 _SLOW = frozenset[ProviderFailure](("timeout", "stalled"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RetryPolicy:
+class RetryPolicy(Struct, frozen=True, kw_only=True):
     attempts: int = 3
     """How often one model is asked within one call."""
     first_seconds: float = 1.0
@@ -66,8 +65,7 @@ def retry_delay(
     return asked + jittered if asked <= longest else None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class Timing(Struct, frozen=True, kw_only=True):
     clock: Callable[[], float] = time.monotonic
     """Seconds that only ever grow."""
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import Struct, field
 
 from mainspring.capabilities.providers.circuit_breaker import BreakerSettings, CircuitBreaker
 from mainspring.capabilities.providers.rate_limit import (
@@ -42,8 +42,7 @@ _MAX_BROKEN_STREAMS = 2
 _PROBE_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouterSettings:
+class RouterSettings(Struct, frozen=True, kw_only=True):
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     breaker: BreakerSettings = field(default_factory=BreakerSettings)
     pace: RateLimitSettings = field(default_factory=RateLimitSettings)
@@ -53,8 +52,7 @@ class RouterSettings:
     """With every breaker open, the longest cooldown that a call waits for instead of failing."""
 
 
-@dataclass(slots=True)
-class _CandidateFailures:
+class _CandidateFailures(Struct):
     """What each candidate of one call said, for the event and for the final error."""
 
     said: dict[str, ProviderFailed] = field(default_factory=dict[str, ProviderFailed])
@@ -295,8 +293,7 @@ class ModelRoute:
         return FailedOver(from_model=before, to_model=now, reason=reason)
 
 
-@dataclass(slots=True)
-class _Attempt:
+class _Attempt(Struct):
     """One call of one candidate. Who reads it notes here how it ended."""
 
     candidate: ModelCandidate

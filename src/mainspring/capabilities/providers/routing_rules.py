@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal, TypeAlias
 
@@ -15,8 +14,7 @@ from mainspring.core.model import Model, Request
 Role: TypeAlias = Literal["main", "small", "judge", "embed"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelCandidate:
+class ModelCandidate(Struct, frozen=True, kw_only=True):
     id: str
     """`provider:name`, as the catalog has it."""
     model: Model
@@ -31,8 +29,7 @@ class ModelCandidate:
         return self.id.partition(":")[2]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoutingTask:
+class RoutingTask(Struct, frozen=True, kw_only=True):
     """What the rules look at, besides the request."""
 
     role: Role = "main"

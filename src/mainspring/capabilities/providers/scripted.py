@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TypeAlias
 
 import anyio
 import msgspec
+from msgspec import Struct
 
 from mainspring.capabilities.providers.anthropic.request import MAX_BREAKPOINTS
 from mainspring.capabilities.providers.token_estimate import (
@@ -130,8 +130,7 @@ def _chunks(text: str, size: int) -> Iterator[str]:
     return (text[start : start + size] for start in range(0, len(text), size))
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptLine:
+class ScriptLine(Struct, frozen=True):
     """What to say at one turn. Lines are put together with `+`; ids and usage come later."""
 
     content: tuple[TextBlock | Thinking | ToolUse, ...]
@@ -144,8 +143,7 @@ class ScriptLine:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptFailure:
+class ScriptFailure(Struct, frozen=True):
     """A call that does not succeed, after some deltas perhaps."""
 
     kind: ProviderFailure

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
+from msgspec import Struct
+
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import IsolationLevel
 from mainspring.files.openat import real_path
@@ -21,8 +23,7 @@ CONTROL_FD = 3
 """Where the agent finds its socket to the keeper. What else it is given follows, from 4 on."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxLimits:
+class SandboxLimits(Struct, frozen=True, kw_only=True):
     """Limits of one program with all its descendants; each request has its own time limit."""
 
     cpu_seconds: int = 600
@@ -146,8 +147,7 @@ def rlimits_of(limits: SandboxLimits) -> dict[str, int]:
 _SYSTEM_PREFIX = Path("/usr")
 
 
-@dataclass(frozen=True, slots=True)
-class AgentInterpreter:
+class AgentInterpreter(Struct, frozen=True):
     path: Path
     home: Path | None
     """What has to be readable for it, if that is not in /usr."""

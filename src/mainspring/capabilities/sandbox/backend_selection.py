@@ -6,7 +6,6 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from itertools import combinations
 from pathlib import Path
@@ -40,8 +39,7 @@ _NAMESPACES = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxSettings:
+class SandboxSettings(Struct, frozen=True, kw_only=True):
     """The operator's. Nothing in them may come from a workspace."""
 
     forced: BackendName | None = None
@@ -57,8 +55,7 @@ class SandboxSettings:
     """Docker's; `runsc` is gVisor."""
 
 
-@dataclass(frozen=True, slots=True)
-class BackendRefusal:
+class BackendRefusal(Struct, frozen=True):
     """Why one backend is not used, and what to do about it."""
 
     backend: BackendName

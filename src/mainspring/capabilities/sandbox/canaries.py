@@ -12,11 +12,11 @@ import socket
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct
 
 from mainspring.capabilities.sandbox.backend import Backend, SandboxSpec
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
@@ -38,8 +38,7 @@ for attempt in (read, write, connect):
 """
 
 
-@dataclass(frozen=True, slots=True)
-class _CanaryTargets:
+class _CanaryTargets(Struct, frozen=True):
     """What programs must not reach."""
 
     folder: Path

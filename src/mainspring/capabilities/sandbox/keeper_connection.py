@@ -9,13 +9,13 @@ import select
 import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 import anyio
 from anyio import CancelScope
 from anyio.abc import UNIXSocketStream
+from msgspec import Struct
 
 from mainspring.capabilities.sandbox.backend import Launch, SandboxSpec, module_command
 from mainspring.capabilities.sandbox.execution_records import ExecutionRecords
@@ -29,8 +29,7 @@ _STOP_SECONDS = 10.0
 _DISCONNECTS = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
-@dataclass(frozen=True, slots=True)
-class KeeperReply:
+class KeeperReply(Struct, frozen=True):
     record: bytes | None
     """`None`: the keeper has none, or is gone."""
     is_running: bool = False

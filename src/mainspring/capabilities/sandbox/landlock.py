@@ -6,8 +6,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mainspring.capabilities.sandbox.backend import (
     Launch,
@@ -32,8 +33,7 @@ _ETC = (
 _TMP = Path("/tmp")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Landlock:
+class Landlock(Struct, frozen=True, kw_only=True):
     name = "landlock"
     owns_uid: bool
     """Programs run under a uid of their own, which takes root; else as whoever the harness is."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mainspring.capabilities.sandbox.backend import containing_paths, file_identity
 from mainspring.capabilities.sandbox.sandbox_probes import SandboxProbe
@@ -18,8 +19,7 @@ _STORE_SUFFIXES = ("", "-wal", "-shm")
 _OTHERS_BITS = stat.S_IRWXG | stat.S_IRWXO
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrivateFiles:
+class PrivateFiles(Struct, frozen=True, kw_only=True):
     store: Path | None
     """`None`: the store is a database server."""
     vault: Path | None

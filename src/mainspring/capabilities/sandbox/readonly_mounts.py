@@ -11,8 +11,9 @@ import re
 import stat
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mainspring.core.errors import SandboxFailed
 from mainspring.files.openat import O_PATH, OpenDescriptor, identity
@@ -39,8 +40,7 @@ def remove_tree(above: Path, name: str) -> bool:
         os.close(parent)
 
 
-@dataclass(frozen=True, slots=True)
-class _Level:
+class _Level(Struct, frozen=True):
     name: str
     identity: tuple[int, int]
     folders: list[str]

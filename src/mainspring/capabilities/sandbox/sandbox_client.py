@@ -9,12 +9,13 @@ import shutil
 import socket
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Self, cast
 
 import anyio
 from anyio import CancelScope, to_thread
+from msgspec import Struct
 
 from mainspring.capabilities.sandbox.backend import (
     Backend,
@@ -52,8 +53,7 @@ def close_listener(listener: socket.socket) -> None:
     listener.close()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutionProgress:
+class ExecutionProgress(Struct, frozen=True, kw_only=True):
     is_running: bool
     result: ExecResult
     """What it has said so far; all of it, once it runs no more."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 ORDINARY_FAMILIES = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
@@ -22,8 +23,7 @@ _SHARED_MEMORY_BYTES = 64 * 1024
 """Of one System V segment. Nobody sees what lies in one that nobody has attached."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Machine:
+class _Machine(Struct, frozen=True):
     audit_arch: int
     has_x32: bool
     calls: Mapping[str, int]

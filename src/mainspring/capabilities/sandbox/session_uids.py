@@ -12,8 +12,9 @@ import stat
 import sys
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mainspring.core.errors import SandboxFailed
 from mainspring.files.openat import OpenDescriptor
@@ -33,8 +34,7 @@ _ATTEMPTS = 32
 """Neighbours of the first choice; if all are taken, the range is as good as full."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionUids:
+class SessionUids(Struct, frozen=True, kw_only=True):
     uids: range
     claims: Path
 

@@ -11,13 +11,13 @@ import shutil
 import subprocess
 import sysconfig
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 import anyio
 import re2
 from anyio import to_thread
 from anyio.abc import Process
+from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
 
@@ -49,8 +49,7 @@ _CLOSING_SECONDS = 5
 _DESCRIPTORS = "/dev/fd"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchQuery:
+class SearchQuery(Struct, frozen=True, kw_only=True):
     expression: str
     ignore_case: bool = False
     context: int = 0
@@ -62,15 +61,13 @@ class SearchQuery:
         return compile_regex(self.expression, ignore_case=self.ignore_case)
 
 
-@dataclass(frozen=True, slots=True)
-class MatchedLine:
+class MatchedLine(Struct, frozen=True):
     number: int
     text: bytes
     is_match: bool
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSource:
+class OpenSource(Struct, frozen=True):
     path: str
     opened: int
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal, TypeAlias
 
 import anyio
 from anyio import to_thread
+from msgspec import Struct
 
 from mainspring.capabilities.tools.file_search import (
     MatchedLine,
@@ -44,8 +45,7 @@ _BATCH_FILES = 200
 """Files that are open at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class _FileMatches:
+class _FileMatches(Struct, frozen=True):
     path: str
     lines: list[MatchedLine]
 

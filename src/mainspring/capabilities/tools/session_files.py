@@ -10,12 +10,14 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from difflib import unified_diff
 from functools import partial
 from itertools import takewhile
 from pathlib import PurePosixPath
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import (
@@ -68,8 +70,7 @@ _MAX_SHOWN = 4000
 READ_AGAIN = "read it again, then decide what to change"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedChange:
+class PlannedChange(Struct, frozen=True, kw_only=True):
     """A change to a file that can be made as things stand."""
 
     path: str
@@ -237,8 +238,7 @@ _CONTROLS = bytes({*range(32), 127} - {*b"\t\n\r\f\b\x1b"})
 _MAX_CONTROLS = 0.01
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecodedText:
+class DecodedText(Struct, frozen=True, kw_only=True):
     text: str
     """Its lines end as they do in the file."""
     encoding: str = "utf-8"

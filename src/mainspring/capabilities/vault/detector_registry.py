@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import re2
+from msgspec import Struct
 
 from mainspring.capabilities.vault.passwords import PASSWORDS
 from mainspring.capabilities.vault.secret_detector import (
@@ -29,8 +29,7 @@ _GROUP = (
 _FULL_LINE = 60
 
 
-@dataclass(frozen=True, slots=True)
-class WrappedTokens:
+class WrappedTokens(Struct, frozen=True):
     """Tokens that go on in the next line."""
 
     tokens: Sequence[Detector]
@@ -71,8 +70,7 @@ class WrappedTokens:
         return any(token.redacted(text) != text for token in self.tokens)
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedSecrets:
+class EncodedSecrets(Struct, frozen=True):
     """Base64 of plain text that has a secret in it."""
 
     has_secret: Callable[[bytes], bool]

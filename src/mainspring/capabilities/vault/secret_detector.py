@@ -6,10 +6,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import re2
+from msgspec import Struct
 
 _BYTEWISE = re2.Options()
 _BYTEWISE.encoding = re2.Options.Encoding.LATIN1
@@ -96,8 +96,7 @@ SecretCheck: TypeAlias = Callable[["re2.Match[bytes]", bytes], bool]
 """Of a match in a text: whether it is a secret."""
 
 
-@dataclass(frozen=True, slots=True)
-class Detector:
+class Detector(Struct, frozen=True):
     kind: str
     trigger: str
     """A cheap pattern that is in every text that has such a secret, and in few others."""

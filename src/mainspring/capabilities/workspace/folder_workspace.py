@@ -9,12 +9,12 @@ import secrets
 import stat
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from anyio import to_thread
+from msgspec import Struct
 
 from mainspring.capabilities.workspace.path_traversal import (
     CREATE_FILE,
@@ -45,8 +45,7 @@ PERMISSION_BITS = 0o777
 """No file that we make runs as somebody else."""
 
 
-@dataclass(frozen=True, slots=True)
-class FileAttributes:
+class FileAttributes(Struct, frozen=True):
     """Mode and owner of a file to be made; `None`: as the system and its folder say."""
 
     mode: int | None = None

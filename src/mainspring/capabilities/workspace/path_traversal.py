@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Self
 
+from msgspec import Struct
+
 from mainspring.capabilities.workspace.workspace_roots import (
     PathParts,
     WorkspaceRoots,
@@ -33,8 +35,7 @@ CREATE_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
 _IS_LINK = (errno.ELOOP, errno.ENOTDIR, errno.EMLINK)
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedPath:
+class ResolvedPath(Struct, frozen=True):
     """Where a path leads: a name in an open folder, and what was there a moment ago."""
 
     parts: PathParts
@@ -272,8 +273,7 @@ class WalkEntry:
     """A folder that cannot be entered: no permission, or too deep."""
 
 
-@dataclass(frozen=True, slots=True)
-class TreeWalk:
+class TreeWalk(Struct, frozen=True):
     roots: WorkspaceRoots
     hidden: frozenset[tuple[int, int]]
     deepest: int

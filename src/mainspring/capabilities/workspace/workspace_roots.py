@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput, OutsideWorkspace
 from mainspring.files.file_names import fold_name
@@ -18,14 +19,12 @@ PathParts: TypeAlias = tuple[str, ...]
 MAX_PATH_BYTES = 4096
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Root:
+class Root(Struct, frozen=True, kw_only=True):
     path: Path
     read_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedPath:
+class RequestedPath(Struct, frozen=True):
     """A path as it was asked for: where to begin, and which way to go."""
 
     root: PathParts

@@ -6,7 +6,6 @@ import errno
 import hashlib
 import os
 import stat
-from dataclasses import dataclass
 from io import BufferedReader
 from typing import TypeAlias
 
@@ -38,8 +37,7 @@ _TICK_NS = 50_000_000
 _COARSE_TICK_NS = 2_000_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScanLimits:
+class ScanLimits(Struct, frozen=True, kw_only=True):
     """How large a workspace may be to be kept."""
 
     max_files: int = 200_000

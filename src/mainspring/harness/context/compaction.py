@@ -6,9 +6,9 @@ afterwards.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from mainspring.core.content import Block, TextBlock
 from mainspring.core.events import CompactionRequested, ContextAdded, ContextCompacted
@@ -71,8 +71,7 @@ _KEPT_ROUNDS = 4
 _REACTIVE_TRIES = 2
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionThresholds:
+class CompactionThresholds(Struct, frozen=True):
     """Input tokens: from where on to compact, how far down, and what is never sent."""
 
     trigger: int

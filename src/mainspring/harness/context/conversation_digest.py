@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mainspring.core.content import Block, TextBlock, plain_text
 from mainspring.core.model import Assistant, Message, ToolResultBlock, ToolUse
@@ -14,8 +15,7 @@ DIGEST_HEADING = "[Earlier in this conversation, in short; history_search finds 
 _SHOWN_ARGUMENTS = ("path", "file_path", "command", "query", "pattern", "url", "name")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Detail:
+class Detail(Struct, frozen=True, kw_only=True):
     """How many characters each kind of thing gets."""
 
     words: int

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from itertools import pairwise
 from math import isfinite
 from textwrap import dedent
 from typing import Protocol, cast
 
 import yaml
+from msgspec import Struct, field
 
 MAX_CHARS = 100_000
 _MAX_DEPTH = 20
@@ -38,15 +38,13 @@ class Events(Protocol):
 _LOADER = cast("Callable[[str], Events]", getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
-@dataclass(frozen=True, slots=True)
-class FrontmatterIssue:
+class FrontmatterIssue(Struct, frozen=True):
     what: str
     line: int
     fix: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Frontmatter:
+class Frontmatter(Struct, frozen=True, kw_only=True):
     body: str
     """What follows it."""
     fields: dict[str, object] = field(default_factory=dict[str, object])
@@ -58,8 +56,7 @@ class Frontmatter:
     """Whether the file begins with a head that could be read."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
+class _Pair(Struct, frozen=True):
     key: str
     value: object
     line: int
@@ -136,8 +133,7 @@ def _read_key_by_key(body: str, written: str, first_line: int, error: Exception)
     return _frontmatter(body, pairs, first_line, *odd)
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
+class _Block(Struct, frozen=True):
     """A key and all that stands below it."""
 
     key: str

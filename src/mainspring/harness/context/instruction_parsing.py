@@ -8,15 +8,15 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
+
+from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.retrieval.globs import expand_braces
 
 
-@dataclass(frozen=True, slots=True)
-class RuleConditions:
+class RuleConditions(Struct, frozen=True):
     globs: tuple[str, ...] = ()
     """It holds for these files; for all, if there are none."""
     is_read: bool = True
@@ -115,8 +115,7 @@ _CHARS_PER_TOKEN = 3.5
 _DEFAULT_WINDOW = 200_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstructionLimits:
+class InstructionLimits(Struct, frozen=True, kw_only=True):
     max_chars: int = round(_DEFAULT_WINDOW * _SHARE_OF_WINDOW * _CHARS_PER_TOKEN)
     """Of all files together, and so of each."""
     max_files: int = 200

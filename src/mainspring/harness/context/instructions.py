@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import PurePosixPath
 from xml.sax.saxutils import quoteattr
 
+from msgspec import Struct
+
 from mainspring.core.errors import InvalidInput
 from mainspring.harness.context.frontmatter import read_frontmatter
 from mainspring.harness.context.instruction_files import (
@@ -64,8 +66,7 @@ class Section:
     scope: Scope = "project"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScopedRule:
+class ScopedRule(Struct, frozen=True, kw_only=True):
     source: str
     text: str
     folder: str
@@ -74,8 +75,7 @@ class ScopedRule:
     scope: Scope = "project"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Instructions:
+class Instructions(Struct, frozen=True, kw_only=True):
     sections: tuple[Section, ...] = ()
     """The most general first, the closest last."""
     scoped: tuple[ScopedRule, ...] = ()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mainspring.core.content import Block, plain_text
 from mainspring.harness.context.messages import media_placeholder
@@ -20,8 +21,7 @@ _CONSTRAINT_WORDS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Pin:
+class Pin(Struct, frozen=True):
     seq: int
     blocks: tuple[Block, ...]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from difflib import unified_diff
 
 import msgspec
+from msgspec import Struct
 
 from mainspring.core.content import Block, TextBlock, plain_text
 from mainspring.core.envelope import Event
@@ -169,8 +170,7 @@ def canonical_request(request: Request) -> bytes:
 _DIFF_LINES = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenBreakdown:
+class TokenBreakdown(Struct, frozen=True, kw_only=True):
     """Tokens. Bytes are known exactly; tokens are their share of what was counted."""
 
     tools: int
@@ -188,8 +188,7 @@ class TokenBreakdown:
         return self.tools + self.system_static + self.system_dynamic + self.history + self.newest
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestDiff:
+class RequestDiff(Struct, frozen=True, kw_only=True):
     """A request against the one before it."""
 
     cache_break: str | None

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote
 
+from msgspec import Struct
+
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.tool import Traits
 from mainspring.harness.permissions.path_rules import (
@@ -66,8 +68,7 @@ class CallLocation:
     """Absolute paths that lead to the workspace: in the sandbox they are links to it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnalyzedCall:
+class AnalyzedCall(Struct, frozen=True, kw_only=True):
     tool: str
     input: Mapping[str, object]
     """As gates see it."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 from msgspec import Struct
@@ -35,8 +34,7 @@ Answer with one JSON object and nothing else:
 {"decision": "allow" or "block", "reason": "one short sentence"}"""
 
 
-@dataclass(frozen=True, slots=True)
-class ProposedCall:
+class ProposedCall(Struct, frozen=True):
     """A call of a tool."""
 
     tool: str

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
+
+from msgspec import Struct
 
 from mainspring.core.events import Permission
 from mainspring.harness.authorizer import Decision
@@ -31,8 +33,7 @@ PROTECTED = "protected path"
 """The `rule` of decisions about protected paths."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Case:
+class _Case(Struct, frozen=True, kw_only=True):
     call: AnalyzedCall
     policy: Policy
     grants: GrantState

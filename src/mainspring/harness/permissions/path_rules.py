@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.retrieval.globs import ANY_FOLDERS, Segment, glob_segments, spans
@@ -17,8 +18,7 @@ _ANYTHING_IN_IT = "/\N{WORD JOINER}"
 """Represents any file in a folder: only a pattern that matches every name matches this one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathAccess:
+class PathAccess(Struct, frozen=True, kw_only=True):
     """A path as a call names it, and with links resolved; both absolute."""
 
     link: str
@@ -40,8 +40,7 @@ class PathAccess:
         return tuple(dict.fromkeys((*self.both, *((self.alias,) if self.alias else ()))))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PatternRoots:
+class PatternRoots(Struct, frozen=True, kw_only=True):
     """The folders that a pattern may be relative to."""
 
     folder: str
@@ -142,8 +141,7 @@ def _resolve_parents(base: str, pattern: str) -> tuple[str, str]:
     return base, f"/{pattern}"
 
 
-@dataclass(frozen=True, slots=True)
-class GitignorePattern:
+class GitignorePattern(Struct, frozen=True):
     segments: tuple[Segment, ...]
     is_anchored: bool
     """It begins where the pattern's folder does; otherwise it may begin anywhere below."""

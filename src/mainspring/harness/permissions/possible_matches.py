@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mainspring.harness.permissions.call_analysis import AnalyzedCall, bash
 from mainspring.harness.permissions.path_rules import PatternRoots, forbids_path, may_forbid_below
@@ -11,8 +12,7 @@ from mainspring.harness.permissions.rule import Rule
 from mainspring.harness.permissions.tool_names import READ_TOOLS
 
 
-@dataclass(frozen=True, slots=True)
-class PossibleMatch:
+class PossibleMatch(Struct, frozen=True):
     text: str
     is_program: bool = False
     """It concerns what a program may do: a rule that allows exactly this program settles it."""

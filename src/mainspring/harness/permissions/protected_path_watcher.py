@@ -13,6 +13,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import Struct
+
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ids import new_id
 from mainspring.files.openat import OpenDescriptor, open_absolute
@@ -48,8 +50,7 @@ _HARMLESS_REBASE_STEPS = frozenset(
 """Of a rebase; all but `exec`."""
 
 
-@dataclass(frozen=True, slots=True)
-class GitRepositories:
+class GitRepositories(Struct, frozen=True):
     """Those of a workspace, nested ones and submodules too; the nearest to its root, if there are
     many. All paths are from the workspace on."""
 

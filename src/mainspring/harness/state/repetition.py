@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -56,8 +55,7 @@ _MIN_RECENT = 16
 """Calls that are kept until they have results: a turn may make many at once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tolerance:
+class Tolerance(Struct, frozen=True, kw_only=True):
     same_calls: int = 3
     """Same call, same result, in a row."""
     same_pairs: int = 2

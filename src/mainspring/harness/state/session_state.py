@@ -7,7 +7,8 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from mainspring.core import events
 from mainspring.core.content import plain_text
@@ -45,8 +46,7 @@ RELEVANT = frozenset[type](
 """Types of events that may change the state."""
 
 
-@dataclass(slots=True)
-class SessionState:
+class SessionState(Struct):
     policy: str | None = None
     """Hash of the blob with the rules and hooks that apply."""
     definition: str | None = None

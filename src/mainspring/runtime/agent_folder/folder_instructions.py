@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias, TypeVar
 
 from anyio import to_thread
+from msgspec import Struct
 
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput
@@ -40,8 +41,7 @@ _CLAUDE_MANAGED = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FolderInstructions:
+class FolderInstructions(Struct, frozen=True, kw_only=True):
     instructions: Instructions
     instruction_roots: InstructionRoots
     """The places they come from; instructions for single files are looked for there too."""

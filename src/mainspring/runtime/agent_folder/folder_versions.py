@@ -14,7 +14,6 @@ import os
 import stat
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from datetime import datetime
 from difflib import unified_diff
 from pathlib import Path
@@ -65,8 +64,7 @@ class Version(Struct, frozen=True, kw_only=True):
         return f"{self.number}-{self.hash[:12]}" if self.number else self.hash[:12]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileDiff:
+class FileDiff(Struct, frozen=True, kw_only=True):
     path: str
     text: str
     """In the format of `diff -u`."""
@@ -211,8 +209,7 @@ def _read_stamps(root: int) -> dict[str, _FileStamp]:
     return {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _DiffSide:
+class _DiffSide(Struct, frozen=True, kw_only=True):
     """One side of a comparison: a version, or the current folder."""
 
     name: str

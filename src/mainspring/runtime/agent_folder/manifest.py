@@ -8,6 +8,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
+from msgspec import Struct
+
 from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission
@@ -42,8 +44,7 @@ _FOREIGN_KEYS = ("spec_version", "schema_version", "apiVersion", "kind")
 """Keys that mark an `agent.yaml` of another tool; ours has no version."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Permissions:
+class Permissions(Struct, frozen=True, kw_only=True):
     """As in a settings file, and trusted no more than one."""
 
     mode: str | None = None
@@ -52,8 +53,7 @@ class Permissions:
     deny: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubagentRules:
+class SubagentRules(Struct, frozen=True, kw_only=True):
     """Which subagents may be called, and how many; `None`: no restriction."""
 
     names: tuple[str, ...] | None = None
@@ -68,8 +68,7 @@ class ManifestSchedule:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManifestOutcome:
+class ManifestOutcome(Struct, frozen=True, kw_only=True):
     description: str = ""
     rubric: str = ""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
@@ -97,14 +96,12 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 _ServersRead: TypeAlias = tuple[list[McpServer], list[Finding]]
 
 
-@dataclass(frozen=True, slots=True)
-class McpServers:
+class McpServers(Struct, frozen=True):
     servers: tuple[McpServer, ...]
     findings: tuple[Finding, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ServerTable:
+class ServerTable(Struct, frozen=True):
     """A table of servers by name, inside a file."""
 
     file: JsonFile
@@ -271,8 +268,7 @@ def _of_claude(file: JsonFile, scope: ServerScope, *path: str) -> _ServersRead:
     return read_table(ServerTable(file, (*path, SERVERS), fields[SERVERS]), start)
 
 
-@dataclass(frozen=True, slots=True)
-class _ServerEntry:
+class _ServerEntry(Struct, frozen=True):
     table: ServerTable
     name: str
     findings: list[Finding]

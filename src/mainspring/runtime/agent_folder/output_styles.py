@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.frontmatter_fields import (
@@ -37,8 +38,7 @@ _BUILT_IN = {
 """Claude Code's styles that need no file."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputStyle:
+class OutputStyle(Struct, frozen=True, kw_only=True):
     name: str
     description: str
     text: str

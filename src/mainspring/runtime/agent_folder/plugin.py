@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 from mainspring.runtime.agent_folder.mcp_file import McpServer
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.json_file import JsonObject, as_list, as_object
@@ -19,8 +21,7 @@ _NOT_A_NAME = re.compile(r"[^a-z0-9.-]+")
 _REPEATED = re.compile(r"([.-])[.-]+")
 
 
-@dataclass(frozen=True, slots=True)
-class PluginHooks:
+class PluginHooks(Struct, frozen=True):
     file: str
     """For display."""
     hooks: JsonObject

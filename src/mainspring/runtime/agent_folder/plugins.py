@@ -7,11 +7,12 @@ OpenHands (`.plugin/plugin.json`). A faulty part is reported and skipped; the re
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Literal
 
 import msgspec
+from msgspec import Struct, field
 
 from mainspring.runtime.agent_folder import agent_plugins_spec
 from mainspring.runtime.agent_folder.mcp_file import (
@@ -59,8 +60,7 @@ _UNSUPPORTED_ENTRIES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class InstalledPlugins:
+class InstalledPlugins(Struct, frozen=True):
     plugins: tuple[Plugin, ...]
     """Those in use: if two have the same name, the user's one."""
     findings: tuple[Finding, ...]
@@ -108,8 +108,7 @@ def read_plugin(root: Path, scope: Scope, *, shown: str | None = None) -> Plugin
     return _PluginReader(plugin).read()
 
 
-@dataclass(slots=True)
-class _PluginReader:
+class _PluginReader(Struct):
     plugin: Plugin
     findings: list[Finding] = field(default_factory=list[Finding])
 

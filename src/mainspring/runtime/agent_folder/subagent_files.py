@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import cast, get_args
 
 import msgspec
+from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.model import Effort
@@ -38,8 +38,7 @@ _ISOLATIONS = ("worktree", "shared")
 MAX_NAME = 64
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SubagentDiscovery:
+class SubagentDiscovery(Struct, frozen=True, kw_only=True):
     subagents: tuple[Subagent, ...]
     """By name."""
     findings: tuple[Finding, ...]

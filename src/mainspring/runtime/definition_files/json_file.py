@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias, cast
 
 import msgspec
+from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.files.atomic_file import MAX_BYTES, read_bounded
@@ -19,8 +19,7 @@ JsonObject: TypeAlias = dict[str, object]
 _BYTE_POSITION = re.compile(r" \(byte (\d{1,12})\)$")
 
 
-@dataclass(frozen=True, slots=True)
-class JsonFile:
+class JsonFile(Struct, frozen=True):
     shown: str
     text: str
     fields: JsonObject

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
 
 from mainspring.runtime.definition_files.finding import Finding
 
@@ -21,8 +22,7 @@ _OWN_ROOT = ".mainspring"
 _FOREIGN_ROOTS = (".claude", ".agents")
 
 
-@dataclass(frozen=True, slots=True)
-class PartLocation:
+class PartLocation(Struct, frozen=True):
     """A folder with parts of one kind; or, if a plugin names it, a single part: a folder with a
     `SKILL.md`, or the file of an agent or a command."""
 
@@ -42,8 +42,7 @@ class PartLocation:
         return PartLocation(self.path / part_kind, self.scope, self.plugin, self.path)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scopes:
+class Scopes(Struct, frozen=True, kw_only=True):
     folder: Path
     """The folder of the agent and of its project."""
     home: Path | None = None
@@ -92,8 +91,7 @@ FileSelector: TypeAlias = Callable[[Sequence[str], int], tuple[Sequence[str], bo
 search its subfolders."""
 
 
-@dataclass(slots=True)
-class PartWalk:
+class PartWalk(Struct):
     """One walk over all places. A file that is reachable from two of them is found in the first."""
 
     scopes: Scopes
@@ -155,8 +153,7 @@ class PartWalk:
         return os.path.realpath(self.scopes.folder) if part_location.scope == "project" else None
 
 
-@dataclass(slots=True)
-class _FolderWalk:
+class _FolderWalk(Struct):
     part_walk: PartWalk
     root: str | None
     file_selector: FileSelector

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
 from typing import TypeAlias, TypeVar
 
 import yaml
+from msgspec import Struct, field
 
 from mainspring.runtime.definition_files.finding import Finding, Level
 
@@ -30,8 +30,7 @@ class YamlValueError(Exception):
         self.node = node
 
 
-@dataclass(slots=True)
-class YamlReader:
+class YamlReader(Struct):
     file: str
     """For display."""
     findings: list[Finding] = field(default_factory=list[Finding])

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import msgspec
+from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput, TooLarge
 from mainspring.files.atomic_file import open_regular
@@ -38,8 +39,7 @@ _MACOS = "__MACOSX"
 _UNIX = (3, 19)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PackageLimits:
+class PackageLimits(Struct, frozen=True, kw_only=True):
     max_bytes: int = 30 * 1024 * 1024
     """Of an upload, and of its unpacked contents."""
     max_files: int = 1000
@@ -168,8 +168,7 @@ def _is_script(file: UploadedFile) -> bool:
     return file.is_executable or file.content.startswith(b"#!")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContentItem:
+class ContentItem(Struct, frozen=True, kw_only=True):
     path: str
     """Relative to the package's folder, with slashes."""
     content: bytes = b""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import re2
+from msgspec import Struct
 
 Severity: TypeAlias = Literal[
     "danger",  # there is hardly an innocent reason for it
@@ -38,8 +38,7 @@ def compile_pattern(*alternatives: str) -> re2.Pattern[bytes]:
     return re2.compile(joined.encode(), _OPTIONS)
 
 
-@dataclass(frozen=True, slots=True)
-class ScanRule:
+class ScanRule(Struct, frozen=True):
     name: str
     topic: Topic
     script: Severity | None
@@ -50,8 +49,7 @@ class ScanRule:
     regex_pattern: re2.Pattern[bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class ScanMatch:
+class ScanMatch(Struct, frozen=True):
     """A match in one file."""
 
     rule: str

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal
 
+from msgspec import Struct
+
 from mainspring.core.content import Block, TextBlock, plain_text
 from mainspring.core.envelope import Event
 from mainspring.core.events import (
@@ -147,8 +149,7 @@ class Runtime:
         return replace(agent, model=self.models.resolve(agent.model))
 
 
-@dataclass(frozen=True, slots=True)
-class FoldedLog:
+class FoldedLog(Struct, frozen=True):
     """A log folded up to `seq`; the next run reads only what follows."""
 
     thread_tree: ThreadTree

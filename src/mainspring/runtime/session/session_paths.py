@@ -7,6 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from msgspec import Struct
+
 from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput
 from mainspring.files.openat import real_path
@@ -122,8 +124,7 @@ def _refuse_many(paths: list[str], access: str) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StateFolders:
+class StateFolders(Struct, frozen=True, kw_only=True):
     """Where the sessions of this machine have their private state."""
 
     name: str

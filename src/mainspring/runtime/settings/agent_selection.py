@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
@@ -39,8 +41,7 @@ else:
     )  # looks into skills, where there are any
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentSelection:
+class AgentSelection(Struct, frozen=True, kw_only=True):
     """Finds agents for one user."""
 
     folder: Path

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -61,8 +60,7 @@ class PinnedPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """These files by absolute path, with their hashes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionRules:
+class SessionRules(Struct, frozen=True, kw_only=True):
     pinned_policy: PinnedPolicy
     loaded: LoadedPolicy
     """The current settings files: settings of the sandbox are not pinned."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
+
+from msgspec import Struct, field
 
 from mainspring.core.errors import MainspringError
 from mainspring.core.hook import HookFolder, HookSettings
@@ -22,8 +23,7 @@ _TRUSTED_SCOPE: Scope = "user"
 trust in the project, too."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrustedHooks:
+class TrustedHooks(Struct, frozen=True):
     settings: tuple[HookSettings, ...] = ()
     roots: tuple[str, ...] = ()
     """Folders of the plugins and skills that they belong to."""

@@ -82,8 +82,7 @@ class _LoadedFile:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _AgentSettings:
+class _AgentSettings(Struct, frozen=True):
     files: list[_LoadedFile]
     scripts: dict[str, str]
     hooks: tuple[HookSettings, ...] = ()

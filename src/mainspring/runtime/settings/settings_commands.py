@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
+from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.runtime.definition_files.settings_file import StatusLine
@@ -23,8 +23,7 @@ class RunCommand(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsCommands:
+class SettingsCommands(Struct, frozen=True, kw_only=True):
     status_line: StatusLine | None
     api_key_helper: str | None
     run_command: RunCommand

@@ -8,13 +8,14 @@ import os
 import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from anyio import to_thread
+from msgspec import Struct
 
 from mainspring.core.content import plain_text
 from mainspring.core.errors import InvalidInput, MainspringError, ToolEnvironmentError
@@ -47,8 +48,7 @@ _INLINE = re.compile(r"(?<!\S)!`([^`\n]+)`")
 _BLOCK_OPENING, _BLOCK_CLOSING = "```!", "```"
 
 
-@dataclass(frozen=True, slots=True)
-class BodySegment:
+class BodySegment(Struct, frozen=True):
     text: str
     """The text as written, including the markup of a command."""
     command: str | None = None

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
-from msgspec import structs
+from msgspec import Struct, structs
 
 from mainspring.core.errors import InvalidInput
 from mainspring.files.atomic_file import read_bounded, write_atomic
@@ -39,8 +38,7 @@ IsPinned: TypeAlias = Callable[[Path], str | bool | None]
 hash, if it is known. `None`: it was never trusted."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiscoveredSkills:
+class DiscoveredSkills(Struct, frozen=True, kw_only=True):
     skills: tuple[Skill, ...]
     """By name."""
     findings: tuple[Finding, ...]

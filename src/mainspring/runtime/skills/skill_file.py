@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
+
+from msgspec import Struct
 
 from mainspring.core.model import Effort
 from mainspring.runtime.definition_files.finding import Finding
@@ -30,8 +31,7 @@ _EFFORTS: tuple[Effort, ...] = get_args(Effort)
 _CONTEXTS = ("fork", "inline", "inherit")
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+class _Source(Struct, frozen=True):
     file: Path
     part_location: PartLocation
     text: str

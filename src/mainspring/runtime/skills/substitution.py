@@ -8,6 +8,8 @@ import shlex
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from msgspec import Struct
+
 from mainspring.core.content import Block, TextBlock, plain_text
 from mainspring.runtime.skills.skill import Skill
 
@@ -16,8 +18,7 @@ _FACT = r"\$\{(?:CLAUDE|MAINSPRING)_(?P<fact>SESSION_ID|SKILL_DIR|PROJECT_DIR|EF
 _ONLY_FACTS = re.compile(_FACT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SkillFacts:
+class SkillFacts(Struct, frozen=True, kw_only=True):
     """What a skill's text can refer to besides its arguments."""
 
     session_id: str

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.core.content import TextBlock
@@ -81,8 +81,7 @@ def skill_call_lookup(
     return fact
 
 
-@dataclass(frozen=True, slots=True)
-class _SkillCall:
+class _SkillCall(Struct, frozen=True):
     """One call of the tool `skill`."""
 
     supervisor: SubagentSupervisor

@@ -5,8 +5,8 @@ or discard its worktree. A tool that a thread may not use is not shown to it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.core.errors import ToolEnvironmentError
@@ -48,8 +48,7 @@ def close_worktree_tool(supervisor: SubagentSupervisor, node: ThreadNode) -> Too
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _CloseWorktree:
+class _CloseWorktree(Struct, frozen=True):
     supervisor: SubagentSupervisor
     node: ThreadNode
     """Who closes."""

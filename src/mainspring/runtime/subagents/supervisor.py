@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 import anyio
 from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event
@@ -40,8 +40,7 @@ from mainspring.runtime.subagents.thread_worktrees import ThreadWorktrees, with_
 ToolsOfThread: TypeAlias = Callable[["SubagentSupervisor", ThreadNode, Agent], Sequence[Tool]]
 
 
-@dataclass(slots=True)
-class _RunningThread:
+class _RunningThread(Struct):
     """A thread that runs in this process, or is about to."""
 
     context: ThreadContext | None = None

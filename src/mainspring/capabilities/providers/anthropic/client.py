@@ -5,10 +5,9 @@ whole, into deltas and a reply.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from mainspring.capabilities.providers.adapter import stream_reply
 from mainspring.capabilities.providers.anthropic.request import REDACTED_THINKING, THINKING, encode
@@ -94,8 +93,7 @@ _EVENTS = msgspec.json.Decoder(_WireEvent)
 _MESSAGES = msgspec.json.Decoder(_WireMessage)
 
 
-@dataclass(slots=True)
-class _OpenBlock:
+class _OpenBlock(Struct):
     """A block whose end has not come."""
 
     type: str

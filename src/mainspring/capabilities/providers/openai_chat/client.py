@@ -5,11 +5,10 @@ parses answers, streamed or whole.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from mainspring.capabilities.providers.adapter import stream_reply
 from mainspring.capabilities.providers.content_blocks import seal_signature
@@ -101,8 +100,7 @@ class _Chunk(Struct, frozen=True):
 _CHUNKS = msgspec.json.Decoder(_Chunk)
 
 
-@dataclass(slots=True)
-class _OpenCall:
+class _OpenCall(Struct):
     id: str
     name: str
     given_id: str | None
