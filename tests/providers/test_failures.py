@@ -12,7 +12,8 @@ from tests.providers.loopback import Loopback, Responder, event, never, says, st
 from tests.providers.wire import asks, collect, drain
 
 from mainspring.capabilities.providers.anthropic import AnthropicModel
-from mainspring.capabilities.providers.http_client import HttpClient, HttpLimits
+from mainspring.capabilities.providers.http_call import HttpLimits
+from mainspring.capabilities.providers.http_client import HttpClient
 from mainspring.capabilities.providers.openai_chat import ChatModel
 from mainspring.capabilities.providers.openai_responses import ResponsesModel
 from mainspring.core.content import TextBlock

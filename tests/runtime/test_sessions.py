@@ -211,6 +211,9 @@ class DearModels:
     def put(self, name: str, model: Model) -> None:
         self.model = model
 
+    def connect_early(self, name: str) -> None:
+        raise NotImplementedError
+
     def related(self, wanted: str, to: str) -> str:
         return to
 

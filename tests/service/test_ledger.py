@@ -175,6 +175,9 @@ class Dear:
     def put(self, name: str, model: Model) -> None:
         raise NotImplementedError
 
+    def connect_early(self, name: str) -> None:
+        raise NotImplementedError
+
     def related(self, wanted: str, to: str) -> str:
         return to
 

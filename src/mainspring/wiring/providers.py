@@ -110,9 +110,11 @@ def hint_for(failure: str) -> str | None:
 async def open_model_registry(settings: Settings) -> AsyncGenerator[ModelRegistry, None]:
     catalog = Catalog.load(Path(settings.folder) / FOLDER / "models.toml")
     async with HttpClient(trust_environment=True) as http:
+        clients = _ModelClients(http, catalog, settings)
         yield ModelRegistry(
             catalog,
-            _ModelClients(http, catalog, settings).make,
+            clients.make,
+            connect_early=clients.connect_early,
             default_model=default_model(settings),
             small_models={name: provider.small for name, provider in PROVIDERS.items()},
         )
@@ -141,11 +143,18 @@ class _ModelClients(Struct, frozen=True):
             return HelperKeyModel(self.settings.read_api_key, make, time.monotonic)
         return self._client(provider, model_id, self._key(model_id, provider))
 
+    def connect_early(self, model_id: str) -> None:
+        if provider := PROVIDERS.get(model_id.partition(":")[0]):
+            self.http.connect_early(self._url(provider))
+
+    def _url(self, provider: Provider) -> str:
+        return self.settings.secrets.get(provider.address or "", provider.url)
+
     def _client(
         self, provider: Provider, model_id: str, key: str, *, is_bearer: bool = False
     ) -> Model:
         name = model_id.partition(":")[0]
-        url = self.settings.secrets.get(provider.address or "", provider.url)
+        url = self._url(provider)
         quirks = self.catalog.quirks(model_id)
         match provider.speaks:
             case "anthropic":

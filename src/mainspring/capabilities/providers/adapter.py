@@ -7,13 +7,13 @@ from typing import Protocol
 
 import msgspec
 
-from mainspring.capabilities.providers.http_client import (
+from mainspring.capabilities.providers.http_call import (
     Endpoint,
     HttpCall,
-    HttpClient,
     ResponseStarted,
     WholeResponse,
 )
+from mainspring.capabilities.providers.http_client import HttpClient
 from mainspring.capabilities.providers.provider_errors import excerpt
 from mainspring.core.errors import ProviderFailed
 from mainspring.core.model import Delta, Reply, Stalled

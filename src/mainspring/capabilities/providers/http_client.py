@@ -5,22 +5,30 @@ What the bytes of an answer mean is the adapters' business.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass, field
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, AsyncExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
+from urllib.parse import urlsplit
 
 import anyio
-from msgspec import Struct
 
+from mainspring.capabilities.providers.http_call import (
+    HttpCall,
+    HttpLimits,
+    ResponsePart,
+    ResponseStarted,
+    WholeResponse,
+)
+from mainspring.capabilities.providers.http_errors import translate_errors
 from mainspring.capabilities.providers.provider_errors import (
     excerpt,
     retry_after_seconds,
     status_failure,
 )
-from mainspring.capabilities.providers.sse_decoder import EventTooLarge, SseDecoder
+from mainspring.capabilities.providers.silence_watch import SilenceWatch
+from mainspring.capabilities.providers.sse_decoder import SseDecoder
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, ProviderFailed
@@ -28,73 +36,24 @@ from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Stalled
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    import urllib.request as environment_proxies
 
     import aiohttp
+    import yarl
     from anyio.abc import TaskGroup
 else:
-    aiohttp = LazyModule("aiohttp")  # a third of the time that an offline model takes to start
+    # a third of the time that an offline model takes to start
+    aiohttp, yarl = LazyModule("aiohttp"), LazyModule("yarl")
+    environment_proxies = LazyModule("urllib.request")
 
 T = TypeVar("T")
 
-_MIB = 1024 * 1024
 _ERROR_BODY = 64 * 1024
 _REQUEST_ID_HEADERS = ("request-id", "x-request-id", "x-goog-request-id")
 
 
-class HttpLimits(Struct, frozen=True, kw_only=True):
-    connect_seconds: float = 10
-    stall_seconds: float = 45
-    """Silence after which a stream says `Stalled`."""
-    abort_seconds: float = 90
-    """Silence after which a stream is given up."""
-    whole_seconds: float = 600
-    """For an answer that is not streamed, from first to last byte."""
-    max_event_bytes: int = 64 * _MIB
-    max_answer_bytes: int = 256 * _MIB
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    """Where a provider answers, and the headers that every call to it carries."""
-
-    provider: str
-    url: str
-    secret: str = field(default="", repr=False)
-    """Never shown in an error."""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-
-    @classmethod
-    def with_bearer(
-        cls, provider: str, url: str, *, key: str, headers: Mapping[str, str]
-    ) -> Endpoint:
-        """One that takes its key as a bearer token; a local server may need none."""
-        key = key.strip()
-        bearer = {"authorization": f"Bearer {key}"} if key else {}
-        return cls(provider=provider, url=url, secret=key, headers={**bearer, **headers})
-
-
-class HttpCall(Struct, frozen=True, kw_only=True):
-    endpoint: Endpoint
-    body: bytes
-    request_id: str
-    stream: bool
-
-
-class ResponseStarted(Struct, frozen=True):
-    """The provider has accepted the request."""
-
-    provider_request_id: str | None
-
-
-class WholeResponse(Struct, frozen=True):
-    """An answer that is not a stream."""
-
-    body: bytes
-
-
-ResponsePart: TypeAlias = ResponseStarted | Stalled | WholeResponse | list[bytes]
-"""A list is the data of one or more server-sent events."""
+class _StreamSilent(Exception):
+    """Nothing has come for a while."""
 
 
 class PendingResponse:
@@ -134,6 +93,9 @@ class HttpClient:
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
         self._session: aiohttp.ClientSession | None = None
+        self._proxies: dict[str, str | None] = {}
+        self._connecting: dict[str, anyio.Event] = {}
+        self.silence_watch = SilenceWatch()
 
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
@@ -160,14 +122,37 @@ class HttpClient:
     def exchange(self, http_call: HttpCall) -> Exchange:
         return Exchange(self, http_call)
 
+    def connect_early(self, url: str) -> None:
+        """Open a connection for the next call to the server of `url`. Nothing is sent over it, and
+        if it fails, the call finds out why."""
+        if self._group is not None and (origin := _origin(url)) not in self._connecting:
+            self._connecting[origin] = anyio.Event()
+            self._group.start_soon(self._connect, url)
+
+    async def _connect(self, url: str) -> None:
+        session = self._session = self._session or self._opened()
+        assert session.connector is not None
+        try:
+            proxy = self._proxy(url)
+            request = aiohttp.ClientRequest(
+                "POST", yarl.URL(url), proxy=None if proxy is None else yarl.URL(proxy)
+            )
+            connection = await session.connector.connect(request, [], session.timeout)
+            connection.release()
+        except (aiohttp.ClientError, OSError, ValueError):
+            pass
+        finally:
+            self._connecting.pop(_origin(url)).set()
+
     def send(self, http_call: HttpCall) -> tuple[PendingResponse, TaskGroup]:
         group = self._group
         if group is None:
             raise InvalidInput("the HTTP session for models is not open: use `async with Http()`")
         session = self._session = self._session or self._opened()
+        endpoint = http_call.endpoint
         sending = PendingResponse()
         headers = {
-            **http_call.endpoint.headers,
+            **endpoint.headers,
             "content-type": "application/json",
             "accept": "text/event-stream" if http_call.stream else "application/json",
             "accept-encoding": "identity",  # a compressed stream comes in lumps
@@ -175,12 +160,30 @@ class HttpClient:
         }
 
         async def post() -> aiohttp.ClientResponse:
+            if self._connecting and (opened := self._connecting.get(_origin(endpoint.url))):
+                await opened.wait()
             return await session.post(
-                http_call.endpoint.url, data=http_call.body, headers=headers, allow_redirects=False
+                endpoint.url,
+                data=http_call.body,
+                headers=headers,
+                allow_redirects=False,
+                proxy=self._proxy(endpoint.url),
             )
 
         group.start_soon(sending.run, post)
         return sending, group
+
+    def _proxy(self, url: str) -> str | None:
+        """The proxy that the environment names for a URL, looked up once. If aiohttp looked it up
+        (`trust_env`), it would use two threads for every request."""
+        if not self._trust_environment:
+            return None
+        if url not in self._proxies:
+            target = urlsplit(url)
+            is_direct = environment_proxies.proxy_bypass(target.hostname or "")
+            proxies = {} if is_direct else environment_proxies.getproxies()
+            self._proxies[url] = proxies.get(target.scheme)
+        return self._proxies[url]
 
     def _opened(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
@@ -189,7 +192,6 @@ class HttpClient:
             timeout=aiohttp.ClientTimeout(
                 total=None, connect=self.limits.connect_seconds, sock_read=None
             ),
-            trust_env=self._trust_environment,
             read_bufsize=256 * 1024,
         )
 
@@ -198,7 +200,7 @@ class HttpClient:
         if response.status == 200 and response.content_type != "text/html":
             return
         body = bytearray()
-        with translate_errors(endpoint), anyio.move_on_after(5):
+        with translate_errors(endpoint.provider, endpoint.secret), anyio.move_on_after(5):
             while len(body) < _ERROR_BODY and (chunk := await response.content.readany()):
                 body += chunk
         if response.status == 200:
@@ -237,11 +239,15 @@ class Exchange:
         self._decoder: SseDecoder | None = None
         self._is_silent = False
         self._is_over = False
+        self._is_reading = False
+        self.silent_at = 0.0
+        """By the monotonic clock: when it counts as silent, unless something comes before."""
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_error: object) -> None:
+        self._client.silence_watch.remove(self)
         self._client.finish(
             self._pending, self._group, keep=self.is_answered and self._response is not None
         )
@@ -257,11 +263,17 @@ class Exchange:
             return await self._start()
         if self._is_over:
             return None
-        with translate_errors(self._call.endpoint):
+        try:
             if self._decoder is None:
                 self._is_over = True
                 return WholeResponse(await self._whole(self._response))
             return await self._next_batch(self._response, self._decoder)
+        except (aiohttp.ClientError, OSError, ValueError):
+            with self._translated():
+                raise
+
+    def _translated(self) -> AbstractContextManager[None]:
+        return translate_errors(self._call.endpoint.provider, self._call.endpoint.secret)
 
     async def _start(self) -> ResponseStarted | Stalled:
         limits, settled = self._limits, self._pending.settled
@@ -274,7 +286,7 @@ class Exchange:
         if not settled.is_set():
             seconds = limits.abort_seconds - limits.stall_seconds
             await _within(seconds if is_stream else limits.whole_seconds, settled.wait)
-        with translate_errors(self._call.endpoint):
+        with self._translated():
             if self._pending.error is not None:
                 raise self._pending.error
         if self._pending.response is None:
@@ -283,6 +295,8 @@ class Exchange:
         self._response = self._pending.response
         if _is_stream(self._response, self._call):
             self._decoder = SseDecoder(max_event_bytes=limits.max_event_bytes)
+            self.silent_at = time.monotonic() + limits.stall_seconds
+            self._client.silence_watch.add(self, self._group)
         return ResponseStarted(_provider_request_id(self._response))
 
     async def _next_batch(
@@ -290,21 +304,34 @@ class Exchange:
     ) -> list[bytes] | Stalled | None:
         limits, content = self._limits, response.content
         while not self._is_over:
-            chunk: bytes | None = content.read_nowait()
-            if not chunk:
-                patience = limits.abort_seconds if self._is_silent else 2 * limits.stall_seconds
-                chunk = await _within(patience - limits.stall_seconds, content.readany)
-            if chunk is None and self._is_silent:
-                raise self._silent()
-            if chunk is None:
+            try:
+                self._is_reading = True
+                chunk = await content.readany()
+            except _StreamSilent as silence:
+                if content.exception() is silence:
+                    # None makes it readable again, although its type does not say so
+                    content.set_exception(None)  # pyright: ignore[reportArgumentType]
+                if self._is_silent:
+                    raise self._silent() from None
                 self._is_silent = True
                 return Stalled(seconds=limits.stall_seconds)
+            finally:
+                self._is_reading = False
+            self.silent_at = time.monotonic() + limits.stall_seconds
             self._is_silent, self._is_over = False, not chunk
             if content.total_bytes > limits.max_answer_bytes:
                 raise _response_too_large(self._call, limits)
             if batch := decoder.feed(chunk) if chunk else decoder.end():
                 return batch
         return None
+
+    def on_silence(self) -> None:
+        """Wake whoever reads. A reader that takes its time is no silence."""
+        limits = self._limits
+        patience = limits.abort_seconds - limits.stall_seconds
+        self.silent_at = time.monotonic() + (patience if self._is_reading else limits.stall_seconds)
+        if self._is_reading and self._response is not None:
+            self._response.content.set_exception(_StreamSilent())
 
     async def _whole(self, response: aiohttp.ClientResponse) -> bytes:
         body: list[bytes] = []
@@ -324,6 +351,11 @@ class Exchange:
             return ProviderFailed(provider, "stalled", what)
         what = f"no answer within {self._limits.whole_seconds:g} s"
         return ProviderFailed(provider, "timeout", what)
+
+
+def _origin(url: str) -> str:
+    target = urlsplit(url)
+    return f"{target.scheme}://{target.netloc}"
 
 
 async def _within(seconds: float, wait: Callable[[], Awaitable[T]]) -> T | None:
@@ -359,38 +391,3 @@ def _is_stream(response: aiohttp.ClientResponse, http_call: HttpCall) -> bool:
 def _response_too_large(http_call: HttpCall, http_limits: HttpLimits) -> ProviderFailed:
     what = f"the answer is larger than {http_limits.max_answer_bytes} bytes"
     return ProviderFailed(http_call.endpoint.provider, "malformed", what)
-
-
-def _why(error: aiohttp.ClientConnectorError) -> str:
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        why = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
-        return f"its certificate is not accepted ({why}); SSL_CERT_FILE names your authority's"
-    number = error.os_error.errno
-    if number is None or isinstance(error, aiohttp.ClientSSLError):  # TLS has numbers of its own
-        return str(error.os_error)
-    return os.strerror(number)
-
-
-@contextmanager
-def translate_errors(endpoint: Endpoint) -> Generator[None, None, None]:
-    """What aiohttp raises, as ours. The only place where it is."""
-    provider = endpoint.provider
-    try:
-        yield
-    except EventTooLarge as error:
-        raise ProviderFailed(provider, "malformed", str(error)) from error
-    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
-        _, at, place = str(error).rpartition("@")  # before it a name and a password may stand
-        told = excerpt(f"{at and '…@'}{place}", secret=endpoint.secret)
-        raise ProviderFailed(provider, "invalid_request", f"no such URL: {told}") from None
-    except TimeoutError as error:
-        raise ProviderFailed(provider, "timeout", "could not connect in time") from error
-    except aiohttp.ClientConnectorError as error:
-        told = excerpt(f"{error.host}:{error.port}: {_why(error)}", secret=endpoint.secret)
-        raise ProviderFailed(provider, "connection", f"cannot connect to {told}") from error
-    except (aiohttp.ClientError, OSError) as error:
-        told = excerpt(str(error) or type(error).__name__, secret=endpoint.secret)
-        raise ProviderFailed(provider, "connection", f"the connection failed: {told}") from error
-    except ValueError as error:
-        told = excerpt(str(error), secret=endpoint.secret)
-        raise ProviderFailed(provider, "invalid_request", f"cannot be sent: {told}") from error

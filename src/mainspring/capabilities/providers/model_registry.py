@@ -66,13 +66,15 @@ class ModelRegistry:
         catalog: Catalog,
         make_client: Callable[[str], Model],
         *,
+        connect_early: Callable[[str], None],
         default_model: str,
         small_models: Mapping[str, str | None],
     ) -> None:
-        """`make_client` takes an id of the catalog. `small_models`: the cheap model of each
-        provider, if it has one."""
+        """`make_client` and `connect_early` take an id of the catalog. `small_models`: the cheap
+        model of each provider, if it has one."""
         self.catalog = catalog
         self._make_client = make_client
+        self._connect_early = connect_early
         self._default_model = default_model
         self._small_models = small_models
         self._made: dict[str, Model] = {}
@@ -93,6 +95,12 @@ class ModelRegistry:
         if name in self._made:
             return self._made[name]
         return self.router(name).route()
+
+    def connect_early(self, name: str) -> None:
+        """Open a connection to the model, or to the first of several, while a session is set up."""
+        first = name.split(",", maxsplit=1)[0].strip()
+        if first not in self._made:
+            self._connect_early(self.catalog.resolve(first))
 
     def router(self, name: str) -> Router:
         if name not in self._routers:

@@ -152,6 +152,7 @@ async def open_session_runner(
                 runtime.models.put(name, script)
                 notes.paragraph((SCRIPT_LABEL.format(name), "yellow"))
             runtime.models.open(agent.model)
+            runtime.models.connect_early(agent.model)  # it takes a while, and so does the set-up
         except InvalidInput as error:
             if row is None or options.model is not None:
                 raise

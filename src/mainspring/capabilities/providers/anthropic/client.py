@@ -12,7 +12,8 @@ from msgspec import Struct, field
 from mainspring.capabilities.providers.adapter import stream_reply
 from mainspring.capabilities.providers.anthropic.request import REDACTED_THINKING, THINKING, encode
 from mainspring.capabilities.providers.content_blocks import seal_signature
-from mainspring.capabilities.providers.http_client import Endpoint, HttpCall, HttpClient
+from mainspring.capabilities.providers.http_call import Endpoint, HttpCall
+from mainspring.capabilities.providers.http_client import HttpClient
 from mainspring.capabilities.providers.provider_errors import stream_failure
 from mainspring.capabilities.providers.quirks import Quirks
 from mainspring.capabilities.providers.token_estimate import estimated_usage

@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from mainspring.capabilities.providers.adapter import stream_reply
 from mainspring.capabilities.providers.content_blocks import seal_signature
-from mainspring.capabilities.providers.http_client import Endpoint, HttpCall, HttpClient
+from mainspring.capabilities.providers.http_call import Endpoint, HttpCall
+from mainspring.capabilities.providers.http_client import HttpClient
 from mainspring.capabilities.providers.openai_responses.request import MAKER, Reasoning, encode
 from mainspring.capabilities.providers.provider_errors import stream_failure
 from mainspring.capabilities.providers.quirks import Quirks

@@ -1,0 +1,68 @@
+"""A call to a model over HTTP: where to, what, which limits hold, and the parts of its response."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from mainspring.core.model import Stalled
+
+_MIB = 1024 * 1024
+
+
+class HttpLimits(Struct, frozen=True, kw_only=True):
+    connect_seconds: float = 10
+    stall_seconds: float = 45
+    """Silence after which a stream says `Stalled`."""
+    abort_seconds: float = 90
+    """Silence after which a stream is given up."""
+    whole_seconds: float = 600
+    """For an answer that is not streamed, from first to last byte."""
+    max_event_bytes: int = 64 * _MIB
+    max_answer_bytes: int = 256 * _MIB
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where a provider answers, and the headers that every call to it carries."""
+
+    provider: str
+    url: str
+    secret: str = field(default="", repr=False)
+    """Never shown in an error."""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+
+    @classmethod
+    def with_bearer(
+        cls, provider: str, url: str, *, key: str, headers: Mapping[str, str]
+    ) -> Endpoint:
+        """One that takes its key as a bearer token; a local server may need none."""
+        key = key.strip()
+        bearer = {"authorization": f"Bearer {key}"} if key else {}
+        return cls(provider=provider, url=url, secret=key, headers={**bearer, **headers})
+
+
+class HttpCall(Struct, frozen=True, kw_only=True):
+    endpoint: Endpoint
+    body: bytes
+    request_id: str
+    stream: bool
+
+
+class ResponseStarted(Struct, frozen=True):
+    """The provider has accepted the request."""
+
+    provider_request_id: str | None
+
+
+class WholeResponse(Struct, frozen=True):
+    """An answer that is not a stream."""
+
+    body: bytes
+
+
+ResponsePart: TypeAlias = ResponseStarted | Stalled | WholeResponse | list[bytes]
+"""A list is the data of one or more server-sent events."""

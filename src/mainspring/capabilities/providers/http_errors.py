@@ -1,0 +1,53 @@
+"""What aiohttp raises during a call to a model, as `ProviderFailed`. Nothing else translates it."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from mainspring.capabilities.providers.provider_errors import excerpt
+from mainspring.capabilities.providers.sse_decoder import EventTooLarge
+from mainspring.core.errors import ProviderFailed
+from mainspring.core.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import aiohttp
+else:
+    aiohttp = LazyModule("aiohttp")  # a third of the time that an offline model takes to start
+
+
+def _why(error: aiohttp.ClientConnectorError) -> str:
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        why = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
+        return f"its certificate is not accepted ({why}); SSL_CERT_FILE names your authority's"
+    number = error.os_error.errno
+    if number is None or isinstance(error, aiohttp.ClientSSLError):  # TLS has numbers of its own
+        return str(error.os_error)
+    return os.strerror(number)
+
+
+@contextmanager
+def translate_errors(provider: str, secret: str) -> Generator[None, None, None]:
+    """`secret` is not shown."""
+    try:
+        yield
+    except EventTooLarge as error:
+        raise ProviderFailed(provider, "malformed", str(error)) from error
+    except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
+        _, at, place = str(error).rpartition("@")  # before it a name and a password may stand
+        told = excerpt(f"{at and '…@'}{place}", secret=secret)
+        raise ProviderFailed(provider, "invalid_request", f"no such URL: {told}") from None
+    except TimeoutError as error:
+        raise ProviderFailed(provider, "timeout", "could not connect in time") from error
+    except aiohttp.ClientConnectorError as error:
+        told = excerpt(f"{error.host}:{error.port}: {_why(error)}", secret=secret)
+        raise ProviderFailed(provider, "connection", f"cannot connect to {told}") from error
+    except (aiohttp.ClientError, OSError) as error:
+        told = excerpt(str(error) or type(error).__name__, secret=secret)
+        raise ProviderFailed(provider, "connection", f"the connection failed: {told}") from error
+    except ValueError as error:
+        told = excerpt(str(error), secret=secret)
+        raise ProviderFailed(provider, "invalid_request", f"cannot be sent: {told}") from error
