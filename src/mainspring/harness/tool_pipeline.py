@@ -7,8 +7,10 @@ lookup, validate, cancelled?, objection, authorize (hooks and permissions), deny
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
+
+from msgspec import Struct, field
 
 from mainspring.core import events
 from mainspring.core.content import BlobBlock, Block, TextBlock, plain_text
@@ -42,8 +44,7 @@ ROUND_CHARS = 200_000
 _LEAST_CHARS = 2_000
 
 
-@dataclass(slots=True)
-class ToolRound:
+class ToolRound(Struct):
     """State that the calls of one turn share while they are settled."""
 
     chars: int = 0

@@ -7,7 +7,8 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from mainspring.retrieval.stems import STOP_WORDS, name_words, stem, words
 from mainspring.retrieval.thesaurus import related_stems
@@ -20,8 +21,7 @@ _COVERAGE_WEIGHT = 0.5
 _EXACT = 1000.0
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """What is ranked: the name counts most, the keywords least."""
 
     key: str

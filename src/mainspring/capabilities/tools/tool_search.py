@@ -6,11 +6,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, cast
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from mainspring.core.content import TextBlock
 from mainspring.core.events import ToolsLoaded
@@ -34,8 +33,7 @@ _MAX_SCHEMA_DEPTH = 3
 _SERVER_PREFIX = "mcp__"
 
 
-@dataclass(frozen=True, slots=True)
-class ToolLoading:
+class ToolLoading(Struct, frozen=True):
     """How a thread's tools come to the model."""
 
     deferred: frozenset[str]

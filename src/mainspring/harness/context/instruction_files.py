@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Literal, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from mainspring.files.openat import open_absolute
 
 Scope: TypeAlias = Literal["managed", "user", "project"]
@@ -62,8 +64,7 @@ class InstructionFiles(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InstructionIssue:
+class InstructionIssue(Struct, frozen=True, kw_only=True):
     """What is odd about an instruction file; never a reason not to read the others."""
 
     file: str
@@ -139,8 +140,7 @@ class InstructionCandidate:
     """Relative to the project: what globs are relative to."""
 
 
-@dataclass(frozen=True, slots=True)
-class CandidateFinder:
+class CandidateFinder(Struct, frozen=True):
     files: InstructionFiles
     roots: InstructionRoots
     """With every link followed."""

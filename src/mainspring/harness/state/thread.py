@@ -7,8 +7,9 @@ to decide what is next.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from mainspring.core import events
 from mainspring.core.content import TextBlock
@@ -25,8 +26,7 @@ JUDGEMENT = "judgement"
 """The purpose of a model request of the authorizer: only its cost counts."""
 
 
-@dataclass(slots=True, kw_only=True)
-class RetryCounts:
+class RetryCounts(Struct, kw_only=True):
     """Recovery steps used since the last complete reply of the model."""
 
     wakes: int = 0
@@ -36,8 +36,7 @@ class RetryCounts:
     stop_feedback: int = 0
 
 
-@dataclass(slots=True, kw_only=True)
-class Thread:
+class Thread(Struct, kw_only=True):
     id: str
     transcript: Transcript = field(default_factory=Transcript)
     round: dict[str, OpenCall] = field(default_factory=dict[str, OpenCall])

@@ -5,8 +5,9 @@ including its children, and messages between them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from mainspring.core import events
 from mainspring.core.envelope import AnyPayload, Event
@@ -40,8 +41,7 @@ _CONCERNING_OTHERS = frozenset[type](
 """Types of events that may mean something for other threads than their own."""
 
 
-@dataclass(slots=True)
-class SpendAccount:
+class SpendAccount(Struct):
     """What a thread and all threads below it have spent; for the main thread, the whole session."""
 
     spending: Spending = field(default_factory=Spending)
@@ -64,8 +64,7 @@ def add_usage(one: Usage, other: Usage) -> Usage:
     )
 
 
-@dataclass(slots=True)
-class ThreadNode:
+class ThreadNode(Struct):
     """One thread of the tree."""
 
     thread: Thread

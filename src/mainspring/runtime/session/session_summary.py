@@ -5,10 +5,11 @@ calls, workspace, cost.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Literal, TypeAlias
+
+from msgspec import Struct
 
 from mainspring.core import events
 from mainspring.core.clock import from_micros
@@ -48,8 +49,7 @@ _SUMMARY_EVENT_TYPES = event_types(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSummary:
+class SessionSummary(Struct, frozen=True, kw_only=True):
     id: str
     title: str | None
     agent: str | None
@@ -116,8 +116,7 @@ async def origin_of(log: SessionLog, session: SessionRow) -> Origin:
     return (made.origin if isinstance(made, events.SessionCreated) else None) or UNKNOWN_ORIGIN
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadPendingCall:
+class ThreadPendingCall(Struct, frozen=True):
     """A call that a person or a client must answer before its thread can continue."""
 
     call: OpenCall
@@ -198,8 +197,7 @@ async def _first_message(log: SessionLog, session: SessionRow) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class SummaryFact:
+class SummaryFact(Struct, frozen=True):
     name: str
     value: str
 
@@ -221,8 +219,7 @@ def summary_facts(summary: SessionSummary) -> list[SummaryFact]:
     return [SummaryFact(name, value) for name, value in known if value]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionFootprint:
+class SessionFootprint(Struct, frozen=True, kw_only=True):
     """Its workspaces and its snapshots of them; read it before the session is deleted."""
 
     session_id: str

@@ -4,9 +4,10 @@ cost."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+
+from msgspec import Struct, field
 
 from mainspring.core import events
 from mainspring.core.envelope import Event, event_types
@@ -17,8 +18,7 @@ _USED = event_types(events.SkillUsed)
 _TYPES = event_types(events.SkillUsed, events.BudgetSettled, events.StatusIdle)
 
 
-@dataclass(slots=True, kw_only=True)
-class SkillUse:
+class SkillUse(Struct, kw_only=True):
     """The use of one skill in all sessions."""
 
     uses: int = 0
@@ -58,8 +58,7 @@ def add_session(usage: dict[str, SkillUse], session: Iterable[Event]) -> None:
                 pass
 
 
-@dataclass(slots=True)
-class _Tally:
+class _Tally(Struct):
     """The count within one session."""
 
     found: dict[str, SkillUse]

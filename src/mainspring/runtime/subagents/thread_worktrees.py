@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from mainspring.core.errors import ToolEnvironmentError
 from mainspring.core.events import KnownPayload, ThreadCreated, WorktreeClosed, WorktreeOpened
@@ -19,8 +20,7 @@ from mainspring.harness.state.thread_tree import ThreadNode
 _MAX_NAMED_PATHS = 20
 
 
-@dataclass(slots=True, kw_only=True)
-class ThreadWorktrees:
+class ThreadWorktrees(Struct, kw_only=True):
     worktrees: Worktrees | None
     """`None`: worktrees are unavailable here."""
     session_id: str
