@@ -14,6 +14,7 @@ import events
 import follow
 import growth
 import mcp_calls
+import memory
 import monty
 import skills
 import snapshots
@@ -41,6 +42,7 @@ BENCHES = {
     "streams": streams.measure,
     "skills": skills.measure,
     "tools": deferred_tools.measure,
+    "memory": memory.measure,
     "subagents": subagents.measure,
     "events": events.measure,
     "start": start.measure,

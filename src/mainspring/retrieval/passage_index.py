@@ -28,7 +28,9 @@ from mainspring.retrieval.stems import FINGERPRINT, stems
 _SEEDS = 150
 _MAX_DATED = 200
 _COMMON_SHARE = 0.05
-"""A word in more of the passages than this is too common to find candidates by."""
+"""A word in more of the passages than this is too common to find candidates by in a large index."""
+_LARGE = 5_000
+"""Passages: of fewer, all words find candidates, which is a point better and slow only later."""
 _MIN_RARE = 3
 _DAY_SLACK = 3
 _SCHEMA = """
@@ -46,6 +48,9 @@ create index if not exists passage_by_container on passage(container);
 create index if not exists passage_by_date on passage(month, day);
 create virtual table if not exists words using fts5(
   stems, tokenize = 'unicode61', content = 'passage', content_rowid = 'id', columnsize = 1
+);
+create virtual table if not exists container_words using fts5(
+  stems, tokenize = 'unicode61', content = ''
 );
 create virtual table if not exists word_counts using fts5vocab(words, row);
 """
@@ -111,12 +116,14 @@ class PassageIndex:
     def clear(self) -> None:
         with _transaction(self._db) as db:
             db.execute("insert into words(words) values ('delete-all')")
+            db.execute("insert into container_words(container_words) values ('delete-all')")
             db.execute("delete from passage")
             db.execute("delete from container")
 
     def optimize(self) -> None:
         """Removed words leave the file only when segments are merged."""
         self._db.execute("insert into words(words) values ('optimize')")
+        self._db.execute("insert into container_words(container_words) values ('optimize')")
         self._db.execute("vacuum")
         self._db.execute("pragma wal_checkpoint(truncate)")
 
@@ -129,7 +136,8 @@ class PassageIndex:
         seeds = self._seeds(question, facts, sorted(scopes))
         candidates = {seed + offset for seed in seeds for offset in range(-SPAN, SPAN + 1)}
         around = {at + offset for at in candidates for offset in range(-SPAN, SPAN + 1)}
-        scorer = PassageScorer(question, facts, self._rows(around, sorted(scopes)))
+        rows = self._rows(around, sorted(scopes))
+        scorer = PassageScorer(question, facts, rows, self._container_scores(question, rows))
         return self._hits(scorer.best(candidates, limit))
 
     def _require_fingerprint(self) -> None:
@@ -158,12 +166,13 @@ class PassageIndex:
     def _seeds(self, question: Question, facts: CorpusFacts, scopes: list[str]) -> list[int]:
         common = _COMMON_SHARE * facts.passages
         rare = [word for word in question.terms if facts.frequency.get(word, 0) <= common]
-        terms = rare if len(rare) >= _MIN_RARE else question.terms
+        is_choosy = facts.passages > _LARGE and len(rare) >= _MIN_RARE
+        terms = rare if is_choosy else question.terms
         found = self._db.execute(
             "select words.rowid from words join passage on passage.id = words.rowid"
             f" where words match ? and passage.scope in ({_marks(scopes)})"
             " order by words.rank limit ?",
-            (" OR ".join(f'"{word}"' for word in terms), *scopes, _SEEDS),
+            (_any_of(terms), *scopes, _SEEDS),
         ).fetchall()
         cues = question.cues
         if cues.months and cues.day is not None:
@@ -183,6 +192,16 @@ class PassageIndex:
             scopes,
         )
         return [PassageRow(*fields, words.split(" ")) for *fields, words in rows]  # pyright: ignore[reportCallIssue]
+
+    def _container_scores(self, question: Question, rows: Sequence[PassageRow]) -> dict[int, float]:
+        """How well whole containers answer, those of the rows; FTS5's own BM25."""
+        containers = ",".join({str(row.container) for row in rows})
+        scores = self._db.execute(
+            "select rowid, -rank from container_words where container_words match ?"
+            f" and rowid in ({containers})",
+            (_any_of(question.terms),),
+        )
+        return dict(scores.fetchall())
 
     def _hits(self, best: Sequence[ScoredPassage]) -> list[PassageHit]:
         rows = {
@@ -217,6 +236,10 @@ def _marks(values: Sequence[object]) -> str:
     return ",".join("?" * len(values))
 
 
+def _any_of(words: Sequence[str]) -> str:
+    return " OR ".join(f'"{word}"' for word in words)
+
+
 def _remove(db: sqlite3.Connection, scope: str, container: str) -> None:
     row = db.execute(
         "select id from container where scope = ? and name = ?", (scope, container)
@@ -227,6 +250,10 @@ def _remove(db: sqlite3.Connection, scope: str, container: str) -> None:
         "insert into words(words, rowid, stems)"
         " select 'delete', id, stems from passage where container = ?",
         row,
+    )
+    db.execute(
+        "insert into container_words(container_words, rowid, stems) values ('delete', ?, ?)",
+        (row[0], _joined_stems(db, row[0])),
     )
     db.execute("delete from passage where container = ?", row)
     db.execute("delete from container where id = ?", row)
@@ -248,6 +275,15 @@ def _insert(db: sqlite3.Connection, container: Container) -> None:
         cursor.executemany(
             "insert into words(rowid, stems) values (?, ?)", [(row[0], row[-1]) for row in rows]
         )
+        cursor.execute(
+            "insert into container_words(rowid, stems) values (?, ?)",
+            (number, " ".join(row[-1] for row in rows)),
+        )
+
+
+def _joined_stems(db: sqlite3.Connection, container: int) -> str:
+    rows = db.execute("select stems from passage where container = ? order by id", (container,))
+    return " ".join(row[0] for row in rows)
 
 
 def _row(passage: Passage) -> tuple[str, int, int, int, int, str]:

@@ -15,6 +15,7 @@ from itertools import pairwise
 
 from mainspring.retrieval.cues import QueryCues
 from mainspring.retrieval.stems import stems
+from mainspring.retrieval.thesaurus import related_stems
 
 SPAN = 2
 """Passages on either side that count as the surroundings of one."""
@@ -27,8 +28,9 @@ _WEIGHTS = {
     "window": 6.8,
     "previous": 3.0,
     "container": 3.4,
-    "whole": 1.6,
+    "whole": 0.8,
     "pairs": 2.0,
+    "related": 1.0,
     "length": 0.35,
     "question": -0.75,
     "time": 0.2,
@@ -110,10 +112,19 @@ class ScoredPassage:
 class PassageScorer:
     """Scores the candidates of one question. `rows` has them and the passages around them."""
 
-    def __init__(self, question: Question, facts: CorpusFacts, rows: Iterable[PassageRow]) -> None:
+    def __init__(
+        self,
+        question: Question,
+        facts: CorpusFacts,
+        rows: Iterable[PassageRow],
+        container_scores: Mapping[int, float],
+    ) -> None:
         self._question = question
         self._rows = {row.number: row for row in rows}
+        best = max(container_scores.values(), default=0.0) or 1.0
+        self._whole = {number: score / best for number, score in container_scores.items()}
         self._facts = facts
+        self._related = related_stems()
         terms = frozenset(question.stems)
         self._counts = {
             number: Counter(word for word in row.stems if word in terms)
@@ -183,6 +194,8 @@ class PassageScorer:
             "own": self._own[number],
             "window": self._window_score(row),
             "container": self._best[row.container],
+            "whole": self._whole.get(row.container, 0.0),
+            "related": self._related_score(row),
             "length": math.log1p(len(row.stems)),
             "question": row.is_question,
             "time": row.has_time,
@@ -193,6 +206,17 @@ class PassageScorer:
             values["previous"] = self._own[number - 1]
             values["after_question"] = previous.is_question
         return {name: _WEIGHTS[name] * value for name, value in values.items() if value}
+
+    def _related_score(self, row: PassageRow) -> float:
+        """Words of the question that the passage says in other words."""
+        present = frozenset(row.stems)
+        missing = [word for word in self._rarity if word not in present]
+        score = sum(
+            self._rarity[word]
+            for word in missing
+            if not present.isdisjoint(self._related.get(word, ()))
+        )
+        return score / sum(self._rarity.values())
 
     def _cue_values(self, row: PassageRow) -> dict[str, float]:
         cues = self._question.cues

@@ -4,20 +4,16 @@ write them while programs may change the folder: from one descriptor, and throug
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
-import stat
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from stat import S_ISREG
 
 import msgspec
 
 from mainspring.core.errors import InvalidInput
-from mainspring.files.atomic_file import read_within, regular_file
-from mainspring.files.openat import open_beneath
+from mainspring.files.beneath import UNFINISHED
 
 FILES = (
     "agent.yaml",
@@ -50,8 +46,6 @@ _FOLDERS: Mapping[str, tuple[str, ...] | None] = {
 _LEFT_OUT = frozenset((".git", ".mainspring", ".venv", "__pycache__", "node_modules", ".DS_Store"))
 _MAX_DEPTH = 8
 _MAX_FILES = 20_000
-UNFINISHED = ".mainspring-new-"
-"""The prefix of files whose writer was killed."""
 MAX_BYTES = 16_000_000
 """The largest file that counts; larger ones are data, not definition."""
 
@@ -166,106 +160,3 @@ def passes_through_link(folder: Path, path: str) -> bool:
     parts = PurePosixPath(path).parts
     steps = (folder.joinpath(*parts[:count]) for count in range(1, len(parts) + 1))
     return any(step.is_symlink() for step in steps)
-
-
-_LINKS = (errno.ELOOP, errno.ENOTDIR)
-"""The errors of opening a link, or a file in place of a folder."""
-
-
-@contextmanager
-def open_folder(folder: Path) -> Generator[int, None, None]:
-    root = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield root
-    finally:
-        os.close(root)
-
-
-def read_file(root: int, path: str) -> bytes | None:
-    """Raises: InvalidInput."""
-    try:
-        descriptor = open_beneath(root, path, os.O_RDONLY | os.O_NONBLOCK)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise blocked_path_error(path, error) from error
-    return read_within(regular_file(descriptor, path), path, MAX_BYTES)
-
-
-def write_file(root: int, path: str, content: bytes) -> None:
-    """Write a file. A crash leaves either the old content or the new.
-
-    Raises:
-        InvalidInput: a link is in the way.
-        OSError: it cannot be written.
-    """
-    above, _, name = path.rpartition("/")
-    try:
-        with ensure_folder(root, above) as parent:
-            _write(parent, name, content)
-    except OSError as error:
-        if error.errno in _LINKS:
-            raise blocked_path_error(path, error) from error
-        raise
-
-
-def _write(parent: int, name: str, content: bytes) -> None:
-    new = f"{UNFINISHED}{os.getpid()}-{name}"[:200]
-    with suppress(FileNotFoundError):
-        os.unlink(new, dir_fd=parent)  # left by a killed process with the same id
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    descriptor = os.open(new, flags, 0o600, dir_fd=parent)
-    try:
-        with os.fdopen(descriptor, "wb") as opened:
-            opened.write(content)
-            os.fchmod(descriptor, _mode(parent, name, content))
-        os.replace(new, name, src_dir_fd=parent, dst_dir_fd=parent)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(new, dir_fd=parent)
-        raise
-
-
-def _mode(parent: int, name: str, content: bytes) -> int:
-    try:
-        return stat.S_IMODE(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode)
-    except FileNotFoundError:
-        return 0o755 if content.startswith(b"#!") else 0o644
-
-
-@contextmanager
-def ensure_folder(root: int, path: str) -> Generator[int, None, None]:
-    """Open a folder; it is created if it does not exist.
-
-    Raises:
-        OSError: also if a link, or a file, stands in its place.
-    """
-    at = os.dup(root)
-    try:
-        for part in filter(None, path.split("/")):
-            with suppress(FileExistsError):
-                os.mkdir(part, dir_fd=at)
-            inner = open_beneath(at, part, os.O_RDONLY | os.O_DIRECTORY)
-            os.close(at)
-            at = inner
-        yield at
-    finally:
-        os.close(at)
-
-
-def blocked_path_error(path: str, error: OSError) -> InvalidInput:
-    is_link = error.errno in _LINKS
-    return InvalidInput(f"{path}: {'a link is in the way' if is_link else error.strerror}")
-
-
-def remove_file(root: int, path: str) -> None:
-    above, _, name = path.rpartition("/")
-    with ensure_folder(root, above) as parent, suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=parent)
-    while above:  # remove folders that are empty now
-        above, _, name = above.rpartition("/")
-        with ensure_folder(root, above) as parent:
-            try:
-                os.rmdir(name, dir_fd=parent)
-            except OSError:
-                return

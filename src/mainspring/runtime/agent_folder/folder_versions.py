@@ -23,19 +23,21 @@ from msgspec import Struct
 
 from mainspring.core.clock import Clock, to_micros
 from mainspring.core.errors import InvalidInput
-from mainspring.runtime.agent_folder.agent_files import (
+from mainspring.files.beneath import (
     blocked_path_error,
-    content_hash,
-    encode_listing,
     ensure_folder,
-    files_of,
-    is_part,
-    listing_hash,
     open_folder,
-    passes_through_link,
     read_file,
     remove_file,
     write_file,
+)
+from mainspring.runtime.agent_folder.agent_files import (
+    content_hash,
+    encode_listing,
+    files_of,
+    is_part,
+    listing_hash,
+    passes_through_link,
 )
 
 FOLDER = ".mainspring/versions"

@@ -1,0 +1,399 @@
+"""`mainspring memory`: what an agent and its user remember, as files with versions."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from anyio import to_thread
+from msgspec import Struct
+
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.core.errors import InvalidInput, NotFound
+from mainspring.core.sender import local_user
+from mainspring.edges.cli.commands import command, command_group
+from mainspring.edges.cli.options import JsonOption, LimitOption
+from mainspring.edges.cli.printing import (
+    Screen,
+    local_time,
+    plural,
+    print_list,
+    print_note,
+    print_result,
+)
+from mainspring.runtime.memory.memory_doctor import examine
+from mainspring.runtime.memory.memory_folder import MemoryFolder, age_in_words
+from mainspring.runtime.memory.memory_index import MemoryHit, MemoryIndex, note_time
+from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
+from mainspring.runtime.memory.note import (
+    INDEX_FILE,
+    NOTE_TYPES,
+    content_hash,
+    note_path,
+    parse_note,
+)
+from mainspring.wiring.memory import AGENT, USER, memory_folders, open_memory_index
+
+app = command_group()
+
+ScopeOption = Annotated[
+    str, typer.Option("--scope", help="Whose: agent (the folder memory/ here) or user (yours).")
+]
+PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="As `memory ls` shows it.")]
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why, for the history.")]
+
+
+class MemoryView(Struct, frozen=True, kw_only=True):
+    scope: str
+    path: str
+    name: str
+    type: str
+    description: str
+    updated: str
+    trust: str
+
+
+class MemoryHitView(Struct, frozen=True, kw_only=True):
+    scope: str
+    path: str
+    line: int
+    hash: str
+    name: str
+    text: str
+    age: str
+    trust: str
+    score: float
+    parts: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewMemory:
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="What to remember; - reads standard input.")
+    ]
+    name: Annotated[str, typer.Option("--name", help="A short name; the file is called after it.")]
+    description: Annotated[
+        str, typer.Option("--description", help="One line that says when this is of use.")
+    ] = ""
+    type: Annotated[str, typer.Option("--type", help=f"One of {', '.join(NOTE_TYPES)}.")] = (
+        "reference"
+    )
+
+
+@command(app)
+async def ls(settings: Settings, *, scope: ScopeOption = "", json: JsonOption = False) -> int:
+    """List memories."""
+    views = await to_thread.run_sync(_views, _folders(settings, scope))
+    return print_list(
+        settings,
+        views,
+        json=json,
+        heads=["SCOPE", "PATH", "TYPE", "UPDATED", "DESCRIPTION"],
+        row=lambda view: [
+            (view.scope, "dim"),
+            (view.path, "bold"),
+            (view.type, ""),
+            (view.updated or "-", "dim"),
+            (view.description or view.name, ""),
+        ],
+        empty="nothing is remembered here",
+    )
+
+
+@command(app)
+async def show(settings: Settings, *, path: PathArgument, scope: ScopeOption = "") -> int:
+    """Print a memory as it is written."""
+    _, folder = _find(settings, path, scope)
+    Screen(settings).raw(folder.content(path).decode("utf-8", "replace"))
+    return 0
+
+
+@command(app)
+async def search(
+    settings: Settings,
+    *,
+    query: Annotated[str, typer.Argument(metavar="QUERY", help="A question, or words.")],
+    scope: ScopeOption = "",
+    limit: LimitOption = 10,
+    json: JsonOption = False,
+) -> int:
+    """Find memories that answer a question, with the line and what ranked them."""
+    folders = _folders(settings, scope)
+
+    def work() -> list[MemoryHit]:
+        with closing(open_memory_index(folders)) as index:
+            return index.search(query, list(folders), limit)
+
+    hits = await to_thread.run_sync(work)
+    return print_list(
+        settings,
+        [_hit_view(hit) for hit in hits],
+        json=json,
+        heads=["SCORE", "PATH", "TEXT", "AGE"],
+        row=lambda view: [
+            (f"{view.score:.1f}", "dim"),
+            (f"{view.path}:{view.line}", "bold"),
+            (" ".join(view.text.split())[:200], ""),
+            (view.age, "dim"),
+        ],
+        empty="no memory answers that",
+    )
+
+
+@command(app)
+async def add(
+    settings: Settings,
+    *,
+    memory: NewMemory,
+    scope: ScopeOption = AGENT,
+    reason: ReasonOption = "added by hand",
+    json: JsonOption = False,
+) -> int:
+    """Remember something."""
+    if memory.type not in NOTE_TYPES:
+        raise InvalidInput(f"{memory.type!r} is not a type: {', '.join(NOTE_TYPES)}")
+    text = sys.stdin.read() if memory.text == "-" else memory.text
+    note = replace(
+        parse_note(note_path(memory.type, memory.name), ""),
+        body=text,
+        name=memory.name,
+        description=memory.description,
+        type=memory.type,
+    )
+    (folder,) = _folders(settings, scope).values()
+    version = await to_thread.run_sync(
+        lambda: folder.save(note, _change(settings, reason), expected="")
+    )
+    return _print_version(settings, version, "remembered", json=json)
+
+
+@command(app)
+async def edit(
+    settings: Settings,
+    *,
+    path: PathArgument,
+    scope: ScopeOption = "",
+    reason: ReasonOption = "edited by hand",
+    json: JsonOption = False,
+) -> int:
+    """Change a memory in your editor ($EDITOR), or to what standard input says."""
+    _, folder = _find(settings, path, scope)
+    before = folder.content(path)
+    if sys.stdin.isatty():
+        text = await to_thread.run_sync(_edited, settings, before.decode("utf-8", "replace"))
+    else:
+        text = sys.stdin.read()
+    version = await to_thread.run_sync(
+        lambda: folder.write(path, text, _change(settings, reason), expected=content_hash(before))
+    )
+    return _print_version(settings, version, "changed", json=json)
+
+
+@command(app)
+async def forget(
+    settings: Settings,
+    *,
+    path: PathArgument,
+    scope: ScopeOption = "",
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Also remove its older versions; this cannot be undone.")
+    ] = False,
+    reason: ReasonOption = "forgotten by hand",
+    json: JsonOption = False,
+) -> int:
+    """Forget a memory. `memory revert` brings it back, unless it is purged."""
+    found, folder = _find(settings, path, scope)
+
+    def work() -> MemoryVersion:
+        version = folder.forget(path, _change(settings, reason), purges=purge)
+        if purge:
+            _purge_index(open_memory_index(memory_folders(settings)), found)
+        return version
+
+    version = await to_thread.run_sync(work)
+    return _print_version(settings, version, "purged" if purge else "forgotten", json=json)
+
+
+@command(app)
+async def history(
+    settings: Settings,
+    *,
+    path: Annotated[str, typer.Argument(metavar="[PATH]")] = "",
+    scope: ScopeOption = "",
+    diff: Annotated[bool, typer.Option("--diff", help="Show what each version changed.")] = False,
+    json: JsonOption = False,
+) -> int:
+    """List versions, the newest first: who wrote what, and why."""
+    screen = Screen(settings)
+    for folder in _folders(settings, scope).values():
+        versions = await to_thread.run_sync(folder.history, path or None)
+        for version in versions:
+            if json:
+                screen.json(version)
+                continue
+            screen.line(
+                (version.id[-12:], "bold"),
+                (f"  {local_time(version.time)}  ", "dim"),
+                (f"{version.operation} {version.path}", ""),
+                (f"  {version.author.kind} {version.author.id}: {version.reason}", "dim"),
+            )
+            if diff:
+                screen.raw(await to_thread.run_sync(_diff, folder, version))
+    return 0
+
+
+@command(app)
+async def revert(
+    settings: Settings,
+    *,
+    version: Annotated[
+        str, typer.Argument(metavar="VERSION", help="As `memory history` shows it.")
+    ],
+    scope: ScopeOption = "",
+    reason: ReasonOption = "",
+    json: JsonOption = False,
+) -> int:
+    """Take one version back, and list the sessions that were given it."""
+    for folder in _folders(settings, scope).values():
+        matches = await to_thread.run_sync(folder.find_versions, version)
+        if len(matches) > 1:
+            raise InvalidInput(f"{version} stands for {len(matches)} versions: give more of it")
+        for found in matches:
+            why = reason or f"reverts {found.id[-12:]}"
+            readers = folder.readers(found)
+            made = await to_thread.run_sync(folder.revert, found, _change(settings, why))
+            _print_version(settings, made, "reverted", json=json)
+            if not json:
+                print_note(settings, _readers_note(readers))
+            return 0
+    raise NotFound("memory version", version)
+
+
+@command(app)
+async def doctor(
+    settings: Settings,
+    *,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Index everything again.")] = False,
+    json: JsonOption = False,
+) -> int:
+    """Check the files, their versions and the index."""
+    folders = _folders(settings, "")
+    findings = [
+        finding
+        for folder in folders.values()
+        for finding in await to_thread.run_sync(examine, folder)
+    ]
+    if rebuild:
+        count = await to_thread.run_sync(_rebuild, folders, Screen(settings, stderr=True))
+        if not json:
+            print_note(settings, f"indexed {plural(count, 'file')}")
+    print_list(
+        settings,
+        findings,
+        json=json,
+        heads=["PATH", "PROBLEM", "FIX"],
+        row=lambda finding: [(finding.path, "bold"), (finding.problem, ""), (finding.fix, "dim")],
+        empty="no problem was found",
+    )
+    return int(bool(findings))
+
+
+def _folders(settings: Settings, scope: str) -> dict[str, MemoryFolder]:
+    folders = memory_folders(settings)
+    if not scope:
+        return folders
+    if scope not in folders:
+        raise InvalidInput(f"{scope!r} is not a scope: {AGENT} or {USER}")
+    return {scope: folders[scope]}
+
+
+def _find(settings: Settings, path: str, scope: str) -> tuple[str, MemoryFolder]:
+    for name, folder in _folders(settings, scope).items():
+        try:
+            folder.content(path)
+        except NotFound:
+            continue
+        return name, folder
+    raise NotFound("memory", path)
+
+
+def _change(settings: Settings, reason: str) -> Change:
+    return Change(author=local_user(settings.user), reason=reason)
+
+
+def _views(folders: dict[str, MemoryFolder]) -> list[MemoryView]:
+    return [
+        MemoryView(
+            scope=scope,
+            path=note.path,
+            name=note.name,
+            type=note.type,
+            description=note.description,
+            updated=note.updated,
+            trust=note.trust,
+        )
+        for scope, folder in folders.items()
+        for note in map(folder.read, folder.paths())
+        if note.path != INDEX_FILE
+    ]
+
+
+def _hit_view(hit: MemoryHit) -> MemoryHitView:
+    time = note_time(hit.note)
+    return MemoryHitView(
+        scope=hit.scope,
+        path=hit.note.path,
+        line=hit.line,
+        hash=hit.hash,
+        name=hit.note.name,
+        text=hit.text,
+        age="" if time is None else age_in_words(time, clock.now()),
+        trust=hit.note.trust,
+        score=round(hit.score, 3),
+        parts={name: round(value, 3) for name, value in hit.parts.items()},
+    )
+
+
+def _print_version(settings: Settings, version: MemoryVersion, verb: str, *, json: bool) -> int:
+    text = (f"{verb} ", "green"), (version.path, "bold"), (f"  version {version.id[-12:]}", "dim")
+    return print_result(settings, version, *text, json=json)
+
+
+def _readers_note(readers: list[str]) -> str:
+    if not readers:
+        return "no session was given this version"
+    return f"given to {plural(len(readers), 'session')}: {', '.join(readers)}"
+
+
+def _diff(folder: MemoryFolder, version: MemoryVersion) -> str:
+    try:
+        return f"{folder.diff(version)}\n"
+    except NotFound as error:
+        return f"({error})\n"
+
+
+def _edited(settings: Settings, text: str) -> str:
+    editor = settings.environment.get("EDITOR") or "vi"
+    with tempfile.NamedTemporaryFile("w+", suffix=".md") as file:
+        file.write(text)
+        file.flush()
+        subprocess.run([*editor.split(), file.name], check=True)
+        return Path(file.name).read_text()
+
+
+def _purge_index(index: MemoryIndex, scope: str) -> None:
+    index.update(scope)
+    index.purge()
+    index.close()
+
+
+def _rebuild(folders: dict[str, MemoryFolder], screen: Screen) -> int:
+    with closing(open_memory_index(folders)) as index:
+        return index.rebuild(lambda count: screen.line((f"indexed {count:,} ...", "dim")))

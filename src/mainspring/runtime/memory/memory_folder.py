@@ -1,0 +1,337 @@
+"""A folder of memories: the truth. Every change through here is a version; an edit by hand becomes
+one when it is seen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime
+from difflib import unified_diff
+from pathlib import Path
+
+from mainspring.core.clock import Clock
+from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound
+from mainspring.core.sender import Sender
+from mainspring.files.beneath import open_folder, read_file
+from mainspring.runtime.memory.memory_versions import (
+    Change,
+    MemoryVersion,
+    Operation,
+    Reader,
+    add_readers,
+    apply_version,
+    enter_version,
+    finish_pending,
+    latest_version,
+    locked,
+    purge_contents,
+    read_readers,
+    read_versions,
+    version_content,
+)
+from mainspring.runtime.memory.note import (
+    INDEX_FILE,
+    MAX_BYTES,
+    Note,
+    check_note_path,
+    content_hash,
+    parse_note,
+    render_note,
+)
+
+MAX_NOTES = 100_000
+_MAX_DEPTH = 4
+_ON_DISK = Change(author=Sender(kind="person", id="disk"), reason="edited on disk")
+
+
+class MemoryFolder:
+    """Blocks. `refuse`: why a text must not be remembered, for example a secret in it."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        clock: Clock,
+        new_id: Callable[[str], str],
+        refuse: Callable[[str], str | None] = lambda _: None,
+    ) -> None:
+        self.root = root
+        self._clock = clock
+        self._new_id = new_id
+        self._refuse = refuse
+
+    def paths(self) -> dict[str, os.stat_result]:
+        """The memories, sorted. Links and hidden files are none."""
+        if not self.root.is_dir():
+            return {}
+        found = dict(_markdown_files(self.root, "", 0))
+        if len(found) > MAX_NOTES:
+            raise InvalidInput(f"{self.root}: more than {MAX_NOTES:,} memories")
+        return dict(sorted(found.items()))
+
+    def read(self, path: str) -> Note:
+        """Raises: NotFound, InvalidInput."""
+        return parse_note(path, self.content(path).decode("utf-8", "replace"))
+
+    def text(self, path: str) -> str:
+        """A file as it is; empty if it does not exist. Raises: InvalidInput."""
+        try:
+            return self.content(path).decode("utf-8", "replace")
+        except NotFound:
+            return ""
+
+    def content(self, path: str) -> bytes:
+        """Raises: NotFound, InvalidInput."""
+        check_note_path(path)
+        if not self.root.is_dir():
+            raise NotFound("memory", path)
+        with open_folder(self.root) as root:
+            content = read_file(root, path)
+        if content is None:
+            raise NotFound("memory", path)
+        return content
+
+    def save(self, note: Note, change: Change, *, expected: str | None = None) -> MemoryVersion:
+        """Write a memory, with its line in the index file. `expected`: the hash of what it
+        replaces, empty for nothing.
+
+        Raises: InvalidInput; MemoryChanged: it is not what was expected.
+        """
+        today = self._clock().date().isoformat()
+        note = replace(note, created=note.created or today, updated=today)
+        version = self.write(note.path, render_note(note), change, expected=expected)
+        self._write_index(lambda text: _with_line(text, note), change)
+        for path in note.supersedes:
+            if path in self.paths():
+                self.forget(path, replace(change, version_id=""))
+        return version
+
+    def write(
+        self, path: str, text: str, change: Change, *, expected: str | None = None
+    ) -> MemoryVersion:
+        """Write a file as it is. Raises: as `save`."""
+        content = text.encode()
+        check_note_path(path)
+        if len(content) > MAX_BYTES:
+            raise InvalidInput(f"{path}: a memory has {MAX_BYTES:,} bytes at most")
+        if (why := self._refuse(text)) is not None:
+            raise InvalidInput(f"{path} was not written: {why}")
+        return self._change(path, content, change, expected)
+
+    def append(self, path: str, text: str, change: Change) -> MemoryVersion:
+        """Add to the end of a file: a daily log. Raises: InvalidInput."""
+        for _ in range(100):
+            try:
+                before = self.content(path)
+            except NotFound:
+                before = b""
+            joined = before.decode("utf-8", "replace").rstrip("\n")
+            whole = f"{joined}\n{text}\n" if joined else f"{text}\n"
+            try:
+                return self.write(path, whole, change, expected=_hash(before or None))
+            except MemoryChanged:
+                continue
+        raise MemoryChanged(f"others kept writing {path}; try again")
+
+    def forget(self, path: str, change: Change, *, purges: bool = False) -> MemoryVersion:
+        """Remove a memory; its versions stay, unless it is purged.
+
+        Raises: NotFound; InvalidInput.
+        """
+        self.content(path)
+        version = self._change(path, None, change, None)
+        self._write_index(lambda text: _without_line(text, path), change)
+        if purges:
+            with open_folder(self.root) as root, locked(root):
+                purge_contents(root, path)
+        return version
+
+    def history(self, path: str | None = None) -> list[MemoryVersion]:
+        """The newest first, with edits by hand."""
+        if not self.root.is_dir():
+            return []
+        self.record_edits()
+        with open_folder(self.root) as root:
+            versions = read_versions(root)
+        return [item for item in reversed(versions) if path is None or item.path == path]
+
+    def find_versions(self, id_end: str) -> list[MemoryVersion]:
+        """Those whose ids end so: people write only the end."""
+        return [item for item in self.history() if item.id.endswith(id_end)]
+
+    def diff(self, version: MemoryVersion) -> str:
+        """What a version changed, in the format of `diff -u`."""
+        before = next((item for item in self.history() if item.id == version.parent), None)
+        old, new = self._text(before), self._text(version)
+        lines = unified_diff(
+            old.splitlines(), new.splitlines(), version.path, version.path, lineterm=""
+        )
+        return "\n".join(lines)
+
+    def revert(self, version: MemoryVersion, change: Change) -> MemoryVersion:
+        """Make a memory as it was before a version.
+
+        Raises: NotFound: what was before is not stored.
+        """
+        before = next((item for item in self.history() if item.id == version.parent), None)
+        content = None
+        if before is not None and before.operation != "deleted":
+            with open_folder(self.root) as root:
+                content = version_content(root, before)
+        reverted = self._change(version.path, content, change, None)
+        if version.path != INDEX_FILE:
+            note = None if content is None else parse_note(version.path, content.decode())
+            self._write_index(
+                lambda text: (
+                    _without_line(text, version.path) if note is None else _with_line(text, note)
+                ),
+                change,
+            )
+        return reverted
+
+    def readers(self, version: MemoryVersion) -> list[str]:
+        """The sessions that were given a version."""
+        with open_folder(self.root) as root:
+            readers = read_readers(root)
+        return list(
+            dict.fromkeys(
+                item.session_id
+                for item in readers
+                if (item.path, item.hash) == (version.path, version.hash)
+            )
+        )
+
+    def note_readers(self, session_id: str, hashes: dict[str, str]) -> None:
+        """Remember that a session was given memories, by path and hash."""
+        now = self._clock()
+        readers = [
+            Reader(session_id=session_id, path=path, hash=digest, time=now)
+            for path, digest in hashes.items()
+        ]
+        with open_folder(self.root) as root, locked(root):
+            add_readers(root, readers)
+
+    def record_edits(self) -> list[MemoryVersion]:
+        """Enter what was changed without us as versions of whoever did it."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with open_folder(self.root) as root, locked(root):
+            finish_pending(root)
+            latest = {item.path: item for item in read_versions(root)}
+            present = self.paths()
+            entered: list[MemoryVersion] = []
+            for path in sorted(present.keys() | latest.keys()):
+                content = read_file(root, path) if path in present else None
+                entered += self._entered_edit(root, path, content, latest.get(path))
+        return entered
+
+    def _entered_edit(
+        self, root: int, path: str, content: bytes | None, before: MemoryVersion | None
+    ) -> list[MemoryVersion]:
+        if (before.hash if before else "") == _hash(content):
+            return []
+        version = self._version(path, content, _ON_DISK, before)
+        enter_version(root, version, content)
+        return [version]
+
+    def _change(
+        self, path: str, content: bytes | None, change: Change, expected: str | None
+    ) -> MemoryVersion:
+        self.root.mkdir(parents=True, exist_ok=True)
+        with open_folder(self.root) as root, locked(root):
+            finish_pending(root)
+            current = read_file(root, path)
+            if expected is not None and _hash(current) != expected:
+                raise MemoryChanged(f"{path} has changed: read it again, then try again")
+            before = latest_version(root, path)
+            entered = self._entered_edit(root, path, current, before)
+            before = entered[0] if entered else before
+            if before is not None and _hash(current) == _hash(content):
+                return before
+            version = self._version(path, content, change, before)
+            apply_version(root, version, content)
+        return version
+
+    def _version(
+        self, path: str, content: bytes | None, change: Change, before: MemoryVersion | None
+    ) -> MemoryVersion:
+        is_new = before is None or before.operation == "deleted"
+        operation: Operation = "created" if is_new else "modified"
+        return MemoryVersion(
+            id=change.version_id or self._new_id("memver"),
+            path=path,
+            operation="deleted" if content is None else operation,
+            time=self._clock(),
+            author=change.author,
+            reason=change.reason,
+            hash=_hash(content),
+            parent="" if before is None else before.id,
+            session_id=change.session_id,
+            event_ids=change.event_ids,
+        )
+
+    def _text(self, version: MemoryVersion | None) -> str:
+        if version is None or version.operation == "deleted":
+            return ""
+        with open_folder(self.root) as root:
+            return version_content(root, version).decode("utf-8", "replace")
+
+    def _write_index(self, edit: Callable[[str], str], change: Change) -> None:
+        for _ in range(100):
+            try:
+                before = self.content(INDEX_FILE)
+            except NotFound:
+                before = None
+            text = "" if before is None else before.decode("utf-8", "replace")
+            edited = edit(text)
+            if edited == text:
+                return
+            try:
+                own = replace(change, version_id="")
+                self._change(INDEX_FILE, edited.encode(), own, _hash(before))
+            except MemoryChanged:
+                continue
+            return
+
+
+def _hash(content: bytes | None) -> str:
+    return "" if content is None else content_hash(content)
+
+
+def _markdown_files(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, os.stat_result]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            path = f"{prefix}{entry.name}"
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                if depth < _MAX_DEPTH:
+                    yield from _markdown_files(Path(entry.path), f"{path}/", depth + 1)
+            elif entry.name.endswith(".md") and entry.is_file(follow_symlinks=False):
+                yield path, entry.stat(follow_symlinks=False)
+
+
+def _with_line(text: str, note: Note) -> str:
+    """An index file with a line for a memory, in the place of the one it has."""
+    if note.is_daily or note.path == INDEX_FILE:
+        return text
+    line = f"- [{note.name}]({note.path})"
+    line += f": {note.description}" if note.description else ""
+    lines = text.splitlines()
+    for at, existing in enumerate(lines):
+        if f"]({note.path})" in existing:
+            lines[at] = line
+            return "\n".join([*lines, ""])
+    return "\n".join([*(lines or ["# Memory", ""]), line, ""])
+
+
+def _without_line(text: str, path: str) -> str:
+    lines = [line for line in text.splitlines() if f"]({path})" not in line]
+    return "\n".join([*lines, ""]) if lines else ""
+
+
+def age_in_words(updated: datetime, now: datetime) -> str:
+    """How old a memory is; empty for today and yesterday."""
+    days = (now.date() - updated.date()).days
+    return f"{days} days old" if days > 1 else ""

@@ -1,0 +1,184 @@
+"""Search over memories: an index that follows the files. It is brought up to date when it is asked,
+so that an edit by hand is found by the next search, and a lost index is a slower first one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mainspring.core.errors import NotFound
+from mainspring.retrieval.passage_index import Container, Passage, PassageHit, PassageIndex
+from mainspring.runtime.memory.memory_folder import MemoryFolder
+from mainspring.runtime.memory.note import INDEX_FILE, Note, content_hash, parse_note
+
+INDEX_PATH = ".history/index.db"
+_PASSAGE_WORDS = 120
+_MORE_HITS = 4
+"""Passages to look at for each memory that is wanted: several may be of one memory."""
+_BATCH = 500
+_BLANK_LINES = re.compile(r"\n\s*\n")
+_ITEM = re.compile(r"(?m)^(?=\s*[-*] |\d+\. )")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryHit:
+    """A memory that answers a question, with the part of it that does."""
+
+    scope: str
+    note: Note
+    hash: str
+    """Of the version that was found."""
+    line: int
+    text: str
+    score: float
+    parts: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    line: int
+    text: str
+
+
+class MemoryIndex:
+    """Blocks. The folders by the scope that they are searched under."""
+
+    def __init__(self, folders: Mapping[str, MemoryFolder], path: Path | None = None) -> None:
+        self._folders = folders
+        self._passages = PassageIndex(path)
+
+    def close(self) -> None:
+        self._passages.close()
+
+    def search(self, query: str, scopes: Collection[str], limit: int) -> list[MemoryHit]:
+        """The memories of these scopes that answer best, each once."""
+        allowed = [scope for scope in scopes if scope in self._folders]
+        for scope in allowed:
+            self.update(scope)
+        hits = self._passages.search(query, allowed, limit * _MORE_HITS)
+        found: dict[tuple[str, str], MemoryHit] = {}
+        texts: set[str] = set()
+        for hit in hits:
+            known = (hit.scope, hit.container)
+            if known in found or (memory := self._memory(hit)) is None:
+                continue
+            if memory.text not in texts:  # copies of one text are one answer
+                found[known] = memory
+                texts.add(memory.text)
+        return _without_superseded(list(found.values()))[:limit]
+
+    def rebuild(self, report: Callable[[int], None] = lambda _: None) -> int:
+        """Index everything again; how many memories there are."""
+        self._passages.clear()
+        return sum(self.update(scope, report) for scope in self._folders)
+
+    def update(self, scope: str, report: Callable[[int], None] = lambda _: None) -> int:
+        """Index what has changed since, and forget what is gone; how many memories changed."""
+        folder, known = self._folders[scope], self._passages.hashes(scope)
+        stamps = {
+            path: f"{state.st_mtime_ns}-{state.st_size}-{state.st_ino}"
+            for path, state in folder.paths().items()
+            if path != INDEX_FILE
+        }
+        for path in known.keys() - stamps.keys():
+            self._passages.remove(scope, path)
+        changed = [path for path, stamp in stamps.items() if known.get(path) != stamp]
+        for start in range(0, len(changed), _BATCH):
+            batch = changed[start : start + _BATCH]
+            self._passages.put(*_containers(folder, scope, batch, stamps))
+            report(start + len(batch))
+        return len(changed)
+
+    def purge(self) -> None:
+        """Leave no word of what was removed in the file."""
+        self._passages.optimize()
+
+    def _memory(self, hit: PassageHit) -> MemoryHit | None:
+        try:
+            content = self._folders[hit.scope].content(hit.container)
+        except NotFound:  # gone since
+            return None
+        note = parse_note(hit.container, content.decode("utf-8", "replace"))
+        parts = list(note_parts(note, content.decode("utf-8", "replace")))
+        if hit.position >= len(parts):  # changed since
+            return None
+        part = parts[hit.position]
+        return MemoryHit(
+            scope=hit.scope,
+            note=note,
+            hash=content_hash(content),
+            line=part.line,
+            text=part.text,
+            score=hit.scored.score,
+            parts=hit.scored.parts,
+        )
+
+
+def _containers(
+    folder: MemoryFolder, scope: str, paths: Sequence[str], stamps: Mapping[str, str]
+) -> Iterator[Container]:
+    for path in paths:
+        try:
+            text = folder.content(path).decode("utf-8", "replace")
+        except NotFound:
+            continue
+        note = parse_note(path, text)
+        time = note_time(note)
+        yield Container(
+            scope=scope,
+            name=path,
+            hash=stamps[path],
+            passages=[
+                Passage(title=f"{note.name} {note.description}", text=part.text, time=time)
+                for part in note_parts(note, text)
+            ],
+        )
+
+
+def note_time(note: Note) -> datetime | None:
+    """When a memory was last true: what its file name says, or when it was updated."""
+    for text in (Path(note.path).stem, note.updated, note.created):
+        try:
+            time = datetime.fromisoformat(text)
+        except ValueError:
+            continue
+        return time if time.tzinfo else time.replace(tzinfo=UTC)
+    return None
+
+
+def note_parts(note: Note, content: str) -> Iterator[_Part]:
+    """A memory in parts of a few sentences: paragraphs, and the items of a list."""
+    start = content.rfind(note.body) if note.body else 0
+    base = content.count("\n", 0, max(start, 0)) + 1
+    texts: list[str] = []
+    line = at = base
+    for piece in _pieces(note.body):
+        texts.append(piece)
+        if sum(len(text.split()) for text in texts) >= _PASSAGE_WORDS or note.is_daily:
+            yield _Part(line, "".join(texts).strip())
+            line, texts = at + piece.count("\n"), []
+        at += piece.count("\n")
+    rest = "".join(texts).strip()
+    if rest or line == base:
+        yield _Part(line, rest or note.description or note.name)
+
+
+def _pieces(body: str) -> Iterator[str]:
+    last = 0
+    cuts = sorted(
+        {match.end() for match in _BLANK_LINES.finditer(body)}
+        | {match.start() for match in _ITEM.finditer(body)}
+    )
+    for cut in [*cuts, len(body)]:
+        if cut > last:
+            yield body[last:cut]
+            last = cut
+
+
+def _without_superseded(hits: list[MemoryHit]) -> list[MemoryHit]:
+    replaced = {(hit.scope, path) for hit in hits for path in hit.note.supersedes}
+    return [hit for hit in hits if (hit.scope, hit.note.path) not in replaced]
