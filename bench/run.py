@@ -10,6 +10,7 @@ import anyio
 import append
 import deferred_tools
 import early
+import evals
 import events
 import follow
 import growth
@@ -47,6 +48,7 @@ BENCHES = {
     "events": events.measure,
     "start": start.measure,
     "mcp": mcp_calls.measure,
+    "evals": evals.measure,
 }
 
 

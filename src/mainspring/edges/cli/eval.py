@@ -1,7 +1,8 @@
-"""`mainspring eval`: write, run, list and report eval suites."""
+"""`mainspring eval`: write suites, run them, and check whether they can be trusted."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -9,33 +10,47 @@ from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
+from anyio import to_thread
 
 from mainspring.config import Settings
-from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
-from mainspring.core.events import EvalCaseEnded
 from mainspring.edges.cli.commands import command, command_group
-from mainspring.edges.cli.eval_progress import RESULT_HEADS, EvalProgress, result_row
+from mainspring.edges.cli.eval_progress import EvalProgress
+from mainspring.edges.cli.eval_report import (
+    ReportFiles,
+    compare,
+    print_gate,
+    print_models,
+    print_suites,
+    print_summary,
+    report,
+    write_reports,
+)
 from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.options import JsonOption, parse_dollars
-from mainspring.edges.cli.printing import Screen, age_text, dollars, plural, print_list, print_note
-from mainspring.edges.cli.session_lookup import find_session, open_existing_log
+from mainspring.edges.cli.printing import Screen, StyledText, dollars, plural, print_note
+from mainspring.files.atomic_file import write_atomic
+from mainspring.improve.evals.comparison import baseline_of, encode_baseline, gate, read_baseline
 from mainspring.improve.evals.new_suite import write_first_suite
-from mainspring.improve.evals.run_log import EvalRun, existing_runs, list_runs, read_run
+from mainspring.improve.evals.run_log import EvalRun
 from mainspring.improve.evals.runner import Plan, RunSettings, Selection, SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
 from mainspring.improve.evals.suite_files import EVALS_FOLDER, find_suites, read_suite
+from mainspring.improve.evals.suite_health import SuiteHealth, check_health
 from mainspring.runtime.run_options import RunOptions
 from mainspring.wiring.eval_assembly import open_suite_runner
 
 app = command_group()
+command(app)(report)
+command(app)(compare)
 
 AgentOption: TypeAlias = Annotated[
     str | None,
     typer.Option("--agent", metavar="DIR", help="The agent's folder. [default: this folder]"),
 ]
-RunArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="RUN", help="The run's id, or a unique part of it.")
+SuitesArgument: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[SUITE]...", help="Names of suites, or files. [default: all]"),
 ]
 
 
@@ -78,7 +93,9 @@ class SelectionArguments:
 class RunningArguments:
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", metavar="NAME", help="Instead of the agent's model."),
+        typer.Option(
+            "--model", "-m", metavar="NAMES", help="Instead of the agent's; several are compared."
+        ),
     ] = None
     budget: Annotated[
         Decimal | None,
@@ -95,6 +112,18 @@ class RunningArguments:
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the workspaces of passed trials, too.")
     ] = False
+
+    gate: Annotated[
+        bool,
+        typer.Option("--gate", help="Compare with the baseline; the exit status is the gate's."),
+    ] = False
+    save_baseline: Annotated[
+        bool, typer.Option("--save-baseline", help="Keep the results as the baseline, for git.")
+    ] = False
+
+    def models(self) -> list[str | None]:
+        """A run for each: a list of fallbacks is for `mainspring run`."""
+        return [name.strip() for name in self.model.split(",")] if self.model else [None]
 
     def run_settings(self) -> RunSettings:
         return RunSettings(
@@ -117,57 +146,75 @@ async def init(settings: Settings, *, agent: AgentOption = None) -> int:
 
 
 @command(app)
-async def run(
+async def run(  # noqa: PLR0913 (groups of options)
     settings: Settings,
     *,
-    suites: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[SUITE]...", help="Names of suites, or their files. [default: all]"
-        ),
-    ] = None,
+    suites: SuitesArgument = None,
     agent: AgentOption = None,
     cases: SelectionArguments,
     running: RunningArguments,
+    files: ReportFiles,
     json: JsonOption = False,
 ) -> int:
-    """Run suites as real sessions and grade them. Exit status 1 if a case does not pass. A run
-    that was killed continues; unchanged cases are not run again."""
+    """Run suites as real sessions and grade them. Exit status 1 if a trial does not pass, or with
+    --gate if the gate is closed. A run that was killed continues; unchanged cases are not run
+    again."""
     folder = Path(settings.folder, agent or ".")
-    files = load_suites(folder, suites or [])
-    options = RunOptions(agent=folder, model=running.model)
+    suite_files = load_suites(folder, suites or [])
+    runs: list[EvalRun] = []
     status = 0
-    async with open_suite_runner(settings, options) as runner:
-        for suite_file in files:
-            outcome = await _run_suite(
-                settings, runner, suite_file, cases.selection(), running.run_settings(), json=json
-            )
-            status = max(status, int(not all_passed(outcome)))
+    for model in running.models():
+        async with open_suite_runner(settings, RunOptions(agent=folder, model=model)) as runner:
+            for suite_file in suite_files:
+                suite_run = _SuiteRun(settings, runner, suite_file, running, json)
+                outcome = await suite_run.run(cases.selection())
+                status = max(status, await suite_run.finish(outcome, files))
+                runs.append(outcome)
+    if len(running.models()) > 1:
+        print_models(settings, runs, json=json)
     return status
 
 
-async def _run_suite(
-    settings: Settings,
-    runner: SuiteRunner,
-    suite_file: SuiteFile,
-    selection: Selection,
-    run_settings: RunSettings,
-    *,
-    json: bool,
-) -> EvalRun:
-    plan = await runner.plan(suite_file, selection, run_settings)
-    if not json:
-        _print_plan(settings, suite_file, plan, runner.agent.model)
-    with EvalProgress(settings, plan, is_json=json) as progress:
-        outcome = await runner.run(suite_file, plan, run_settings, progress.on_result)
-    if not json:
-        print_summary(settings, outcome)
-    return outcome
+@dataclass(frozen=True, slots=True)
+class _SuiteRun:
+    settings: Settings
+    runner: SuiteRunner
+    suite_file: SuiteFile
+    arguments: RunningArguments
+    is_json: bool
+
+    async def run(self, selection: Selection) -> EvalRun:
+        run_settings = self.arguments.run_settings()
+        plan = await self.runner.plan(self.suite_file, selection, run_settings)
+        if not self.is_json:
+            _print_plan(self.settings, self.suite_file, plan, self.runner.agent.model)
+        with EvalProgress(self.settings, plan, is_json=self.is_json) as progress:
+            outcome = await self.runner.run(self.suite_file, plan, run_settings, progress.on_result)
+        if not self.is_json:
+            print_summary(self.settings, outcome)
+        return outcome
+
+    async def finish(self, outcome: EvalRun, files: ReportFiles) -> int:
+        """Gate, baseline and reports; returns the exit status."""
+        baseline = read_baseline(self.suite_file.baseline)
+        result = gate(self.suite_file.suite, outcome, baseline) if self.arguments.gate else None
+        log = self.runner.runtime.log
+        await write_reports(self.settings, log, outcome, files, result=result)
+        if result is not None:
+            print_gate(self.settings, self.suite_file, result)
+        if self.arguments.save_baseline:
+            content = encode_baseline(baseline_of(outcome))
+            await to_thread.run_sync(write_atomic, self.suite_file.baseline, content)
+            name = self.suite_file.baseline.name
+            print_note(self.settings, f"wrote {EVALS_FOLDER}/baselines/{name}; add it to git")
+        if result is not None:
+            return int(not result.is_open)
+        return int(not self.arguments.save_baseline and not _all_passed(outcome))
 
 
 def _print_plan(settings: Settings, suite_file: SuiteFile, plan: Plan, model: str) -> None:
     total = len(plan.trials)
-    notes = [plural(total, "trial"), f"of {plural(len(plan.created.cases), 'case')} with {model}"]
+    notes = [f"{plural(total, 'trial')} of {plural(len(plan.created.cases), 'case')} with {model}"]
     if plan.is_resumed:
         notes.append(f"continues run {short_id(plan.created.run_id)}: {len(plan.done)} are done")
     if plan.reused:
@@ -176,41 +223,60 @@ def _print_plan(settings: Settings, suite_file: SuiteFile, plan: Plan, model: st
     print_note(settings, f"{suite_file.suite.name}: {', '.join(notes)}; {cost}")
 
 
-def print_summary(settings: Settings, run: EvalRun) -> None:
-    screen = Screen(settings)
-    outcomes = [item.outcome for item in run.results.values()]
-    failed = [item for item in run.results.values() if item.outcome != "passed"]
-    for item in failed:
-        for line in failure_lines(item):
-            screen.paragraph((line, "dim"), indent=2)
-    style = "green" if not failed else "bold red"
-    words = f"{outcomes.count('passed')} of {plural(len(outcomes), 'trial')} passed"
-    more = f", {plural(outcomes.count('error'), 'error')}" if "error" in outcomes else ""
-    screen.line(
-        (run.created.suite, "bold"),
-        (f"  {words}{more}", style),
-        (f"  {dollars(run.cost_usd)}  run {short_id(run.id)}", "dim"),
-    )
-    if run.ended is not None and run.ended.status == "budget_reached":
-        print_note(settings, "the budget was reached before all trials were run", "yellow")
-
-
-def failure_lines(item: EvalCaseEnded) -> list[str]:
-    """Why a trial did not pass."""
-    name = f"{item.case_id} trial {item.trial}"
-    lines = [f"{name}: {item.error}"] if item.error else []
-    for grade in item.grades:
-        lines += [
-            f"{name}: {grade.grader}: not {check.name}: {check.detail}"
-            for check in grade.checks
-            if not check.passed
-        ]
-    return [*lines, f"{name}: mainspring log show {short_id(item.session_id)}"]
-
-
-def all_passed(run: EvalRun) -> bool:
+def _all_passed(run: EvalRun) -> bool:
     is_complete = run.ended is not None and run.ended.status == "completed"
     return is_complete and all(item.outcome == "passed" for item in run.results.values())
+
+
+@command(app)
+async def ls(settings: Settings, *, agent: AgentOption = None, json: JsonOption = False) -> int:
+    """List suites and their last runs."""
+    folder = Path(settings.folder, agent or ".")
+    files = load_suites(folder, [])
+    async with open_suite_runner(settings, RunOptions(agent=folder)) as runner:
+        return await print_suites(settings, runner, files, json=json)
+
+
+@command(app)
+async def health(
+    settings: Settings,
+    *,
+    suites: SuitesArgument = None,
+    agent: AgentOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Check whether suites can be trusted: doing nothing must fail, solutions must pass. Nothing
+    is paid. Exit status 1 if a suite is not healthy."""
+    folder = Path(settings.folder, agent or ".")
+    screen, status = Screen(settings), 0
+    async with open_suite_runner(settings, RunOptions(agent=folder)) as runner:
+        for suite_file in load_suites(folder, suites or []):
+            found = await check_health(runner, suite_file)
+            status = max(status, int(not found.is_healthy))
+            if json:
+                screen.json(found)
+            else:
+                for line in _health_lines(suite_file, found):
+                    screen.paragraph(*line)
+    return status
+
+
+def _health_lines(suite_file: SuiteFile, found: SuiteHealth) -> Iterator[tuple[StyledText, ...]]:
+    words = ("healthy", "green") if found.is_healthy else ("not healthy", "bold red")
+    yield (suite_file.suite.name, "bold"), (f"  {words[0]}", words[1])
+    yield ((f"  {found.solutions} of {plural(found.cases, 'case')} have a solution", ""),)
+    for label, names, style in (
+        ("pass although nothing is done", found.noop_passed, "red"),
+        ("fail with their own solution", found.oracle_failed, "red"),
+        ("pass with their own failing script", found.failure_passed, "red"),
+        ("pass with another case's solution", found.shuffled_passed, "yellow"),
+        ("have passed in every run", found.never_failed, "yellow"),
+        ("come from a session that is gone", found.missing_sources, "yellow"),
+    ):
+        if names:
+            yield ((f"  {label}: {', '.join(names)}", style),)
+    shares = (f"{tag} {count / found.cases:.0%}" for tag, count in sorted(found.tags.items()))
+    yield ((f"  tags: {', '.join(shares)}", "dim"),)
 
 
 def load_suites(folder: Path, names: list[str]) -> list[SuiteFile]:
@@ -243,57 +309,3 @@ def _find(name: str, known: list[Path], folder: Path) -> Path:
 def _read(file: Path, folder: Path) -> SuiteFile:
     is_below = file.is_relative_to(folder)
     return read_suite(file, shown=str(file.relative_to(folder)) if is_below else str(file))
-
-
-@command(app)
-async def ls(settings: Settings, *, agent: AgentOption = None, json: JsonOption = False) -> int:
-    """List suites and their last runs."""
-    folder = Path(settings.folder, agent or ".")
-    rows: list[dict[str, object]] = []
-    async with open_suite_runner(settings, RunOptions(agent=folder)) as runner:
-        for file in load_suites(folder, []):
-            log, name = runner.runtime.log, runner.agent.name
-            runs = await existing_runs(log, name, file.suite.name, newest=1)
-            count = len(await list_runs(log, name, file.suite.name))
-            rows.append(_suite_row(file, runs[0] if runs else None, count))
-    return print_list(
-        settings,
-        rows,
-        json=json,
-        heads=["SUITE", "CASES", "RUNS", "LAST", "PASSED", "COST", "WHEN"],
-        row=lambda row: [(str(value if value is not None else ""), "") for value in row.values()],
-        empty="there are no suites",
-    )
-
-
-def _suite_row(file: SuiteFile, last: EvalRun | None, count: int) -> dict[str, object]:
-    outcomes = [] if last is None else [item.outcome for item in last.results.values()]
-    return {
-        "suite": file.suite.name,
-        "cases": len(file.suite.cases),
-        "runs": count,
-        "last": None if last is None else short_id(last.id),
-        "passed": None if last is None else f"{outcomes.count('passed')}/{len(outcomes)}",
-        "cost": None if last is None else dollars(last.cost_usd),
-        "when": None if last is None else age_text(clock.now() - last.started),
-    }
-
-
-@command(app)
-async def report(settings: Settings, *, run: RunArgument, json: JsonOption = False) -> int:
-    """Show a run: every trial, its verdict and why."""
-    async with open_existing_log(settings) as log:
-        row = await find_session(log, run)
-        outcome = await read_run(log, row.id)
-    results = [outcome.results[key] for key in sorted(outcome.results)]
-    print_list(
-        settings,
-        results,
-        json=json,
-        heads=RESULT_HEADS,
-        row=result_row,
-        empty="no trial has ended yet",
-    )
-    if not json:
-        print_summary(settings, outcome)
-    return 0

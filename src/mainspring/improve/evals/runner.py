@@ -4,8 +4,10 @@ was killed is continued; no trial is run or paid twice."""
 from __future__ import annotations
 
 import hashlib
+import math
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -13,6 +15,7 @@ from pathlib import Path
 import anyio
 import msgspec
 from anyio import to_thread
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from mainspring.core import ids
 from mainspring.core.errors import InvalidInput
@@ -58,6 +61,8 @@ class RunSettings:
     keeps_workspaces: bool = False
     script_of: Callable[[Case], Script] | None = None
     """Scripted models instead of the agent's own: for the health of a suite."""
+    listed_as: str = ""
+    """Keeps runs of another purpose apart from the suite's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,13 +127,14 @@ class SuiteRunner:
     ) -> Plan:
         """Raises: InvalidInput: no case is selected."""
         suite, log = suite_file.suite, self.runtime.log
-        runs = await existing_runs(log, self.agent.name, suite.name, newest=_RUNS_LOOKED_AT)
+        name = suite.name + settings.listed_as
+        runs = await existing_runs(log, self.agent.name, name, newest=_RUNS_LOOKED_AT)
         cases = select_cases(suite_file, selection, runs[0] if runs else None)
         hashes = await to_thread.run_sync(self._hashes, suite_file, cases, settings)
         trials = tuple(self._trials(suite_file, cases, hashes, selection, settings))
         created = EvalRunCreated(
             run_id=ids.new_id(ids.SESSION),
-            suite=suite.name,
+            suite=name,
             suite_hash=suite_file.hash,
             agent_name=self.agent.name,
             model=self.agent.model,
@@ -205,20 +211,39 @@ class SuiteRunner:
         progress: _Progress,
     ) -> None:
         jobs = iter(trials)
+        send, receive = anyio.create_memory_object_stream[EvalCaseEnded](math.inf)
 
-        async def work() -> None:
-            for key in jobs:
-                if progress.budget.is_exhausted:
-                    return
-                ended = await run_trial(setup, key)
-                await writer.append(ended)
-                progress.run.results[ended.case_id, ended.trial] = ended
-                progress.on_result(ended)
+        async def work(results: MemoryObjectSendStream[EvalCaseEnded]) -> None:
+            with results:
+                for key in jobs:
+                    if progress.budget.is_exhausted:
+                        return
+                    results.send_nowait(await run_trial(setup, key))
 
-        with unwrap_single_error():
+        with unwrap_single_error(), send, receive:
             async with anyio.create_task_group() as group:
                 for _ in range(min(parallel, len(trials))):
-                    group.start_soon(work)
+                    group.start_soon(work, send.clone())
+                send.close()
+                async for ended in receive:
+                    await self._record(ended, receive, writer, progress)
+
+    async def _record(
+        self,
+        first: EvalCaseEnded,
+        receive: MemoryObjectReceiveStream[EvalCaseEnded],
+        writer: Writer,
+        progress: _Progress,
+    ) -> None:
+        """Write all results that there are with one commit."""
+        results = [first]
+        with suppress(anyio.WouldBlock, anyio.EndOfStream):
+            while True:
+                results.append(receive.receive_nowait())
+        await writer.append(*results)
+        for ended in results:
+            progress.run.results[ended.case_id, ended.trial] = ended
+            progress.on_result(ended)
 
     def _trials(
         self,

@@ -68,6 +68,8 @@ class TrajectoryLog:
     reason: str | None = None
     """Why the last run ended."""
     detail: str | None = None
+    turns: int = 0
+    """Answered requests of the conversation; one that a crash cut off does not count."""
     _places: dict[str, int] = field(default_factory=dict[str, int])
     _account: SpendAccount = field(default_factory=SpendAccount)
     _main: str = ""
@@ -82,10 +84,6 @@ class TrajectoryLog:
     def transcript(self) -> str:
         """All that the agent said to the user."""
         return "\n\n".join(self._words)
-
-    @property
-    def turns(self) -> int:
-        return self._account.spending.turns
 
     @property
     def usage(self) -> Usage:
@@ -111,8 +109,11 @@ class TrajectoryLog:
             return
         if (call_id := call_id_of(payload)) is not None and call_id in self._places:
             self._apply_to_call(self.calls[self._places[call_id]], event)
-            return
-        match payload:
+        else:
+            self._apply_to_session(event)
+
+    def _apply_to_session(self, event: Event) -> None:
+        match payload := event.payload:
             case events.AgentMessage(content=content) if event.thread_id == self._main:
                 self._texts.append(plain_text(content))
                 self._words.append(plain_text(content))
@@ -120,6 +121,8 @@ class TrajectoryLog:
                 self.reason, self.detail = payload.reason, payload.detail
                 self.answers.append("\n\n".join(self._texts))
                 self._texts.clear()
+            case events.ModelRequestEnded(is_error=False, purpose=None):
+                self.turns += 1
             case events.SkillUsed(name=name):
                 self.skills.append(name)
             case events.NetworkRequested():

@@ -1,0 +1,270 @@
+"""`mainspring eval ls`, `report` and `compare`, and what a run prints at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, median
+from typing import Annotated, TypeAlias
+
+import typer
+from anyio import to_thread
+
+from mainspring import __version__
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.core.errors import SessionNotFound
+from mainspring.core.events import EvalCaseEnded
+from mainspring.edges.cli.eval_progress import RESULT_HEADS, result_row
+from mainspring.edges.cli.event_summary import short_id
+from mainspring.edges.cli.options import JsonOption
+from mainspring.edges.cli.printing import (
+    Screen,
+    StyledText,
+    age_text,
+    dollars,
+    plural,
+    print_list,
+    print_note,
+)
+from mainspring.edges.cli.session_lookup import find_session, open_existing_log
+from mainspring.files.atomic_file import write_atomic
+from mainspring.harness.context.xray import cached_share
+from mainspring.improve.evals.comparison import (
+    GateResult,
+    case_results,
+    summarize,
+)
+from mainspring.improve.evals.comparison import (
+    compare as compare_results,
+)
+from mainspring.improve.evals.html_report import html_page
+from mainspring.improve.evals.report_files import failures_of, junit, markdown, share_text
+from mainspring.improve.evals.run_log import EvalRun, existing_runs, list_runs, read_run
+from mainspring.improve.evals.runner import SuiteRunner
+from mainspring.improve.evals.suite import SuiteFile
+from mainspring.improve.evals.trajectory import read_trajectory
+from mainspring.log.session_log import SessionLog
+
+RunArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="RUN", help="The run's id, or a unique part of it.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportFiles:
+    """Files that a report is written to."""
+
+    junit: Annotated[
+        str | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML.")
+    ] = None
+    markdown: Annotated[
+        str | None,
+        typer.Option("--markdown", metavar="FILE", help="Write Markdown for a pull request."),
+    ] = None
+    html: Annotated[
+        str | None, typer.Option("--html", metavar="FILE", help="Write one HTML page.")
+    ] = None
+
+
+async def write_reports(
+    settings: Settings,
+    log: SessionLog,
+    run: EvalRun,
+    files: ReportFiles,
+    *,
+    result: GateResult | None = None,
+    before: EvalRun | None = None,
+) -> None:
+    """Raises: InvalidInput: a file cannot be written."""
+    texts: dict[str, str] = {}
+    if files.html is not None and before is not None:
+        texts = await _answers(log, (*run.results.values(), *before.results.values()))
+    wanted = {
+        files.junit: lambda: junit(run),
+        files.markdown: lambda: markdown(run, result),
+        files.html: lambda: html_page(run, before, texts, __version__),
+    }
+    for name, content in wanted.items():
+        if name is not None:
+            path = Path(settings.folder, name)
+            await to_thread.run_sync(write_atomic, path, content().encode())
+            print_note(settings, f"wrote {name}")
+
+
+async def _answers(log: SessionLog, results: Iterable[EvalCaseEnded]) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for session_id in {item.session_id for item in results}:
+        with suppress(SessionNotFound):
+            texts[session_id] = read_trajectory(await log.read(session_id)).answer
+    return texts
+
+
+def print_summary(settings: Settings, run: EvalRun) -> None:
+    screen = Screen(settings)
+    results = [run.results[key] for key in sorted(run.results)]
+    for item in results:
+        if item.outcome != "passed":
+            name = f"{item.case_id} trial {item.trial}"
+            for line in (*failures_of(item), f"mainspring log show {short_id(item.session_id)}"):
+                screen.paragraph((f"{name}: {line}", "dim"), indent=2)
+    summary = summarize(case_results(results))
+    passed = sum(item.outcome == "passed" for item in results)
+    style = "green" if passed == len(results) else "bold red"
+    k = summary.trials
+    several = (
+        f"  pass@{k} {share_text(summary.pass_at)}  pass^{k} {share_text(summary.pass_all)}"
+        if k > 1
+        else ""
+    )
+    screen.line(
+        (run.created.suite, "bold"),
+        (f"  {passed} of {plural(len(results), 'trial')} passed", style),
+        (f"  {summary.pass_rate:.1%} of cases (95 %: {summary.interval}){several}", ""),
+        (f"  {dollars(run.cost_usd)}  run {short_id(run.id)}", "dim"),
+    )
+    if summary.flaky:
+        print_note(settings, f"flaky: {', '.join(summary.flaky)}", "yellow")
+    if run.ended is not None and run.ended.status == "budget_reached":
+        print_note(settings, "the budget was reached before all trials were run", "yellow")
+
+
+def print_gate(settings: Settings, suite_file: SuiteFile, result: GateResult) -> None:
+    screen = Screen(settings)
+    for note in result.notes:
+        screen.paragraph((note, "dim"), indent=2)
+    for reason in result.reasons:
+        screen.paragraph((reason, "bold red"), indent=2)
+    words, style = ("gate open", "bold green") if result.is_open else ("gate closed", "bold red")
+    screen.line((suite_file.suite.name, "bold"), (f"  {words}", style))
+    if result.comparison is None:
+        print_note(settings, "there is no baseline; --save-baseline writes one, for git")
+
+
+def print_models(settings: Settings, runs: list[EvalRun], *, json: bool) -> int:
+    """The same suite with several models."""
+    rows = [_model_row(run) for run in runs]
+    return print_list(
+        settings,
+        rows,
+        json=json,
+        heads=["SUITE", "MODEL", "CASES", "95 %", "CALLS OK", "COST", "P50", "CACHED"],
+        row=lambda row: [(str(value), "") for value in row.values()],
+        empty="nothing was run",
+    )
+
+
+def _model_row(run: EvalRun) -> dict[str, object]:
+    items = list(run.results.values())
+    summary = summarize(case_results(items))
+    calls = sum(item.tool_calls for item in items)
+    failed = sum(item.failed_calls for item in items)
+    cached = [share for item in items if (share := cached_share(item.usage)) is not None]
+    return {
+        "suite": run.created.suite,
+        "model": run.created.model,
+        "cases": f"{summary.pass_rate:.1%}",
+        "interval": str(summary.interval),
+        "calls_ok": f"{1 - failed / calls:.1%}" if calls else "",
+        "cost": dollars(run.cost_usd),
+        "p50": f"{median(item.seconds for item in items):.1f} s" if items else "",
+        "cached": f"{fmean(cached):.0%}" if cached else "",
+    }
+
+
+async def print_suites(
+    settings: Settings, runner: SuiteRunner, files: list[SuiteFile], *, json: bool
+) -> int:
+    rows: list[dict[str, object]] = []
+    for file in files:
+        log, name = runner.runtime.log, runner.agent.name
+        runs = await existing_runs(log, name, file.suite.name, newest=1)
+        count = len(await list_runs(log, name, file.suite.name))
+        rows.append(_suite_row(file, runs[0] if runs else None, count))
+    return print_list(
+        settings,
+        rows,
+        json=json,
+        heads=["SUITE", "CASES", "RUNS", "LAST", "PASSED", "COST", "WHEN"],
+        row=lambda row: [("" if value is None else str(value), "") for value in row.values()],
+        empty="there are no suites",
+    )
+
+
+def _suite_row(file: SuiteFile, last: EvalRun | None, count: int) -> dict[str, object]:
+    outcomes = [] if last is None else [item.outcome for item in last.results.values()]
+    return {
+        "suite": file.suite.name,
+        "cases": len(file.suite.cases),
+        "runs": count,
+        "last": None if last is None else short_id(last.id),
+        "passed": None if last is None else f"{outcomes.count('passed')}/{len(outcomes)}",
+        "cost": None if last is None else dollars(last.cost_usd),
+        "when": None if last is None else age_text(clock.now() - last.started),
+    }
+
+
+async def report(
+    settings: Settings, *, run: RunArgument, files: ReportFiles, json: JsonOption = False
+) -> int:
+    """Show a run: every trial, its verdict and why."""
+    async with open_existing_log(settings) as log:
+        outcome = await read_run(log, (await find_session(log, run)).id)
+        await write_reports(settings, log, outcome, files)
+    print_list(
+        settings,
+        [outcome.results[key] for key in sorted(outcome.results)],
+        json=json,
+        heads=RESULT_HEADS,
+        row=result_row,
+        empty="no trial has ended yet",
+    )
+    if not json:
+        print_summary(settings, outcome)
+    return 0
+
+
+async def compare(
+    settings: Settings,
+    *,
+    before: RunArgument,
+    after: RunArgument,
+    files: ReportFiles,
+    json: JsonOption = False,
+) -> int:
+    """Compare two runs, case by case. Exit status 1 if the second one is worse."""
+    async with open_existing_log(settings) as log:
+        one = await read_run(log, (await find_session(log, before)).id)
+        other = await read_run(log, (await find_session(log, after)).id)
+        await write_reports(settings, log, other, files, before=one)
+    compared = compare_results(
+        case_results(one.results.values()), case_results(other.results.values())
+    )
+    screen = Screen(settings)
+    if json:
+        screen.json(compared)
+        return int(compared.verdict == "worse")
+    style = {"better": "green", "worse": "bold red"}.get(compared.verdict, "")
+    screen.paragraph((compared.text, style))
+    for label, names in (
+        ("regressed", compared.regressed),
+        ("improved", compared.improved),
+        ("only in the first", compared.removed),
+        ("only in the second", compared.added),
+    ):
+        if names:
+            screen.paragraph((f"{label}: {', '.join(names)}", ""), indent=2)
+    rows: list[list[StyledText]] = [
+        [
+            (tag, ""),
+            (str(test.cases), ""),
+            (f"{test.difference * 100:+.1f}", ""),
+            (f"{test.p_worse:.3f}", ""),
+        ]
+        for tag, test in compared.tags.items()
+    ]
+    if rows:
+        screen.table(["TAG", "CASES", "POINTS", "P(WORSE)"], rows)
+    return int(compared.verdict == "worse")

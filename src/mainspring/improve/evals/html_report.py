@@ -1,0 +1,168 @@
+"""A run as one HTML page, alone or beside an earlier one: numbers, bars, every trial with its
+checks. No script: tags filter by style sheets alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+
+from mainspring.core.events import EvalCaseEnded, EvalGrade
+from mainspring.improve.evals.comparison import (
+    Comparison,
+    case_results,
+    compare,
+    summarize,
+)
+from mainspring.improve.evals.report_files import failures_of, share_text
+from mainspring.improve.evals.run_log import EvalRun
+from mainspring.runtime.export_sessions.html_report import (
+    Markup,
+    escape,
+    facts_list,
+    page_end,
+    page_head,
+)
+
+_STYLE = """<style>
+.bar{display:inline-block;width:12rem;height:.7rem;background:var(--code);border-radius:3px}
+.bar i{display:block;height:100%;background:var(--agent);border-radius:3px}
+.passed{--edge:var(--agent)}.failed{--edge:var(--error)}.error{--edge:var(--tool)}
+.filter{position:absolute;opacity:0}
+.filters label{display:inline-block;border:1px solid var(--line);border-radius:1rem;
+padding:.1rem .7rem;margin:.15rem;cursor:pointer;font-size:.85rem}
+.bad{color:var(--error)}.good{color:var(--agent)}
+</style>"""
+
+
+def html_page(run: EvalRun, before: EvalRun | None, texts: Mapping[str, str], version: str) -> str:
+    """`texts`: what agents answered, by session, for runs that are compared."""
+    return "".join(_page(run, before, texts, version))
+
+
+def _page(
+    run: EvalRun, before: EvalRun | None, texts: Mapping[str, str], version: str
+) -> Iterator[str]:
+    results = case_results(run.results.values())
+    summary = summarize(results)
+    yield page_head(f"Evals: {run.created.suite}")
+    yield _STYLE
+    facts = [
+        ("run", run.id),
+        ("agent", f"{run.created.agent_name} {run.created.agent_version or ''}"),
+        ("model", run.created.model),
+        ("started", run.started.isoformat(timespec="seconds")),
+        ("cases", str(summary.cases)),
+        ("pass rate", f"{summary.pass_rate:.1%} (95 %: {summary.interval})"),
+        (f"pass@{summary.trials}", share_text(summary.pass_at)),
+        (f"pass^{summary.trials}", share_text(summary.pass_all)),
+        ("mean reward", f"{summary.reward:.3f}"),
+        ("cost", f"${run.cost_usd:.4f}"),
+        ("flaky", ", ".join(summary.flaky) or "none"),
+    ]
+    yield facts_list(facts)
+    if before is not None:
+        yield from _comparison(compare(case_results(before.results.values()), results), before)
+    yield _tag_table(summary.tags)
+    yield from _trials(run, before, texts)
+    yield page_end(f"Written by Mainspring {version}")
+
+
+def _comparison(compared: Comparison, before: EvalRun) -> Iterator[str]:
+    yield f"<h2>Against run {escape(before.id)}</h2><p>{escape(compared.text)}</p>"
+    for label, names, style in (
+        ("Regressed", compared.regressed, "bad"),
+        ("Improved", compared.improved, "good"),
+    ):
+        if names:
+            links = ", ".join(
+                f'<a class="{style}" href="#{escape(_anchor(name))}">{escape(name)}</a>'
+                for name in names
+            )
+            yield f"<p>{label}: {links}</p>"
+
+
+def _tag_table(tags: Mapping[str, tuple[int, float]]) -> Markup:
+    if not tags:
+        return Markup("")
+    rows = "".join(
+        f"<tr><td>{escape(tag)}</td><td>{count}</td><td>{rate:.0%}</td>"
+        f'<td><span class="bar"><i style="width:{rate * 100:.0f}%"></i></span></td></tr>'
+        for tag, (count, rate) in tags.items()
+    )
+    head = "<tr><th>tag</th><th>cases</th><th>pass rate</th><th></th></tr>"
+    return Markup(f"<h2>Tags</h2><table>{head}{rows}</table>")
+
+
+def _trials(run: EvalRun, before: EvalRun | None, texts: Mapping[str, str]) -> Iterator[str]:
+    items = [run.results[key] for key in sorted(run.results)]
+    tags = sorted({tag for item in items for tag in item.tags})
+    yield "<h2>Trials</h2>"
+    yield '<input class="filter" type="radio" name="t" id="t-all" checked>'
+    yield '<input class="filter" type="radio" name="t" id="t-failed">'
+    yield from (
+        f'<input class="filter" type="radio" name="t" id="t{at}">' for at in range(len(tags))
+    )
+    # positions, never names: a tag cannot become a selector
+    rules = "".join(
+        f"#t{at}:checked~.trials article:not(.g{at}){{display:none}}" for at in range(len(tags))
+    )
+    yield f"<style>{rules}#t-failed:checked~.trials .passed{{display:none}}</style>"
+    labels = "".join(f'<label for="t{at}">{escape(tag)}</label>' for at, tag in enumerate(tags))
+    first = '<label for="t-all">all</label><label for="t-failed">not passed</label>'
+    yield f'<p class="filters">{first}{labels}</p>'
+    yield '<div class="trials">'
+    places = {tag: at for at, tag in enumerate(tags)}
+    earlier = {} if before is None else before.results
+    for item in items:
+        yield _trial(item, places, earlier.get((item.case_id, item.trial)), texts)
+    yield "</div>"
+
+
+def _trial(
+    item: EvalCaseEnded,
+    places: Mapping[str, int],
+    before: EvalCaseEnded | None,
+    texts: Mapping[str, str],
+) -> Markup:
+    groups = " ".join(f"g{places[tag]}" for tag in item.tags)
+    cost = Decimal(item.cost_usd)
+    head = (
+        f"<header><b>{item.outcome}</b><span>{item.score:.2f} · {item.turns} turns ·"
+        f" {item.tool_calls} calls · {item.seconds:.1f} s · ${cost:.4f}</span></header>"
+    )
+    name = f"{item.case_id} trial {item.trial}"
+    anchor = f' id="{escape(_anchor(item.case_id))}"' if item.trial == 1 else ""
+    reasons = "".join(f"<li>{escape(line)}</li>" for line in failures_of(item))
+    grades = "".join(_grade(grade) for grade in item.grades)
+    was = "" if before is None else _before(item, before, texts)
+    return Markup(
+        f'<article class="{item.outcome} {groups}"{anchor}>{head}<p><b>{escape(name)}</b></p>'
+        f"<ul>{reasons}</ul><details><summary>checks</summary>{grades}</details>{was}"
+        f"<p><code>mainspring log show {escape(item.session_id)}</code></p></article>"
+    )
+
+
+def _grade(grade: EvalGrade) -> str:
+    rows = "".join(
+        f'<li class="{"good" if check.passed else "bad"}">{escape(check.name)}'
+        f"{': ' if check.detail else ''}{escape(check.detail)}</li>"
+        for check in grade.checks
+    )
+    weight = "" if grade.weight is None else f", weight {grade.weight:g}"
+    return f"<p>{escape(grade.grader)}: {grade.score:.2f}{weight}</p><ul>{rows}</ul>"
+
+
+def _before(item: EvalCaseEnded, before: EvalCaseEnded, texts: Mapping[str, str]) -> str:
+    """The answers of both runs, one below the other."""
+    if item.session_id == before.session_id:
+        return ""
+    shown = "".join(
+        f"<p>{label}: {one.outcome}, {one.score:.2f}</p>"
+        f"<pre>{escape(texts.get(one.session_id, ''))}</pre>"
+        for label, one in (("before", before), ("now", item))
+    )
+    return f"<details><summary>beside the earlier run</summary>{shown}</details>"
+
+
+def _anchor(case_id: str) -> str:
+    return f"case-{case_id}"

@@ -1,0 +1,131 @@
+"""Whether a suite can be trusted: an agent that does nothing must not pass, the case's own solution
+must, another case's solution must not; and which cases tell nothing any more."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mainspring.core.errors import SessionNotFound
+from mainspring.improve.evals.run_log import EvalRun, existing_runs
+from mainspring.improve.evals.runner import RunSettings, Selection, SuiteRunner
+from mainspring.improve.evals.suite import Case, Script, SuiteFile
+
+NOTHING = Script(steps=({"says": ""},))
+"""An agent that does nothing and says nothing."""
+_RUNS_LOOKED_AT = 10
+_ENOUGH_RUNS = 5
+"""A case that passed in so many runs, and never failed, does not tell agents apart."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteHealth:
+    noop_passed: tuple[str, ...]
+    """Cases that an agent passes which does nothing."""
+    oracle_failed: tuple[str, ...]
+    """Cases that their own solution does not pass."""
+    failure_passed: tuple[str, ...]
+    """Cases that their own failing script passes."""
+    shuffled_passed: tuple[str, ...]
+    """Cases that another case's solution passes."""
+    solutions: int
+    """Cases that have a solution."""
+    cases: int
+    never_failed: tuple[str, ...]
+    missing_sources: tuple[str, ...]
+    tags: dict[str, int]
+
+    @property
+    def is_healthy(self) -> bool:
+        return not (self.noop_passed or self.oracle_failed or self.failure_passed)
+
+
+async def check_health(runner: SuiteRunner, suite_file: SuiteFile) -> SuiteHealth:
+    """Runs the suite with scripted models; nothing is paid."""
+    cases = suite_file.suite.cases
+    solved = [case for case in cases if case.solution is not None]
+    others = {
+        case.id: other for case, other in zip(solved, [*solved[1:], *solved[:1]], strict=True)
+    }
+    noop = await _run(runner, suite_file, [case.id for case in cases], lambda _: NOTHING, "no-op")
+    oracle = await _run(
+        runner, suite_file, [case.id for case in solved], lambda case: case.solution, "oracle"
+    )
+    failing = await _run(
+        runner,
+        suite_file,
+        [case.id for case in cases if case.failure is not None],
+        lambda case: case.failure,
+        "failure",
+    )
+    shuffled = await _run(
+        runner,
+        suite_file,
+        [name for name, other in others.items() if name != other.id],
+        lambda case: others[case.id].solution,
+        "shuffled",
+    )
+    return SuiteHealth(
+        noop_passed=_with(noop, is_passed=True),
+        oracle_failed=_with(oracle, is_passed=False),
+        failure_passed=_with(failing, is_passed=True),
+        shuffled_passed=_with(shuffled, is_passed=True),
+        solutions=len(solved),
+        cases=len(cases),
+        never_failed=await _never_failed(runner, suite_file),
+        missing_sources=await _missing_sources(runner, suite_file),
+        tags=dict(Counter(tag for case in cases for tag in case.tags or ("untagged",))),
+    )
+
+
+async def _run(
+    runner: SuiteRunner,
+    suite_file: SuiteFile,
+    names: list[str],
+    script: Callable[[Case], Script | None],
+    purpose: str,
+) -> EvalRun | None:
+    if not names:
+        return None
+
+    def script_of(case: Case) -> Script:
+        return script(case) or NOTHING
+
+    settings = RunSettings(script_of=script_of, listed_as=f" ({purpose})")
+    plan = await runner.plan(suite_file, Selection(cases=tuple(names), trials=1), settings)
+    return await runner.run(suite_file, plan, settings)
+
+
+def _with(run: EvalRun | None, *, is_passed: bool) -> tuple[str, ...]:
+    items = () if run is None else run.results.values()
+    return tuple(sorted(item.case_id for item in items if (item.outcome == "passed") == is_passed))
+
+
+async def _never_failed(runner: SuiteRunner, suite_file: SuiteFile) -> tuple[str, ...]:
+    name = suite_file.suite.name
+    runs = await existing_runs(runner.runtime.log, runner.agent.name, name, newest=_RUNS_LOOKED_AT)
+    passed: Counter[str] = Counter()
+    failed: set[str] = set()
+    for run in runs:
+        own = [item for item in run.results.values() if item.from_run is None]
+        passed.update({item.case_id for item in own if item.outcome == "passed"})
+        failed |= {item.case_id for item in own if item.outcome != "passed"}
+    return tuple(
+        sorted(
+            case_id
+            for case_id, count in passed.items()
+            if count >= _ENOUGH_RUNS and case_id not in failed
+        )
+    )
+
+
+async def _missing_sources(runner: SuiteRunner, suite_file: SuiteFile) -> tuple[str, ...]:
+    missing: list[str] = []
+    for case in suite_file.suite.cases:
+        if case.source is not None:
+            try:
+                await runner.runtime.log.session(case.source)
+            except SessionNotFound:
+                missing.append(case.id)
+    return tuple(missing)

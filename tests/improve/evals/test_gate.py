@@ -1,0 +1,126 @@
+"""The gate in CI, its reports, and the health of a suite."""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+from tests.improve.evals.suite_setup import MODEL, AgentWithSuite
+
+from mainspring.core.errors import InvalidInput
+from mainspring.edges.cli import eval as eval_command
+from mainspring.edges.cli.eval import RunningArguments, SelectionArguments
+from mainspring.edges.cli.eval_report import ReportFiles
+from mainspring.improve.evals.comparison import (
+    baseline_of,
+    encode_baseline,
+    gate,
+    read_baseline,
+)
+from mainspring.improve.evals.html_report import html_page
+from mainspring.improve.evals.report_files import junit, markdown
+from mainspring.improve.evals.suite_health import check_health
+
+HOSTILE = "<script>alert(1)</script> `code` | ]]> & \x1b[31m"
+CASES = [
+    {"id": "one", "input": "one", "tags": ["<i>"], "graders": [{"type": "contains", "text": "1"}]},
+    {"id": "two", "input": "two", "graders": [{"type": "contains", "text": "2"}]},
+]
+
+
+def command(
+    agent: AgentWithSuite, *, is_gate: bool = True, saves: bool = False, files: ReportFiles
+):
+    return eval_command.run(
+        agent.settings,
+        cases=SelectionArguments(),
+        running=RunningArguments(model=MODEL, gate=is_gate, save_baseline=saves),
+        files=files,
+    )
+
+
+async def test_a_gate_goes_from_red_to_green_and_names_what_regressed(
+    agent: AgentWithSuite, capfd: pytest.CaptureFixture[str]
+):
+    agent.write_suite({"cases": CASES})
+    agent.write_model({"steps": [{"says": "1"}]})
+    files = ReportFiles(junit="out.xml", markdown="out.md", html="out.html")
+    assert await command(agent, files=files) == 1  # without a baseline, everything must pass
+    assert "gate closed" in capfd.readouterr().out
+    assert await command(agent, is_gate=False, saves=True, files=ReportFiles()) == 0
+    assert await command(agent, files=ReportFiles()) == 0  # no worse than the baseline
+    agent.write_model({"steps": [{"says": "2"}]})
+    assert await command(agent, files=files) == 1
+    out = capfd.readouterr().out
+    assert "regressed: one" in out
+    assert "not enough cases" in out
+    assert "regressed: one" in (agent.folder / "out.md").read_text(encoding="utf-8")
+    tree = ElementTree.parse(agent.folder / "out.xml")
+    assert [case.get("name") for case in tree.iter("testcase") if len(case)] == ["one trial 1"]
+    assert "<!doctype html>" in (agent.folder / "out.html").read_text(encoding="utf-8")
+
+
+async def test_a_case_that_must_pass_closes_the_gate_whatever_the_baseline_says(
+    agent: AgentWithSuite,
+):
+    suite = agent.write_suite({"cases": [{**CASES[0], "must_pass": True}, CASES[1]]})
+    run = await agent.run(suite)
+    result = gate(suite.suite, run, baseline_of(run))
+    assert (result.is_open, result.reasons) == (False, ("must pass: one",))
+
+
+async def test_a_run_that_has_not_ended_does_not_open_the_gate(agent: AgentWithSuite):
+    suite = agent.write_suite({"cases": CASES})
+    run = await agent.run(suite)
+    baseline = baseline_of(run)
+    run.ended = None
+    assert gate(suite.suite, run, baseline).reasons == ("the run has not ended",)
+
+
+async def test_a_baseline_is_read_as_it_was_written_and_a_damaged_one_is_refused(
+    agent: AgentWithSuite, tmp_path: Path
+):
+    run = await agent.run(agent.write_suite({"cases": CASES}))
+    file = tmp_path / "baseline.json"
+    assert read_baseline(file) is None
+    file.write_bytes(encode_baseline(baseline_of(run)))
+    assert read_baseline(file) == baseline_of(run)
+    file.write_bytes(b"{")
+    with pytest.raises(InvalidInput, match="--save-baseline"):
+        read_baseline(file)
+
+
+async def test_reports_hold_hostile_text_without_running_it(agent: AgentWithSuite):
+    agent.write_model({"steps": [{"says": HOSTILE}]})
+    run = await agent.run(agent.write_suite({"cases": CASES}))
+    page = html_page(run, run, {item.session_id: HOSTILE for item in run.results.values()}, "1")
+    assert "<script" not in page
+    assert "<i>" not in page.replace('<i style="width', "")
+    assert "default-src 'none'" in page
+    assert ElementTree.fromstring(junit(run)).tag == "testsuites"
+    text = markdown(run, None)
+    assert "`code`" not in text
+    assert "\x1b" not in text + junit(run) + page
+
+
+async def test_a_suite_that_passes_without_doing_anything_is_not_healthy(agent: AgentWithSuite):
+    good = {
+        "id": "good",
+        "input": "x",
+        "graders": [{"type": "contains", "text": "42"}],
+        "solution": {"steps": [{"says": "42"}]},
+        "failure": {"steps": [{"says": "41"}]},
+    }
+    idle = {"id": "idle", "input": "x", "graders": [{"type": "not_contains", "text": "no"}]}
+    wrong = {**good, "id": "wrong", "solution": {"steps": [{"says": "43"}]}, "failure": None}
+    lenient = {**good, "id": "lenient", "failure": {"steps": [{"says": "42!"}]}}
+    suite = agent.write_suite({"cases": [good, idle, wrong, lenient]})
+    async with agent.runner() as runner:
+        found = await check_health(runner, suite)
+    assert not found.is_healthy
+    assert found.noop_passed == ("idle",)
+    assert found.oracle_failed == ("wrong",)
+    assert found.failure_passed == ("lenient",)
+    assert found.shuffled_passed == ("lenient", "wrong")  # they want what their neighbours say
+    assert (found.solutions, found.cases) == (3, 4)
+    assert msgspec.json.encode(found)
