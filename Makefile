@@ -74,6 +74,7 @@ check-lint: $(READY)
 	$(PY) -m ruff check --no-cache .
 
 check-types: $(READY)
+	$(PY) tools/doc_examples.py
 	$(PY) -m pyright
 
 check-imports: $(READY)

@@ -11,10 +11,12 @@ from pathlib import Path
 import anyio
 from report import Measure, as_table, median
 
-from mainspring import Agent, Delta, Reply, Request, TextBlock, Tool, Traits, open_runtime, tool
+from mainspring import Agent, Delta, TextBlock, Tool, open_runtime, tool
 from mainspring.config import read_settings
 from mainspring.core.events import Usage
 from mainspring.core.model import ToolUse, ToolUseReady
+from mainspring.testing import Reply, Request
+from mainspring.tools import Traits
 
 STREAM_SECONDS = 1.0
 READ_SECONDS = 0.1

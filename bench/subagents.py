@@ -12,7 +12,7 @@ from pathlib import Path
 import anyio
 from report import Measure, as_table, median
 
-from mainspring import Agent, Request, Runtime, calls, open_runtime, says, tool
+from mainspring import Agent, Runtime, open_runtime, tool
 from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted, SimulatedPromptCache
 from mainspring.config import read_settings
 from mainspring.core.content import TextBlock
@@ -20,6 +20,7 @@ from mainspring.core.events import ModelRequestEnded, ThreadCreated, Usage
 from mainspring.core.model import Assistant, User
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS
+from mainspring.testing import Request, calls, says
 
 CALL_SECONDS = 0.3
 MANY, ROUNDS, FORKS = 20, 3, 5

@@ -19,7 +19,7 @@ import anyio
 from report import Measure, median, percentile
 from server import postgres
 
-from mainspring import Agent, Request, Runtime, Scripted, calls, open_runtime, says, tool
+from mainspring import Agent, Runtime, open_runtime, tool
 from mainspring.capabilities.providers.scripted import ScriptLine
 from mainspring.core import clock
 from mainspring.core.clock import to_micros
@@ -36,6 +36,7 @@ from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
 from mainspring.service.jobs.postgres_dispatcher import open_fleet
 from mainspring.service.jobs.worker import Worker, WorkerSettings
 from mainspring.service.storage.repository import SESSION_KIND
+from mainspring.testing import Request, Scripted, calls, says
 
 LATENCY_SECONDS, CONCURRENCY = 0.2, 4
 TURNS, SESSIONS, MESSAGES = 5, 48, 50

@@ -1,4 +1,5 @@
-"""Mainspring's public API; everything else is internal. Names are imported when first used."""
+"""Mainspring's public API, with `mainspring.tools`, `.hooks`, `.events` and `.testing`; everything
+else is internal. Names are imported when first used."""
 
 import warnings
 from importlib import import_module
@@ -7,109 +8,110 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from mainspring.capabilities.providers.scripted import Scripted, calls, fails, says, thinks
     from mainspring.core.content import Block, DocumentBlock, ImageBlock, TextBlock
     from mainspring.core.envelope import Event
     from mainspring.core.errors import (
         InvalidInput,
         LogError,
         MainspringError,
+        OutputMissing,
         ProviderFailed,
         StoreFailed,
     )
-    from mainspring.core.model import Delta, Model, Reply, Request, ToolSpec
-    from mainspring.core.tool import Call, Tool, ToolResult, Traits
+    from mainspring.core.model import Delta, TextDelta
+    from mainspring.core.tool import Call, Tool, ToolResult
     from mainspring.function_tools.define import tool
     from mainspring.function_tools.results import ToolError
-    from mainspring.harness.authorizer import AllowAll, Authorizer, Decision
     from mainspring.harness.budget import Budget
     from mainspring.harness.limits import Limits
-    from mainspring.harness.stop_reasons import Continue, Ended
     from mainspring.log.session_log import SessionLog
     from mainspring.runtime.agent import Agent
-    from mainspring.runtime.session.session import Result, Runtime, Session
-    from mainspring.wiring.runtime_assembly import open_runtime, run
+    from mainspring.runtime.session.event_stream import EventStream, PartialOutput, StreamEvent
+    from mainspring.runtime.session.run_result import ApprovalRequest, RunResult
+    from mainspring.runtime.session.session import Runtime, Session
+    from mainspring.wiring.runtime_assembly import arun, open_runtime, run
 
 _HOMES = {
-    "mainspring.capabilities.providers.scripted": "Scripted calls fails says thinks",
-    "mainspring.function_tools.define": "tool",
-    "mainspring.function_tools.results": "ToolError",
     "mainspring.core.content": "Block DocumentBlock ImageBlock TextBlock",
     "mainspring.core.envelope": "Event",
-    "mainspring.core.errors": "InvalidInput LogError MainspringError ProviderFailed StoreFailed",
-    "mainspring.core.model": "Delta Model Reply Request ToolSpec",
-    "mainspring.core.tool": "Call ToolResult Tool Traits",
+    "mainspring.core.errors": (
+        "InvalidInput LogError MainspringError OutputMissing ProviderFailed StoreFailed"
+    ),
+    "mainspring.core.model": "Delta TextDelta",
+    "mainspring.core.tool": "Call Tool ToolResult",
+    "mainspring.function_tools.define": "tool",
+    "mainspring.function_tools.results": "ToolError",
     "mainspring.harness.budget": "Budget",
-    "mainspring.harness.authorizer": "Decision Authorizer AllowAll",
     "mainspring.harness.limits": "Limits",
-    "mainspring.harness.stop_reasons": "Continue Ended",
     "mainspring.log.session_log": "SessionLog",
     "mainspring.runtime.agent": "Agent",
-    "mainspring.runtime.session.session": "Result Runtime Session",
-    "mainspring.wiring.runtime_assembly": "open_runtime run",
+    "mainspring.runtime.session.event_stream": "EventStream PartialOutput StreamEvent",
+    "mainspring.runtime.session.run_result": "ApprovalRequest RunResult",
+    "mainspring.runtime.session.session": "Runtime Session",
+    "mainspring.wiring.runtime_assembly": "arun open_runtime run",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "Agent",
-    "AllowAll",
-    "Authorizer",
+    "ApprovalRequest",
     "Block",
     "Budget",
     "Call",
-    "Continue",
-    "Decision",
     "Delta",
     "DocumentBlock",
-    "Ended",
     "Event",
+    "EventStream",
     "ImageBlock",
     "InvalidInput",
     "Limits",
     "LogError",
     "MainspringError",
-    "Model",
+    "OutputMissing",
+    "PartialOutput",
     "ProviderFailed",
-    "Reply",
-    "Request",
-    "Result",
+    "RunResult",
     "Runtime",
-    "Scripted",
     "Session",
     "SessionLog",
     "StoreFailed",
+    "StreamEvent",
     "TextBlock",
+    "TextDelta",
     "Tool",
     "ToolError",
     "ToolResult",
-    "ToolSpec",
-    "Traits",
-    "calls",
-    "fails",
+    "arun",
     "open_runtime",
     "run",
-    "says",
-    "thinks",
     "tool",
 ]
 
-
+_TESTING = "mainspring.testing"
+_HOOKS = "mainspring.hooks"
 _DEPRECATED = {
-    "Gates": "Authorizer",
-    "OpenGates": "AllowAll",
-    "Outcome": "ToolResult",
-    "Purse": "Budget",
+    **dict.fromkeys(("Model", "Reply", "Request"), _TESTING),
+    **dict.fromkeys(("Scripted", "calls", "fails", "says", "thinks"), _TESTING),
+    **dict.fromkeys(("AllowAll", "Authorizer", "Continue", "Decision", "Ended"), _HOOKS),
+    **dict.fromkeys(("ToolSpec", "Traits"), "mainspring.tools"),
 }
-"""Old names, which the next release removes."""
+"""Names that have moved, with the module that has them now. The next release removes them here."""
+_RENAMED = {"Result": "RunResult"}
 
 
 def __getattr__(name: str) -> object:
-    if new_name := _DEPRECATED.get(name):
-        text = f"mainspring.{name} is now called mainspring.{new_name}"
-        warnings.warn(text, DeprecationWarning, stacklevel=2)
+    if new_name := _RENAMED.get(name):
+        _warn(name, f"mainspring.{new_name}")
         return __getattr__(new_name)
+    if home := _DEPRECATED.get(name):
+        _warn(name, f"{home}.{name}")
+        return getattr(import_module(home), name)
     if home := _HOME_OF.get(name):
         value = getattr(import_module(home), name)
         globals()[name] = value
         return value
     raise AttributeError(f"mainspring has no public name {name!r}")
+
+
+def _warn(name: str, new_name: str) -> None:
+    warnings.warn(f"mainspring.{name} is now {new_name}", DeprecationWarning, stacklevel=3)

@@ -15,7 +15,6 @@ from tests.api.guarded_api import Http
 from tests.api.sessions_api import AgentTags, SessionsApi, message, service, session
 from tests.service.schedule_setup import Jobs
 
-from mainspring import Model, Scripted, calls, says
 from mainspring.core import clock
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route, routes_of
@@ -25,6 +24,7 @@ from mainspring.service.access.principal import Principal, Role
 from mainspring.service.approvals.approvals import Approvals
 from mainspring.service.authorization.authentication import AuthenticationResult, RequestCredentials
 from mainspring.service.storage.repository import Notification
+from mainspring.testing import Model, Scripted, calls, says
 
 PATH = "/v1/mainspring/approvals"
 

@@ -18,7 +18,7 @@ from tests.api.agents_api import CUSTOM, MODEL
 from tests.api.api_server import Tags, official_client
 from tests.harness.session_setup import echo
 
-from mainspring import Agent, Model, Runtime, ToolSpec, open_runtime
+from mainspring import Agent, Runtime, open_runtime
 from mainspring.core.errors import NotFound
 from mainspring.core.tool import Traits
 from mainspring.edges.api.app import Api, http_server
@@ -44,6 +44,8 @@ from mainspring.service.sessions.session_resources import SessionResources
 from mainspring.service.sessions.session_threads import Threads
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.repository import Notification
+from mainspring.testing import Model
+from mainspring.tools import ToolSpec
 
 RUNNER = Agent(
     name="helper",

@@ -15,7 +15,7 @@ import anyio
 from anthropic import AsyncAnthropic, AsyncStream
 from tests.api.api_server import Tags, official_client
 
-from mainspring import Agent, Model, Request, Runtime, open_runtime
+from mainspring import Agent, Runtime, open_runtime
 from mainspring.capabilities.vault.redaction import multi_word_secrets, scrubber
 from mainspring.core.errors import NotFound
 from mainspring.core.model import Delta, Reply, TextDelta
@@ -34,6 +34,7 @@ from mainspring.service.sessions.preview_deltas import (
     PreviewText,
 )
 from mainspring.service.sessions.streaming_redactor import BOUNDARIES
+from mainspring.testing import Model, Request
 
 CLERK = Agent(name="clerk")
 BRISK = StreamTiming(heartbeat_seconds=15, patience_seconds=5)

@@ -7,11 +7,11 @@ import pytest
 from tests.api.approvals_api import PATH, Office, erasing, person, session_context
 from tests.api.sessions_api import agent_id, idles, message, waiting
 
-from mainspring import Scripted, calls, says
 from mainspring.core.errors import MainspringError, StaleVersion
 from mainspring.core.events import AgentToolResult, UserToolConfirmation
 from mainspring.service.approvals.approvals import ApprovalAnswer
 from mainspring.service.storage.repository import ListQuery
+from mainspring.testing import Scripted, calls, says
 
 FIRST = ListQuery(is_ascending=True)
 

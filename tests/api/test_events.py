@@ -18,7 +18,6 @@ from tests.api.sessions_api import (
     waiting,
 )
 
-from mainspring import Model, Scripted, calls, says
 from mainspring.core.content import ImageBlock, PlainTextSource, plain_text
 from mainspring.core.errors import Forbidden
 from mainspring.core.events import AgentToolUse, StatusRunning, UserMessage
@@ -26,6 +25,7 @@ from mainspring.service.access.principal import Principal
 from mainspring.service.approvals.approval_policy import AnswerPermission
 from mainspring.service.sessions.event_content import SendConfirmation
 from mainspring.service.sessions.event_sender import EventSender
+from mainspring.testing import Model, Scripted, calls, says
 
 
 @pytest.fixture

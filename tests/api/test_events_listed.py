@@ -9,8 +9,8 @@ from anthropic import AsyncAnthropic
 from tests.api.api_server import collect
 from tests.api.sessions_api import SessionsApi, kinds, message, service, session
 
-from mainspring import Scripted, says
 from mainspring.core.events import AgentToolUse, ThreadCreated, ToolCallAuthorized
+from mainspring.testing import Scripted, says
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from anthropic import AsyncAnthropic
 from tests.api.api_server import collect
 from tests.api.sessions_api import Mirror, SessionsApi, service, session
 
-from mainspring import Scripted, says
 from mainspring.service.access.principal import Principal
 from mainspring.service.sessions.resource_types import token_context
+from mainspring.testing import Scripted, says
 
 ADMIN = Principal(tenant="acme", key_id="k", role="admin")
 

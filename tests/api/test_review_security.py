@@ -19,7 +19,6 @@ from tests.api.whole_api import MANIFEST, Answer, Whole
 from tests.api.work_api import hosted, site
 from yarl import URL
 
-from mainspring import Scripted, says
 from mainspring.core.ids import new_id
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import routes_of
@@ -32,6 +31,7 @@ from mainspring.service.authorization.authentication import KEY_CACHE_SECONDS, A
 from mainspring.service.sessions.event_content import MAX_FILE_BYTES
 from mainspring.service.storage.pagination import encode_cursor
 from mainspring.service.webhooks.webhook_signing import signed_headers
+from mainspring.testing import Scripted, says
 
 MINE, THEIRS = "rival", "acme"
 SAID = [{"type": "user.message", "content": [{"type": "text", "text": "hello"}]}]

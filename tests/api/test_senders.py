@@ -15,7 +15,6 @@ from tests.api.test_work_tokens import bearing, token_of
 from tests.api.whole_api import Whole, whole
 from tests.api.work_api import Site, hosted, site
 
-from mainspring import Scripted, calls, says
 from mainspring.core.sender import Origin, Sender
 from mainspring.log.verify import verify
 from mainspring.service.access.api_keys import CreateKey, Keys
@@ -24,6 +23,7 @@ from mainspring.service.access.principal import Principal
 from mainspring.service.resources.agent_multiagent import AgentReference
 from mainspring.service.schedules.session_starter import ServiceSessionStarter, SessionStartRequest
 from mainspring.service.storage.repository import ListQuery
+from mainspring.testing import Scripted, calls, says
 
 TEXT: list[Any] = [{"type": "text", "text": "x"}]
 NOT_A_WORKERS: list[Any] = [

@@ -13,7 +13,7 @@ from tests.api.api_server import collect
 from tests.api.sessions_api import session
 from tests.api.work_api import site
 
-from mainspring import Scripted, calls, says
+from mainspring.testing import Scripted, calls, says
 
 
 @beta_async_tool

@@ -15,8 +15,8 @@ from tests.api.agents_api import CUSTOM
 from tests.api.api_server import collect
 from tests.api.sessions_api import SessionsApi, agent_id, environment_id, message, service, session
 
-from mainspring import Scripted, says
 from mainspring.core.events import ThreadCreated
+from mainspring.testing import Scripted, says
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from anthropic import AsyncAnthropic
 from tests.api.api_server import collect, ids
 from tests.api.sessions_api import SessionsApi, agent_id, environment_id, message, service, session
 
-from mainspring import Scripted, says
+from mainspring.testing import Scripted, says
 
 
 @pytest.fixture

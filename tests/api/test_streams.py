@@ -24,7 +24,6 @@ from tests.api.streaming import (
 from tests.harness.session_setup import echo
 from tests.log.sample_sessions import asks, tell, texts, told
 
-from mainspring import Scripted, calls, says
 from mainspring.capabilities.providers.scripted import thinks
 from mainspring.core.events import ThreadCreated
 from mainspring.core.tool import Traits
@@ -32,6 +31,7 @@ from mainspring.edges.api.sse import StreamTiming
 from mainspring.log.session_log import SessionLog
 from mainspring.service.sessions.event_streams import StreamLimits
 from mainspring.service.sessions.preview_deltas import PreviewStarted
+from mainspring.testing import Scripted, calls, says
 
 WORDS = "The quick brown fox jumps over the lazy dog, and then it sleeps."
 

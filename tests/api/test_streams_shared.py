@@ -11,12 +11,13 @@ from tests.fixtures_postgres import Postgres
 from tests.log.sample_sessions import says as says_it
 from tests.log.sample_sessions import told
 
-from mainspring import Scripted, open_runtime, says
+from mainspring import open_runtime
 from mainspring.log.postgres import open_postgres
 from mainspring.log.postgres.broadcast import open_broadcast
 from mainspring.log.session_log import SessionLog
 from mainspring.log.task_groups import retry_unavailable
 from mainspring.service.sessions.preview_deltas import PreviewPublisher, SharedDeltas
+from mainspring.testing import Scripted, says
 
 
 async def test_deltas_of_a_worker_reach_a_stream_of_the_api(postgres_url: str):

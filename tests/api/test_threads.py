@@ -10,7 +10,6 @@ from tests.api.sessions_api import SessionsApi, message, service, session
 from tests.api.streaming import thread_workspace
 from tests.log.sample_sessions import opened
 
-from mainspring import Scripted, says
 from mainspring.core.content import TextBlock
 from mainspring.core.events import (
     AgentMessage,
@@ -21,6 +20,7 @@ from mainspring.core.events import (
     ThreadCreated,
     Usage,
 )
+from mainspring.testing import Scripted, says
 
 ENDED = StatusIdle(stop_reason=StopReason(type="end_turn"))
 

@@ -5,9 +5,9 @@ from typing import Any
 
 from tests.api.work_api import MODEL, site
 
-from mainspring import Scripted, calls, says
 from mainspring.core.content import plain_text
 from mainspring.core.events import AgentToolResult
+from mainspring.testing import Scripted, calls, says
 
 FORBIDDEN = "url_sources name; this one did not"
 """Any other refusal is the network's: nothing here is reached."""

@@ -10,10 +10,10 @@ from anthropic.types.beta.environments import BetaHeartbeatPreconditionFailedErr
 from tests.api.api_server import collect
 from tests.api.work_api import Site, hosted, site
 
-from mainspring import Scripted, calls, says
 from mainspring.service.access.api_keys import CreateKey, Keys
 from mainspring.service.access.principal import Principal
 from mainspring.service.access.tenants import CreateTenant, Tenants
+from mainspring.testing import Scripted, calls, says
 
 
 async def stranger(here: Site) -> str:

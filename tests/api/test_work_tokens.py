@@ -14,7 +14,7 @@ from anthropic import AsyncAnthropic
 from tests.api.api_server import collect
 from tests.api.work_api import Site, hosted, site
 
-from mainspring import Scripted, calls, says
+from mainspring.testing import Scripted, calls, says
 
 
 async def token_of(client: AsyncAnthropic, environment_id: str) -> tuple[str, str]:

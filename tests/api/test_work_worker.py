@@ -17,8 +17,8 @@ from tests.api.api_server import collect
 from tests.api.streaming import eventually
 from tests.api.work_api import CAREFUL, hosted, site
 
-from mainspring import Scripted, calls, says
 from mainspring.service.self_hosted.work_item import LeaseTimes
+from mainspring.testing import Scripted, calls, says
 
 WORKER = """
 import sys

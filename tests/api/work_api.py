@@ -20,7 +20,6 @@ from tests.api import memory_api
 from tests.api.agents_api import CUSTOM, MODEL
 from tests.api.api_server import official_client
 
-from mainspring import Model
 from mainspring.capabilities.tools.client_tools import client_tools
 from mainspring.capabilities.vault.aes_seal import AesSeal
 from mainspring.config import read_settings
@@ -56,6 +55,7 @@ from mainspring.service.sessions.resource_types import MemoryStoreInfo, Resource
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.repository import SESSION_KIND, ListQuery
+from mainspring.testing import Model
 from mainspring.wiring.providers import open_model_registry
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.stores import open_log

@@ -15,7 +15,6 @@ import pytest
 from tests.api.sessions_api import service, session
 from tests.cli.terminal import at_terminal
 
-from mainspring import Scripted
 from mainspring.core.events import (
     AgentToolUse,
     StatusIdle,
@@ -31,6 +30,7 @@ from mainspring.service.access.audit import Audit
 from mainspring.service.access.tenants import Tenants
 from mainspring.service.approvals.approvals import Approvals
 from mainspring.service.storage.repository import ListQuery
+from mainspring.testing import Scripted
 
 Run: TypeAlias = Callable[..., "CompletedProcess[str]"]
 T = TypeVar("T")

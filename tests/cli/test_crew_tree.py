@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from tests.runtime.subagents.scripted_threads import LEAD, Play, newest, staged, troupe, turn_of
 
-from mainspring import calls, says
 from mainspring.capabilities.providers.scripted import ScriptAnswer
 from mainspring.config import read_settings
 from mainspring.core.envelope import Event
@@ -15,6 +14,7 @@ from mainspring.core.events import StatusIdle, StatusRunning, ThreadCreated
 from mainspring.core.model import Request
 from mainspring.edges.cli.renderer import EventRenderer
 from mainspring.edges.cli.subagent_tree import SubagentTree
+from mainspring.testing import calls, says
 
 CHILDREN = ("explore", "general")
 

@@ -8,9 +8,10 @@ from typing import TypeAlias
 
 import pytest
 
-from mainspring import Agent, Scripted, run, says
+from mainspring import Agent, run
 from mainspring.core.errors import MainspringError
 from mainspring.log.sqlite.schema import APPLICATION_ID
+from mainspring.testing import Scripted, says
 
 Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -20,7 +20,7 @@ from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
 from mainspring.harness.authorizer import AllowAll, Decision
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.session.session import Result
+from mainspring.runtime.session.run_result import RunResult
 from mainspring.wiring.runtime_assembly import open_runtime
 
 Run: TypeAlias = Callable[..., CompletedProcess[str]]
@@ -156,7 +156,7 @@ DEPLOYER = Agent(
 )
 
 
-async def _play(store: Path, session_id: str | None, *steps: ScriptLine) -> Result:
+async def _play(store: Path, session_id: str | None, *steps: ScriptLine) -> RunResult:
     async with open_runtime(store=str(store), authorizer=Asking()) as runtime:
         runtime.models.put("scripted:test", Scripted(*steps))
         if session_id is None:
@@ -170,13 +170,15 @@ async def _play(store: Path, session_id: str | None, *steps: ScriptLine) -> Resu
 
 
 @pytest.fixture
-def waiting(store: Path) -> Result:
+def waiting(store: Path) -> RunResult:
     """A session in which two calls wait for a person."""
     steps = calls("deploy", path="prod") + calls("deploy", path="test")
     return anyio.run(_play, store, None, steps)
 
 
-def test_an_answer_lets_a_call_run_or_tells_why_not(mainspring: Run, waiting: Result, store: Path):
+def test_an_answer_lets_a_call_run_or_tells_why_not(
+    mainspring: Run, waiting: RunResult, store: Path
+):
     one, other = waiting.waiting_for
     assert listed(mainspring)[0]["status"] == "requires_action"
     denied = mainspring(
@@ -193,7 +195,7 @@ def test_an_answer_lets_a_call_run_or_tells_why_not(mainspring: Run, waiting: Re
     assert "✓ deploy test" in shown
 
 
-def test_an_answer_to_what_does_not_wait_names_what_does(mainspring: Run, waiting: Result):
+def test_an_answer_to_what_does_not_wait_names_what_does(mainspring: Run, waiting: RunResult):
     result = mainspring("sessions", "answer", waiting.session_id, "nonsense", "allow")
     assert result.returncode == 1
     assert "nonsense is not a call that waits" in result.stderr
@@ -201,7 +203,7 @@ def test_an_answer_to_what_does_not_wait_names_what_does(mainspring: Run, waitin
     assert mainspring("sessions", "answer", waiting.session_id, "x", "perhaps").returncode == 2
 
 
-def test_run_says_what_waits_and_how_to_answer_it(mainspring: Run, waiting: Result):
+def test_run_says_what_waits_and_how_to_answer_it(mainspring: Run, waiting: RunResult):
     result = mainspring("run", "--resume", waiting.session_id, "--model", "demo")
     assert result.returncode == 3
     for call_id, path in zip(waiting.waiting_for, ("prod", "test"), strict=True):
@@ -210,7 +212,7 @@ def test_run_says_what_waits_and_how_to_answer_it(mainspring: Run, waiting: Resu
         assert answer in result.stderr
 
 
-async def test_the_answer_is_in_the_inbox_once(mainspring: Run, waiting: Result, store: Path):
+async def test_the_answer_is_in_the_inbox_once(mainspring: Run, waiting: RunResult, store: Path):
     call_id = waiting.waiting_for[0]
     for _ in range(2):
         await anyio.to_thread.run_sync(

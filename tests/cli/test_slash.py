@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.runtime.subagents.scripted_threads import LEAD, newest, staged, troupe, turn_of
 from tests.senders import TESTER
 
-from mainspring import InvalidInput, Session, calls, says, tool
+from mainspring import InvalidInput, Session, tool
 from mainspring.capabilities.providers.scripted import ScriptAnswer
 from mainspring.config import read_settings
 from mainspring.core.model import Request
@@ -41,6 +41,7 @@ from mainspring.runtime.slash_commands import (
     similar_names,
     unescape_message,
 )
+from mainspring.testing import calls, says
 
 SKILLS = (
     Skill(name="review", description="Reviews.", file="", folder="", hash="", argument_hint="FILE"),

@@ -22,13 +22,14 @@ from msgspec import Struct
 from tests.crash.stores import is_sqlite, preload
 from tests.fleet.effects import answering, clerk, steps
 
-from mainspring import Runtime, Scripted, open_runtime
+from mainspring import Runtime, open_runtime
 from mainspring.log.task_groups import run_in_background
 from mainspring.runtime.session import lease
 from mainspring.service.jobs.dispatcher import Dispatcher
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
 from mainspring.service.jobs.postgres_dispatcher import open_fleet
 from mainspring.service.jobs.worker import Worker, WorkerSettings
+from mainspring.testing import Scripted
 
 
 class Order(Struct, frozen=True, kw_only=True):

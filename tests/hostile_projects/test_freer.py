@@ -12,13 +12,13 @@ import anyio
 from tests.harness.session_setup import echo
 from tests.runtime.subagents.scripted_threads import LEAD, newest, staged, troupe, turn_of
 
-from mainspring import calls, says
 from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted, ScriptLine
 from mainspring.core.model import Request
 from mainspring.harness.permissions.policy import Mode
 from mainspring.harness.toolbox import Toolbox
 from mainspring.runtime.session_context import SetupRequest
 from mainspring.runtime.subagent import GENERAL, Subagent
+from mainspring.testing import calls, says
 
 READER = Subagent(
     name="reader",

@@ -16,7 +16,18 @@ Seed: TypeAlias = Callable[[str, str], None]
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(sys.executable).parent
-UPPER_LAYERS = ("edges", "testing", "wiring", "config", "service", "improve", "runtime")
+UPPER_LAYERS = (
+    "events",
+    "hooks",
+    "tools",
+    "edges",
+    "testing",
+    "wiring",
+    "config",
+    "service",
+    "improve",
+    "runtime",
+)
 LOWER_LAYERS = ("function_tools", "retrieval", "log", "files", "core")
 LAYERS = (*UPPER_LAYERS, "harness", "capabilities", *LOWER_LAYERS)
 DOC = '"""One idea."""\n\n'

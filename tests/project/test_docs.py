@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import mainspring
-from mainspring import Agent, Scripted, Tool, Traits, run, says
+from mainspring import Agent, Tool, run
 from mainspring.capabilities.providers.catalog import Catalog, ModelListing
 from mainspring.capabilities.sandbox.backend_selection import BackendName
 from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
@@ -28,6 +28,8 @@ from mainspring.harness.stop_reasons import ContinueReason, EndReason
 from mainspring.service.approvals.approval_policy import SetApprovalPolicy
 from mainspring.service.schedules.cron import SchedulePolicy
 from mainspring.service.webhooks.webhook_events import EVENT_TYPES
+from mainspring.testing import Scripted, says
+from mainspring.tools import Traits
 from mainspring.wiring.providers import PROVIDERS
 from mainspring.wiring.service_assembly import open_service
 

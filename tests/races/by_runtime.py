@@ -12,7 +12,7 @@ import anyio
 from tests.races.hostile import FILES, FOLDERS
 from tests.races.race_run import SECONDS, Scene
 
-from mainspring import Agent, calls, open_runtime, says
+from mainspring import Agent, open_runtime
 from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted, ScriptLine
 from mainspring.config import Settings, read_settings
 from mainspring.core.errors import MainspringError
@@ -21,6 +21,7 @@ from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.rewind import read_rewind_history
 from mainspring.runtime.session.session import Runtime, Session
 from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS
+from mainspring.testing import calls, says
 from mainspring.wiring.session_files import open_snapshots
 
 _MODEL = "scripted:x"

@@ -17,22 +17,7 @@ import anyio
 import pytest
 
 import mainspring
-from mainspring import (
-    Agent,
-    Event,
-    InvalidInput,
-    Limits,
-    Model,
-    Request,
-    Runtime,
-    Scripted,
-    ToolSpec,
-    calls,
-    fails,
-    open_runtime,
-    says,
-    tool,
-)
+from mainspring import Agent, Event, InvalidInput, Limits, Runtime, open_runtime, tool
 from mainspring.capabilities.providers.scripted import ScriptLine
 from mainspring.config import read_settings
 from mainspring.core import clock
@@ -40,6 +25,8 @@ from mainspring.core.errors import LeaseHeld, SessionNotFound
 from mainspring.core.events import Usage
 from mainspring.core.model_facts import ModelFacts, Price
 from mainspring.harness.budget import Budget, DailyLimits, InMemoryLedger, SpendRate
+from mainspring.testing import Model, Request, Scripted, calls, fails, says
+from mainspring.tools import ToolSpec
 
 
 @tool

@@ -6,7 +6,6 @@ from tests.api.approvals_api import Office, erasing, person, session_context
 from tests.api.sessions_api import session, waiting
 from tests.service.schedule_setup import Crash
 
-from mainspring import Scripted, calls, says
 from mainspring.core.errors import Forbidden, StaleVersion
 from mainspring.core.events import (
     AgentToolResult,
@@ -27,6 +26,7 @@ from mainspring.service.sessions.event_content import SendConfirmation, SendInte
 from mainspring.service.sessions.event_sender import EventSender
 from mainspring.service.sessions.session_params import ForkSession
 from mainspring.service.storage.repository import ListQuery, Notification
+from mainspring.testing import Scripted, calls, says
 
 BOSS = person("boss", "operator")
 ALLOW, DENY = ApprovalAnswer(result="allow"), ApprovalAnswer(result="deny")

@@ -10,7 +10,7 @@ import anyio
 import pytest
 from tests.service.fixed_clock import Time, person
 
-from mainspring import Agent, Model, Result, Scripted, open_runtime, says
+from mainspring import Agent, RunResult, open_runtime
 from mainspring.core.events import Usage
 from mainspring.core.model_facts import ModelFacts, Price
 from mainspring.harness.budget import Charge
@@ -20,6 +20,7 @@ from mainspring.log.sqlite import open_sqlite
 from mainspring.service.access.api_keys import CreateKey, Keys
 from mainspring.service.access.budget_ledger import LIMIT_SECONDS, DailyBudgetLedger
 from mainspring.service.access.tenants import CreateTenant, Tenants, UpdateTenant
+from mainspring.testing import Model, Scripted, says
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -198,7 +199,7 @@ async def test_sessions_stop_when_the_budget_of_the_key_that_made_them_is_reache
         key = await Keys(records).create(person("default"), asked)
         ledger = DailyBudgetLedger(records)
         runtime.models, runtime.budget = Dear(), ledger.budget("default", key.id)
-        results: list[Result] = []
+        results: list[RunResult] = []
         for _ in range(6):
             result = await (await runtime.start(Agent(name="clerk"), "go")).run()
             assert result is not None

@@ -10,7 +10,7 @@ from anyio import Event as Signal
 from prometheus_client.metrics import MetricWrapperBase
 from tests.service.logs import MAIN, SESSION, logged
 
-from mainspring import Agent, Scripted, Tool, calls, fails, open_runtime, says, tool
+from mainspring import Agent, Tool, open_runtime, tool
 from mainspring.core import events
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event
@@ -31,6 +31,7 @@ from mainspring.service.telemetry.metrics import OTHER_LABEL, BoundedLabels, Met
 from mainspring.service.telemetry.run_observers import RunObserver, RunObservers, RunSubject
 from mainspring.service.telemetry.session_spans import SpanFold
 from mainspring.service.webhooks.webhook_deliveries import MeteredPoster
+from mainspring.testing import Scripted, calls, fails, says
 
 ROOT = Path(__file__).parents[2]
 SUBJECT = RunSubject(session_id=SESSION, tenant="acme", agent_id="agent_1", agent_name="clerk")

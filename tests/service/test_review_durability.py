@@ -16,7 +16,6 @@ from tests.service.dispatcher_setup import at_work as dispatching
 from tests.service.schedule_setup import TENANT, Crash, works
 from tests.service.worker_setup import at_work, shop
 
-from mainspring import Scripted, says
 from mainspring.config import read_settings
 from mainspring.core import clock
 from mainspring.core.content import TextBlock
@@ -40,6 +39,7 @@ from mainspring.service.sessions.session_params import CreateSession, ForkSessio
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.repository import SESSION_KIND, ListQuery
 from mainspring.service.webhooks.webhook_endpoints import DELIVERY_KIND
+from mainspring.testing import Scripted, says
 from mainspring.wiring.service_assembly import Service, build_service, open_service
 
 WHO = Principal(tenant=TENANT, key_id="key_1", role="admin", name="olga")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.service.logs import MAIN, log_of
 
-from mainspring import Agent, Scripted, ToolSpec, calls, open_runtime, says, tool
+from mainspring import Agent, open_runtime, tool
 from mainspring.core import events
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event
@@ -19,6 +19,8 @@ from mainspring.service.telemetry.session_spans import (
     ToolCallSpan,
     TraceSpan,
 )
+from mainspring.testing import Scripted, calls, says
+from mainspring.tools import ToolSpec
 
 DONE = events.StatusIdle(stop_reason=StopReason(type="end_turn"), reason="completed")
 ASKS = events.StatusIdle(stop_reason=StopReason(type="requires_action", event_ids=("e9",)))

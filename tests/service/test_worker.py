@@ -7,11 +7,11 @@ from pathlib import Path
 import anyio
 from tests.service.worker_setup import AGENT, at_work, say, shop
 
-from mainspring import Scripted, says
 from mainspring.core.errors import LeaseHeld, StoreUnavailable
 from mainspring.runtime.session.lease import hold_session
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.jobs.worker import WorkerSettings
+from mainspring.testing import Scripted, says
 
 
 def wake(session_id: str) -> Job:

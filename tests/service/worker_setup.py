@@ -11,7 +11,7 @@ import anyio
 from anyio import Event
 from tests.senders import TESTER
 
-from mainspring import Agent, Model, Runtime, open_runtime
+from mainspring import Agent, Runtime, open_runtime
 from mainspring.core import clock
 from mainspring.core.clock import to_micros
 from mainspring.core.content import TextBlock
@@ -22,6 +22,7 @@ from mainspring.log.task_groups import run_in_background
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
 from mainspring.service.jobs.worker import Worker, WorkerSettings
 from mainspring.service.storage.repository import SESSION_KIND
+from mainspring.testing import Model
 
 AGENT = Agent(name="clerk")
 

@@ -26,7 +26,8 @@ from mainspring.core.tool import Tool
 from mainspring.harness.permissions.policy import Mode
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.run_options import RunOptions
-from mainspring.runtime.session.session import Result, Runtime, Session
+from mainspring.runtime.session.run_result import RunResult
+from mainspring.runtime.session.session import Runtime, Session
 from mainspring.wiring.runtime_assembly import open_runtime
 
 P = TypeVar("P")
@@ -48,7 +49,7 @@ class Play:
     session: Session
     model: Scripted
 
-    async def run(self, message: str | None = None) -> Result:
+    async def run(self, message: str | None = None) -> RunResult:
         if message is not None:
             await self.session.send(message)
         with anyio.fail_after(SECONDS):
@@ -75,12 +76,12 @@ class Play:
         """The newest question."""
         return [e for e in await self.events(ToolCallAuthorized) if e.decision == "ask"][-1]
 
-    async def allow(self, result: Result) -> Result:
+    async def allow(self, result: RunResult) -> RunResult:
         for call_id in result.waiting_for:
             await self.session.answer(call_id, "allow")
         return await self.run()
 
-    async def deny(self, result: Result, why: str) -> Result:
+    async def deny(self, result: RunResult, why: str) -> RunResult:
         for call_id in result.waiting_for:
             await self.session.answer(call_id, "deny", message=why)
         return await self.run()

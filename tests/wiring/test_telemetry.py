@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.service.logs import MAIN, SESSION, log_of
 
-from mainspring import Agent, InvalidInput, Scripted, Session, Tool, calls, open_runtime, says, tool
+from mainspring import Agent, InvalidInput, Session, Tool, open_runtime, tool
 from mainspring.core import events
 from mainspring.core.events import KnownPayload, StopReason, Usage
 from mainspring.edges.api.app import http_server
@@ -34,6 +34,7 @@ from mainspring.service.telemetry.telemetry_setup import (
     open_telemetry,
     read_otel_settings,
 )
+from mainspring.testing import Scripted, calls, says
 
 SUBJECT = RunSubject(session_id=SESSION, tenant="acme", agent_id="agent_1", agent_name="clerk")
 IDLE = events.StatusIdle(stop_reason=StopReason(type="end_turn"), reason="completed")

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import anyio
 
-from mainspring import Agent, calls, open_runtime, says
+from mainspring import Agent, open_runtime
 from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted
 from mainspring.config import read_settings
 from mainspring.core.model import Assistant, Request
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS
+from mainspring.testing import calls, says
 
 WAITS = "for i in $(seq 400); do [ -e go ] && break; sleep 0.05; done; ls go"
 

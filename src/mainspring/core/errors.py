@@ -34,6 +34,7 @@ MainspringError
 │   ├── NetworkRefused      the session may not reach this host, or it does not answer
 │   ├── McpFailed           an MCP server cannot be reached, or does not keep to the protocol
 │   └── SandboxFailed       no isolation, so nothing was run; the message says how to fix it
+├── OutputMissing           a run ended without the output that was asked for
 ├── ProviderFailed          a model did not answer; `kind` says why, `retryable` if it may later
 └── StoreFailed             the database failed; `retryable` says whether waiting may help
     ├── StoreFull
@@ -132,6 +133,12 @@ class RateLimited(ServiceError):
 
 
 class TooLarge(ServiceError): ...
+
+
+class OutputMissing(MainspringError):
+    def __init__(self, session_id: str, reason: str, detail: str | None) -> None:
+        why = reason if detail is None else f"{reason}: {detail}"
+        super().__init__(f"session {session_id} ended without an output ({why})")
 
 
 class LogError(MainspringError): ...

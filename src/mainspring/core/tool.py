@@ -4,17 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, cast
+
+import msgspec
 
 from mainspring.core.content import Block, TextBlock
 from mainspring.core.events import Failure, KnownPayload
 from mainspring.core.model import ToolSpec
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Deps = TypeVar("Deps", covariant=True, default=object)  # noqa: PLC0105
+else:
+    from typing import TypeVar
+
+    # before 3.13, it can have no default when it runs
+    Deps = TypeVar("Deps", covariant=True)  # noqa: PLC0105
+
+Stashed = TypeVar("Stashed")
 InDoubtPolicy: TypeAlias = Literal["retry", "probe", "ask", "report"]
 
 
+async def _stash_nothing(_value: object) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class Call(Generic[Deps]):
     id: str
     name: str
     input: Mapping[str, object]
@@ -26,6 +43,20 @@ class Call:
     """A person has agreed to what `preview` says of it; if that has changed, it is void."""
     say: Callable[[str], None] = lambda _: None
     """Shows what it does while it runs; nothing of it is kept."""
+    stash: Callable[[object], Awaitable[None]] = _stash_nothing
+    """Stores a value in JSON form, durable when it returns: the next attempt has it."""
+    stashed: object = None
+    """What this call, or an attempt that a crash ended, stashed last."""
+    deps: Deps = cast("Deps", None)  # noqa: RUF009 (a constant)
+    """What the caller passed as `deps=` to the run."""
+
+    def read_stash(self, kind: type[Stashed], default: Stashed) -> Stashed:
+        """What was stashed, as a value of a type; the default if nothing was.
+
+        Raises:
+            msgspec.ValidationError: something else was stashed.
+        """
+        return default if self.stashed is None else msgspec.convert(self.stashed, kind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
@@ -16,7 +16,7 @@ from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, InDoubtPolicy, Tool, ToolResult, Traits
 from mainspring.function_tools.results import ToolError, error_result, to_tool_result
 from mainspring.function_tools.tool_inputs import InvalidInputs, ToolInputs, read_signature
-from mainspring.function_tools.wrap import with_timeout
+from mainspring.function_tools.wrap import with_approval, with_timeout
 
 __all__ = ["FunctionTool", "ToolError", "ToolOptions", "tool"]
 
@@ -41,12 +41,37 @@ class ToolOptions(TypedDict, total=False):
     probe: Callable[[Call], Awaitable[ToolResult | None]]
     timeout_seconds: float
     max_chars: int
+    dedupe: Literal["session"] | float
+    """The same arguments again, in the session or within so many seconds, get the stored result."""
+    ignore: Sequence[str]
+    """Arguments in which two calls may differ and still be the same, for `dedupe`."""
+    needs_approval: bool | Callable[[Mapping[str, object]], bool]
+    """A person has to agree before it runs: always, or if a function of the input says so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dedupe:
+    """Which earlier calls of a tool count as the same call."""
+
+    seconds: float | None = None
+    """How old their results may be; `None`: any age."""
+    ignore: frozenset[str] = frozenset()
+
+    def same(self, one: Mapping[str, object], other: Mapping[str, object]) -> bool:
+        return self._arguments(one) == self._arguments(other)
+
+    def _arguments(self, given: Mapping[str, object]) -> dict[str, object]:
+        return {name: value for name, value in given.items() if name not in self.ignore}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionTool(Tool, Generic[P, R]):
     function: Callable[P, R]
     """As it was written, to be called by its tests."""
+    dedupe: Dedupe | None = None
+    """When a call like an earlier one gets that one's result instead of running."""
+    deps_type: object = object
+    """What the run must pass as `deps=`: `Deps` of its parameter `Call[Deps]`."""
 
 
 @overload
@@ -82,7 +107,7 @@ def _define_tool(function: Callable[P, R], options: ToolOptions) -> FunctionTool
     description = options.get("description") or doc.summary
     if not description:
         raise InvalidInput(f"tool {name}: a docstring is needed: it is what the model is told")
-    traits = _traits(name, options)
+    traits = tool_traits(name, options)
 
     def invalid(given: Mapping[str, object]) -> str | None:
         read = inputs.read(given)
@@ -95,12 +120,27 @@ def _define_tool(function: Callable[P, R], options: ToolOptions) -> FunctionTool
         probe=options.get("probe"),
         invalid=invalid,
         function=function,
+        deps_type=inputs.deps_type,
+        dedupe=_dedupe(name, options),
     )
+    needs = options.get("needs_approval", False)
+    if needs is not False:
+        made = with_approval(made, needs) if callable(needs) else with_approval(made)
     seconds = options.get("timeout_seconds")
     return made if seconds is None else with_timeout(made, seconds)
 
 
-def _traits(name: str, options: ToolOptions) -> Traits:
+def _dedupe(name: str, options: ToolOptions) -> Dedupe | None:
+    wanted, ignore = options.get("dedupe"), frozenset(options.get("ignore", ()))
+    if wanted is None:
+        if ignore:
+            raise InvalidInput(f"tool {name}: ignore= says what dedupe= leaves out; there is none")
+        return None
+    return Dedupe(seconds=None if wanted == "session" else float(wanted), ignore=ignore)
+
+
+def tool_traits(name: str, options: ToolOptions) -> Traits:
+    """What calls of a tool with these options are like."""
     read_only = options.get("read_only", _DEFAULTS.read_only)
     has_probe = "probe" in options
     unsaid: InDoubtPolicy = "probe" if has_probe else "retry" if read_only else _DEFAULTS.in_doubt

@@ -100,6 +100,8 @@ class ToolInputs(Struct, frozen=True, kw_only=True):
     schema: dict[str, object]
     call_parameter: str | None
     """The one that receives the call itself; the model knows nothing of it."""
+    deps_type: object = object
+    """What `deps` of that call must be."""
 
     def read(self, given: Mapping[str, object]) -> dict[str, object] | InvalidInputs:
         """The arguments by name; what was not given is left to the function's own defaults."""
@@ -160,6 +162,7 @@ def _read_signature(
         fields=fields,
         schema=_schema(fields, shown, doc.parameters),
         call_parameter=calls[0] if calls else None,
+        deps_type=_deps_type(hints[calls[0]]) if calls else object,
     )
     return inputs, doc
 
@@ -172,7 +175,18 @@ def _hints(function: Callable[..., object]) -> Mapping[str, object]:
 
 
 def _is_call(hint: object) -> bool:
-    return hint is Call or Call in get_args(hint)
+    """`Call`, `Call[Deps]`, or either with `None` or notes."""
+    if hint is Call or get_origin(hint) is Call:
+        return True
+    return any(item is Call or get_origin(item) is Call for item in get_args(hint))
+
+
+def _deps_type(hint: object) -> object:
+    """`Deps` of `Call[Deps]`; `object` for a bare `Call`."""
+    for item in (hint, *get_args(hint)):
+        if get_origin(item) is Call:
+            return get_args(item)[0]
+    return object
 
 
 def _field(parameter: inspect.Parameter, hints: Mapping[str, object]) -> Field:

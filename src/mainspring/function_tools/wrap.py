@@ -9,7 +9,7 @@ from typing import TypeAlias, TypeVar
 import anyio
 import msgspec
 
-from mainspring.core.content import BlobBlock, BlobSource, Block, TextBlock
+from mainspring.core.content import BlobBlock, BlobSource, Block, TextBlock, plain_text
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
 
 AnyTool = TypeVar("AnyTool", bound=Tool)
@@ -67,9 +67,67 @@ def with_approval(
 
     def traits(given: Mapping[str, object]) -> Traits:
         own = tool.traits(given)
-        return replace(own, needs_person=own.needs_person or needs(given))
+        return replace(own, needs_person=own.needs_person or _is_needed(needs, given))
 
     return replace(tool, traits=traits)
+
+
+def with_fallback(tool: AnyTool, *others: Tool) -> AnyTool:
+    """Try other tools, one after the other, when this one fails. They take the same input.
+
+    A result that is not the first tool's is marked as degraded, for people in `details` and for
+    the model, which is told not to try again.
+    """
+
+    async def run(call: Call) -> ToolResult:
+        result = await _attempt(tool, call)
+        failures = [_failure(tool, result)]
+        for tier, other in enumerate(others, 2):
+            if result.ok or result.waits_for:
+                return result
+            result = await _attempt(other, replace(call, name=other.spec.name))
+            if result.ok:
+                return _degraded(result, other.spec.name, tier, failures)
+            failures.append(_failure(other, result))
+        return result if result.ok or not others else _all_failed(result, failures)
+
+    return replace(tool, run=run)
+
+
+async def _attempt(tool: Tool, call: Call) -> ToolResult:
+    if wrong := tool.invalid(call.input):
+        return ToolResult.text(wrong, ok=False, error="invalid")
+    try:
+        return await tool.run(call)
+    # As in the pipeline: a failure of a tool is a value, here a reason to try the next one.
+    except Exception as error:  # noqa: BLE001
+        return ToolResult.text(f"{type(error).__name__}: {error}", ok=False, error="failed")
+
+
+def _failure(tool: Tool, result: ToolResult) -> str:
+    return f"{tool.spec.name}: {plain_text(result.content)[:200]}"
+
+
+def _degraded(result: ToolResult, name: str, tier: int, failures: list[str]) -> ToolResult:
+    note = (
+        f"[degraded: this is from {name}, since {'; '.join(failures)}. Do not call the tool again"
+        " for the same thing.]"
+    )
+    details = {"degraded": True, "tier": tier, "tool": name, "failures": failures}
+    return replace(result, content=(*result.content, TextBlock(note)), details=details)
+
+
+def _all_failed(result: ToolResult, failures: list[str]) -> ToolResult:
+    text = "Every way failed, do not try again:\n" + "\n".join(f"- {item}" for item in failures)
+    return replace(result, content=(TextBlock(text),))
+
+
+def _is_needed(needs: Callable[[Mapping[str, object]], bool], given: Mapping[str, object]) -> bool:
+    """A rule that cannot judge an input wants a person to look at it."""
+    try:
+        return needs(given)
+    except Exception:  # noqa: BLE001 (the function is the user's, and it is a gate)
+        return True
 
 
 def read_hint(blob: BlobSource) -> str:

@@ -159,7 +159,7 @@ async def _next_step(context: ThreadContext) -> Step | None:
     if thread.repetition.due == "nudge":
         return Continue("next_turn", NUDGE)
     if thread.is_answered:
-        return await _stop(context)
+        return Ended("handed_off") if thread.is_handed_off else await _stop(context)
     return await take_turn(context)
 
 

@@ -10,6 +10,7 @@ from mainspring.core.events import StopReason
 EndReason: TypeAlias = Literal[
     "completed",
     "compacted",
+    "handed_off",
     "max_turns",
     "budget_reached",
     "requires_action",
@@ -17,6 +18,7 @@ EndReason: TypeAlias = Literal[
     "interrupted_tools",
     "prompt_too_long",
     "output_truncated",
+    "output_invalid",
     "model_error",
     "stop_hook_prevented",
     "hook_stopped",
@@ -73,9 +75,11 @@ def stop_reason(ended: Ended) -> StopReason:
         case (
             "completed"
             | "compacted"
+            | "handed_off"
             | "interrupted_streaming"
             | "interrupted_tools"
             | "output_truncated"
+            | "output_invalid"
             | "stop_hook_prevented"
             | "hook_stopped"
         ):

@@ -132,6 +132,8 @@ class ThreadContext:
     """What the thread does now and an interrupt stops."""
     open_model: Callable[[str], NamedModel] | None = None
     """Opens the model that a skill names."""
+    deps: object = None
+    """What the caller of the run passes to tools."""
     writer: Writer = field(init=False)
     _agent_model: tuple[NamedModel, Effort] = field(init=False)
     """The agent's own model and effort."""

@@ -13,12 +13,14 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from mainspring.core.events import Failure
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import Failure, ToolCallStashed
 from mainspring.core.model import ToolOutput
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
 from mainspring.harness.state.open_call import OpenCall
 from mainspring.harness.thread_context import ThreadContext
 
+MAX_STASH_BYTES = 256_000
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
@@ -71,7 +73,7 @@ def attempt_of(context: ThreadContext, call: OpenCall, given: Mapping[str, objec
     """The call to run now, with the idempotency key of its first attempt, if there was one."""
     made = new_call(context, call.id, call.name, given)
     key = made.idempotency_key if call.started is None else call.started
-    return replace(made, idempotency_key=key, is_approved=call.is_approved)
+    return replace(made, idempotency_key=key, is_approved=call.is_approved, stashed=call.stashed)
 
 
 def new_call(context: ThreadContext, call_id: str, name: str, given: Mapping[str, object]) -> Call:
@@ -82,6 +84,14 @@ def new_call(context: ThreadContext, call_id: str, name: str, given: Mapping[str
     def say(text: str) -> None:
         context.emit(ToolOutput(id=call_id, name=name, text=context.writer.scrubbed(text)))
 
+    async def stash(value: object) -> None:
+        size = len(msgspec.json.encode(value))
+        if size > MAX_STASH_BYTES:
+            text = f"a stash has at most {MAX_STASH_BYTES} bytes of JSON, not {size}"
+            raise InvalidInput(text)
+        context.note(ToolCallStashed(tool_use_id=call_id, value=value))
+        await context.event_sink.commit()
+
     return Call(
         id=call_id,
         name=name,
@@ -90,6 +100,8 @@ def new_call(context: ThreadContext, call_id: str, name: str, given: Mapping[str
         session_id=session_id,
         thread_id=context.thread.id,
         say=say,
+        stash=stash,
+        deps=context.deps,
     )
 
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar, cast
 
 import anyio
+from anyio.abc import TaskGroup
 
 from mainspring.core.errors import StoreUnavailable
 
@@ -45,6 +46,17 @@ def _single_error(error: BaseException) -> BaseException:
         return error
     group = cast("BaseExceptionGroup[BaseException]", error)
     return _single_error(group.exceptions[0]) if len(group.exceptions) == 1 else group
+
+
+@asynccontextmanager
+async def background_tasks() -> AsyncGenerator[TaskGroup, None]:
+    """A group for tasks that run beside a block and are cancelled when it ends."""
+    with unwrap_single_error():
+        async with anyio.create_task_group() as group:
+            try:
+                yield group
+            finally:
+                group.cancel_scope.cancel()
 
 
 @asynccontextmanager

@@ -3,23 +3,71 @@ runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
 
 from mainspring.core.errors import InvalidInput
+from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Effort, ToolSpec
 from mainspring.core.tool import Tool
+from mainspring.function_tools.define import FunctionTool, tool
+from mainspring.function_tools.output_types import OutputType, output_type_of
 from mainspring.harness.context.prompts import system_prompt
 from mainspring.harness.context.request_builder import PromptPrefix, sorted_specs
+from mainspring.harness.function_hooks import FunctionHook
 from mainspring.harness.limits import Limits
 from mainspring.runtime.skills.catalogue import render_catalogue
 from mainspring.runtime.skills.skill import Skill
-from mainspring.runtime.subagent import Subagent
+from mainspring.runtime.subagent import StandaloneParts, Subagent
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultTypeVar
+
+    Output = DefaultTypeVar("Output", covariant=True, default=str)  # noqa: PLC0105
+else:
+    # before 3.13, it can have no default when it runs
+    Output = TypeVar("Output", covariant=True)  # noqa: PLC0105
+
+# Imported on first use, and from above: what a folder means depends on the user's settings.
+agent_selection: Any = LazyModule("mainspring.wiring.agent_selection")
+
+AnyAgent: TypeAlias = "Agent[Any]"  # whatever its output type is
+ToolFunction: TypeAlias = Callable[..., object]
+
+V = TypeVar("V")
+S = TypeVar("S")
+
+
+class ConvertedField(Generic[V, S]):
+    """A field of an agent that may be given in more ways than it is stored."""
+
+    def __init__(self, convert: Callable[[V], S], default: V) -> None:
+        self._convert = convert
+        self._default = convert(default)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object | None, owner: type) -> S:
+        return self._default if instance is None else vars(instance)[self._name]
+
+    def __set__(self, instance: object, value: V) -> None:
+        vars(instance)[self._name] = self._convert(value)
+
+
+def _as_tools(given: Sequence[Tool | ToolFunction]) -> Sequence[Tool]:
+    """A function becomes a tool, as `@tool` would make it."""
+    return tuple(item if isinstance(item, Tool) else tool(item) for item in given)
+
+
+def _as_subagents(given: Sequence[Subagent | AnyAgent]) -> Sequence[Subagent]:
+    return tuple(item if isinstance(item, Subagent) else AgentSubagent.of(item) for item in given)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Agent:
+class Agent(Generic[Output]):
     name: str = "assistant"
     description: str = ""
     """For people; the model does not see it."""
@@ -27,7 +75,10 @@ class Agent:
     model: str = "default"
     """`provider:name`, or several in order of preference, separated by commas. `default` is the
     value of MAINSPRING_MODEL, else a provider that has a key, else the offline model."""
-    tools: Sequence[Tool] = ()
+    tools: ConvertedField[Sequence[Tool | ToolFunction], Sequence[Tool]] = ConvertedField(
+        _as_tools, ()
+    )
+    """Functions with type hints and a docstring, or tools that `@tool` has made of them."""
     built_ins: Sequence[str] = ()
     """Names of the built-in tools that it may use, or `*` for all of them. They work in the
     workspace and its sandbox, under its permission rules."""
@@ -37,8 +88,14 @@ class Agent:
     effort: Effort = "none"
     rules: Sequence[str] = ()
     """Rules that always apply: pinned, never compacted away."""
-    subagents: Sequence[Subagent] = ()
-    """The subagents that it may call, each on a thread of its own."""
+    subagents: ConvertedField[Sequence[Subagent | AnyAgent], Sequence[Subagent]] = ConvertedField(
+        _as_subagents, ()
+    )
+    """The agents that it may call, each on a thread of its own."""
+    handoffs: ConvertedField[Sequence[AnyAgent], Sequence[Subagent]] = ConvertedField(
+        _as_subagents, ()
+    )
+    """The agents that it may give its conversation to; they go on with all that was said."""
     max_depth: int = 2
     """How deeply subagents may call other subagents."""
     max_at_once: int = 20
@@ -49,9 +106,40 @@ class Agent:
     """It only calls subagents, sends them messages and stops them."""
     skills: Sequence[Skill] = ()
     """The skills that it or its user can use."""
+    output_type: type[Output] | Sequence[type[Output]] = cast("type[Output]", str)  # noqa: RUF009 (a constant)
+    """What a run gives back: text, or any type with a JSON form. Several are alternatives."""
+    output_retries: int = 2
+    """How often an output that is missing or invalid is asked for again."""
+    hooks: Sequence[FunctionHook] = ()
+    """Hooks and guardrails that are functions; `mainspring.hooks` makes them."""
+    folder: Path | None = None
+    """The folder that describes it, whose permission rules and hooks apply."""
     version: str | None = None
     """The version of the folder that describes it, if any: a session keeps the version that it
     began with."""
+
+    @classmethod
+    def from_folder(cls, folder: str | Path) -> Agent[str]:
+        """The agent that a folder describes, as `mainspring run` would take it. Give it more with
+        `dataclasses.replace`.
+
+        Raises:
+            InvalidInput: there is no such folder, or it describes no agent.
+        """
+        return agent_selection.load_agent(Path(folder))
+
+    def __post_init__(self) -> None:
+        output_type_of(self.output_type)
+        for item in self.handoffs:
+            if isinstance(item, AgentSubagent) and item.agent.output_type != self.output_type:
+                raise InvalidInput(
+                    f"{self.name} cannot hand off to {item.name}: their output types differ"
+                )
+
+    @property
+    def output(self) -> OutputType | None:
+        """Its output type, if that is not text."""
+        return output_type_of(self.output_type)
 
     @property
     def needs_workspace(self) -> bool:
@@ -60,7 +148,56 @@ class Agent:
         return bool(self.built_ins) or any(own is not None and own.built_ins for own in called)
 
 
-def prefix_of(agent: Agent, tools: Iterable[ToolSpec], *, environment: str = "") -> PromptPrefix:
+class AgentSubagent(Subagent, frozen=True, kw_only=True):
+    """A subagent that is an agent of the program, with tools and hooks that are code."""
+
+    agent: Any = None  # an Agent; a struct cannot name a type that is defined by it
+
+    @classmethod
+    def of(cls, agent: AnyAgent) -> AgentSubagent:
+        if not agent.description:
+            raise InvalidInput(
+                f"agent {agent.name} needs a description: by it another agent decides to call it"
+            )
+        limits = agent.limits
+        cost = limits.max_cost_usd
+        return cls(
+            name=agent.name,
+            description=agent.description,
+            prompt=agent.instructions,
+            model=None if agent.model == "default" else agent.model,
+            effort=None if agent.effort == "none" else agent.effort,
+            max_turns=limits.max_turns,
+            max_cost_usd=None if cost is None else str(cost),
+            reads_instructions=False,
+            own=StandaloneParts(
+                built_ins=tuple(agent.built_ins),
+                client_tools=tuple(agent.client_tools),
+                skills=tuple(agent.skills),
+            ),
+            agent=agent,
+        )
+
+
+def check_deps(agent: AnyAgent, deps: object) -> None:
+    """Raises: InvalidInput: a tool needs other dependencies than the run was given."""
+    for item in agent.tools:
+        kind = item.deps_type if isinstance(item, FunctionTool) else object
+        if isinstance(kind, type) and not _is_instance(deps, kind):
+            raise InvalidInput(
+                f"tool {item.spec.name} needs deps of type {kind.__name__}, not"
+                f" {type(deps).__name__}: pass deps= to the run"
+            )
+
+
+def _is_instance(deps: object, kind: type) -> bool:
+    try:
+        return isinstance(deps, kind)
+    except TypeError:  # a protocol that is not checked at run time
+        return True
+
+
+def prefix_of(agent: AnyAgent, tools: Iterable[ToolSpec], *, environment: str = "") -> PromptPrefix:
     """The part of the prompt before the messages, in every session of the agent."""
     return PromptPrefix(
         model=agent.model,
@@ -75,23 +212,23 @@ def prefix_of(agent: Agent, tools: Iterable[ToolSpec], *, environment: str = "")
     )
 
 
-def tools_of(agent: Agent, *built_in: Tool) -> dict[str, Tool]:
+def tools_of(agent: AnyAgent, *built_in: Tool) -> dict[str, Tool]:
     """The agent's own tools and the built-in ones, by name.
 
     Raises:
         InvalidInput: two of them have the same name.
     """
     tools: dict[str, Tool] = {}
-    for tool in (*agent.tools, *built_in):
-        if tool.spec.name in tools:
-            raise InvalidInput(f"{agent.name} has two tools called {tool.spec.name!r}")
-        tools[tool.spec.name] = tool
+    for item in (*agent.tools, *built_in):
+        if item.spec.name in tools:
+            raise InvalidInput(f"{agent.name} has two tools called {item.spec.name!r}")
+        tools[item.spec.name] = item
     if duplicates := sorted(spec.name for spec in agent.client_tools if spec.name in tools):
         raise InvalidInput(f"{agent.name} has two tools called {duplicates[0]!r}")
     return tools
 
 
-def skill_folders(agent: Agent) -> list[Path]:
+def skill_folders(agent: AnyAgent) -> list[Path]:
     """The folders of all skills: whoever uses one may read and run its files, but not change
     them."""
     subagent_skills = (

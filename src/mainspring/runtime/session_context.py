@@ -93,3 +93,5 @@ class SessionContext(Struct, frozen=True, kw_only=True):
     models: Models
     event_sink: EventSink
     budget: Budget
+    deps: object = None
+    """What the caller of the run passes to tools."""

@@ -31,13 +31,14 @@ from mainspring.core.events import SessionCreated, SessionImported
 from mainspring.core.model import Model, ToolSpec
 from mainspring.core.model_facts import ModelFacts
 from mainspring.core.sender import Sender
+from mainspring.function_tools.output_types import output_tool
 from mainspring.harness.budget import BudgetTier
 from mainspring.harness.context.history_tools import history_read, history_search
 from mainspring.harness.context.request_builder import PromptPrefix
 from mainspring.harness.event_sink import EventSink
 from mainspring.harness.limits import Limits
 from mainspring.harness.loop import run
-from mainspring.harness.state.thread import Thread
+from mainspring.harness.state.thread import OUTPUT_TOOL, Thread
 from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.harness.toolbox import Toolbox
 from mainspring.log.session_log import SessionLog
@@ -329,7 +330,9 @@ class Player:
             agent = self.agent
             if agent.model == Agent().model and self.recording.model_calls:  # whichever is at hand
                 agent = replace(agent, model=self.recording.model_calls[0].request.model)
-            tools = tools_of(agent, *built_in)
+            output = agent.output
+            given = () if output is None else (output_tool(OUTPUT_TOOL, output),)
+            tools = tools_of(agent, *built_in, *given)
             return prefix_of(agent, [*(tool.spec for tool in tools.values()), *agent.client_tools])
         shots = self.recording.model_calls
         if not shots:

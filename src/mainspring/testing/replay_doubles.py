@@ -305,4 +305,4 @@ class _RecordedTool:
 def _tool_result(recorded: RecordedCall | None) -> ToolResult | None:
     if recorded is None or recorded.content is None:
         return None
-    return ToolResult(recorded.content, not recorded.is_error, facts=recorded.loaded)
+    return ToolResult(recorded.content, not recorded.is_error, facts=recorded.facts)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mainspring.config import FOLDER, Settings
+from mainspring.config import FOLDER, Settings, read_settings
 from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model_facts import ModelFacts
+from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_summary import SessionSummary
@@ -51,6 +53,14 @@ def open_agent(
     facts: Callable[[str], ModelFacts] | None = None,
 ) -> AgentFolder:
     return agent_selection(settings).open(options, recorded, facts=facts)
+
+
+def load_agent(folder: Path) -> Agent:
+    """Raises: InvalidInput: there is no such folder, or it describes no agent."""
+    found = open_agent(read_settings(), RunOptions(agent=folder))
+    if not found.is_described:
+        raise InvalidInput(f"{folder} describes no agent: it has neither agent.yaml nor AGENTS.md")
+    return replace(found.agent, folder=found.folder)
 
 
 def validate(settings: Settings, folder: str | None = None) -> FolderReport:

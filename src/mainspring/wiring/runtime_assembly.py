@@ -5,18 +5,26 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
+from typing import Unpack
 
 import anyio
+from anyio import NoEventLoopError
 
+from mainspring.capabilities.providers.script_file import scripted_models
 from mainspring.config import Settings, read_settings
+from mainspring.core.errors import InvalidInput
 from mainspring.core.model import Delta, Model
 from mainspring.core.sender import local_user
 from mainspring.harness.authorizer import AllowAll, Authorizer
 from mainspring.harness.budget import Budget
-from mainspring.runtime.agent import Agent
+from mainspring.log.task_groups import background_tasks
+from mainspring.runtime.agent import Agent, Output
 from mainspring.runtime.run_options import RunOptions
-from mainspring.runtime.session.session import Result, Runtime, ignore_delta
-from mainspring.wiring.providers import open_model_registry
+from mainspring.runtime.session.message_content import Content
+from mainspring.runtime.session.run_result import RunResult
+from mainspring.runtime.session.session import RunArguments, Runtime, ignore_delta
+from mainspring.wiring.providers import default_model, open_model_registry
 from mainspring.wiring.sandbox_pool import MAX_IDLE, SandboxPool
 from mainspring.wiring.stores import open_log
 from mainspring.wiring.toolbox_builder import ToolboxBuilder
@@ -37,7 +45,10 @@ async def open_runtime(
     `authorizer` is for agents without built-in tools; with them, the settings files decide.
     `idle_sandboxes`: how many stay open between runs.
     """
+    is_program = settings is None  # the command line looks into the agent's folder for scripts
     settings = settings or read_settings(store=store)
+    folder = Path(settings.folder)
+    scripts = scripted_models(default_model(settings), folder) if is_program else {}
     options = options or RunOptions()
     async with (
         open_log(settings) as log,
@@ -45,8 +56,9 @@ async def open_runtime(
         SandboxPool(
             settings, is_unsandboxed=options.is_unsandboxed, most_idle=idle_sandboxes
         ) as sandbox_pool,
+        background_tasks() as background,
     ):
-        yield Runtime(
+        runtime = Runtime(
             log,
             models,
             toolbox_factory=ToolboxBuilder(
@@ -56,35 +68,62 @@ async def open_runtime(
             budget=budget,
             sender=local_user(settings.user),
         )
+        runtime.background = background
+        for name, script in scripts.items():
+            models.put(name, script)
+        yield runtime
+
+
+class RunOnceArguments(RunArguments, total=False):
+    """What `run` and `arun` may be passed."""
+
+    store: str | None
+    """A SQLite file or a PostgreSQL URL, instead of the one that the command line uses."""
+    model: Model | None
+    """Answers in place of the one that the agent names, for tests and demonstrations."""
+    emit: Callable[[Delta], None]
+    """Is called with each delta as it comes."""
+    key: str | None
+    """Names the session: the same call after a crash continues it, and does nothing twice."""
 
 
 def run(
-    agent: Agent,
-    message: str,
-    *,
-    store: str | None = None,
-    model: Model | None = None,
-    emit: Callable[[Delta], None] = ignore_delta,
-) -> Result:
-    """Start a session, run it to its end, give back what came of it. For scripts: it blocks.
+    agent: Agent[Output], message: Content, **arguments: Unpack[RunOnceArguments]
+) -> RunResult[Output]:
+    """Start a session, run it to its end and return what came of it. It blocks; where an event loop
+    runs already, as in Jupyter, write `await arun(...)`.
 
-    `model` answers in place of the one the agent names, for tests and demonstrations.
+    Raises:
+        InvalidInput: an event loop is running here.
     """
-    return anyio.run(partial(_run, agent, message, store=store, model=model, emit=emit))
+    if _is_in_event_loop():
+        raise InvalidInput(
+            "run() blocks, and an event loop is running here (as in Jupyter, or in an async"
+            " function): write `await arun(...)` instead"
+        )
+    return anyio.run(partial(arun, agent, message, **arguments))
 
 
-async def _run(
-    agent: Agent,
-    message: str,
-    *,
-    store: str | None,
-    model: Model | None,
-    emit: Callable[[Delta], None],
-) -> Result:
-    async with open_runtime(store=store) as runtime:
-        if model is not None:
+async def arun(
+    agent: Agent[Output], message: Content, **arguments: Unpack[RunOnceArguments]
+) -> RunResult[Output]:
+    """Start a session, run it to its end and return what came of it. If it is cancelled, the
+    session can be continued later."""
+    async with open_runtime(store=arguments.get("store")) as runtime:
+        if (model := arguments.get("model")) is not None:
             runtime.models.put(agent.model, model)
-        session = await runtime.start(agent, message)
-        result = await session.run(emit)
-        assert result is not None  # there was a message
-        return result
+        session = await runtime.start(agent, message, key=arguments.get("key"))
+        result = await session.run(
+            arguments.get("emit", ignore_delta),
+            deps=arguments.get("deps"),
+            on_approval=arguments.get("on_approval"),
+        )
+        return result or await session.last_result()
+
+
+def _is_in_event_loop() -> bool:
+    try:
+        anyio.get_cancelled_exc_class()
+    except NoEventLoopError:
+        return False
+    return True

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 
-from mainspring import Agent, Runtime, Scripted, open_runtime
+from mainspring import Agent, Runtime, open_runtime
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event
 from mainspring.core.events import AgentToolResult, SkillUsed, ToolCallAuthorized
@@ -27,6 +27,7 @@ from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_discovery import discover
 from mainspring.runtime.skills.substitution import SkillFacts
 from mainspring.runtime.subagent import Subagent
+from mainspring.testing import Scripted
 
 FACTS = SkillFacts(session_id="sesn_1", project="/work")
 SAY = ToolSpec(name="bash", description="Runs.", input_schema={"type": "object"})

@@ -21,7 +21,6 @@ from tests.runtime.skills.skill_sessions import (
     written,
 )
 
-from mainspring import Scripted, calls, says
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import ContextAdded, ContextCompacted, SkillUsed
@@ -40,6 +39,7 @@ from mainspring.runtime.skills.skill_body import (
 from mainspring.runtime.skills.skill_command import expand_command
 from mainspring.runtime.skills.substitution import SkillSubstitution, typed_text
 from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS, Subagent
+from mainspring.testing import Scripted, calls, says
 
 
 @settings(max_examples=50)

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.runtime.skills.skill_sessions import results, site
 
-from mainspring import Scripted, calls, says
 from mainspring.core.model import Request
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.skills.catalogue import (
@@ -16,6 +15,7 @@ from mainspring.runtime.skills.catalogue import (
     render_catalogue,
 )
 from mainspring.runtime.skills.skill import Skill
+from mainspring.testing import Scripted, calls, says
 
 TASKS = ("invoices", "charts", "releases", "translations", "backups")
 

@@ -16,7 +16,6 @@ from tests.runtime.skills.skill_sessions import (
     written,
 )
 
-from mainspring import Scripted, calls, says
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.events import SkillUsed
 from mainspring.core.model import Request
@@ -25,6 +24,7 @@ from mainspring.harness.permissions.replay_decisions import replay_decisions
 from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.runtime.skills.skill_body import MAX_CHARS
 from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS
+from mainspring.testing import Scripted, calls, says
 
 
 async def test_the_model_gets_the_text_of_a_skill_and_the_log_the_fact(tmp_path: Path):

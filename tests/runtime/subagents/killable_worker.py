@@ -17,7 +17,7 @@ from tests.harness.killable_worker import Fuse, Fused, Streaming, begin, ended, 
 from tests.runtime.subagents.scripted_threads import Play, newest, task_of, troupe, turn_of
 from tests.runtime.subagents.thread_states import check_live
 
-from mainspring import Agent, calls, open_runtime, says
+from mainspring import Agent, open_runtime
 from mainspring.capabilities.providers.scripted import ScriptAnswer, ScriptLine
 from mainspring.config import read_settings
 from mainspring.core.model import Request, ToolUse
@@ -26,6 +26,7 @@ from mainspring.function_tools.wrap import renamed, with_approval
 from mainspring.log.store import Store
 from mainspring.runtime.session.session import Runtime, Session
 from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS
+from mainspring.testing import calls, says
 
 CROWD = 20
 ALL, ASK_THE_CROWD = "Do all of it.", "Ask the crowd."

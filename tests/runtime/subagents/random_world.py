@@ -27,7 +27,7 @@ from mainspring.core.events import (
 )
 from mainspring.core.model import Delta, Model, Reply, Request
 from mainspring.log.store import Append, Lease, Store
-from mainspring.runtime.session.session import Result
+from mainspring.runtime.session.run_result import RunResult
 
 Happening: TypeAlias = Literal["say", "say to one", "stop all", "stop one", "allow", "deny", "die"]
 
@@ -67,13 +67,13 @@ class Storm:
                 await self._happen(what, number)
         self.life.breathe()
 
-    async def run(self) -> Result | None:
+    async def run(self) -> RunResult | None:
         """Until the session ends or waits; after a death, in a new life."""
         while True:
             self.life = Life()
             self.runtime.log.store = cast("Store", Mortal(self._store, self, self.life))
             session = await self.runtime.resume(self.agent, self.session_id)
-            result: Result | None = None
+            result: RunResult | None = None
             try:
                 with anyio.fail_after(60):
                     result = await session.run()
@@ -85,7 +85,7 @@ class Storm:
                 await check_live(session)
                 return result
 
-    async def to_the_end(self) -> Result | None:
+    async def to_the_end(self) -> RunResult | None:
         """Answer whatever is asked for, until nothing is."""
         result = await self.run()
         while await self.answer("allow"):

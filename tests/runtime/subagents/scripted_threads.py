@@ -6,13 +6,14 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from mainspring import Agent, Runtime, calls, open_runtime
+from mainspring import Agent, Runtime, open_runtime
 from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted, ScriptLine, says
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event
 from mainspring.core.events import ThreadCreated
 from mainspring.core.model import Assistant, Request, ToolResultBlock, User
 from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS
+from mainspring.testing import calls
 
 Play = Callable[[Request], ScriptAnswer]
 

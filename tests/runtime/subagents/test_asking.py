@@ -22,12 +22,13 @@ from tests.runtime.subagents.scripted_threads import (
 )
 from tests.senders import TESTER
 
-from mainspring import calls, says, tool
+from mainspring import tool
 from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted
 from mainspring.core.events import ThreadStatusTerminated, UserInterrupt
 from mainspring.core.model import Delta, Reply, Request
 from mainspring.function_tools.wrap import renamed, with_approval
 from mainspring.harness.state.thread_tree import ThreadTree
+from mainspring.testing import calls, says
 
 
 @tool

@@ -27,7 +27,7 @@ from tests.runtime.subagents.scripted_threads import (
 from tests.runtime.subagents.thread_states import folded
 from tests.senders import TESTER
 
-from mainspring import calls, says, tool
+from mainspring import tool
 from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted
 from mainspring.core.errors import Fenced, SandboxFailed, StoreFull
 from mainspring.core.events import AgentToolUse, SessionWoken, UserInterrupt
@@ -37,6 +37,7 @@ from mainspring.harness.toolbox import Toolbox
 from mainspring.log.store import Append, InboxItem, Store
 from mainspring.runtime.session.session import Runtime
 from mainspring.runtime.session_context import SetupRequest
+from mainspring.testing import calls, says
 
 
 class Faulty:

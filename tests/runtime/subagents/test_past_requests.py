@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 from tests.runtime.subagents.scripted_threads import LEAD, newest, staged, troupe, turn_of
 
-from mainspring import calls, says
 from mainspring.capabilities.providers.scripted import ScriptAnswer
 from mainspring.core.events import ThreadCreated
 from mainspring.core.model import Request
 from mainspring.harness.context import xray
+from mainspring.testing import calls, says
 
 
 async def test_what_a_fork_was_sent_is_known_byte_for_byte(tmp_path: Path):

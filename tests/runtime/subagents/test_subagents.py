@@ -20,13 +20,14 @@ from tests.runtime.subagents.scripted_threads import (
     turn_of,
 )
 
-from mainspring import Agent, Limits, calls, says, tool
+from mainspring import Agent, Limits, tool
 from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted
 from mainspring.core.content import plain_text
 from mainspring.core.events import AgentToolResult, StatusIdle, ThreadMessageReceived
 from mainspring.core.model import Request
 from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.runtime.subagent import Subagent
+from mainspring.testing import calls, says
 
 
 async def test_subagent_works_on_a_thread_of_its_own_and_its_last_words_are_result(tmp_path: Path):

@@ -14,7 +14,7 @@ import pytest
 from tests.repositories import git, repository
 from tests.runtime.subagents.scripted_threads import LEAD, newest, staged, troupe, turn_of
 
-from mainspring import Runtime, calls, says, tool
+from mainspring import Runtime, tool
 from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted, ScriptLine
 from mainspring.core import clock
 from mainspring.core.content import plain_text
@@ -37,6 +37,7 @@ from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.harness.toolbox import Toolbox
 from mainspring.runtime.session.session import Session
 from mainspring.runtime.session_context import SetupRequest
+from mainspring.testing import calls, says
 from mainspring.wiring.session_repositories import open_worktrees
 
 P = TypeVar("P")

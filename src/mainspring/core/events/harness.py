@@ -47,6 +47,28 @@ class ToolCallInDoubt(Payload, frozen=True, kw_only=True, tag="tool_call.in_doub
     policy: Literal["retry", "probe", "ask", "report"]
 
 
+class ToolCallStashed(Payload, frozen=True, kw_only=True, tag="tool_call.stashed"):
+    """What a call wants to have again if it is started again; the newest counts."""
+
+    tool_use_id: str
+    value: object
+
+
+class OutputProduced(Payload, frozen=True, kw_only=True, tag="output.produced"):
+    """What the agent gives back, valid by its output type. The run ends with it."""
+
+    tool_use_id: str
+    value: object
+
+
+class ThreadHandedOff(Payload, frozen=True, kw_only=True, tag="thread.handed_off"):
+    """This thread is done: another agent goes on with the conversation in a thread of its own."""
+
+    to_session_thread_id: str
+    to_agent_name: str
+    tool_use_id: str
+
+
 class HookRan(Payload, frozen=True, kw_only=True, tag="hook.ran"):
     hook_event: str
     handler: str
@@ -156,6 +178,9 @@ HarnessPayload: TypeAlias = (
     ToolCallAuthorized
     | ToolCallStarted
     | ToolCallInDoubt
+    | ToolCallStashed
+    | OutputProduced
+    | ThreadHandedOff
     | HookRan
     | LoopContinued
     | ContextStatus

@@ -131,7 +131,8 @@ class ThreadCreated(Payload, frozen=True, kw_only=True, tag="session.thread_crea
     workflow_run_id: str | None = None
     tool_use_id: str | None = None
     """The call that asked for it."""
-    mode: Literal["foreground", "background"] | None = None
+    mode: Literal["foreground", "background", "handoff"] | None = None
+    """`handoff`: the conversation goes on in it, and its parent is done."""
     is_fork: bool = False
     """It begins with all that its parent has read and said."""
     model: str | None = None

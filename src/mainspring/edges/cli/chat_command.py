@@ -28,7 +28,8 @@ from mainspring.edges.cli.slash_output import print_help, print_reply, print_unk
 from mainspring.edges.cli.terminal_input import Keyboard
 from mainspring.runtime.command_results import AgentsResult, SubmittedResult
 from mainspring.runtime.run_options import RunOptions
-from mainspring.runtime.session.session import Result, Session
+from mainspring.runtime.session.run_result import RunResult
+from mainspring.runtime.session.session import Session
 from mainspring.runtime.session.session_summary import summarize_session
 from mainspring.runtime.settings.settings_commands import SettingsCommands
 from mainspring.runtime.slash_commands import (
@@ -216,7 +217,7 @@ class _Chat:
             await self._print_mode(session, result)
         return None
 
-    async def _print_mode(self, session: Session, result: Result) -> None:
+    async def _print_mode(self, session: Session, result: RunResult) -> None:
         """Once: a turn that ends in the mode plan, without a plan, is not a question."""
         if self._is_mode_told or result.reason != "completed":
             return

@@ -22,7 +22,8 @@ from mainspring.edges.cli.run_command import EXIT_STATUS, FAILED, INTERRUPTED, p
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log, require_store
 from mainspring.edges.cli.session_runner import UserLeft, print_status, run_interruptible
 from mainspring.edges.cli.subagent_tree import SubagentTree
-from mainspring.runtime.session.session import Result, Session
+from mainspring.runtime.session.run_result import RunResult
+from mainspring.runtime.session.session import Session
 from mainspring.runtime.session.session_summary import summarize_session
 from mainspring.testing import replay as replaying
 from mainspring.testing.branch import BranchChange, branch
@@ -160,7 +161,7 @@ async def _run_branch(settings: Settings, session: Session) -> int:
     )
     renderer.close()
     match result:
-        case Result():
+        case RunResult():
             await print_end(notes, session, result)
             print_status(notes, result)
             return EXIT_STATUS.get(result.reason, FAILED)

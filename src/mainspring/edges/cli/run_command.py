@@ -32,7 +32,8 @@ from mainspring.edges.cli.session_runner import (
 from mainspring.edges.cli.subagent_tree import SubagentTree
 from mainspring.edges.cli.terminal_input import Keyboard, is_piped, read_piped
 from mainspring.harness.stop_reasons import EndReason
-from mainspring.runtime.session.session import Result, Session, ignore_delta
+from mainspring.runtime.session.run_result import RunResult
+from mainspring.runtime.session.session import Session, ignore_delta
 from mainspring.runtime.session.session_summary import read_pending_calls
 from mainspring.runtime.slash_commands import mode_of
 from mainspring.wiring.providers import hint_for
@@ -131,7 +132,7 @@ async def run_attended(
     own: set[str],
     notices: Notices,
     keyboard: Keyboard | None = None,
-) -> Result | UserLeft | None:
+) -> RunResult | UserLeft | None:
     """Run a session; whoever sits at the terminal is asked what it waits for, and it goes on."""
     keyboard = keyboard or Keyboard(None, colour=settings.color)
     approver = ApprovalPrompt(settings, keyboard, Screen(settings, stderr=True))
@@ -183,7 +184,7 @@ async def _run_as_json(settings: Settings, runner: SessionRunner, session: Sessi
         session, emit=ignore_delta, tell=tell, say=lambda words: notes.paragraph((words, "dim"))
     )
     match result:
-        case Result():
+        case RunResult():
             status = EXIT_STATUS.get(result.reason, FAILED)
             screen.json(_result_view(result, status))
             return status
@@ -193,7 +194,7 @@ async def _run_as_json(settings: Settings, runner: SessionRunner, session: Sessi
             return WAITS if _is_waiting(runner) else DONE
 
 
-def _result_view(result: Result, status: int) -> ResultView:
+def _result_view(result: RunResult, status: int) -> ResultView:
     return ResultView(
         session_id=result.session_id,
         reason=result.reason,
@@ -208,7 +209,7 @@ def _result_view(result: Result, status: int) -> ResultView:
 
 
 async def _print_result(
-    settings: Settings, runner: SessionRunner, session: Session, result: Result | UserLeft | None
+    settings: Settings, runner: SessionRunner, session: Session, result: RunResult | UserLeft | None
 ) -> int:
     notes = Screen(settings, stderr=True)
     say = partial(_print_line, notes)
@@ -220,7 +221,7 @@ async def _print_result(
             say(f"left; session {name} is kept", "yellow")
             say(_RESUME_HINT.format(name), "dim")
             return INTERRUPTED
-        case Result():
+        case RunResult():
             await print_end(notes, session, result)
             print_status(notes, result, command="mainspring run")
             if result.reason == "completed" and await mode_of(session.log, session.id) == "plan":
@@ -245,7 +246,7 @@ async def _print_idle(notes: Screen, runner: SessionRunner, session: Session) ->
     return DONE
 
 
-async def print_end(notes: Screen, session: Session, result: Result) -> None:
+async def print_end(notes: Screen, session: Session, result: RunResult) -> None:
     """Why it ended, unless it is simply done; and what waits for whom."""
     _print_line(notes, "", "")
     match result.reason:

@@ -34,7 +34,8 @@ from mainspring.log.task_groups import unwrap_single_error
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder
 from mainspring.runtime.run_options import RunOptions
-from mainspring.runtime.session.session import Result, Runtime, Session
+from mainspring.runtime.session.run_result import RunResult
+from mainspring.runtime.session.session import Runtime, Session
 from mainspring.runtime.session.session_summary import SessionSummary, summarize_session
 from mainspring.wiring.agent_selection import agent_selection, open_agent
 from mainspring.wiring.runtime_assembly import open_runtime
@@ -207,9 +208,9 @@ async def run_interruptible(
     emit: Callable[[Delta], None],
     tell: Callable[[Event], None],
     say: Callable[[str], None],
-) -> Result | UserLeft | None:
+) -> RunResult | UserLeft | None:
     """Run the session. Ctrl-C interrupts it; a second one soon after leaves it where it is."""
-    result: Result | UserLeft | None = UserLeft()
+    result: RunResult | UserLeft | None = UserLeft()
     with (
         anyio.open_signal_receiver(signal.SIGINT) as presses,
         pause_echo() as resume_echo,
@@ -237,7 +238,7 @@ async def run_interruptible(
     return result
 
 
-def print_status(notes: Screen, result: Result, *, command: str = "") -> None:
+def print_status(notes: Screen, result: RunResult, *, command: str = "") -> None:
     """What it took, and the command that goes on with it; in one line if there is room."""
     share = cached_share(result.usage)
     cached = "" if not share else f" ({share:.0%} cached)"

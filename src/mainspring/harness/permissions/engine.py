@@ -73,14 +73,14 @@ class PermissionEngine:
         result = await self.hooks.run(hook_events.before_tool(call))
         if result.permission == "deny" or result.blocked:
             reason = result.reason or "a hook denied it"
-            return _with_hook_output(result, Decision(decision="deny", gate="hook", reason=reason))
+            return with_hook_output(result, Decision(decision="deny", gate="hook", reason=reason))
         if result.updated_input is not None:
             call = replace(call, input=tool.normalize_input(result.updated_input))
             traits = tool.traits(result.updated_input)
-        decision = self._with_ask_target(_apply_hook_permission(result, self._decide(call, traits)))
+        decision = self._with_ask_target(apply_hook_permission(result, self._decide(call, traits)))
         if decision.decision == "ask":
             decision = await self._ask(call, tool, decision)
-        return _with_hook_output(result, decision)
+        return with_hook_output(result, decision)
 
     def _with_ask_target(self, decision: Decision) -> Decision:
         decision = with_ask_target(decision, self.mode)
@@ -126,7 +126,7 @@ class PermissionEngine:
             allowed = Decision(decision="allow", gate="hook", reason=result.reason)
             is_open = decision.decision == "ask" and decision.gate not in ("rule", "guardrail")
             answer = replace(allowed if is_open else decision, updated_input=changed)
-        return _with_hook_output(replace(result, updated_input=None), answer)
+        return with_hook_output(replace(result, updated_input=None), answer)
 
     async def _classify(self, call: Call, classifier: Classifier) -> Decision:
         pending = self.thread.round.get(call.id)
@@ -161,7 +161,7 @@ class PermissionEngine:
         self.on_compaction()
 
 
-def _apply_hook_permission(result: HookResult, decision: Decision) -> Decision:
+def apply_hook_permission(result: HookResult, decision: Decision) -> Decision:
     """A hook may be stricter than the rules; it may be laxer only where no rule applies."""
     if decision.decision == "deny":
         return decision
@@ -173,7 +173,7 @@ def _apply_hook_permission(result: HookResult, decision: Decision) -> Decision:
     return decision
 
 
-def _with_hook_output(result: HookResult, decision: Decision) -> Decision:
+def with_hook_output(result: HookResult, decision: Decision) -> Decision:
     """The decision, with the output of the hooks that ran for it."""
     facts: list[KnownPayload] = [*result.hook_runs]
     if result.updates and _are_valid_updates(result.updates):

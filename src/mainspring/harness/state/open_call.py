@@ -54,6 +54,8 @@ class OpenCall(Struct, frozen=True, kw_only=True):
     """Hash of the call that a person was asked about."""
     preview: str | None = None
     """What it would do, as shown to the person."""
+    stashed: object = None
+    """What it has stored for its next attempt."""
     settled: bool = False
     failure: events.Failure | None = None
     """The kind of failure, if its result is an error."""
@@ -105,6 +107,8 @@ class OpenCall(Struct, frozen=True, kw_only=True):
                 # an earlier answer applied to the attempt in doubt, not to a new one
                 at = event.time if policy == "ask" else self.asked_at
                 return replace(self, in_doubt=policy, answer=None, asked_at=at)
+            case events.ToolCallStashed(value=value):
+                return replace(self, stashed=value)
             case payload:
                 return self._settled(payload)
 
@@ -175,6 +179,7 @@ _CALL_ID_FIELDS: dict[type[AnyPayload], str] = {
     events.ToolCallAuthorized: "tool_use_id",
     events.ToolCallStarted: "tool_use_id",
     events.ToolCallInDoubt: "tool_use_id",
+    events.ToolCallStashed: "tool_use_id",
     events.UserToolConfirmation: "tool_use_id",
     events.UserToolResult: "tool_use_id",
     events.UserCustomToolResult: "custom_tool_use_id",

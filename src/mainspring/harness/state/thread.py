@@ -22,6 +22,8 @@ from mainspring.harness.state.repetition import Repetition
 from mainspring.harness.state.session_state import SessionState
 from mainspring.harness.stop_reasons import INTERRUPTED_REASONS
 
+OUTPUT_TOOL = "final_result"
+"""The tool by which the model gives back what the agent's output type asks for."""
 JUDGEMENT = "judgement"
 """The purpose of a model request of the authorizer: only its cost counts."""
 
@@ -69,6 +71,12 @@ class Thread(Struct, kw_only=True):
     last_reason: str | None = None
     """Why the last run ended."""
     session_state: SessionState = field(default_factory=SessionState)
+    output: events.OutputProduced | None = None
+    """What the newest reply gave back, if it did; then the run is done."""
+    is_handed_off: bool = False
+    """Another thread goes on with the conversation; this one does not run again."""
+    invalid_outputs: int = 0
+    """Outputs since the last message of the user that were not valid."""
 
     def apply(self, event: Event) -> None:
         """Apply one event. Events of other threads change nothing."""
@@ -118,7 +126,7 @@ def fold(log: Iterable[Event], *, thread_id: str) -> Thread:
 
 
 def _user_message(thread: Thread, event: Event, payload: events.UserMessage) -> None:
-    thread.retries.stop_feedback = 0
+    thread.retries.stop_feedback = thread.invalid_outputs = 0
     thread.redirected = thread.interrupted
     thread.messages += 1
     thread.unsent[event.id] = event
@@ -191,6 +199,7 @@ def _request_started(thread: Thread, event: Event, payload: events.ModelRequestS
     thread.compacted = False
     thread.unsent = {}
     thread.round = {}
+    thread.output = None
     thread.transcript.begin_reply(event.seq)
 
 
@@ -246,6 +255,17 @@ def _result(thread: Thread, event: Event, result: CallResult) -> None:
     thread.round[call.id] = settled
     thread.retries.wakes = 0
     thread.transcript.add_result(event.seq, call.id, result.content, result.is_error)
+    thread.invalid_outputs += call.name == OUTPUT_TOOL and settled.failure == "invalid"
+    if thread.output is not None or thread.is_handed_off:
+        thread.transcript.is_answered = True
+
+
+def _hand_off(thread: Thread, _event: Event, _payload: events.ThreadHandedOff) -> None:
+    thread.is_handed_off = True
+
+
+def _output(thread: Thread, _event: Event, payload: events.OutputProduced) -> None:
+    thread.output = payload
 
 
 def _loop_continue(thread: Thread, event: Event, payload: events.LoopContinued) -> None:
@@ -314,6 +334,9 @@ _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     events.UserToolConfirmation: _call_event,
     events.ToolCallStarted: _call_start,
     events.ToolCallInDoubt: _call_event,
+    events.ToolCallStashed: _call_event,
+    events.OutputProduced: _output,
+    events.ThreadHandedOff: _hand_off,
     events.AgentToolResult: _result,
     events.AgentMcpToolResult: _result,
     events.UserCustomToolResult: _result,

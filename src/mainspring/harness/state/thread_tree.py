@@ -41,6 +41,17 @@ _CONCERNING_OTHERS = frozenset[type](
 """Types of events that may mean something for other threads than their own."""
 
 
+_UNAWAITED = ("background", "handoff")
+"""Modes of threads that no call waits for."""
+_CONVERSATION = (
+    events.UserMessage,
+    events.UserDefineOutcome,
+    events.SystemMessage,
+    events.CompactionRequested,
+)
+"""What a client sends to whichever thread has the conversation."""
+
+
 class SpendAccount(Struct):
     """What a thread and all threads below it have spent; for the main thread, the whole session."""
 
@@ -95,6 +106,8 @@ class ThreadNode(Struct):
 class ThreadTree:
     def __init__(self, main_id: str) -> None:
         self.main = ThreadNode(Thread(id=main_id))
+        self.active = self.main
+        """The thread that has the conversation with the user: the main one, until it hands off."""
         self.nodes: dict[str, ThreadNode] = {main_id: self.main}
         """By thread id, in the order of creation."""
         self._mail: dict[str, dict[str, ThreadMessageReceived]] = {}
@@ -131,6 +144,11 @@ class ThreadTree:
                 return
             node = self.nodes[node.parent_id]
 
+    def handed_to(self, node: ThreadNode) -> ThreadNode | None:
+        """The thread that goes on with the conversation of this one, if it was handed off."""
+        chain = [item for item in self.with_ancestors(self.active) if item.parent_id == node.id]
+        return chain[0] if chain else None
+
     def children(self, thread_id: str) -> list[ThreadNode]:
         """The threads that a thread has created itself."""
         return [node for node in self.nodes.values() if node.parent_id == thread_id]
@@ -142,7 +160,7 @@ class ThreadTree:
     def is_awaited(self, node: ThreadNode) -> bool:
         """Whether a call of its parent stays open until it is done."""
         birth = node.created_event
-        if birth is None or birth.mode == "background" or birth.tool_use_id is None:
+        if birth is None or birth.mode in _UNAWAITED or birth.tool_use_id is None:
             return False
         parent = self.nodes.get(birth.parent_thread_id or "")
         call = None if parent is None else parent.thread.round.get(birth.tool_use_id)
@@ -162,7 +180,8 @@ class ThreadTree:
         """Which thread a client event is for: an answer goes to the thread that asked."""
         call_id = call_id_of(payload)
         if call_id is None:
-            return thread_id
+            is_conversation = thread_id == self.main.id and isinstance(payload, _CONVERSATION)
+            return self.active.id if is_conversation else thread_id
         owners = (node.id for node in self.nodes.values() if call_id in node.thread.round)
         return next(owners, thread_id)
 
@@ -236,6 +255,8 @@ class ThreadTree:
         member = ThreadNode(thread, created_event=birth, depth=parent.depth + 1)
         if self.nodes.setdefault(member.id, member) is member and birth.tool_use_id is not None:
             self._by_call[birth.tool_use_id] = member
+        if birth.mode == "handoff":
+            self.active = member
 
     def _send(self, sender: ThreadNode, event_id: str, sent: events.ThreadMessageSent) -> None:
         if sent.to_session_thread_id == sender.parent_id:
@@ -252,7 +273,7 @@ class ThreadTree:
         if (
             called is not None
             and called.created_event is not None
-            and called.created_event.mode != "background"
+            and called.created_event.mode not in _UNAWAITED
         ):
             called.is_reported = True
 

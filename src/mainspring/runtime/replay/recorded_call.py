@@ -17,6 +17,9 @@ from mainspring.harness.crash_recovery import INTERRUPTED_TEXT
 CallEnding: TypeAlias = Literal["settled", "crashed", "interrupted"]
 """The outcome of one attempt at a call."""
 
+CallFact: TypeAlias = events.ToolsLoaded | events.OutputProduced | events.ThreadHandedOff
+"""What a call may do besides giving a result that bears on what the loop does next."""
+
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
@@ -34,7 +37,7 @@ class RecordedCall:
     it."""
     voids: int = 0
     """How often its effect had changed when a person approved it."""
-    loaded: tuple[events.ToolsLoaded, ...] = ()
+    facts: tuple[CallFact, ...] = ()
     """What the model got besides the result."""
     call_endings: list[CallEnding] = field(default_factory=list[CallEnding])
     policy: InDoubtPolicy | None = None

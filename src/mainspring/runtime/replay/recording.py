@@ -18,7 +18,7 @@ from mainspring.harness.state.repetition import LOOP_ERROR
 from mainspring.harness.state.thread import JUDGEMENT
 from mainspring.harness.tool_pipeline import APPROVAL_VOID_REASON
 from mainspring.harness.tool_rounds import SNAPSHOT_FAILED
-from mainspring.runtime.replay.recorded_call import CallEnding, RecordedCall
+from mainspring.runtime.replay.recorded_call import CallEnding, CallFact, RecordedCall
 
 CLIENT_EVENTS = (
     events.UserMessage,
@@ -213,7 +213,7 @@ def _read_call(recording: Recording, log: Sequence[Event], at: int) -> None:
         call = _call(recording, call_id_of(payload) or "")
         if call is not None and call.content is None:
             call.content, call.is_error = payload.content, payload.is_error
-            call.loaded = _loaded(log, at)
+            call.facts = _facts(log, at)
     elif isinstance(
         payload, events.ToolCallAuthorized | events.ToolCallStarted | events.ToolCallInDoubt
     ):
@@ -293,15 +293,15 @@ def _fate(log: Sequence[Event], at: int, call_id: str) -> CallEnding:
     return "crashed"
 
 
-def _loaded(log: Sequence[Event], at: int) -> tuple[events.ToolsLoaded, ...]:
-    """Written just before the result, with all other facts of the call."""
-    loaded: list[events.ToolsLoaded] = []
+def _facts(log: Sequence[Event], at: int) -> tuple[CallFact, ...]:
+    """What the call did that bears on the loop, written just before its result."""
+    facts: list[CallFact] = []
     for event in reversed(log[:at]):
         if isinstance(event.payload, CallResult | events.ToolCallStarted):
             break
-        if isinstance(event.payload, events.ToolsLoaded):
-            loaded.insert(0, event.payload)
-    return tuple(loaded)
+        if isinstance(event.payload, CallFact):
+            facts.insert(0, event.payload)
+    return tuple(facts)
 
 
 def _is_parallel(log: Sequence[Event], at: int) -> bool:

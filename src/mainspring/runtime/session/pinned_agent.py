@@ -14,7 +14,7 @@ from mainspring.core.events import AgentAdopted, KnownPayload, UserMessage
 from mainspring.core.model import Effort
 from mainspring.harness.limits import Limits
 from mainspring.log.upcast import read_payload
-from mainspring.runtime.agent import Agent
+from mainspring.runtime.agent import Agent, AgentSubagent
 from mainspring.runtime.session_context import SetupRequest
 from mainspring.runtime.skills.catalogue import exceeds_window, fit_to_window
 from mainspring.runtime.skills.skill import Skill
@@ -42,7 +42,9 @@ class AgentDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def definition_of(agent: Agent) -> AgentDefinition:
-    return msgspec.convert(agent, AgentDefinition, from_attributes=True)
+    """Subagents that are code are the caller's word each time, as tools are."""
+    stored = [item for item in agent.subagents if not isinstance(item, AgentSubagent)]
+    return msgspec.convert(replace(agent, subagents=stored), AgentDefinition, from_attributes=True)
 
 
 def agent_of(definition: AgentDefinition) -> Agent:
@@ -64,8 +66,12 @@ async def pin_agent(setup: SetupRequest, *, window: int) -> tuple[Agent, tuple[K
             limits=given.limits,
             tools=given.tools,
             client_tools=given.client_tools,
+            output_type=given.output_type,
+            output_retries=given.output_retries,
+            hooks=given.hooks,
         )
-        return kept, ()
+        code = [item for item in given.subagents if isinstance(item, AgentSubagent)]
+        return replace(kept, subagents=[*kept.subagents, *code]), ()
     is_too_long = bool(given.skills) and exceeds_window(given.skills, window=window)
     if given.version is None:
         listed = fit_to_window(given.skills, window=window) if is_too_long else given.skills

@@ -1,32 +1,30 @@
-"""Sessions as a program uses them: start, send, run, interrupt, answer, follow, fork."""
+"""Sessions as a program uses them: start, send, run, stream, interrupt, answer, follow, fork."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from decimal import Decimal
-from typing import Literal
+import inspect
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import replace
+from typing import Any, Generic, Literal, Unpack
 
+from anyio.abc import TaskGroup
 from msgspec import Struct
 
-from mainspring.core.content import Block, TextBlock, plain_text
+from mainspring.core import ids
+from mainspring.core.content import Block, TextBlock
 from mainspring.core.envelope import Event
+from mainspring.core.errors import InvalidInput, SessionExists
 from mainspring.core.events import (
-    AgentCustomToolUse,
-    AgentMcpToolUse,
-    AgentMessage,
-    AgentToolUse,
     ClientPayload,
     PermissionUpdate,
     PermissionUpdated,
     SessionCreated,
-    Usage,
     UserCustomToolResult,
     UserInterrupt,
     UserMessage,
     UserToolConfirmation,
 )
-from mainspring.core.model import Delta
+from mainspring.core.model import Delta, Message
 from mainspring.core.sender import Origin, Sender
 from mainspring.core.tool import Tool
 from mainspring.harness import hook_events
@@ -35,14 +33,25 @@ from mainspring.harness.budget import Budget
 from mainspring.harness.event_sink import EventSink, ignore_event
 from mainspring.harness.permissions.grant_state import check_updates
 from mainspring.harness.state.thread_tree import ThreadNode, ThreadTree
-from mainspring.harness.stop_reasons import EndReason
 from mainspring.harness.thread_context import ignore_delta
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
-from mainspring.runtime.agent import Agent
+from mainspring.runtime.agent import Agent, AnyAgent, Output, check_deps
 from mainspring.runtime.run_options import RunOptions
+from mainspring.runtime.session.event_stream import EventStream
+from mainspring.runtime.session.history import add_history
 from mainspring.runtime.session.lease import hold_session
+from mainspring.runtime.session.message_content import Content, content_blocks
 from mainspring.runtime.session.pinned_agent import pin_agent
+from mainspring.runtime.session.run_arguments import RunArguments, StartOptions
+from mainspring.runtime.session.run_result import (
+    FinalMessage,
+    OnApproval,
+    RunResult,
+    approval_requests,
+    result_of_log,
+    run_result,
+)
 from mainspring.runtime.session_context import (
     Models,
     SessionContext,
@@ -50,31 +59,13 @@ from mainspring.runtime.session_context import (
     ToolboxFactory,
     toolbox_without_tools,
 )
+from mainspring.runtime.subagents.handoff import handoff_tools, run_conversation
 from mainspring.runtime.subagents.skill_tool import skill_call_lookup, skill_tools
 from mainspring.runtime.subagents.subagent_tools import subagent_tools
 from mainspring.runtime.subagents.supervisor import SubagentSupervisor, open_supervisor
 
 PROGRAM = Sender(kind="system", id="program")
 """The sender for programs that do not name one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """The result of a run; turns, usage and cost are totals of the session."""
-
-    session_id: str
-    reason: EndReason
-    text: str
-    """The last message of the agent in this run."""
-    turns: int
-    usage: Usage
-    cost_usd: Decimal
-    detail: str | None = None
-    waiting_for: tuple[str, ...] = ()
-
-    @property
-    def ok(self) -> bool:
-        return self.reason in ("completed", "compacted")
 
 
 class Runtime:
@@ -98,54 +89,65 @@ class Runtime:
         self.toolbox_factory = toolbox_factory or toolbox_without_tools(AllowAll())
         self.options = options or RunOptions()
         self.budget = budget or Budget()
+        self.background: TaskGroup | None = None
+        """Where streamed runs take place, beside the code that reads the stream."""
         self.begun: set[str] = set()
         """Ids of the sessions that have run here."""
 
     async def start(
         self,
-        agent: Agent,
-        message: str | None = None,
+        agent: Agent[Output],
+        message: Content | None = None,
         *,
-        title: str | None = None,
-        metadata: Mapping[str, str] | None = None,
-        origin: Origin | None = None,
-        session_id: str | None = None,
-    ) -> Session:
+        key: str | None = None,
+        **options: Unpack[StartOptions],
+    ) -> Session[Output]:
         """Create a session of the agent, with a first message in its inbox if one is given.
 
-        `origin`: what creates the session, if not the sender of this runtime. With `session_id` a
-        retry does not create a second one.
+        With a `key` of your choice, the same call after a crash gives you the same session, and the
+        message is not sent twice.
 
-        Raises: SessionExists.
+        Raises:
+            SessionExists: there is one with the `session_id` that was given.
         """
         agent = self._resolved(agent)
-        created = await self.log.create(
-            SessionCreated(
-                agent_name=agent.name,
-                agent_version=agent.version,
-                title=title,
-                metadata=dict(metadata) if metadata else None,
-                origin=origin or Origin(type="user", id=self.sender.id),
-            ),
-            session_id=session_id,
-            sender=self.sender,
+        metadata = options.get("metadata")
+        created = SessionCreated(
+            agent_name=agent.name,
+            agent_version=agent.version,
+            title=options.get("title"),
+            metadata=dict(metadata) if metadata else None,
+            origin=options.get("origin") or Origin(type="user", id=self.sender.id),
         )
-        session = Session(self, agent, created.id)
+        session_id = options.get("session_id")
+        if key is not None:
+            session_id = ids.stable_id(ids.SESSION, self.sender.id, key)
+        try:
+            row = await self.log.create(created, session_id=session_id, sender=self.sender)
+        except SessionExists:
+            if key is None:
+                raise
+            row = await self.log.session(session_id or "")
+        session = Session(self, agent, row.id)
+        if history := options.get("history"):
+            await add_history(self.log, row.id, history)
         if message is not None:
-            await session.send(message)
+            await session.send(message, client_id=None if key is None else "first")
         return session
 
-    async def resume(self, agent: Agent, session_id: str) -> Session:
+    async def resume(self, agent: Agent[Output], session_id: str) -> Session[Output]:
         """Raises: SessionNotFound."""
         session = await self.log.session(session_id)
         return Session(self, self._resolved(agent), session.id)
 
-    def attach(self, agent: Agent, session_id: str, before: Session | None = None) -> Session:
+    def attach(
+        self, agent: Agent[Output], session_id: str, before: Session[Any] | None = None
+    ) -> Session[Output]:
         """A session that exists. `before` is an earlier object of the same session: then only the
         rest of the log is read."""
         return Session(self, self._resolved(agent), session_id, before)
 
-    def _resolved(self, agent: Agent) -> Agent:
+    def _resolved(self, agent: Agent[Output]) -> Agent[Output]:
         return replace(agent, model=self.models.resolve(agent.model))
 
 
@@ -156,11 +158,15 @@ class FoldedLog(Struct, frozen=True):
     seq: int
 
 
-class Session:
+class Session(Generic[Output]):
     """One session. Several objects, also in several processes, may refer to the same session."""
 
     def __init__(
-        self, runtime: Runtime, agent: Agent, session_id: str, before: Session | None = None
+        self,
+        runtime: Runtime,
+        agent: Agent[Output],
+        session_id: str,
+        before: Session[Any] | None = None,
     ) -> None:
         """`before`: an earlier object of the same session; only the rest of the log is read."""
         self.id = session_id
@@ -172,7 +178,7 @@ class Session:
 
     async def send(
         self,
-        message: str | Sequence[Block],
+        message: Content,
         *,
         client_id: str | None = None,
         skill: str | None = None,
@@ -181,8 +187,7 @@ class Session:
 
         `skill`: the skill that the message calls, if any. Its permissions apply until the run ends.
         """
-        content = (TextBlock(message),) if isinstance(message, str) else tuple(message)
-        payload = UserMessage(content=content, skill=skill)
+        payload = UserMessage(content=await content_blocks(message), skill=skill)
         return await self._submit(payload, client_id)
 
     async def interrupt(self, *, client_id: str | None = None) -> InboxItem:
@@ -234,22 +239,51 @@ class Session:
         sender = self._runtime.sender
         return await self.log.submit(self.id, payload, sender=sender, client_id=client_id)
 
-    async def fork(self, *, at: int | None = None, title: str | None = None) -> Session:
+    async def fork(self, *, at: int | None = None, title: str | None = None) -> Session[Output]:
         forked = await self.log.fork(self.id, at=at, title=title, sender=self._runtime.sender)
         return Session(self._runtime, self.agent, forked.id)
 
     async def events(self, *, after: int = 0) -> list[Event]:
         return await self.log.read(self.id, after=after)
 
+    async def history(self) -> list[Message]:
+        """What the model has read and said so far; `Runtime.start` takes it as `history=`."""
+        row = await self.log.session(self.id)
+        thread_tree = ThreadTree.of(await self.events(), row.thread_id)
+        return thread_tree.active.thread.transcript.upcoming()
+
     def follow(self, *, after: int = 0) -> AsyncGenerator[Event, None]:
         return self.log.follow(self.id, after=after)
+
+    def stream(
+        self, message: Content | None = None, **arguments: Unpack[RunArguments]
+    ) -> EventStream[Output]:
+        """Send a message, if one is given, and run the session: deltas as they arrive, events once
+        they are in the log, and last the result.
+
+        Raises:
+            InvalidInput: the runtime was not opened by `open_runtime`.
+        """
+        background = self._runtime.background
+        if background is None:
+            raise InvalidInput("a stream needs a runtime that was opened by open_runtime()")
+
+        async def run(
+            emit: Callable[[Delta], None], tell: Callable[[Event], None]
+        ) -> RunResult[Output]:
+            if message is not None:
+                await self.send(message)
+            return await self.run(emit, tell=tell, **arguments) or await self.last_result()
+
+        return EventStream(run, background, self.agent.output)
 
     async def run(
         self,
         emit: Callable[[Delta], None] = ignore_delta,
         *,
         tell: Callable[[Event], None] = ignore_event,
-    ) -> Result | None:
+        **arguments: Unpack[RunArguments],
+    ) -> RunResult[Output] | None:
         """Run the session until it ends or waits; `None` if there was nothing to do.
 
         Safe to call after any crash, on any machine: it continues where the log ends. Tokens go to
@@ -257,7 +291,44 @@ class Session:
 
         Raises:
             LeaseHeld: another worker runs it.
+            InvalidInput: a tool needs other `deps`.
         """
+        deps, on_approval = arguments.get("deps"), arguments.get("on_approval")
+        check_deps(self.agent, deps)
+        result = await self._run(emit, tell, deps)
+        while result is None and on_approval is not None and await self._ask(on_approval):
+            result = await self._run(emit, tell, deps)
+        while (
+            on_approval is not None
+            and result is not None
+            and result.reason == "requires_action"
+            and await self._ask(on_approval)
+        ):
+            result = await self._run(emit, tell, deps) or result
+        return result
+
+    async def last_result(self) -> RunResult[Output]:
+        """What came of the last run, as the log has it."""
+        row = await self.log.session(self.id)
+        return result_of_log(self.agent, self.id, await self.events(), row.thread_id)
+
+    async def _ask(self, on_approval: OnApproval) -> bool:
+        """Have the caller answer calls that wait; whether it answered any."""
+        row = await self.log.session(self.id)
+        is_answered = False
+        for request in approval_requests(ThreadTree.of(await self.events(), row.thread_id)):
+            answer = on_approval(request)
+            answer = await answer if inspect.isawaitable(answer) else answer
+            if answer is not None:
+                is_answered = True
+                text = answer if isinstance(answer, str) else None
+                result = "allow" if answer is True else "deny"
+                await self.answer(request.call_id, result, message=text)
+        return is_answered
+
+    async def _run(
+        self, emit: Callable[[Delta], None], tell: Callable[[Event], None], deps: object
+    ) -> RunResult[Output] | None:
         runtime = self._runtime
         async with hold_session(self.log, self.id) as writer:
             folded, self._folded = self._folded or FoldedLog(ThreadTree(writer.thread_id), 0), None
@@ -265,12 +336,15 @@ class Session:
                 for event in await self.log.read(self.id, after=folded.seq, limit=new):
                     folded.thread_tree.apply(event)
             main = folded.thread_tree.main
-            final_message = _FinalMessage(main.id, tell)
+            final_message = FinalMessage(folded.thread_tree.active.id, tell)
             options = runtime.options
+            if options.agent is None and self.agent.folder is not None:
+                options = replace(options, agent=self.agent.folder)
             if self.id in runtime.begun:
                 options = replace(options, mode=None)
+            given: AnyAgent = self.agent  # below, nothing depends on its output type
             request = SetupRequest(
-                agent=self.agent,
+                agent=given,
                 thread=main.thread,
                 writer=writer,
                 log=self.log,
@@ -292,6 +366,7 @@ class Session:
                         on_event=final_message.on_event,
                     ),
                     budget=replace(runtime.budget, agent=self.agent.name),
+                    deps=deps,
                 )
                 async with open_supervisor(session, _extra_tools) as supervisor:
                     context = supervisor.thread_factory.main_context(emit)
@@ -304,43 +379,17 @@ class Session:
                         await context.run_hooks(
                             hook_events.session_started(source, self.agent.model)
                         )
-                    ended = await supervisor.run(context)
+                    ended = await run_conversation(supervisor, context, emit)
             self._folded = FoldedLog(folded.thread_tree, writer.head.seq)
         if ended is None:
             return None
-        return Result(
-            session_id=self.id,
-            reason=ended.reason,
-            text=final_message.text,
-            turns=main.thread.turns,
-            usage=main.spend_account.usage,
-            cost_usd=main.spend_account.spending.cost_usd,
-            detail=ended.detail,
-            waiting_for=ended.waiting_for,
-        )
-
-
-class _FinalMessage:
-    """The last message of the agent in a run, as its events tell it."""
-
-    def __init__(self, thread_id: str, tell: Callable[[Event], None]) -> None:
-        self._thread_id = thread_id
-        self._tell = tell
-        self._texts: list[str] = []
-
-    def on_event(self, event: Event) -> None:
-        if event.thread_id == self._thread_id:
-            if isinstance(event.payload, AgentMessage):
-                self._texts.append(plain_text(event.payload.content))
-            elif isinstance(event.payload, AgentToolUse | AgentMcpToolUse | AgentCustomToolUse):
-                self._texts.clear()
-        self._tell(event)
-
-    @property
-    def text(self) -> str:
-        return "\n\n".join(self._texts)
+        return run_result(self.agent, self.id, ended, folded.thread_tree, final_message.text)
 
 
 def _extra_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) -> list[Tool]:
     """The tools of every thread besides those of its agent and its toolbox."""
-    return [*subagent_tools(supervisor, node, agent), *skill_tools(supervisor, node, agent)]
+    return [
+        *subagent_tools(supervisor, node, agent),
+        *skill_tools(supervisor, node, agent),
+        *handoff_tools(supervisor, node, agent),
+    ]

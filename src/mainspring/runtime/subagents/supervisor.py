@@ -62,6 +62,8 @@ class SubagentSupervisor:
         self.thread_tree = session_context.event_sink.thread_tree
         self._event_sink = session_context.event_sink
         self._group = group
+        self._foreground = self.thread_tree.main.id
+        """The thread that runs for the caller: the main one, or one that it was handed off to."""
         self._running: dict[str, _RunningThread] = {}
         self._expected: set[str] = set()
         """Ids of threads that are being created."""
@@ -197,7 +199,9 @@ class SubagentSupervisor:
         return True
 
     async def run(self, main: ThreadContext) -> Ended | None:
-        """Run the main thread until all threads have ended or wait."""
+        """Run the thread of the conversation until all threads have ended or wait."""
+        self._running.pop(self._foreground, None)
+        self._foreground = main.thread.id
         self._running[main.thread.id] = _RunningThread(main)
         self._reschedule()
         ended = await run(main)
@@ -227,7 +231,7 @@ class SubagentSupervisor:
                 await happens()
                 first.cancel_scope.cancel()
 
-            if own == self._main:
+            if own == self._foreground:
                 first.start_soon(until, partial(retry_unavailable, wait_for_inbox))
             first.start_soon(until, changed.wait)
             if context is not None:
@@ -241,7 +245,7 @@ class SubagentSupervisor:
         """Add the pending calls of background threads to the result of the main thread."""
         if ended is None and not self._has_run:
             return None
-        waiting = self.pending_calls_below(self._main)
+        waiting = self.pending_calls_below(main.thread.id)
         known = ended.waiting_for if ended is not None else ()
         if not waiting or set(waiting) <= set(known):
             return ended
@@ -250,8 +254,12 @@ class SubagentSupervisor:
         return whole
 
     def _runs_in_background(self, node: ThreadNode) -> bool:
-        """Whether it is neither the main thread nor one that a call waits for."""
-        return node.created_event is not None and not self.thread_tree.is_awaited(node)
+        """Whether it is neither the main thread, nor one that a call waits for, nor one that has
+        the conversation."""
+        created = node.created_event
+        if created is None or created.mode == "handoff":
+            return False
+        return not self.thread_tree.is_awaited(node)
 
     def _reschedule(self) -> None:
         """Start threads that can continue, and send reports that a crash has prevented."""
@@ -348,7 +356,7 @@ class SubagentSupervisor:
 
     def _halt_all(self) -> None:
         for thread_id, running in self._running.items():
-            if thread_id != self._main:
+            if thread_id != self._foreground:
                 _cancel(running)
 
     def _close(self, node: ThreadNode) -> bool:

@@ -15,24 +15,29 @@ from typing import TypeAlias
 
 from anyio import to_thread
 
-from mainspring.core import ids
+from mainspring.core import clock, ids
 from mainspring.core.content import TextBlock
+from mainspring.core.envelope import Event
 from mainspring.core.errors import BlobNotFound, InvalidInput
 from mainspring.core.events import ThreadCreated, ThreadMessageReceived
 from mainspring.core.model import Delta
 from mainspring.core.tool import Tool
+from mainspring.function_tools.output_types import output_tool
+from mainspring.harness.agent_authorizer import AgentAuthorizer
+from mainspring.harness.authorizer import Authorizer
 from mainspring.harness.budget import BudgetTier
 from mainspring.harness.context.history_tools import history_read, history_search
 from mainspring.harness.context.request_builder import PromptPrefix
+from mainspring.harness.deduplication import CALL_TYPES, deduplicated
 from mainspring.harness.limits import Limits
 from mainspring.harness.permissions.policy import Mode, parse_mode, stricter_mode
 from mainspring.harness.permissions.tool_names import canonical_name
-from mainspring.harness.state.thread import Thread
+from mainspring.harness.state.thread import OUTPUT_TOOL, Thread
 from mainspring.harness.state.thread_tree import ThreadNode
 from mainspring.harness.thread_context import NamedModel, SiblingThreads, ThreadContext
 from mainspring.harness.toolbox import Toolbox
 from mainspring.retrieval.history import search_history
-from mainspring.runtime.agent import Agent, prefix_of, tools_of
+from mainspring.runtime.agent import Agent, AgentSubagent, AnyAgent, prefix_of, tools_of
 from mainspring.runtime.session_context import (
     Models,
     SessionContext,
@@ -63,13 +68,16 @@ def derive_agent(
     subagent: Subagent, parent: Agent, created: ThreadCreated, models: Models
 ) -> Agent:
     model = None if parent.has_one_model else created.model or subagent.model
+    model = parent.model if model is None else models.related(model, parent.model)
+    if isinstance(subagent, AgentSubagent):
+        return _called_agent(subagent.agent, parent, model)
     instructions = (subagent.prompt, parent.instructions if subagent.reads_instructions else "")
     agent = replace(
         parent,
         name=subagent.name,
         description=subagent.description,
         instructions="\n\n".join(filter(None, instructions)),
-        model=parent.model if model is None else models.related(model, parent.model),
+        model=model,
         tools=[tool for tool in parent.tools if may_use_tool(subagent, tool.spec.name)],
         client_tools=[spec for spec in parent.client_tools if may_use_tool(subagent, spec.name)],
         limits=Limits(max_turns=subagent.max_turns, max_cost_usd=_parse_usd(subagent.max_cost_usd)),
@@ -77,11 +85,28 @@ def derive_agent(
         subagents=callable_subagents(subagent, parent.subagents),
         skills=parent.skills if may_use_tool(subagent, "skill") else (),
         is_coordinator=False,
+        output_type=str,
     )
     own = subagent.own
     if own is None:
         return agent
     return replace(agent, built_ins=own.built_ins, client_tools=own.client_tools, skills=own.skills)
+
+
+def _called_agent(agent: AnyAgent, parent: Agent, model: str) -> Agent:
+    """An agent of the program as a subagent. The caller's hooks apply to what it does, too."""
+    own = [
+        replace(item, event="SubagentStop") if item.event == "Stop" else item
+        for item in agent.hooks
+    ]
+    return replace(
+        agent,
+        model=model,
+        hooks=(*parent.hooks, *own),
+        max_depth=parent.max_depth,
+        max_at_once=parent.max_at_once,
+        has_one_model=parent.has_one_model,
+    )
 
 
 def may_use_tool(subagent: Subagent, tool: str) -> bool:
@@ -207,6 +232,7 @@ class ThreadFactory:
             ),
             *toolbox.tools,
             *(() if agent.is_coordinator else _history_tools(session)),
+            *(() if agent.output is None else (output_tool(OUTPUT_TOOL, agent.output),)),
             *self.extra_tools(node, agent),
         )
         client_tools = [*agent.client_tools, *toolbox.client_tools]
@@ -229,7 +255,12 @@ class ThreadFactory:
             model=models.open(agent.model),
             facts=models.facts(agent.model),
             prompt_prefix=prompt_prefix,
-            toolbox=replace(toolbox, tools=[*tools.values()], client_tools=client_tools),
+            toolbox=replace(
+                toolbox,
+                tools=[deduplicated(tool, self._read_calls, clock.now) for tool in tools.values()],
+                client_tools=client_tools,
+                authorizer=_agent_authorizer(agent, toolbox.authorizer),
+            ),
             tiers=[
                 BudgetTier(item.spend_account, self.agent_of(item).limits)
                 for item in session.event_sink.thread_tree.with_ancestors(node)
@@ -239,11 +270,17 @@ class ThreadFactory:
             price=models.cost,
             siblings=self.siblings,
             open_model=open_model,
+            deps=session.deps,
         )
         if loaded := node.thread.session_state.loaded_tools:
             context.load(loaded)
         self._prefixes[node.id] = context.prompt_prefix
         return context
+
+    async def _read_calls(self) -> list[Event]:
+        session = self.session_context
+        session_id = session.event_sink.writer.session_id
+        return await session.log.read(session_id, types=CALL_TYPES)
 
     def agent_of(self, node: ThreadNode) -> Agent:
         """The agent of a thread, derived from its subagent type and its parent's agent."""
@@ -255,7 +292,7 @@ class ThreadFactory:
             )
             subagent = self.subagent_of(node)
             self._agents[node.id] = (
-                replace(parent, limits=Limits())
+                replace(parent, limits=Limits(), output_type=str)
                 if subagent.name == FORK
                 else derive_agent(subagent, parent, node.created_event, self.session_context.models)
             )
@@ -265,6 +302,10 @@ class ThreadFactory:
         """The subagent type of a thread that is not the main one."""
         if node.name == FORK:
             return _FORK_SUBAGENT
+        if node.created_event is not None and node.created_event.mode == "handoff":
+            parent = self.session_context.event_sink.thread_tree.nodes[node.parent_id or ""]
+            by_name = {item.name: item for item in self.agent_of(parent).handoffs}
+            return by_name.get(node.name or "", GENERAL)
         by_name = {item.name: item for item in self.session_context.agent.subagents}
         return by_name.get(node.name or "", GENERAL)
 
@@ -306,6 +347,17 @@ class ThreadFactory:
             session.toolbox.authorizer
         )
         return open_toolbox(request)
+
+
+def _agent_authorizer(agent: Agent, inner: Authorizer) -> Authorizer:
+    """With the decisions of the agent's own code, if it has any."""
+    if not agent.hooks and agent.output is None:
+        return inner
+    return AgentAuthorizer(
+        inner=inner,
+        hooks=agent.hooks,
+        output_retries=None if agent.output is None else agent.output_retries,
+    )
 
 
 def _history_tools(session: SessionContext) -> tuple[Tool, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from mainspring.core.tool import ToolResult
 from mainspring.harness.state.thread_tree import ThreadNode
 
@@ -11,6 +13,7 @@ _STOP_REASONS = {
     "interrupted_streaming": "somebody has stopped it",
     "interrupted_tools": "somebody has stopped it",
     "prompt_too_long": "its context is full",
+    "output_invalid": "it gave no valid result",
     "output_truncated": "its answer was cut off",
     "model_error": "its model failed",
     "loop_detected": "it did the same again and again",
@@ -24,13 +27,20 @@ _STOP_REASONS = {
 def report_text(node: ThreadNode, note: str = "") -> str:
     """Its last message, its id and cost, and a note."""
     thread = node.thread
-    words = thread.transcript.last_words().strip() or "(it said nothing)"
+    words = _answer(node)
     why = _STOP_REASONS.get(thread.last_reason or "")
     ended = f"[It did not finish: {why}. What it said last:]\n{words}" if why else words
     spent = node.spend_account.spending
     cost = f", {spent.cost_usd:.4f} US dollars" if spent.cost_usd else ""
     text = f"{ended}\n\n[{node.name} {node.id}: {spent.turns} turns{cost}]"
     return f"{text}\n{note}" if note else text
+
+
+def _answer(node: ThreadNode) -> str:
+    """Its typed output as JSON, or its last words."""
+    if node.thread.output is not None:
+        return msgspec.json.encode(node.thread.output.value).decode()
+    return node.thread.transcript.last_words().strip() or "(it said nothing)"
 
 
 def report_result(node: ThreadNode, note: str = "") -> ToolResult:

@@ -1,0 +1,118 @@
+"""Tools of other libraries, known by their methods: nothing of them is imported here."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Protocol, Unpack, cast
+
+from anyio import to_thread
+
+from mainspring.core.errors import InvalidInput
+from mainspring.core.model import ToolSpec
+from mainspring.core.tool import Call, Tool, ToolResult, Traits
+from mainspring.function_tools.define import ToolOptions, tool_traits
+from mainspring.function_tools.input_types import is_model_type
+from mainspring.function_tools.results import error_result, to_tool_result
+
+
+class LangChainTool(Protocol):
+    """What we need of `langchain_core.tools.BaseTool`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def description(self) -> str: ...
+    @property
+    def tool_call_schema(self) -> object: ...
+    def ainvoke(self, input: Any) -> Awaitable[object]: ...  # noqa: ANN401 (whatever it takes)
+
+
+def from_langchain(tool: LangChainTool, **options: Unpack[ToolOptions]) -> Tool:
+    """A tool of LangChain. It validates its input itself; what is wrong is what the model reads.
+
+    Raises:
+        InvalidInput: it has no schema of its arguments.
+    """
+    schema = tool.tool_call_schema
+    if is_model_type(schema):
+        schema = schema.model_json_schema(ref_template="#/$defs/{model}")
+    if not isinstance(schema, Mapping):
+        raise InvalidInput(f"tool {tool.name} of LangChain has no schema of its arguments")
+
+    async def run(call: Call) -> ToolResult:
+        return await _result_of(partial(tool.ainvoke, dict(call.input)))
+
+    return _tool(tool.name, tool.description, cast("Mapping[str, object]", schema), run, options)
+
+
+def from_openai(
+    definition: Mapping[str, object],
+    function: Callable[..., object],
+    **options: Unpack[ToolOptions],
+) -> Tool:
+    """A function with its definition as OpenAI's APIs have it: `{"type": "function", "function":
+    {"name", "description", "parameters"}}`, or without the outer object.
+
+    Raises:
+        InvalidInput: the definition has no name or no parameters.
+    """
+    inner = definition.get("function", definition)
+    fields = cast("Mapping[str, object]", inner if isinstance(inner, Mapping) else {})
+    name, schema = fields.get("name"), fields.get("parameters")
+    if not isinstance(name, str) or not isinstance(schema, Mapping):
+        raise InvalidInput("a function's definition has a name, a description and parameters")
+
+    async def run(call: Call) -> ToolResult:
+        return await _result_of(partial(_call, function, call.input))
+
+    description = str(fields.get("description") or inspect.getdoc(function) or name)
+    return _tool(name, description, cast("Mapping[str, object]", schema), run, options)
+
+
+def _tool(
+    name: str,
+    description: str,
+    schema: Mapping[str, object],
+    run: Callable[[Call], Awaitable[ToolResult]],
+    options: ToolOptions,
+) -> Tool:
+    traits: Traits = tool_traits(name, options)
+    return Tool(
+        spec=ToolSpec(
+            name=options.get("name") or name,
+            description=options.get("description") or description,
+            input_schema={"type": "object", "properties": {}, **schema},
+        ),
+        run=run,
+        traits=lambda _: traits,
+        probe=options.get("probe"),
+        invalid=partial(_input_error, schema),
+    )
+
+
+def _input_error(schema: Mapping[str, object], given: Mapping[str, object]) -> str | None:
+    """Missing and unknown arguments; the types are the library's to check."""
+    properties = cast("Mapping[str, object]", schema.get("properties") or {})
+    required = cast("list[str]", schema.get("required") or [])
+    problems = [f"- {name}: missing" for name in required if name not in given]
+    if schema.get("additionalProperties") is not True:
+        known = f"unknown; the fields are: {', '.join(properties) or 'none'}"
+        problems += [f"- {name}: {known}" for name in given if name not in properties]
+    return "\n".join(["The input is not valid:", *problems]) if problems else None
+
+
+async def _call(function: Callable[..., object], given: Mapping[str, object]) -> object:
+    if inspect.iscoroutinefunction(function):
+        return await function(**given)
+    returned = await to_thread.run_sync(partial(function, **given), abandon_on_cancel=True)
+    return await returned if inspect.isawaitable(returned) else returned
+
+
+async def _result_of(run: Callable[[], Awaitable[object]]) -> ToolResult:
+    try:
+        return to_tool_result(await run())
+    # The tool is somebody else's: whatever it raises is what the model reads.
+    except (Exception, SystemExit) as error:  # noqa: BLE001
+        return error_result(error)

@@ -1,0 +1,55 @@
+"""JSON that is still being written: what of it can be read already."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+_CLOSERS = {"{": "}", "[": "]"}
+_CUT_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*(\\(?:u[0-9a-fA-F]{0,3})?)$")
+
+
+def read_partial(text: str) -> object:
+    """The value that a beginning of JSON shows so far; `None` if it shows none yet.
+
+    A string that is not complete is shown as far as it goes. A key without a value, and a number
+    or a word that may go on, are left out.
+    """
+    closers, is_in_string, cut = _open_parts(text)
+    end = "".join(reversed(closers))
+    whole = text
+    if is_in_string:
+        if cut_escape := _CUT_ESCAPE.search(text):
+            whole = text[: cut_escape.start(1)]
+        whole += '"'
+    elif closers and text[-1:] not in ("}", "]", '"'):
+        whole = text[:cut]
+    for candidate in (whole + end, text[:cut] + end):
+        try:
+            return msgspec.json.decode(candidate)
+        except msgspec.DecodeError:
+            continue
+    return None
+
+
+def _open_parts(text: str) -> tuple[list[str], bool, int]:
+    """What must be closed, whether a string is open, and where the last complete member ends."""
+    closers: list[str] = []
+    is_in_string = is_escaped = False
+    cut = 0
+    for at, character in enumerate(text):
+        if is_in_string:
+            is_in_string = is_escaped or character != '"'
+            is_escaped = character == "\\" and not is_escaped
+        elif character == '"':
+            is_in_string = True
+        elif character in _CLOSERS:
+            closers.append(_CLOSERS[character])
+            cut = at + 1
+        elif character in "}]" and closers:
+            closers.pop()
+            cut = at + 1
+        elif character == ",":
+            cut = at
+    return closers, is_in_string, cut

@@ -1,0 +1,95 @@
+"""What an agent's own code decides, before and after the authorizer of the session: hooks and
+guardrails that are functions, and the output that it must give before it may stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from mainspring.core.hook import HookEvent, HookResult
+from mainspring.core.tool import Call, Tool, Traits
+from mainspring.harness import hook_events
+from mainspring.harness.authorizer import Authorizer, Decision
+from mainspring.harness.function_hooks import (
+    FunctionHook,
+    merge_hook_results,
+    run_function_hooks,
+)
+from mainspring.harness.permissions.engine import apply_hook_permission, with_hook_output
+from mainspring.harness.state.thread import OUTPUT_TOOL, Thread
+from mainspring.harness.stop_reasons import Continue, Ended
+
+OUTPUT_MISSING = (
+    f"Nothing reads your text: give your answer by calling {OUTPUT_TOOL}, with what you have."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentAuthorizer:
+    """An `Authorizer` around that of the session."""
+
+    inner: Authorizer
+    hooks: Sequence[FunctionHook] = ()
+    output_retries: int | None = None
+    """How often an output that is missing or invalid is asked for again; `None`: none is due."""
+
+    async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
+        result = await run_function_hooks(self.hooks, hook_events.before_tool(call), call)
+        if result.permission == "deny" or result.blocked:
+            reason = result.reason or "a hook denied it"
+            return with_hook_output(result, Decision(decision="deny", gate="hook", reason=reason))
+        if result.updated_input is not None:
+            call = replace(call, input=tool.normalize_input(result.updated_input))
+            traits = tool.traits(result.updated_input)
+        if self.output_retries is not None and call.name == OUTPUT_TOOL:
+            allowed = Decision(decision="allow", gate="default")  # it only ends the run
+            return with_hook_output(result, allowed)
+        decision = apply_hook_permission(result, await self.inner.authorize(call, tool, traits))
+        if decision.decision == "ask":
+            decision = await self._ask(call, decision)
+        return with_hook_output(result, decision)
+
+    async def _ask(self, call: Call, decision: Decision) -> Decision:
+        event = hook_events.permission_requested(call, decision.reason)
+        result = await run_function_hooks(self.hooks, event, call)
+        if result.permission == "deny" or result.blocked:
+            reason = result.reason or "a hook denied it"
+            decision = Decision(decision="deny", gate="hook", reason=reason)
+        return with_hook_output(replace(result, updated_input=None), decision)
+
+    def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:
+        return self.inner.still_forbidden(call, traits)
+
+    async def run_hooks(self, thread: Thread, hook_event: HookEvent) -> HookResult:
+        inner = await self.inner.run_hooks(thread, hook_event)
+        if not self.hooks:
+            return inner
+        own = await run_function_hooks(self.hooks, _with_output(thread, hook_event))
+        return merge_hook_results(inner, own)
+
+    async def after_round(self, thread: Thread) -> Ended | None:
+        if self.output_retries is not None and thread.invalid_outputs > self.output_retries:
+            why = f"the output was not valid, {thread.invalid_outputs} times"
+            return Ended("output_invalid", why)
+        return await self.inner.after_round(thread)
+
+    async def before_stop(self, thread: Thread) -> Continue | Ended | None:
+        if self.output_retries is not None and thread.output is None:
+            if thread.retries.stop_feedback >= self.output_retries:
+                return Ended("output_invalid", f"the model did not call {OUTPUT_TOOL}")
+            return Continue("stop_hook_feedback", OUTPUT_MISSING)
+        return await self.inner.before_stop(thread)
+
+    async def before_compact(self, thread: Thread) -> None:
+        await self.inner.before_compact(thread)
+
+
+def _with_output(thread: Thread, hook_event: HookEvent) -> HookEvent:
+    """At the end, hooks read the output that the agent gives back in place of its last words."""
+    if thread.output is None or "last_assistant_message" not in hook_event.fields:
+        return hook_event
+    text = msgspec.json.encode(thread.output.value).decode()
+    return replace(hook_event, fields={**hook_event.fields, "last_assistant_message": text})

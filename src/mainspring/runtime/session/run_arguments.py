@@ -1,0 +1,31 @@
+"""What a program may pass when it starts a session and when it runs one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
+
+from mainspring.core.sender import Origin
+from mainspring.runtime.session.history import HistoryMessage
+from mainspring.runtime.session.run_result import OnApproval
+
+
+class StartOptions(TypedDict, total=False):
+    title: str | None
+    metadata: Mapping[str, str] | None
+    origin: Origin | None
+    """What creates the session, if not the sender of the runtime."""
+    session_id: str | None
+    """A retry with the same id does not create a second session."""
+    history: Sequence[HistoryMessage]
+    """A conversation that the session begins with: messages of `Session.history`, or JSON."""
+
+
+class RunArguments(TypedDict, total=False):
+    """What the caller of one run may pass."""
+
+    deps: object
+    """What tools read as `call.deps`."""
+    on_approval: OnApproval | None
+    """Answers calls that wait for a person, for as long as this process runs. Without it, and after
+    a restart without it, the run ends with `requires_action`."""

@@ -1,0 +1,167 @@
+"""What comes of a run: the result with its typed output, and the calls that wait for approval."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Generic, TypeAlias, cast
+
+from mainspring.core.content import plain_text
+from mainspring.core.envelope import Event
+from mainspring.core.errors import OutputMissing
+from mainspring.core.events import (
+    AgentCustomToolUse,
+    AgentMcpToolUse,
+    AgentMessage,
+    AgentToolUse,
+    StatusIdle,
+    StatusRunning,
+    ThreadCreated,
+    Usage,
+)
+from mainspring.harness.event_sink import ignore_event
+from mainspring.harness.state.thread_tree import ThreadTree
+from mainspring.harness.stop_reasons import Ended, EndReason
+from mainspring.runtime.agent import Agent, AnyAgent, Output
+
+OK_REASONS: tuple[EndReason, ...] = ("completed", "compacted")
+_NO_OUTPUT = object()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult(Generic[Output]):
+    """The result of a run; turns, usage and cost are totals of the session."""
+
+    session_id: str
+    reason: EndReason
+    text: str
+    """The last message of the agent in this run."""
+    turns: int
+    usage: Usage
+    cost_usd: Decimal
+    detail: str | None = None
+    waiting_for: tuple[str, ...] = ()
+    value: object = field(default=_NO_OUTPUT, repr=False)
+    """The output, if there is one; read `output`, which is typed."""
+
+    @property
+    def ok(self) -> bool:
+        return self.reason in OK_REASONS
+
+    @property
+    def output(self) -> Output:
+        """What the agent gives back: its text, or a value of its output type.
+
+        Raises:
+            OutputMissing: the run ended without a valid output.
+        """
+        if self.value is _NO_OUTPUT:
+            raise OutputMissing(self.session_id, self.reason, self.detail)
+        return cast("Output", self.value)
+
+
+def output_value(agent: AnyAgent, thread_tree: ThreadTree, ended: Ended, text: str) -> object:
+    """The output of the newest run of the main thread; one that a guardrail stopped has none."""
+    if ended.reason not in OK_REASONS:
+        return _NO_OUTPUT
+    if agent.output is None:
+        return text
+    produced = thread_tree.active.thread.output
+    return _NO_OUTPUT if produced is None else agent.output.read(produced.value)
+
+
+class FinalMessage:
+    """The last message of the agent in a run, as its events tell it."""
+
+    def __init__(self, thread_id: str, tell: Callable[[Event], None]) -> None:
+        self._thread_id = thread_id
+        self._tell = tell
+        self._texts: list[str] = []
+
+    def on_event(self, event: Event) -> None:
+        if event.thread_id == self._thread_id:
+            if isinstance(event.payload, ThreadCreated) and event.payload.mode == "handoff":
+                self._thread_id = event.payload.session_thread_id
+                self._texts.clear()
+            if isinstance(event.payload, StatusRunning):
+                self._texts.clear()
+            elif isinstance(event.payload, AgentMessage):
+                self._texts.append(plain_text(event.payload.content))
+            elif isinstance(event.payload, AgentToolUse | AgentMcpToolUse | AgentCustomToolUse):
+                self._texts.clear()
+        self._tell(event)
+
+    @property
+    def text(self) -> str:
+        return "\n\n".join(self._texts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRequest:
+    """A tool call that waits for a person."""
+
+    call_id: str
+    tool: str
+    input: Mapping[str, object]
+    reason: str | None = None
+    """Why somebody is asked."""
+    preview: str | None = None
+    """What it would do, if the tool can say so."""
+
+
+Answer: TypeAlias = bool | str | None
+"""`True` allows, `False` denies, a text denies and is what the model reads; `None` leaves the call
+waiting."""
+OnApproval: TypeAlias = Callable[[ApprovalRequest], Answer | Awaitable[Answer]]
+
+
+def approval_requests(thread_tree: ThreadTree) -> list[ApprovalRequest]:
+    """The calls that wait for a person to allow or deny them."""
+    calls = [call for node in thread_tree.nodes.values() for call in node.thread.unsettled_calls()]
+    return [
+        ApprovalRequest(
+            call_id=call.id,
+            tool=call.name,
+            input=call.input,
+            reason=call.reason,
+            preview=call.preview,
+        )
+        for call in calls
+        if call.wants_answer and call.kind == "tool"
+    ]
+
+
+def run_result(
+    agent: Agent[Output], session_id: str, ended: Ended, thread_tree: ThreadTree, text: str
+) -> RunResult[Output]:
+    main = thread_tree.main
+    chain = thread_tree.with_ancestors(thread_tree.active)
+    return RunResult(
+        session_id=session_id,
+        reason=ended.reason,
+        text=text,
+        turns=sum(node.thread.turns for node in chain),
+        usage=main.spend_account.usage,
+        cost_usd=main.spend_account.spending.cost_usd,
+        detail=ended.detail,
+        waiting_for=ended.waiting_for,
+        value=output_value(agent, thread_tree, ended, text),
+    )
+
+
+def result_of_log(
+    agent: Agent[Output], session_id: str, events: Sequence[Event], main_id: str
+) -> RunResult[Output]:
+    """What came of the last run."""
+    thread_tree, text = ThreadTree(main_id), FinalMessage(main_id, ignore_event)
+    ended = Ended("requires_action")
+    for event in events:
+        thread_tree.apply(event)
+        text.on_event(event)
+        is_current = event.thread_id == thread_tree.active.id
+        if is_current and isinstance(event.payload, StatusIdle):
+            idle = event.payload
+            reason = cast("EndReason", idle.reason or "completed")
+            ended = Ended(reason, idle.detail, idle.stop_reason.event_ids)
+    return run_result(agent, session_id, ended, thread_tree, text.text)

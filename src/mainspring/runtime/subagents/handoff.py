@@ -1,0 +1,91 @@
+"""Handoffs: an agent gives the conversation to another one, which goes on in a thread of its own
+with all that was said. The thread that hands off is done.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+
+from msgspec.structs import replace
+
+from mainspring.core.events import ThreadHandedOff
+from mainspring.core.model import Delta, ToolSpec
+from mainspring.core.tool import Call, Tool, ToolResult, Traits
+from mainspring.harness.state.thread_tree import ThreadNode
+from mainspring.harness.stop_reasons import Ended
+from mainspring.harness.thread_context import ThreadContext
+from mainspring.log.task_groups import retry_unavailable, run_in_background
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.subagent import Subagent
+from mainspring.runtime.subagents.delegation import new_thread, refuse
+from mainspring.runtime.subagents.supervisor import SubagentSupervisor
+
+_TASK = "{caller} has handed this conversation to you. {note}Go on with it: the user reads you now."
+_TRAITS = Traits(in_doubt="retry")
+
+
+def handoff_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) -> list[Tool]:
+    """One for each agent that the thread's agent may hand its conversation to."""
+    if node is not supervisor.thread_tree.active:
+        return []  # a subagent that is called has no conversation with the user
+    return [_handoff_tool(supervisor, node, agent, target) for target in agent.handoffs]
+
+
+def _handoff_tool(
+    supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent, target: Subagent
+) -> Tool:
+    async def run(call: Call) -> ToolResult:
+        created = replace(new_thread(call, node, target.name), mode="handoff", is_fork=True)
+        other = supervisor.thread_tree.handed_to(node)
+        if other is not None and other.id != created.session_thread_id:
+            return refuse(f"The conversation was already handed to {other.name}.")
+        note = str(call.input.get("note", "")).strip()
+        task = _TASK.format(caller=agent.name, note=f"{note}\n" if note else "")
+        child = await supervisor.spawn(node, created, task)
+        fact = ThreadHandedOff(
+            to_session_thread_id=child.id, to_agent_name=target.name, tool_use_id=call.id
+        )
+        text = ToolResult.text(f"{target.name} goes on with the conversation.")
+        return ToolResult(text.content, facts=(fact,))
+
+    note = {"type": "string", "description": "What it should know besides the conversation."}
+    return Tool(
+        spec=ToolSpec(
+            name=f"transfer_to_{re.sub(r'[^a-zA-Z0-9_-]', '_', target.name)}"[:64],
+            description=(
+                f"Hand this conversation to {target.name}, who goes on with it; you are done then."
+                f" {target.description}"
+            ),
+            input_schema={
+                "type": "object",
+                "properties": {"note": note},
+                "required": [],
+                "additionalProperties": False,
+            },
+        ),
+        run=run,
+        traits=lambda _: _TRAITS,
+    )
+
+
+async def run_conversation(
+    supervisor: SubagentSupervisor, main: ThreadContext, emit: Callable[[Delta], None]
+) -> Ended | None:
+    """Run the main thread, then whichever threads the conversation is handed to.
+
+    After a crash in the middle of a handoff, the main thread first records that it is done.
+    """
+    thread_tree = supervisor.thread_tree
+    ended = await supervisor.run(main)
+    node = thread_tree.handed_to(thread_tree.main)
+    while node is not None:
+        async with supervisor.thread_factory.open_context(node) as context:
+            context.emit = emit
+            # clients send an interrupt to the main thread, whoever has the conversation
+            watch = partial(main.writer.watch_interrupts, main.thread.id, context.interrupt)
+            async with run_in_background(partial(retry_unavailable, watch)):
+                ended = await supervisor.run(context) or ended
+        node = thread_tree.handed_to(node)
+    return ended
