@@ -249,6 +249,30 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
         allowed_tools=("Bash(git log *)",),
         disallowed_tools=("Write",),
     ),
+    events.ApprovalRequested(
+        approval_id="aprv_1",
+        subject=events.ApprovalSubject(
+            type="elicitation",
+            id="sevt_1:1",
+            hash="ab" * 32,
+            evidence=(events.Evidence(title="ticket", text="42", ref="sevt_1"),),
+            stale_when=("content_changed", "call_ended"),
+        ),
+        question="Which seat?",
+        form_schema={"type": "object", "properties": {"seat": {"type": "string"}}},
+        tool_use_id="sevt_1",
+    ),
+    events.ApprovalAnswered(
+        approval_id="aprv_1",
+        decision="allow",
+        text="by the window",
+        form={"seat": "12A"},
+        tool_use_id="sevt_1",
+        answered_by="key_1:olga",
+    ),
+    events.ApprovalVoided(
+        approval_id="aprv_1", reason="the call that asked has ended", tool_use_id="sevt_1"
+    ),
     events.WorktreeOpened(path="/work/.trees/a", branch="mainspring/a", commit="ab12"),
     events.WorktreeClosed(
         path="/work/.trees/a", outcome="kept", commit="cd34", reason="conflict in a.py"

@@ -6,14 +6,18 @@ from tests.api.approvals_api import Office, erasing, person, session_context
 from tests.api.sessions_api import session, waiting
 from tests.service.schedule_setup import Crash
 
-from mainspring.core.errors import Forbidden, StaleVersion
+from mainspring.core.errors import Forbidden, InvalidInput, StaleVersion
 from mainspring.core.events import (
     AgentToolResult,
     AgentToolUse,
+    ApprovalAnswered,
+    ApprovalRequested,
     ThreadCreated,
     ToolCallAuthorized,
+    ToolCallStarted,
     UserToolConfirmation,
 )
+from mainspring.core.tool import Question
 from mainspring.log.records import RecordChange, RecordQuery
 from mainspring.log.task_groups import run_in_background
 from mainspring.service.approvals.approval_policy import AnswerPermission, SetApprovalPolicy
@@ -279,3 +283,42 @@ def test_a_long_input_is_cut_and_says_so():
     assert shown["path"] == "a.txt"
     assert len(str(shown)) < 2000
     assert shorten_input({"path": "a.txt"}) == ({"path": "a.txt"}, False)
+
+
+async def test_a_question_of_a_call_is_answered_with_a_form_that_fits(tmp_path: Path):
+    fields = {"n": {"type": "integer"}}
+    schema: dict[str, object] = {"type": "object", "properties": fields, "required": ["n"]}
+    async with session_context(tmp_path, erasing("a")) as context, context.home.client() as client:
+        made = await session(client)
+        context.home.worker.is_asleep = True
+        writer = await context.home.log.hold(made.id, owner="test")
+        [call] = await writer.append(AgentToolUse(name="count", input={}))
+        await writer.append(ToolCallStarted(tool_use_id=call.id, idempotency_key="k"))
+        for key in ("1", "2"):
+            question = Question(key=key, text=f"How many, {key}?", form_schema=schema)
+            request = ApprovalRequested(
+                approval_id=question.approval_id(call.id),
+                subject=question.subject(call.id),
+                question=question.text,
+                form_schema=schema,
+                tool_use_id=call.id,
+            )
+            await writer.append(request)
+        for n in (1, 2):
+            await context.approvals.keeper.catch_up("acme", made.id)
+            [approval] = await approvals_of(context)
+            assert (approval.question, approval.form_schema) == (f"How many, {n}?", schema)
+            assert approval.subject is not None
+            assert approval.subject.type == "elicitation"
+            for wrong in (ALLOW, ApprovalAnswer(result="allow", form={"n": "three"})):
+                with pytest.raises(InvalidInput, match=r"form\.n"):
+                    await context.approvals.answer(BOSS, approval.id, wrong)
+            given = ApprovalAnswer(result="allow", form={"n": n})
+            closed = await context.approvals.answer(BOSS, approval.id, given)
+            assert (closed.status, closed.form) == ("answered", {"n": n})
+            assert await context.approvals.answer(BOSS, approval.id, given) == closed
+            with pytest.raises(StaleVersion):
+                await context.approvals.answer(BOSS, approval.id, DENY)
+            [event] = await writer.fold_inbox()
+            assert isinstance(event.payload, ApprovalAnswered)
+            assert event.payload.answered_by == "key_boss:boss"

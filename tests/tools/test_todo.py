@@ -3,7 +3,7 @@
 import pytest
 from tests.function_tools.samples import call, text_of
 
-from mainspring.capabilities.tools.ask_user import ASK_USER, invalid_questions
+from mainspring.capabilities.tools.ask_user import ASK_USER, CLIENT_INPUT_CHECKS
 from mainspring.capabilities.tools.think import think
 from mainspring.capabilities.tools.todo import todo
 from mainspring.core.content import plain_text
@@ -68,7 +68,7 @@ def question(**more: object) -> dict[str, object]:
 
 def test_questions_have_the_shape_that_clients_know():
     assert ASK_USER.name == "ask_user"
-    assert invalid_questions({"questions": [question(multiSelect=True)]}) is None
+    assert CLIENT_INPUT_CHECKS["ask_user"]({"questions": [question(multiSelect=True)]}) is None
 
 
 @pytest.mark.parametrize(
@@ -86,4 +86,4 @@ def test_questions_have_the_shape_that_clients_know():
     ],
 )
 def test_nobody_is_asked_nonsense(questions: object, word: str):
-    assert word in (invalid_questions({"questions": questions}) or "")
+    assert word in (CLIENT_INPUT_CHECKS["ask_user"]({"questions": questions}) or "")

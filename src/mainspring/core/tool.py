@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, cast
 
 import msgspec
 
 from mainspring.core.content import Block, TextBlock
-from mainspring.core.events import Failure, KnownPayload
+from mainspring.core.events import (
+    ApprovalAnswered,
+    ApprovalSubject,
+    Evidence,
+    Failure,
+    KnownPayload,
+)
+from mainspring.core.ids import stable_id
 from mainspring.core.model import ToolSpec
 
 if TYPE_CHECKING:
@@ -24,6 +32,32 @@ else:
 
 Stashed = TypeVar("Stashed")
 InDoubtPolicy: TypeAlias = Literal["retry", "probe", "ask", "report"]
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a tool asks a person in mid-call. An answer counts only for exactly this question."""
+
+    key: str
+    """Names it among the questions of one call."""
+    text: str
+    form_schema: Mapping[str, object] | None = None
+    evidence: tuple[Evidence, ...] = ()
+
+    def subject(self, call_id: str) -> ApprovalSubject:
+        shown = (self.text, self.form_schema, self.evidence)
+        return ApprovalSubject(
+            type="elicitation",
+            id=f"{call_id}:{self.key}",
+            hash=hashlib.sha256(_ENCODER.encode(shown)).hexdigest(),
+            evidence=self.evidence,
+            stale_when=("content_changed", "call_ended"),
+        )
+
+    def approval_id(self, call_id: str) -> str:
+        subject = self.subject(call_id)
+        return stable_id("aprv", subject.id, subject.hash)
 
 
 async def _stash_nothing(_value: object) -> None:
@@ -50,6 +84,13 @@ class Call(Generic[Deps]):
     deps: Deps = cast("Deps", None)  # noqa: RUF009 (a constant)
     """What the caller passed as `deps=` to the run."""
 
+    answers: Mapping[str, ApprovalAnswered] = field(default_factory=dict[str, ApprovalAnswered])
+    """What people answered to questions of this call, by the ids of the approvals."""
+
+    def answer_to(self, question: Question) -> ApprovalAnswered | None:
+        """The answer to a question; if there is none, return `ToolResult.asking(question)`."""
+        return self.answers.get(question.approval_id(self.id))
+
     def read_stash(self, kind: type[Stashed], default: Stashed) -> Stashed:
         """What was stashed, as a value of a type; the default if nothing was.
 
@@ -73,10 +114,17 @@ class ToolResult:
     waits_for: tuple[str, ...] = ()
     """No outcome yet: other threads' calls that people must answer first. The same call is made
     again afterwards."""
+    questions: tuple[Question, ...] = ()
+    """No outcome yet: what a person must answer first. Then the same call is made again, with
+    the answers, in this process or in another one."""
 
     @classmethod
     def text(cls, text: str, *, ok: bool = True, error: Failure | None = None) -> ToolResult:
         return cls((TextBlock(text),), ok, error=error)
+
+    @classmethod
+    def asking(cls, *questions: Question) -> ToolResult:
+        return cls((), questions=questions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,6 +40,7 @@ FORKED_CALL_TEXT = (
     "This call was under way in the session that this one was forked from; what came of it is not"
     " known here."
 )
+CALL_ENDED = "the call that asked has ended"
 PolicyOf: TypeAlias = Callable[[OpenCall], InDoubtPolicy]
 """How to settle a call that started and whose result is unknown."""
 
@@ -56,6 +57,8 @@ async def plan_interrupted_call(context: ThreadContext, call: OpenCall) -> CallP
         text = FORKED_CALL_TEXT if call.is_foreign else IN_DOUBT_TEXT
         return refuse_call(call, text, "in_doubt")
     traits = tool.traits(call.input)
+    if call.is_suspended:  # it asked and stopped by itself: nothing is in doubt
+        return PendingCall(call) if call.open_approval else ReadyCall(call, tool, traits)
     policy = call.in_doubt or traits.in_doubt
     if policy == "probe" and tool.probe is not None:
         result = await tool.probe(attempt_of(context, call, call.input))
@@ -81,7 +84,11 @@ def closing_events(thread: Thread) -> list[KnownPayload]:
     ended = Ended("interrupted_tools" if thread.unsettled_calls() else "interrupted_streaming")
     return [
         *_close_request(thread),
-        *(result_event(call, unanswered) for call in thread.unsettled_calls()),
+        *(
+            event
+            for call in thread.unsettled_calls()
+            for event in (*voiding_events(call), result_event(call, unanswered))
+        ),
         StatusIdle(stop_reason=stop_reason(ended), reason=ended.reason),
     ]
 
@@ -95,6 +102,15 @@ def result_event(call: OpenCall, tool_result: ToolResult) -> AgentToolResult | A
             mcp_tool_use_id=call.id, content=content, is_error=is_error, error=error
         )
     return AgentToolResult(tool_use_id=call.id, content=content, is_error=is_error, error=error)
+
+
+def voiding_events(call: OpenCall) -> list[KnownPayload]:
+    """The events that close the open questions of a call that is settled."""
+    return [
+        events.ApprovalVoided(approval_id=item.id, reason=CALL_ENDED, tool_use_id=call.id)
+        for item in call.approvals
+        if item.is_open
+    ]
 
 
 def _close_request(thread: Thread) -> list[KnownPayload]:
@@ -130,5 +146,5 @@ def _mark_calls_in_doubt(thread: Thread, policy_of: PolicyOf) -> list[KnownPaylo
     return [
         events.ToolCallInDoubt(tool_use_id=call.id, policy=policy_of(call))
         for call in thread.unsettled_calls()
-        if call.started and call.kind == "tool" and not call.in_doubt
+        if call.started and call.kind == "tool" and not call.in_doubt and not call.is_suspended
     ]

@@ -73,7 +73,15 @@ def attempt_of(context: ThreadContext, call: OpenCall, given: Mapping[str, objec
     """The call to run now, with the idempotency key of its first attempt, if there was one."""
     made = new_call(context, call.id, call.name, given)
     key = made.idempotency_key if call.started is None else call.started
-    return replace(made, idempotency_key=key, is_approved=call.is_approved, stashed=call.stashed)
+    return replace(
+        made,
+        idempotency_key=key,
+        is_approved=call.is_approved,
+        stashed=call.stashed,
+        answers={
+            item.id: item.answer for item in call.approvals if item.answer and not item.is_void
+        },
+    )
 
 
 def new_call(context: ThreadContext, call_id: str, name: str, given: Mapping[str, object]) -> Call:

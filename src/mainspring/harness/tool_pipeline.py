@@ -6,7 +6,7 @@ lookup, validate, cancelled?, objection, authorize (hooks and permissions), deny
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -15,12 +15,13 @@ from msgspec import Struct, field
 from mainspring.core import events
 from mainspring.core.content import BlobBlock, Block, TextBlock, plain_text
 from mainspring.core.errors import Conflict, Fenced, StoreFailed, ToolEnvironmentError
+from mainspring.core.events import KnownPayload
 from mainspring.core.model import INVALID_JSON, ToolUse
-from mainspring.core.tool import Call, Tool, ToolResult
+from mainspring.core.tool import Call, Question, Tool, ToolResult
 from mainspring.harness import hook_events
 from mainspring.harness.authorizer import Decision
 from mainspring.harness.budget import calls_over
-from mainspring.harness.crash_recovery import plan_interrupted_call, result_event
+from mainspring.harness.crash_recovery import plan_interrupted_call, result_event, voiding_events
 from mainspring.harness.state.open_call import OpenCall
 from mainspring.harness.thread_context import ThreadContext
 from mainspring.harness.tool_call import (
@@ -53,6 +54,8 @@ class ToolRound(Struct):
     """Why hooks want the run to end."""
     waits: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Started calls that wait for other threads, with the pending calls of those threads."""
+    suspended: set[str] = field(default_factory=set[str])
+    """Calls that have asked a person and wait for the answer."""
 
 
 async def prepare(
@@ -61,7 +64,9 @@ async def prepare(
     """Everything that happens before a call starts. `is_behind`: an earlier call of the turn still
     waits, so the objection of the tool cannot be evaluated yet."""
     if call.kind != "tool":
-        return PendingCall(call)
+        check = context.toolbox.client_input_checks.get(call.name)
+        wrong = check(call.input) if check and call.kind == "custom" else None
+        return refuse_call(call, wrong, "invalid") if wrong else PendingCall(call)
     if call.is_foreign or call.started:
         return await plan_interrupted_call(context, call)
     return await _check(context, work, call, is_behind=is_behind)
@@ -263,7 +268,7 @@ async def execute(context: ThreadContext, work: ToolRound, ready_call: ReadyCall
     )
     if result is None:
         result = await _perform(ready_call.tool, call)
-    if result.waits_for:
+    if result.waits_for or result.questions:
         return result
     result = await _cap_result(context, work, result, ready_call.traits.max_chars)
     return await _after_hooks(context, work, ready_call, call, result)
@@ -328,7 +333,41 @@ async def _cap_result(
     return replace(tool_result, content=(block, *media))
 
 
+def suspend(context: ThreadContext, call: OpenCall, questions: Sequence[Question]) -> bool:
+    """Record what a call asks people, and that earlier questions with other words are void. False
+    if it asks only what was answered already: then it would ask for ever."""
+    requests: list[KnownPayload] = []
+    for question in questions:
+        subject, id_ = question.subject(call.id), question.approval_id(call.id)
+        asked = [
+            item
+            for item in call.approvals
+            if item.request.subject.id == subject.id and not item.is_void
+        ]
+        if any(item.id == id_ for item in asked):
+            continue
+        requests += [
+            events.ApprovalVoided(
+                approval_id=item.id, reason=APPROVAL_VOID_REASON, tool_use_id=call.id
+            )
+            for item in asked
+        ]
+        schema = question.form_schema
+        requests.append(
+            events.ApprovalRequested(
+                approval_id=id_,
+                subject=subject,
+                question=question.text,
+                form_schema=None if schema is None else dict(schema),
+                tool_use_id=call.id,
+            )
+        )
+    context.note(*requests)
+    return bool(requests)
+
+
 def settle(context: ThreadContext, call: OpenCall, tool_result: ToolResult) -> None:
     """Record the one result of a call, with the facts that belong to it."""
     context.note_pending_facts()
-    context.note(*tool_result.facts, result_event(call, tool_result))
+    current = context.thread.round.get(call.id, call)
+    context.note(*tool_result.facts, *voiding_events(current), result_event(call, tool_result))

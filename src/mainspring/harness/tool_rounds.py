@@ -33,11 +33,13 @@ from mainspring.harness.tool_pipeline import (
     execute,
     prepare,
     settle,
+    suspend,
 )
 from mainspring.log.task_groups import unwrap_single_error
 
 SNAPSHOT_FAILED = "snapshot_failed"
 """The error type of a failed snapshot; it is reported once."""
+ASKS_AGAIN = "Not done: the tool asks again what was answered already."
 TOO_MANY_CALLS = "Not done: the limit on tool calls is reached. Finish with what you have."
 
 
@@ -60,7 +62,8 @@ async def run_round(context: ThreadContext) -> Step | None:
         if ready and await _run_group(context, work, ready):
             is_interrupted = True
             break
-        waiting += [item.call for item in ready if item.call.id in work.waits]
+        waits = work.suspended.union(work.waits)
+        waiting += [item.call for item in ready if item.call.id in waits]
     if _has_effects(context):
         await _take_snapshot(context)
     if is_interrupted:
@@ -233,7 +236,11 @@ class _ConcurrentCalls:
                 outcome = await execute(self._context, self._work, ready_call)
         if outcome.waits_for:
             self._work.waits[ready_call.call.id] = outcome.waits_for
+        elif outcome.questions and suspend(self._context, ready_call.call, outcome.questions):
+            self._work.suspended.add(ready_call.call.id)
         else:
+            if outcome.questions:
+                outcome = ToolResult.text(ASKS_AGAIN, ok=False, error="failed")
             settle(self._context, ready_call.call, outcome)
         if ready_call.traits.cascades and not outcome.ok:
             self._cancel_after(ready_call)

@@ -23,6 +23,10 @@ class Toolbox:
     tools: Sequence[Tool] = ()
     client_tools: Sequence[ToolSpec] = ()
     """Tools that the client runs itself."""
+    client_input_checks: Mapping[str, Callable[[Mapping[str, object]], str | None]] = field(
+        default_factory=dict[str, Callable[[Mapping[str, object]], str | None]]
+    )
+    """For some of them, what is wrong with an input, in words for the model."""
     denied: frozenset[str] = frozenset()
     """Names of the agent's own tools that are hidden from the model."""
     deferred: frozenset[str] = frozenset()

@@ -87,7 +87,7 @@ class PendingCallView(Struct, frozen=True, kw_only=True):
     reason: str | None
     preview: str | None
     is_question: bool
-    """It needs a result from the client, not yes or no."""
+    """It needs a result from the client, or an answer with a form, not yes or no."""
 
 
 class PendingCallsResult(Struct, frozen=True, kw_only=True, tag_field="type", tag="waiting"):

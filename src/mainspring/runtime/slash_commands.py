@@ -339,7 +339,7 @@ async def _pending_calls(context: CommandContext) -> list[PendingCallView]:
             input=dict(item.call.input),
             reason=item.call.reason,
             preview=item.call.preview,
-            is_question=item.call.kind != "tool",
+            is_question=item.call.kind != "tool" or item.call.is_suspended,
         )
         for number, item in enumerate(pending, 1)
     ]

@@ -13,7 +13,7 @@ from anyio import to_thread
 
 from mainspring.capabilities.providers.model_registry import ModelRegistry
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
-from mainspring.capabilities.tools.ask_user import ASK_USER, EXIT_PLAN
+from mainspring.capabilities.tools.ask_user import ASK_USER, CLIENT_INPUT_CHECKS, EXIT_PLAN
 from mainspring.capabilities.tools.tool_search import plan_tool_loading
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.config import Settings
@@ -194,6 +194,7 @@ class ToolboxBuilder:
                 denied=frozenset(brought.keys() - offered.keys()),
                 deferred=loading.deferred,
                 client_tools=[ASK_USER, EXIT_PLAN] if options.is_attended else [],
+                client_input_checks=CLIENT_INPUT_CHECKS,
                 aliases=ALIASES,
                 sandbox_info=None if sandbox_session is None else sandbox_session.box,
                 snapshots=WorkspaceSnapshots(

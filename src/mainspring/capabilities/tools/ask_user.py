@@ -63,10 +63,9 @@ def _exit_plan_mode(plan: Annotated[str, Meta(min_length=1, max_length=50_000)])
     """
 
 
-EXIT_PLAN = tool(_exit_plan_mode, name="exit_plan_mode").spec
+_PLAN = tool(_exit_plan_mode, name="exit_plan_mode")
+EXIT_PLAN = _PLAN.spec
 """To be declared as a tool that clients run."""
 
-
-def invalid_questions(given: Mapping[str, object]) -> str | None:
-    """What is wrong with the questions, in words for the model; nobody is asked nonsense."""
-    return _ASKED.invalid(given)
+CLIENT_INPUT_CHECKS = {item.spec.name: item.invalid for item in (_ASKED, _PLAN)}
+"""What is wrong with an input, in words for the model: nobody is shown invalid questions."""

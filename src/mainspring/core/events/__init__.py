@@ -8,6 +8,7 @@ To add a family, add a file with its structs and their union, an import here and
 from typing import TypeAlias
 
 from mainspring.core.events.agent import *
+from mainspring.core.events.approval import *
 from mainspring.core.events.client import *
 from mainspring.core.events.evals import *
 from mainspring.core.events.harness import *
@@ -21,6 +22,7 @@ from mainspring.core.events.workspace import *
 KnownPayload: TypeAlias = (
     ClientPayload
     | AgentPayload
+    | ApprovalPayload
     | SessionPayload
     | SpanPayload
     | WorkflowPayload

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from mainspring.core.content import Block
+from mainspring.core.events.approval import ApprovalAnswered
 from mainspring.core.events.payload import Payload
 from mainspring.core.ids import FileId
 
@@ -140,4 +141,5 @@ ClientPayload: TypeAlias = (
     | SessionUpdated
     | CompactionRequested
     | ThreadStatusTerminated
+    | ApprovalAnswered
 )

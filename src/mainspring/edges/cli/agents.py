@@ -19,10 +19,11 @@ from mainspring.edges.cli.printing import Screen, StyledText, pad, print_list, p
 from mainspring.harness.limits import Limits
 from mainspring.runtime.agent_folder.agent_files import content_hash
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder, find_agent_folders, read_agent
-from mainspring.runtime.agent_folder.folder_versions import Version, diff_versions, list_versions
+from mainspring.runtime.agent_folder.folder_versions import diff_versions, list_versions
 from mainspring.runtime.agent_folder.folder_versions import rollback as roll_back
 from mainspring.runtime.agent_folder.manifest import FILE, read_manifest
 from mainspring.runtime.session.pinned_agent import AgentDefinition, definition_of
+from mainspring.runtime.versions import Version
 from mainspring.wiring.agent_selection import agent_selection
 
 app = command_group()

@@ -11,12 +11,15 @@ from typing import Literal, TypeAlias, cast
 import msgspec
 
 from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput
 from mainspring.core.events import RuleText
 from mainspring.edges.cli.printing import Screen, StyledText, plural
 from mainspring.edges.cli.terminal_input import Keyboard
 from mainspring.harness.permissions.always_allow import always_allow_rule, rule_update
 from mainspring.harness.permissions.rule import rule_text
+from mainspring.harness.state.open_approval import OpenApproval
 from mainspring.harness.state.open_call import OpenCall
+from mainspring.runtime.approvals import check_form, field_choices, form_fields, parse_field
 from mainspring.runtime.session.session import Session
 from mainspring.runtime.session.session_summary import (
     ThreadPendingCall,
@@ -63,11 +66,12 @@ class ApprovalPrompt:
         place = Path(await workspace_of(session.log, session.id) or self.settings.folder)
         for item in calls:
             self.keyboard.discard_typed()
-            is_settled = (
-                await self._ask_user(session, item.call)
-                if item.call.kind == "custom"
-                else await self._ask(session, item, place)
-            )
+            if item.call.open_approval is not None:
+                is_settled = await self._ask_question(session, item, item.call.open_approval)
+            elif item.call.kind == "custom":
+                is_settled = await self._ask_user(session, item.call)
+            else:
+                is_settled = await self._ask(session, item, place)
             if not is_settled:
                 return False
         return bool(calls)
@@ -91,6 +95,54 @@ class ApprovalPrompt:
                         self._save_rule(rule, place)
                 await session.answer(call.id, "allow")
                 return True
+
+    async def _ask_question(
+        self, session: Session, pending: ThreadPendingCall, approval: OpenApproval
+    ) -> bool:
+        """A call asks something itself, maybe with a form."""
+        request, notes = approval.request, self.notes
+        notes.paragraph(("", ""))
+        notes.paragraph((caller_path(pending), "bold"), (" asks:", "bold yellow"))
+        for line in request.question.splitlines():
+            notes.paragraph((line, ""), indent=2)
+        for item in request.subject.evidence:
+            notes.paragraph((f"{item.title}: {item.text or item.ref or ''}", "dim"), indent=2)
+        answer = self._line("answer it? [y/n] ")
+        if answer is None:
+            return False
+        if answer.strip().lower() not in ("y", "yes"):
+            await session.answer(pending.call.id, "deny")
+            return True
+        form = None if request.form_schema is None else self._fill_form(request.form_schema)
+        if request.form_schema is not None and form is None:
+            return False
+        await session.answer(pending.call.id, "allow", form=form)
+        return True
+
+    def _fill_form(self, schema: Mapping[str, object]) -> dict[str, object] | None:
+        """`None`: the user left."""
+        required = cast("list[str]", schema.get("required") or [])
+        form: dict[str, object] = {}
+        for name, field in form_fields(schema).items():
+            about = field.get("description") or field.get("title")
+            choices = ", ".join(map(str, field_choices(field))) or str(field.get("type", "string"))
+            is_optional = name not in required
+            label = f"{name}: {about}" if about else name
+            self.notes.paragraph((label, "bold"), (f"  ({choices})", "dim"))
+            while (text := self._line("> " if not is_optional else "(optional) > ")) is not None:
+                if not text.strip() and is_optional:
+                    break
+                value = parse_field(field, text.strip())
+                try:
+                    check_form({"properties": {name: field}}, {name: value})
+                except InvalidInput as error:
+                    self.notes.paragraph((str(error).removeprefix("form."), "red"))
+                    continue
+                form[name] = value
+                break
+            if text is None:
+                return None
+        return form
 
     def _print_call(self, pending: ThreadPendingCall, lines: Sequence[StyledText]) -> None:
         notes, reason = self.notes, pending.call.reason

@@ -4,10 +4,11 @@ session's inbox; a running service reads it within a second."""
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Annotated, TypeAlias
 
 import msgspec
@@ -19,7 +20,7 @@ from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.edges.cli.approval_prompt import preview_lines
 from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.operator_access import Operator, all_pages
-from mainspring.edges.cli.options import JsonOption, TenantOption, YesOption
+from mainspring.edges.cli.options import FormOption, JsonOption, TenantOption, YesOption
 from mainspring.edges.cli.printing import (
     Screen,
     age_text,
@@ -29,6 +30,7 @@ from mainspring.edges.cli.printing import (
     sanitize_line,
 )
 from mainspring.edges.cli.session_lookup import open_existing_log
+from mainspring.runtime.approvals import parse_form
 from mainspring.service.access.principal import Principal
 from mainspring.service.access.tenants import Tenants
 from mainspring.service.approvals.approval_record import Approval, ApprovalResult
@@ -38,7 +40,6 @@ from mainspring.service.approvals.approvals import (
     ApprovalAnswer,
     Approvals,
 )
-from mainspring.service.storage.pagination import Page
 from mainspring.service.storage.repository import ListQuery
 
 _PAGE_SIZE = 1000
@@ -95,7 +96,7 @@ async def ls(
             include_archived=everything,
             is_ascending=True,
         )
-        approvals = await _list_approvals(context, query)
+        approvals = await all_pages(partial(context.approvals.page, context.who), query)
     now = clock.now()
     return print_list(
         settings,
@@ -129,7 +130,7 @@ async def show(
 
 
 @command(app)
-async def allow(
+async def allow(  # noqa: PLR0913 (the options of the command)
     settings: Settings,
     *,
     ids: ApprovalIds,
@@ -138,11 +139,12 @@ async def allow(
         bool,
         typer.Option("--for-session", help="Also allow similar calls in its session from now on."),
     ] = False,
+    form: FormOption = None,
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> int:
     """Allow calls. If there are several, they are shown first."""
-    answer = ApprovalAnswer(result="allow", for_session=for_session)
+    answer = ApprovalAnswer(result="allow", for_session=for_session, form=parse_form(form))
     return await _answer(settings, tenant, ids, answer, yes=yes, json=json)
 
 
@@ -191,19 +193,12 @@ async def _answer(
     return 1 if any(result.error for result in results) else 0
 
 
-async def _list_approvals(context: ApprovalContext, query: ListQuery) -> list[Approval]:
-    def fetch(cursor: str | None) -> Awaitable[Page[Approval]]:
-        return context.approvals.page(context.who, replace(query, page=cursor))
-
-    return await all_pages(fetch)
-
-
 async def _find_approvals(
     context: ApprovalContext, ids: Sequence[str], *, everything: bool
 ) -> list[Approval]:
     """Raises: NotFound; InvalidInput: it could be several."""
     query = ListQuery(limit=_PAGE_SIZE, include_archived=everything, is_ascending=True)
-    approvals = await _list_approvals(context, query)
+    approvals = await all_pages(partial(context.approvals.page, context.who), query)
     matches = (_find_approval(approvals, id_or_part) for id_or_part in ids)
     return list({approval.id: approval for approval in matches}.values())
 
@@ -259,10 +254,14 @@ def _requester(approval: Approval) -> str:
 
 
 def _call_summary(approval: Approval) -> str:
-    if approval.preview:
-        lines = [line for line in approval.preview.splitlines() if line.strip()]
+    if text := approval.question or approval.preview:
+        lines = [line for line in text.splitlines() if line.strip()]
         return sanitize_line(lines[0])[:60] if lines else ""
-    return sanitize_line(msgspec.json.encode(approval.input).decode())[:60]
+    return sanitize_line(_json_text(approval.input))[:60]
+
+
+def _json_text(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _approval_state(approval: Approval, now: datetime) -> tuple[str, str]:
@@ -286,6 +285,8 @@ def _print_approval(screen: Screen, approval: Approval) -> None:
             (f"truncated; `mainspring log show {approval.session_id}` shows all of it", "dim")
         )
     facts = {
+        "question": approval.question,
+        "form": _json_text(approval.form_schema) if approval.form_schema else None,
         "asked because": approval.reason,
         "asked": f"{age_text(now - approval.asked_at)}, {local_time(approval.asked_at)}",
         "by": f"{_requester(approval)} in {approval.session_id}",

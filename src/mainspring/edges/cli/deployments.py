@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated, TypeAlias
 
 import typer
@@ -49,11 +50,8 @@ async def ls(
     """List deployments and when they run."""
     async with open_as_operator(settings) as operator:
         service = offline_services(settings, operator.records).deployments
-        deployments = await all_pages(
-            lambda cursor: service.page(
-                tenant, ListQuery(limit=100, page=cursor, include_archived=everything)
-            )
-        )
+        query = ListQuery(limit=100, include_archived=everything)
+        deployments = await all_pages(partial(service.page, tenant), query)
     return print_list(
         settings,
         deployments,

@@ -111,6 +111,22 @@ def _(payload: events.UserToolConfirmation) -> str:
 
 
 @summarize_payload.register
+def _(payload: events.ApprovalRequested) -> str:
+    return f"{payload.subject.type}: {payload.question}"
+
+
+@summarize_payload.register
+def _(payload: events.ApprovalAnswered) -> str:
+    form = f" {_json_text(payload.form)}" if payload.form else ""
+    return f"{payload.decision} {short_id(payload.approval_id)}{form}"
+
+
+@summarize_payload.register
+def _(payload: events.ApprovalVoided) -> str:
+    return f"{short_id(payload.approval_id)}: {payload.reason}"
+
+
+@summarize_payload.register
 def _(payload: events.UserDefineOutcome) -> str:
     return payload.description
 

@@ -24,9 +24,10 @@ from mainspring.edges.cli.run_arguments import ModeName
 from mainspring.harness.permissions.policy import parse_mode
 from mainspring.harness.permissions.rule_descriptions import MODE_DESCRIPTIONS
 from mainspring.harness.permissions.tool_names import ALL_TOOLS, BUILTIN_TOOL_NAMES, canonical_name
-from mainspring.runtime.agent_folder.folder_versions import Version, record_version
+from mainspring.runtime.agent_folder.folder_versions import record_version
 from mainspring.runtime.agent_folder.new_agent import NewAgent, check_no_agent, write_agent
 from mainspring.runtime.settings.project_trust import is_trusted
+from mainspring.runtime.versions import Version
 from mainspring.wiring.agent_selection import missing_model_reason
 from mainspring.wiring.providers import default_model
 from mainspring.wiring.settings_files import read_project_files, trust

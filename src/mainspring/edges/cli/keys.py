@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -118,12 +119,8 @@ async def ls(
     """List keys, newest first, without their secrets."""
     async with open_as_operator(settings) as operator:
         await Tenants(operator.records).get(tenant)
-        repository = Keys(operator.records)
-        keys = await all_pages(
-            lambda cursor: repository.page(
-                tenant, ListQuery(limit=1000, page=cursor, include_archived=everything)
-            )
-        )
+        query = ListQuery(limit=1000, include_archived=everything)
+        keys = await all_pages(partial(Keys(operator.records).page, tenant), query)
     return print_list(
         settings,
         keys,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from mainspring.config import Settings
@@ -15,6 +15,7 @@ from mainspring.log.records import Records
 from mainspring.service.access.audit import Audit, AuditAction, attribute_to
 from mainspring.service.access.principal import CLI_PRINCIPAL, Principal
 from mainspring.service.storage.pagination import Page
+from mainspring.service.storage.repository import ListQuery
 from mainspring.wiring.stores import open_store
 
 Item = TypeVar("Item")
@@ -51,12 +52,14 @@ async def open_as_operator(
         yield Operator(store.records, settings.user or "operator")
 
 
-async def all_pages(fetch: Callable[[str | None], Awaitable[Page[Item]]]) -> list[Item]:
-    """The items of all pages; `fetch` gets the cursor of a page, `None` for the first."""
+async def all_pages(
+    fetch: Callable[[ListQuery], Awaitable[Page[Item]]], query: ListQuery
+) -> list[Item]:
+    """The items of all pages."""
     items: list[Item] = []
-    cursor: str | None = None
     while True:
-        page = await fetch(cursor)
+        page = await fetch(query)
         items += page.data
-        if (cursor := page.next_page) is None:
+        if page.next_page is None:
             return items
+        query = replace(query, page=page.next_page)

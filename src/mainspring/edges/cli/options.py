@@ -12,6 +12,10 @@ import typer
 SessionArgument: TypeAlias = Annotated[
     str, typer.Argument(metavar="SESSION", help="The session's id, or a unique part of it.")
 ]
+FormOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--form", metavar="JSON", help="The fields of the form, if one is asked for."),
+]
 JsonOption: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print JSON, one object per line.")
 ]

@@ -280,7 +280,8 @@ async def _print_waiting(notes: Screen, session: Session) -> None:
         )
         about = f" {key_argument(read_pending_call.call.input)}"
         notes.line(("waits ", "bold yellow"), (caller_path(read_pending_call), "bold"), (about, ""))
-        _print_line(notes, f"  mainspring sessions answer {name} {call_name} allow|deny", "")
+        form = " --form '{...}'" if read_pending_call.call.is_suspended else ""
+        _print_line(notes, f"  mainspring sessions answer {name} {call_name} allow|deny{form}", "")
 
 
 def _print_line(notes: Screen, words: str, style: str) -> None:

@@ -14,13 +14,13 @@ from msgspec import Struct
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, LeaseHeld
-from mainspring.core.events import Usage, UserInterrupt, UserToolConfirmation
+from mainspring.core.events import Usage, UserInterrupt
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.sender import Origin, local_user
 from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.event_summary import short_id, truncate
 from mainspring.edges.cli.log_maintenance import rm
-from mainspring.edges.cli.options import JsonOption, SessionArgument
+from mainspring.edges.cli.options import FormOption, JsonOption, SessionArgument
 from mainspring.edges.cli.printing import (
     Screen,
     StyledText,
@@ -39,6 +39,7 @@ from mainspring.harness.state.open_call import OpenCall
 from mainspring.log import search as searching
 from mainspring.log.store import all_sessions
 from mainspring.runtime.agent import Agent
+from mainspring.runtime.approvals import Answer, answer_call, parse_form, subject_of
 from mainspring.runtime.session.lease import set_title
 from mainspring.runtime.session.session_summary import (
     SessionSummary,
@@ -322,21 +323,21 @@ async def answer(
     message: Annotated[
         str | None, typer.Option("--message", help="Why not; the agent reads it.")
     ] = None,
+    form: FormOption = None,
 ) -> int:
-    """Answer a call that waits for approval."""
+    """Answer a call that waits for approval, or a question that it asks."""
     if message is not None and verdict is AnswerChoice.allow:
         raise typer.BadParameter("a message goes with deny", param_hint="--message")
     async with open_existing_log(settings) as log:
         row = await find_session(log, session)
         waiting = await read_open_calls(log, row)
         pending = _find_call(call, waiting)
+        given = Answer(decision=verdict.value, text=message, form=parse_form(form))
         await log.submit(
             row.id,
-            UserToolConfirmation(
-                tool_use_id=pending.id, result=verdict.value, deny_message=message
-            ),
+            answer_call(pending, given),
             sender=local_user(settings.user),
-            client_id=f"answer-{pending.id}-{pending.call_hash}",  # of just what was shown
+            client_id=f"answer-{pending.id}-{subject_of(pending).hash}",  # of just what was shown
         )
         left = len(waiting) - 1
     style = "green" if verdict == "allow" else "red"

@@ -145,10 +145,7 @@ def _changed_fields(
 async def ls(settings: Settings, *, json: JsonOption = False) -> int:
     """List tenants, newest first."""
     async with open_as_operator(settings) as operator:
-        repository = Tenants(operator.records)
-        tenants = await all_pages(
-            lambda cursor: repository.page(ListQuery(limit=1000, page=cursor))
-        )
+        tenants = await all_pages(Tenants(operator.records).page, ListQuery(limit=1000))
     return print_list(
         settings,
         tenants,

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from mainspring.core import events
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.tool import InDoubtPolicy
+from mainspring.harness.state.open_approval import OpenApproval, fold_approvals
 
 CallKind: TypeAlias = Literal[
     "tool",
@@ -59,17 +60,32 @@ class OpenCall(Struct, frozen=True, kw_only=True):
     settled: bool = False
     failure: events.Failure | None = None
     """The kind of failure, if its result is an error."""
+    approvals: tuple[OpenApproval, ...] = ()
+    """What the call itself asks people in mid-call."""
+    is_suspended: bool = False
+    """It has asked, has no result yet, and is made again when all questions are answered."""
+
+    @property
+    def open_approval(self) -> OpenApproval | None:
+        """The question of the call that a person has to answer next."""
+        return next((item for item in self.approvals if item.is_open), None)
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether a person has approved or denied it, or answered all its questions."""
+        return self.open_approval is None if self.is_suspended else self.answer is not None
 
     @property
     def is_answered(self) -> bool:
-        """Whether a person has approved or denied it; a call that the client runs needs a result
-        instead."""
-        return self.answer is not None and self.kind == "tool"
+        """Whether an answer lets it continue; a call that the client runs needs a result."""
+        return self.has_answer and self.kind == "tool"
 
     @property
     def wants_answer(self) -> bool:
         """Whether a person or a client must answer before it can be settled."""
-        is_asked = self.kind != "tool" or "ask" in (self.decision, self.in_doubt)
+        is_asked = (
+            self.kind != "tool" or self.is_suspended or "ask" in (self.decision, self.in_doubt)
+        )
         return is_asked and not self.is_answered and not self.settled
 
     @property
@@ -102,7 +118,10 @@ class OpenCall(Struct, frozen=True, kw_only=True):
                     kind="client" if payload.by_client else self.kind,
                     in_doubt=False,
                     asked=0,
+                    is_suspended=False,
                 )
+            case events.ApprovalRequested() | events.ApprovalAnswered() | events.ApprovalVoided():
+                return self._questioned(event)
             case events.ToolCallInDoubt(policy=policy):
                 # an earlier answer applied to the attempt in doubt, not to a new one
                 at = event.time if policy == "ask" else self.asked_at
@@ -127,6 +146,17 @@ class OpenCall(Struct, frozen=True, kw_only=True):
             asked_at=event.time if is_asked else self.asked_at,
         )
 
+    def _questioned(self, event: Event) -> OpenCall:
+        approvals = fold_approvals(self.approvals, event)
+        waiting = next((item for item in approvals if item.is_open), None)
+        return replace(
+            self,
+            approvals=approvals,
+            is_suspended=self.is_suspended or isinstance(event.payload, events.ApprovalRequested),
+            asked=0 if waiting is None else waiting.asked,
+            asked_at=self.asked_at if waiting is None else waiting.asked_at,
+        )
+
     def _settled(self, payload: AnyPayload) -> OpenCall:
         """Clients may give results only of calls that they run themselves; the first one counts."""
         if isinstance(payload, events.UserCustomToolResult | events.UserToolResult):
@@ -138,7 +168,7 @@ class OpenCall(Struct, frozen=True, kw_only=True):
         if self.settled or not is_allowed:
             return self
         failure = error or ("failed" if payload.is_error else None)
-        return replace(self, settled=True, failure=failure)
+        return replace(self, settled=True, failure=failure, is_suspended=False)
 
     def without_decisions(self) -> OpenCall:
         """The same call without a decision and without an answer."""
@@ -149,6 +179,8 @@ class OpenCall(Struct, frozen=True, kw_only=True):
             in_doubt=None,
             call_hash=None,
             preview=None,
+            approvals=(),
+            is_suspended=False,
             is_foreign=self.started is not None,
         )
 
@@ -185,6 +217,9 @@ _CALL_ID_FIELDS: dict[type[AnyPayload], str] = {
     events.UserCustomToolResult: "custom_tool_use_id",
     events.AgentToolResult: "tool_use_id",
     events.AgentMcpToolResult: "mcp_tool_use_id",
+    events.ApprovalRequested: "tool_use_id",
+    events.ApprovalAnswered: "tool_use_id",
+    events.ApprovalVoided: "tool_use_id",
 }
 
 

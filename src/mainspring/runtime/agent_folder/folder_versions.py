@@ -12,10 +12,9 @@ import fcntl
 import hashlib
 import os
 import stat
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
-from difflib import unified_diff
 from pathlib import Path
 
 import msgspec
@@ -39,6 +38,7 @@ from mainspring.runtime.agent_folder.agent_files import (
     listing_hash,
     passes_through_link,
 )
+from mainspring.runtime.versions import NO_VERSION, Version, render_diff
 
 FOLDER = ".mainspring/versions"
 _INDEX_FILE = f"{FOLDER}/index.json"
@@ -47,23 +47,10 @@ _MAX_VERSIONS = 1000
 """The most versions in the index; older ones are dropped."""
 _FRESH_NANOSECONDS = 2_000_000_000
 """In nanoseconds: a file this new may be written again without a visible change of its time."""
-_MAX_DIFF_CHARS = 200_000
 _HEX = frozenset("0123456789abcdef")
 
 Listing = dict[str, str]
 """Hashes by path."""
-
-
-class Version(Struct, frozen=True, kw_only=True):
-    number: int
-    """0: not recorded, because there is nothing to record or nowhere to write."""
-    hash: str
-    time: datetime
-
-    @property
-    def label(self) -> str:
-        """Short, but enough to tell versions apart."""
-        return f"{self.number}-{self.hash[:12]}" if self.number else self.hash[:12]
 
 
 class FileDiff(Struct, frozen=True, kw_only=True):
@@ -176,8 +163,8 @@ def _record(root: int, folder: Path, now: datetime) -> Version:
     versions = _versions(root)
     if versions and versions[-1].hash == listing_hash(listing):
         return versions[-1]
-    number = versions[-1].number + 1 if versions else 1
-    version = Version(number=number, hash=_store_content(root, encode_listing(listing)), time=now)
+    last = versions[-1] if versions else NO_VERSION
+    version = last.next(_store_content(root, encode_listing(listing)), now)
     write_file(
         root, _INDEX_FILE, msgspec.json.encode(_Index((*versions, version)[-_MAX_VERSIONS:]))
     )
@@ -252,23 +239,8 @@ class _DiffSide(Struct, frozen=True, kw_only=True):
 
 
 def _diff(path: str, old: _DiffSide, new: _DiffSide) -> str:
-    before, after = old.content(path), new.content(path)
-    names = (
-        "/dev/null" if path not in old.listing else f"{path} ({old.name})",
-        "/dev/null" if path not in new.listing else f"{path} ({new.name})",
-    )
-    if len(before) + len(after) > _MAX_DIFF_CHARS or b"\0" in before + after:
-        return f"--- {names[0]}\n+++ {names[1]}\n{len(before)} bytes -> {len(after)} bytes\n"
-    return "".join(_lines(_texts(before), _texts(after), names))
-
-
-def _texts(content: bytes) -> list[str]:
-    return content.decode(errors="replace").splitlines(keepends=True)
-
-
-def _lines(before: list[str], after: list[str], names: tuple[str, str]) -> Iterator[str]:
-    for line in unified_diff(before, after, *names):
-        yield line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+    before, after = (side.content(path) if path in side.listing else None for side in (old, new))
+    return render_diff(before, after, [f"{path} ({side.name})" for side in (old, new)])
 
 
 def _object_path(name: str) -> str:

@@ -117,7 +117,8 @@ OnApproval: TypeAlias = Callable[[ApprovalRequest], Answer | Awaitable[Answer]]
 
 
 def approval_requests(thread_tree: ThreadTree) -> list[ApprovalRequest]:
-    """The calls that wait for a person to allow or deny them."""
+    """The calls that wait for a person to allow or deny them; questions with a form are not among
+    them."""
     calls = [call for node in thread_tree.nodes.values() for call in node.thread.unsettled_calls()]
     return [
         ApprovalRequest(
@@ -128,7 +129,7 @@ def approval_requests(thread_tree: ThreadTree) -> list[ApprovalRequest]:
             preview=call.preview,
         )
         for call in calls
-        if call.wants_answer and call.kind == "tool"
+        if call.wants_answer and call.kind == "tool" and not call.is_suspended
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, Literal, Unpack
 
@@ -22,7 +22,6 @@ from mainspring.core.events import (
     UserCustomToolResult,
     UserInterrupt,
     UserMessage,
-    UserToolConfirmation,
 )
 from mainspring.core.model import Delta, Message
 from mainspring.core.sender import Origin, Sender
@@ -37,6 +36,7 @@ from mainspring.harness.thread_context import ignore_delta
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
 from mainspring.runtime.agent import Agent, AnyAgent, Output, check_deps
+from mainspring.runtime.approvals import Answer
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.event_stream import EventStream
 from mainspring.runtime.session.history import add_history
@@ -52,6 +52,7 @@ from mainspring.runtime.session.run_result import (
     result_of_log,
     run_result,
 )
+from mainspring.runtime.session.session_summary import answer_event
 from mainspring.runtime.session_context import (
     Models,
     SessionContext,
@@ -200,13 +201,16 @@ class Session(Generic[Output]):
         result: Literal["allow", "deny"],
         *,
         message: str | None = None,
+        form: Mapping[str, object] | None = None,
         client_id: str | None = None,
     ) -> InboxItem:
-        """Answer a call that waits for a person."""
-        return await self._submit(
-            UserToolConfirmation(tool_use_id=call_id, result=result, deny_message=message),
-            client_id,
-        )
+        """Answer a call that waits for a person: for permission, or for the answer to a question.
+
+        Raises:
+            InvalidInput: `form` does not fit the question.
+        """
+        answer = Answer(decision=result, text=message, form=form)
+        return await self._submit(await answer_event(self.log, self.id, call_id, answer), client_id)
 
     async def permit(
         self, *updates: PermissionUpdate, call_id: str | None = None, client_id: str | None = None

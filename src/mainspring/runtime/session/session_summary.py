@@ -22,6 +22,7 @@ from mainspring.harness.state.thread import Thread
 from mainspring.harness.state.thread_tree import SpendAccount, ThreadNode, ThreadTree
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow, all_sessions
+from mainspring.runtime.approvals import Answer, AnswerEvent, answer_call
 from mainspring.runtime.session.lease import is_dead
 from mainspring.runtime.skills.substitution import typed_text
 
@@ -142,7 +143,7 @@ async def read_pending_calls(log: SessionLog, session: SessionRow) -> list[Threa
         ThreadPendingCall(call, member.id, _path(thread_tree, member))
         for member in thread_tree.nodes.values()
         for call in member.thread.unsettled_calls()
-        if call.id in named.get(member.id, ()) and call.answer is None
+        if call.id in named.get(member.id, ()) and not call.has_answer
     ]
 
 
@@ -155,6 +156,15 @@ def _path(tree: ThreadTree, node: ThreadNode) -> tuple[str, ...]:
 
 async def read_open_calls(log: SessionLog, session: SessionRow) -> list[OpenCall]:
     return [pending.call for pending in await read_pending_calls(log, session)]
+
+
+async def answer_event(
+    log: SessionLog, session_id: str, call_id: str, answer: Answer
+) -> AnswerEvent:
+    """The event that answers what a call waits for. Raises: InvalidInput."""
+    waiting = await read_open_calls(log, await log.session(session_id))
+    call = next((call for call in waiting if call.id == call_id), None)
+    return answer_call(call or OpenCall(id=call_id, name="", input={}), answer)
 
 
 async def workspace_of(log: SessionLog, session_id: str) -> str | None:

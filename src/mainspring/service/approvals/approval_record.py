@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.core.clock import Clock
+from mainspring.core.events import ApprovalSubject
 from mainspring.core.ids import stable_id
 from mainspring.log.records import Records
 from mainspring.service.storage.repository import IndexColumns, Repository
@@ -68,6 +69,15 @@ class Approval(Struct, frozen=True, kw_only=True):
     """The subagent that makes the call, if any; `session_thread_id` is its thread."""
     closed_at: datetime | None = None
     """When it was answered or became void."""
+    subject: ApprovalSubject | None = None
+    """What it is about; `None` in records from before there were other subjects than calls."""
+    question_id: str | None = None
+    """The id of the approval in the session's log, if the call asks a question of its own."""
+    question: str | None = None
+    """What the call asks in mid-call; `None`: it asks for permission to run."""
+    form_schema: dict[str, Any] | None = None
+    """JSON Schema of the form that goes with `allow`."""
+    form: dict[str, Any] | None = None
     type: Literal["approval"] = "approval"
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
@@ -21,11 +21,12 @@ from mainspring.core.errors import (
     StaleVersion,
     StoreFailed,
 )
-from mainspring.core.events import PermissionUpdated, RuleText, UserToolConfirmation
+from mainspring.core.events import PermissionUpdated, RuleText
 from mainspring.core.sender import Sender
 from mainspring.harness.permissions.always_allow import always_allow_rule, rule_update
 from mainspring.harness.state.open_call import OpenCall
 from mainspring.log.session_log import SessionLog
+from mainspring.runtime.approvals import Answer, AnswerEvent, answer_call
 from mainspring.service.access.principal import Principal
 from mainspring.service.approvals.approval_policy import ANSWERED_BY_EXPIRY, AnswerPermission
 from mainspring.service.approvals.approval_record import KIND, Approval, ApprovalResult
@@ -52,6 +53,8 @@ class ApprovalAnswer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     result: ApprovalResult
     message: Annotated[str, Meta(min_length=1, max_length=MAX_MESSAGE_CHARS)] | None = None
     """The reason for a denial, which the agent reads."""
+    form: dict[str, Any] | None = None
+    """The fields of `form_schema`, with the result allow."""
     for_session: bool = False
     """Allow similar calls in this session from now on without asking; needs the role operator."""
 
@@ -114,12 +117,8 @@ class Approvals:
         """
         approval = await self._load(principal, approval_id)
         principal.require_human()
-        confirmation = UserToolConfirmation(
-            tool_use_id=approval.tool_use_id,
-            result=answer.result,
-            deny_message=answer.message,
-            answered_by=answered_by(principal),
-        )
+        given = Answer(decision=answer.result, text=answer.message, form=answer.form)
+        who = answered_by(principal)
         if answer.message is not None and answer.result != "deny":
             raise InvalidInput("message: only with the result deny")
         if answer.for_session:
@@ -130,14 +129,14 @@ class Approvals:
             session = await self.keeper.sessions.get(principal.tenant, approval.session_id)
             await self._permission.check(principal, session, {approval.tool_use_id: approval.asked})
             call = await self._asked_call(session, approval)
-            rule = _rule(call) if call is not None and answer.for_session else None
-            if call is not None and await self._submit(
-                call, session, confirmation, principal.sender, rule
-            ):
-                await self._wake_session(principal.tenant, session)
+            if call is not None:
+                event = answer_call(call, given, answered_by=who)
+                rule = _rule(call) if answer.for_session else None
+                if await self._submit(call, session, event, principal.sender, rule):
+                    await self._wake_session(principal.tenant, session)
             await self.keeper.catch_up(principal.tenant, session.id)
             approval = await self._load(principal, approval_id)
-        _check_same_answer(approval, confirmation)
+        _check_same_answer(approval, given, who)
         return await self._with_policy(principal.tenant, approval)
 
     async def answer_all(
@@ -179,23 +178,20 @@ class Approvals:
     async def _expire(self, tenant: str, approval: Approval) -> None:
         assert approval.expires_at is not None
         waited = approval.expires_at - approval.asked_at
-        confirmation = UserToolConfirmation(
-            tool_use_id=approval.tool_use_id,
-            result="deny",
-            deny_message=f"nobody answered within {_duration_text(waited)}",
-            answered_by=ANSWERED_BY_EXPIRY,
-        )
+        denial = Answer(decision="deny", text=f"nobody answered within {_duration_text(waited)}")
         session = await self.keeper.sessions.get(tenant, approval.session_id)
         call = await self._asked_call(session, approval)
-        if call is not None and await self._submit(call, session, confirmation, _EXPIRY_SENDER):
-            await self._wake_session(tenant, session)
+        if call is not None:
+            event = answer_call(call, denial, answered_by=ANSWERED_BY_EXPIRY)
+            if await self._submit(call, session, event, _EXPIRY_SENDER):
+                await self._wake_session(tenant, session)
         await self.keeper.catch_up(tenant, session.id)
 
     async def _submit(
         self,
         call: OpenCall,
         session: SessionRecord,
-        confirmation: UserToolConfirmation,
+        answer: AnswerEvent,
         sender: Sender,
         rule: RuleText | None = None,
     ) -> bool:
@@ -203,7 +199,7 @@ class Approvals:
         try:
             await self._log.submit(
                 session.id,
-                confirmation,
+                answer,
                 sender=sender,
                 client_id=answer_client_id(call.id, call.asked),
                 thread_id=call.thread_id,
@@ -245,19 +241,20 @@ class Approvals:
 
 
 def _rule(call: OpenCall) -> RuleText:
-    rule = always_allow_rule(call.name, call.input)
+    rule = None if call.is_suspended else always_allow_rule(call.name, call.input)
     if rule is None:
         raise InvalidInput("for_session: no rule would be narrow enough; allow it this once")
     return rule
 
 
-def _check_same_answer(approval: Approval, confirmation: UserToolConfirmation) -> None:
+def _check_same_answer(approval: Approval, answer: Answer, answered_by: str) -> None:
     """Raises: StaleVersion: another answer came first."""
     if approval.status != "answered":
         raise StaleVersion(
             f"{approval.id} waits no more: it was interrupted, or its session has ended"
         )
-    if (approval.result, approval.answered_by) != (confirmation.result, confirmation.answered_by):
+    given = (answer.decision, answered_by, answer.form)
+    if (approval.result, approval.answered_by, approval.form) != given:
         who = (
             "nobody in time" if approval.answered_by == ANSWERED_BY_EXPIRY else approval.answered_by
         )

@@ -15,12 +15,20 @@ from msgspec.structs import replace
 from mainspring.core import clock as clocks
 from mainspring.core import events
 from mainspring.core.clock import Clock, from_micros, to_micros
+from mainspring.core.envelope import event_types
 from mainspring.core.errors import AlreadyExists, NotFound, SessionNotFound, StaleVersion
 from mainspring.harness.state.open_call import OpenCall
 from mainspring.log.records import RecordChange, RecordQuery, RecordRow
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem, SessionRow
 from mainspring.log.upcast import read_payload
+from mainspring.runtime.approvals import (
+    AnswerEvent,
+    Decision,
+    answered_id,
+    question_id,
+    subject_of,
+)
 from mainspring.service.approvals.approval_policy import (
     ANSWERED_BY_EXPIRY,
     SPEAKER_KIND,
@@ -46,7 +54,7 @@ from mainspring.service.storage.repository import (
     delete_children,
 )
 
-_CONFIRMATION = str(events.UserToolConfirmation.__struct_config__.tag)
+_ANSWERS = event_types(events.UserToolConfirmation, events.ApprovalAnswered)
 IN_DOUBT_REASON = "it was begun, and whether it took effect is not known: may it be done again?"
 
 
@@ -63,8 +71,18 @@ class PendingCall:
 class GivenAnswer:
     """An answer from the log."""
 
-    confirmation: events.UserToolConfirmation
+    event: AnswerEvent
     at: datetime
+
+    @property
+    def result(self) -> Decision:
+        event = self.event
+        return event.result if isinstance(event, events.UserToolConfirmation) else event.decision
+
+    @property
+    def message(self) -> str | None:
+        event = self.event
+        return event.deny_message if isinstance(event, events.UserToolConfirmation) else event.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,19 +92,19 @@ class ApprovalState:
     head: int
     pending_calls: tuple[PendingCall, ...]
     """Calls without an answer."""
-    pending: Mapping[str, tuple[InboxItem, events.UserToolConfirmation]]
-    """Answers by call that are not in the log yet."""
+    pending: Mapping[str, tuple[InboxItem, AnswerEvent]]
+    """Answers by the question that they are for; not in the log yet."""
 
 
 async def _pending_answers(
     log: SessionLog, session_id: str
-) -> dict[str, tuple[InboxItem, events.UserToolConfirmation]]:
-    """Answers by call that are in the inbox and not in the log yet."""
-    answers: dict[str, tuple[InboxItem, events.UserToolConfirmation]] = {}
-    for item in await log.store.pending(session_id, types=frozenset({_CONFIRMATION})):
+) -> dict[str, tuple[InboxItem, AnswerEvent]]:
+    """Answers that are in the inbox and not in the log yet, by the question that they are for."""
+    answers: dict[str, tuple[InboxItem, AnswerEvent]] = {}
+    for item in await log.store.pending(session_id, types=_ANSWERS):
         payload = read_payload(item.type, item.body, item.version)
-        if isinstance(payload, events.UserToolConfirmation):
-            answers.setdefault(payload.tool_use_id, (item, payload))
+        if isinstance(payload, AnswerEvent):
+            answers.setdefault(answered_id(payload), (item, payload))
     return answers
 
 
@@ -103,22 +121,26 @@ async def read_approval_state(
         for thread in digest.threads.values()
         for call in thread.calls.values()
         # inherited questions do not count: a fork asks again when it runs
-        if is_open and call.name and call.asked > row.parent_seq and call.id not in pending
+        if is_open
+        and call.name
+        and call.asked > row.parent_seq
+        and question_id(call) not in pending
     )
     return ApprovalState(head=digest.seq, pending_calls=tuple(calls), pending=pending)
 
 
 async def find_answer(
-    log: SessionLog, session_id: str, call_id: str, asked: int, seen: ApprovalState
+    log: SessionLog, approval: Approval, seen: ApprovalState
 ) -> GivenAnswer | None:
     """The answer to the question at that position, if there is one. Raises: SessionNotFound."""
-    for event in await log.read(session_id, after=asked, types=[_CONFIRMATION]):
+    question = approval.question_id or approval.tool_use_id
+    for event in await log.read(approval.session_id, after=approval.asked, types=_ANSWERS):
         answer = event.payload
-        if isinstance(answer, events.UserToolConfirmation) and answer.tool_use_id == call_id:
-            return GivenAnswer(confirmation=answer, at=event.time)
-    if call_id in seen.pending:
-        item, answer = seen.pending[call_id]
-        return GivenAnswer(confirmation=answer, at=from_micros(item.time))
+        if isinstance(answer, AnswerEvent) and answered_id(answer) == question:
+            return GivenAnswer(event=answer, at=event.time)
+    if question in seen.pending:
+        item, answer = seen.pending[question]
+        return GivenAnswer(event=answer, at=from_micros(item.time))
     return None
 
 
@@ -250,23 +272,22 @@ class ApprovalReconciler:
 
     async def _close(self, tenant: str, row: RecordRow, seen: ApprovalState) -> bool:
         current = self.repository.read(row)
-        answer = await find_answer(
-            self.log, current.session_id, current.tool_use_id, current.asked, seen
-        )
+        answer = await find_answer(self.log, current, seen)
         if answer is None:
             void = replace(current, status="void", closed_at=self._clock())
             return await self.replace(tenant, row, void)
-        confirmation = answer.confirmation
+        event = answer.event
         closed = replace(
             current,
             status="answered",
-            result=confirmation.result,
-            answered_by=confirmation.answered_by,
-            message=confirmation.deny_message,
+            result=answer.result,
+            answered_by=event.answered_by,
+            message=answer.message,
+            form=event.form if isinstance(event, events.ApprovalAnswered) else None,
             closed_at=answer.at,
         )
         expired = Notification(tenant=tenant, type="mainspring.approval_expired", id=current.id)
-        notices = [expired] if confirmation.answered_by == ANSWERED_BY_EXPIRY else []
+        notices = [expired] if event.answered_by == ANSWERED_BY_EXPIRY else []
         return await self.replace(tenant, row, closed, notices)
 
     async def _reconcile_recent(self) -> None:
@@ -298,6 +319,7 @@ def _new_approval(
     call, preview = pending.call, pending.call.preview
     asked_at = call.asked_at or session.updated_at
     input_, is_cut = shorten_input(call.input)
+    request = None if call.open_approval is None else call.open_approval.request
     is_long = preview is not None and len(preview) > MAX_PREVIEW_CHARS
     return Approval(
         id=id_,
@@ -319,6 +341,10 @@ def _new_approval(
         escalates_at=_deadline(asked_at, policy.escalate_after_seconds),
         escalate_to=policy.escalate_to,
         subagent=pending.subagent,
+        subject=subject_of(call),
+        question_id=request and request.approval_id,
+        question=request and request.question,
+        form_schema=request and request.form_schema,
     )
 
 

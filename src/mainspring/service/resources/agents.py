@@ -16,6 +16,7 @@ from mainspring.core import ids
 from mainspring.core.clock import Clock, from_micros
 from mainspring.core.errors import AlreadyExists, InvalidInput, NotFound, StaleVersion
 from mainspring.log.records import Put, RecordChange, Records
+from mainspring.runtime import versions as ledger
 from mainspring.service.resources.agent_multiagent import (
     AgentReference,
     Multiagent,
@@ -113,6 +114,8 @@ class AgentVersion(Struct, frozen=True, kw_only=True):
     agent: AgentObject
     content_hash: str
     """SHA-256 of what defines the agent: see `content_hash`."""
+    version: ledger.Version | None = None
+    """`None` in records from before there was a ledger."""
 
 
 class Agents:
@@ -137,7 +140,9 @@ class Agents:
         self._clock = clock
         self._new_id = new_id
 
-    async def create(self, tenant: str, request: CreateAgent) -> AgentObject:
+    async def create(
+        self, tenant: str, request: CreateAgent, *, author: str | None = None
+    ) -> AgentObject:
         """Raises: InvalidInput."""
         now = self._clock()
         empty = AgentObject(
@@ -155,7 +160,8 @@ class Agents:
         )
         agent = await self.with_changes(tenant, empty, UpdateAgent(**asdict(request)))
         await self._agents.records.write(
-            self._agents.put_change(tenant, agent), self._version_change(tenant, agent)
+            self._agents.put_change(tenant, agent),
+            self._version_change(tenant, agent, ledger.NO_VERSION, author),
         )
         return agent
 
@@ -180,7 +186,9 @@ class Agents:
             raise InvalidInput(f"agent {agent_id} is archived; nothing new is started with it")
         return AgentReference(id=agent.id, version=agent.version)
 
-    async def update(self, tenant: str, agent_id: str, request: UpdateAgent) -> AgentObject:
+    async def update(
+        self, tenant: str, agent_id: str, request: UpdateAgent, *, author: str | None = None
+    ) -> AgentObject:
         """A new version, unless nothing would change.
 
         Raises: NotFound, InvalidInput, StaleVersion: it has another version than was expected.
@@ -194,8 +202,11 @@ class Agents:
             if content_hash(agent) == content_hash(current):
                 return current, []
             agent = self._next(agent)
-            changes = self._agents.replace_change(row, agent), self._version_change(tenant, agent)
-            return agent, [*changes]
+            parent = _ledger_entry(current)
+            return agent, [
+                self._agents.replace_change(row, agent),
+                self._version_change(tenant, agent, parent, author),
+            ]
 
         return await self._agents.transact(
             agent_id, prepare, conflicts=(StaleVersion, AlreadyExists)
@@ -281,13 +292,21 @@ class Agents:
         )
         return replace(agent, version=version, updated_at=self._clock(), multiagent=multiagent)
 
-    def _version_change(self, tenant: str, agent: AgentObject) -> Put:
+    def _version_change(
+        self, tenant: str, agent: AgentObject, parent: ledger.Version, author: str | None
+    ) -> Put:
+        hash_ = content_hash(agent)
         version = AgentVersion(
             id=f"{agent.id}_{_sortable(agent.version)}",
             agent=agent,
-            content_hash=content_hash(agent),
+            content_hash=hash_,
+            version=parent.next(hash_, agent.updated_at, author=author),
         )
         return self._versions.put_change(tenant, version)
+
+
+def _ledger_entry(agent: AgentObject) -> ledger.Version:
+    return ledger.Version(number=agent.version, hash=content_hash(agent), time=agent.updated_at)
 
 
 def content_hash(agent: AgentObject) -> str:

@@ -308,6 +308,11 @@ def _check_asked(digest: SessionDigest, call_id: str, where: str) -> None:
             f"{where}.tool_use_id: {call_id} does not wait for a confirmation;"
             f" {_waiting_text(call for call in digest.calls if call.is_asked)}"
         )
+    if call.open_approval is not None:
+        raise InvalidInput(
+            f"{where}.tool_use_id: {call_id} asks a question with a form;"
+            " answer it with POST /v1/mainspring/approvals/{id}"
+        )
 
 
 def _find_call(digest: SessionDigest, call_id: str, where: str, *, is_custom: bool) -> OpenCall:

@@ -15,6 +15,8 @@ from mainspring.core.clock import Clock
 from mainspring.core.envelope import Event
 from mainspring.core.errors import MainspringError, StoreFailed
 from mainspring.core.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
     SessionWoken,
     StatusRunning,
     ToolCallAuthorized,
@@ -69,9 +71,9 @@ class RunMetrics:
             case SessionWoken():
                 self._waiting.pop(thread, None)
                 metrics.takeovers.inc()
-            case ToolCallAuthorized(decision="ask"):
+            case ToolCallAuthorized(decision="ask") | ApprovalRequested():
                 metrics.approvals_asked.inc()
-            case UserToolConfirmation(result=result):
+            case UserToolConfirmation(result=result) | ApprovalAnswered(decision=result):
                 metrics.approvals_answered.labels(result).inc()
                 self._note_sent(event)
             case UserMessage() | UserCustomToolResult() | UserToolResult():

@@ -46,7 +46,7 @@ class AgentRoutes:
     @route("POST /v1/agents", "Create an agent", role="operator")
     async def create(self, call: ApiCall[Empty, CreateAgent]) -> AgentObject:
         call.who.require_human()
-        return await self.agents.create(call.tenant, call.body)
+        return await self.agents.create(call.tenant, call.body, author=call.who.key_id)
 
     @route("GET /v1/agents", "List agents", for_agent_keys=True)
     async def list(self, call: ApiCall[ListAgents, Empty]) -> Page[AgentObject]:
@@ -65,7 +65,9 @@ class AgentRoutes:
     )
     async def update(self, call: ApiCall[Empty, UpdateAgent]) -> AgentObject:
         call.who.require_human()
-        return await self.agents.update(call.tenant, call["agent_id"], call.body)
+        return await self.agents.update(
+            call.tenant, call["agent_id"], call.body, author=call.who.key_id
+        )
 
     @route(
         "POST /v1/agents/{agent_id}/archive",

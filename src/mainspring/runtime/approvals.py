@@ -1,0 +1,276 @@
+"""Approvals: what a person is asked, the events that answer it, and whether an answer still counts.
+
+Works on a session's log alone. Who may answer, deadlines and notifications belong to the service.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, cast
+
+import msgspec
+
+from mainspring.core.envelope import event_types
+from mainspring.core.errors import InvalidInput, NotFound, StaleVersion
+from mainspring.core.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    ApprovalSubject,
+    ApprovalVoided,
+    Evidence,
+    UserToolConfirmation,
+)
+from mainspring.core.ids import stable_id
+from mainspring.harness.state.open_approval import OpenApproval, apply_answer, fold_approvals
+from mainspring.harness.state.open_call import OpenCall
+from mainspring.log.session_log import SessionLog
+from mainspring.log.upcast import read_payload
+from mainspring.log.writer import Writer
+
+Decision: TypeAlias = Literal["allow", "deny"]
+AnswerEvent: TypeAlias = UserToolConfirmation | ApprovalAnswered
+APPROVAL_TYPES = event_types(ApprovalRequested, ApprovalAnswered, ApprovalVoided)
+CHANGED_REASON = "what it was about has changed since it was asked"
+_ANSWERED = event_types(ApprovalAnswered)
+_INTEGER = re.compile(r"[+-]?\d{1,18}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    decision: Decision
+    text: str | None = None
+    """Why not; the agent reads it."""
+    form: Mapping[str, object] | None = None
+
+
+def subject_of(call: OpenCall) -> ApprovalSubject:
+    """What a person is asked about a call: a question of its own, or permission to run it."""
+    if call.open_approval is not None:
+        return call.open_approval.request.subject
+    shown = () if call.preview is None else (Evidence(title="preview", text=call.preview),)
+    return ApprovalSubject(
+        type="tool_call",
+        id=call.id,
+        hash=call.call_hash or "",
+        evidence=shown,
+        stale_when=("content_changed", "call_ended"),
+    )
+
+
+def answer_call(call: OpenCall, answer: Answer, *, answered_by: str | None = None) -> AnswerEvent:
+    """The event that answers what a call waits for.
+
+    Raises: InvalidInput: the form does not fit the question.
+    """
+    if call.open_approval is not None:
+        return answer_approval(call.open_approval, answer, answered_by=answered_by)
+    if answer.form is not None:
+        raise InvalidInput(f"form: {call.name} asks for permission only; it has no form")
+    if answer.text is not None and answer.decision == "allow":
+        raise InvalidInput("a message goes with deny")
+    return UserToolConfirmation(
+        tool_use_id=call.id,
+        result=answer.decision,
+        deny_message=answer.text,
+        answered_by=answered_by,
+    )
+
+
+def answer_approval(
+    approval: OpenApproval, answer: Answer, *, answered_by: str | None = None
+) -> ApprovalAnswered:
+    """Raises: InvalidInput: the form does not fit the question."""
+    schema = approval.request.form_schema
+    if answer.decision == "deny" and answer.form is not None:
+        raise InvalidInput("form: only with allow")
+    if answer.decision == "allow":
+        check_form(schema, answer.form)
+    return ApprovalAnswered(
+        approval_id=approval.id,
+        decision=answer.decision,
+        text=answer.text,
+        form=None if answer.form is None else dict(answer.form),
+        tool_use_id=approval.request.tool_use_id,
+        answered_by=answered_by,
+    )
+
+
+def question_id(call: OpenCall) -> str:
+    """What the answer to a call names: the approval that it asks for, or the call itself."""
+    return call.id if call.open_approval is None else call.open_approval.id
+
+
+def answered_id(answer: AnswerEvent) -> str:
+    """The `question_id` that an answer is for."""
+    is_permission = isinstance(answer, UserToolConfirmation)
+    return answer.tool_use_id if is_permission else answer.approval_id
+
+
+async def request_approval(
+    log: SessionLog,
+    writer: Writer,
+    subject: ApprovalSubject,
+    question: str,
+    *,
+    form_schema: Mapping[str, object] | None = None,
+) -> OpenApproval:
+    """Ask about a subject that is not a tool call: a memory change, a promotion. Asking the same
+    again changes nothing; asking about another hash of the same subject makes earlier approvals
+    void."""
+    approvals = await read_approvals(log, writer.session_id)
+    earlier = [
+        item
+        for item in approvals
+        if (item.request.subject.type, item.request.subject.id) == (subject.type, subject.id)
+        and not item.is_void
+    ]
+    for item in earlier:
+        if item.request.subject.hash == subject.hash:
+            return item
+    stale = [ApprovalVoided(approval_id=item.id, reason=CHANGED_REASON) for item in earlier]
+    request = ApprovalRequested(
+        approval_id=stable_id("aprv", subject.type, subject.id, subject.hash),
+        subject=subject,
+        question=question,
+        form_schema=None if form_schema is None else dict(form_schema),
+    )
+    for event in await writer.append(*stale, request):
+        approvals = fold_approvals(approvals, event)
+    return approvals[-1]
+
+
+async def read_approvals(log: SessionLog, session_id: str) -> tuple[OpenApproval, ...]:
+    """All approvals of a session, with answers that are still in its inbox. Permission for tool
+    calls is not among them: it is part of the calls.
+
+    Raises: SessionNotFound.
+    """
+    pending = await log.store.pending(session_id, types=_ANSWERED)
+    approvals: tuple[OpenApproval, ...] = ()
+    for event in await log.read(session_id, types=APPROVAL_TYPES):
+        approvals = fold_approvals(approvals, event)
+    for item in pending:
+        answer = read_payload(item.type, item.body, item.version)
+        if isinstance(answer, ApprovalAnswered):
+            approvals = apply_answer(approvals, answer)
+    return approvals
+
+
+async def is_approved(
+    log: SessionLog, session_id: str, approval_id: str, subject_hash: str
+) -> bool | None:
+    """Whether a subject, as it is now, was approved; `None`: nobody has answered yet.
+
+    Raises:
+        StaleVersion: it is void: the person was shown something else.
+        NotFound: there is no such approval.
+    """
+    for item in await read_approvals(log, session_id):
+        if item.id == approval_id:
+            if item.is_void or item.request.subject.hash != subject_hash:
+                raise StaleVersion(f"{approval_id} is void: {CHANGED_REASON}")
+            return None if item.answer is None else item.answer.decision == "allow"
+    raise NotFound("approval", approval_id)
+
+
+def check_form(schema: Mapping[str, object] | None, form: Mapping[str, object] | None) -> None:
+    """Raises: InvalidInput: a field is missing, unknown or has a value that the schema does not
+    allow."""
+    if schema is None:
+        if form is not None:
+            raise InvalidInput("form: the question has no form")
+        return
+    fields = form_fields(schema)
+    given = form or {}
+    if unknown := [name for name in given if name not in fields]:
+        raise InvalidInput(f"form.{unknown[0]}: the form has no such field")
+    required = cast("list[str]", schema.get("required") or [])
+    for name, field in fields.items():
+        if name in given:
+            _check_value(f"form.{name}", field, given[name])
+        elif name in required:
+            raise InvalidInput(f"form.{name}: missing")
+
+
+def parse_form(text: str | None) -> dict[str, object] | None:
+    """Raises: InvalidInput: not a JSON object."""
+    try:
+        return None if text is None else msgspec.json.decode(text, type=dict[str, object])
+    except msgspec.DecodeError as error:
+        raise InvalidInput(f"form: not a JSON object: {error}") from error
+
+
+def form_fields(schema: Mapping[str, object]) -> Mapping[str, Mapping[str, object]]:
+    return cast("Mapping[str, Mapping[str, object]]", schema.get("properties") or {})
+
+
+def field_choices(field: Mapping[str, object]) -> list[object]:
+    """The values of an enumeration, whichever way it is written; empty: any value."""
+    items = cast("Mapping[str, object]", field.get("items") or {})
+    for source in (field, items):
+        for key in ("oneOf", "anyOf"):
+            titled = cast("list[Mapping[str, object]]", source.get(key) or [])
+            if titled:
+                return [option.get("const") for option in titled]
+        if source.get("enum"):
+            return list(cast("list[object]", source["enum"]))
+    return []
+
+
+def parse_field(field: Mapping[str, object], text: str) -> object:
+    """The value that somebody typed for a field; check it with `check_form`."""
+    match field.get("type"):
+        case "boolean" if text.lower() in ("y", "yes", "true", "n", "no", "false"):
+            return text.lower() in ("y", "yes", "true")
+        case "integer" | "number" if _INTEGER.fullmatch(text):
+            return int(text)
+        case "number":
+            with suppress(msgspec.DecodeError):
+                return msgspec.json.decode(text, type=float)
+            return text
+        case "array":
+            return [part.strip() for part in text.split(",") if part.strip()]
+        case _:
+            return text
+
+
+def _check_value(where: str, field: Mapping[str, object], value: object) -> None:
+    kind, choices = field.get("type"), field_choices(field)
+    if isinstance(kind, str) and not _HAS_TYPE.get(kind, _any_value)(value):
+        raise InvalidInput(f"{where}: expected {kind}")
+    values = cast("list[object]", value) if isinstance(value, list) else [value]
+    if choices and any(item not in choices for item in values):
+        raise InvalidInput(f"{where}: one of {', '.join(map(str, choices))}")
+    size = value if isinstance(value, int | float) else len(cast("str | list[object]", value))
+    low, high = _BOUNDS.get(str(kind), ("", ""))
+    least, most = field.get(low), field.get(high)
+    if isinstance(least, int | float) and size < least:
+        raise InvalidInput(f"{where}: {low} is {least}")
+    if isinstance(most, int | float) and size > most:
+        raise InvalidInput(f"{where}: {high} is {most}")
+
+
+def _any_value(value: object) -> bool:
+    return isinstance(value, str | int | float | list)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_HAS_TYPE: Mapping[str, Callable[[object], bool]] = {
+    "string": lambda value: isinstance(value, str),
+    "boolean": lambda value: isinstance(value, bool),
+    "integer": lambda value: _is_number(value) and value == int(cast("float", value)),
+    "number": _is_number,
+    "array": lambda value: isinstance(value, list),
+}
+_BOUNDS = {
+    "string": ("minLength", "maxLength"),
+    "integer": ("minimum", "maximum"),
+    "number": ("minimum", "maximum"),
+    "array": ("minItems", "maxItems"),
+}
