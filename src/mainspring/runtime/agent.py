@@ -186,7 +186,11 @@ class AgentSubagent(Subagent, frozen=True, kw_only=True):
 
 
 def check_deps(agent: AnyAgent, deps: object) -> None:
-    """Raises: InvalidInput: a tool needs other dependencies than the run was given."""
+    """For its tools and those of agents that it may call or hand off to.
+
+    Raises:
+        InvalidInput: a tool needs other dependencies than the run was given.
+    """
     for item in agent.tools:
         kind = item.deps_type if isinstance(item, FunctionTool) else object
         if isinstance(kind, type) and not _is_instance(deps, kind):
@@ -194,6 +198,9 @@ def check_deps(agent: AnyAgent, deps: object) -> None:
                 f"tool {item.spec.name} needs deps of type {kind.__name__}, not"
                 f" {type(deps).__name__}: pass deps= to the run"
             )
+    for called in (*agent.subagents, *agent.handoffs):
+        if isinstance(called, AgentSubagent):
+            check_deps(called.agent, deps)
 
 
 def _is_instance(deps: object, kind: type) -> bool:
