@@ -179,10 +179,12 @@ async def test_a_stream_yields_deltas_events_the_growing_output_and_the_result(r
 
 async def test_a_stream_raises_the_error_of_its_run_and_ends_with_its_block(runtime: Runtime):
     agent = Agent(tools=[price])
-    session = await runtime.start(agent)
-    with pytest.raises(InvalidInput, match="needs deps of type Shop"):
-        async for _ in session.stream("go"):
-            pass
+    caller = Agent(subagents=[replace(agent, name="seller", description="Sells.")])
+    for item in (agent, caller):
+        session = await runtime.start(item)
+        with pytest.raises(InvalidInput, match="needs deps of type Shop"):
+            async for _ in session.stream("go"):
+                pass
     slow = Agent(name="slow")
     runtime.models.put(slow.model, Scripted(says("a"), says("b"), latency_seconds=30))
     session = await runtime.start(slow)

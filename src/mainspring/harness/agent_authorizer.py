@@ -4,14 +4,17 @@ guardrails that are functions, and the output that it must give before it may st
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from mainspring.core.envelope import Event
+from mainspring.core.events import KnownPayload
 from mainspring.core.hook import HookEvent, HookResult
 from mainspring.core.tool import Call, Tool, Traits
 from mainspring.harness import hook_events
+from mainspring.harness.answer_checks import REVISIONS, Check, run_checks, run_evidence_checks
 from mainspring.harness.authorizer import Authorizer, Decision
 from mainspring.harness.function_hooks import (
     FunctionHook,
@@ -27,6 +30,9 @@ OUTPUT_MISSING = (
 )
 
 
+REVISE = "Your answer does not pass its checks. Give the whole answer again, corrected:"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentAuthorizer:
     """An `Authorizer` around that of the session."""
@@ -35,6 +41,14 @@ class AgentAuthorizer:
     hooks: Sequence[FunctionHook] = ()
     output_retries: int | None = None
     """How often an output that is missing or invalid is asked for again; `None`: none is due."""
+    checks: Sequence[Check] = ()
+    """What the answer must be like before the run may end."""
+    evidence: Sequence[str] = ()
+    """Commands that must have run green since the last edit."""
+    read_calls: Callable[[], Awaitable[Sequence[Event]]] | None = None
+    """The calls of the session and their results, for `evidence`."""
+    pending_facts: list[KnownPayload] = field(default_factory=list[KnownPayload])
+    """Facts to record once the loop has asked."""
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         result = await run_function_hooks(self.hooks, hook_events.before_tool(call), call)
@@ -81,15 +95,32 @@ class AgentAuthorizer:
             if thread.retries.stop_feedback >= self.output_retries:
                 return Ended("output_invalid", f"the model did not call {OUTPUT_TOOL}")
             return Continue("stop_hook_feedback", OUTPUT_MISSING)
-        return await self.inner.before_stop(thread)
+        return await self._check(thread) or await self.inner.before_stop(thread)
+
+    async def _check(self, thread: Thread) -> Continue | None:
+        """Send an answer back that fails checks, a few times."""
+        runs = await run_checks(self.checks, _answer_of(thread)) if self.checks else []
+        if self.evidence and self.read_calls is not None:
+            runs += await run_evidence_checks(self.evidence, self.read_calls, thread.id)
+        self.pending_facts.extend(runs)
+        problems = [f"- {item.reason}" for item in runs if item.outcome != "ok"]
+        if not problems or thread.retries.stop_feedback >= REVISIONS:
+            return None
+        return Continue("stop_hook_feedback", "\n".join([REVISE, *problems]))
 
     async def before_compact(self, thread: Thread) -> None:
         await self.inner.before_compact(thread)
+
+
+def _answer_of(thread: Thread) -> str:
+    if thread.output is None:
+        return thread.transcript.last_words()
+    return msgspec.json.encode(thread.output.value).decode()
 
 
 def _with_output(thread: Thread, hook_event: HookEvent) -> HookEvent:
     """At the end, hooks read the output that the agent gives back in place of its last words."""
     if thread.output is None or "last_assistant_message" not in hook_event.fields:
         return hook_event
-    text = msgspec.json.encode(thread.output.value).decode()
-    return replace(hook_event, fields={**hook_event.fields, "last_assistant_message": text})
+    fields = {**hook_event.fields, "last_assistant_message": _answer_of(thread)}
+    return replace(hook_event, fields=fields)

@@ -63,10 +63,10 @@ def hook(
 
     def define(function: HookFunction) -> FunctionHook:
         async def run(hook_event: HookEvent, _call: Call | None) -> HookResult | None:
-            return await _call_function(function, hook_event)
+            return await call_function(function, hook_event)
 
         return FunctionHook(
-            event=event, name=_name_of(function), run=run, matcher=matcher, seconds=seconds
+            event=event, name=name_of(function), run=run, matcher=matcher, seconds=seconds
         )
 
     return define
@@ -95,30 +95,30 @@ def guardrail(
 
 def _tool_guardrail(tool: str, function: CallGuardrail) -> FunctionHook:
     async def run(_event: HookEvent, call: Call | None) -> HookResult | None:
-        reason = None if call is None else await _call_function(function, call)
+        reason = None if call is None else await call_function(function, call)
         return None if reason is None else HookResult(permission="deny", reason=reason)
 
     return FunctionHook(
-        event="PreToolUse", name=_name_of(function), run=run, matcher=tool, is_guardrail=True
+        event="PreToolUse", name=name_of(function), run=run, matcher=tool, is_guardrail=True
     )
 
 
 def _input_guardrail(function: TextGuardrail) -> FunctionHook:
     async def run(hook_event: HookEvent, _call: Call | None) -> HookResult | None:
-        reason = await _call_function(function, str(hook_event.fields["prompt"]))
+        reason = await call_function(function, str(hook_event.fields["prompt"]))
         return None if reason is None else HookResult(blocked=True, reason=reason)
 
-    name = _name_of(function)
+    name = name_of(function)
     return FunctionHook(event="UserPromptSubmit", name=name, run=run, is_guardrail=True)
 
 
 def _output_guardrail(function: TextGuardrail) -> FunctionHook:
     async def run(hook_event: HookEvent, _call: Call | None) -> HookResult | None:
         text = str(hook_event.fields["last_assistant_message"])
-        reason = await _call_function(function, text)
+        reason = await call_function(function, text)
         return None if reason is None else HookResult(stop=reason)
 
-    return FunctionHook(event="Stop", name=_name_of(function), run=run, is_guardrail=True)
+    return FunctionHook(event="Stop", name=name_of(function), run=run, is_guardrail=True)
 
 
 async def run_function_hooks(
@@ -194,7 +194,7 @@ V = TypeVar("V")
 R = TypeVar("R")
 
 
-async def _call_function(function: Callable[[V], MaybeAwaitable[R]], value: V) -> R:
+async def call_function(function: Callable[[V], MaybeAwaitable[R]], value: V) -> R:
     """A function that is not async runs in a thread, as that of a tool does."""
     if inspect.iscoroutinefunction(function):
         return await cast("Callable[[V], Awaitable[R]]", function)(value)
@@ -202,5 +202,5 @@ async def _call_function(function: Callable[[V], MaybeAwaitable[R]], value: V) -
     return await returned if inspect.isawaitable(returned) else cast("R", returned)
 
 
-def _name_of(function: Callable[..., object]) -> str:
+def name_of(function: Callable[..., object]) -> str:
     return str(getattr(function, "__name__", type(function).__name__))

@@ -204,6 +204,7 @@ async def _stop(context: ThreadContext) -> Step:
         if objection:
             return Continue("stop_hook_feedback", objection)
         verdict = await toolbox.authorizer.before_stop(context.thread)
+        context.note_pending_facts()
         if verdict is not None:
             return verdict
     own = context.tiers[0]

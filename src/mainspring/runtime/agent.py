@@ -14,6 +14,7 @@ from mainspring.core.model import Effort, ToolSpec
 from mainspring.core.tool import Tool
 from mainspring.function_tools.define import FunctionTool, tool
 from mainspring.function_tools.output_types import OutputType, output_type_of
+from mainspring.harness.answer_checks import Check
 from mainspring.harness.context.prompts import system_prompt
 from mainspring.harness.context.request_builder import PromptPrefix, sorted_specs
 from mainspring.harness.function_hooks import FunctionHook
@@ -112,6 +113,11 @@ class Agent(Generic[Output]):
     """How often an output that is missing or invalid is asked for again."""
     hooks: Sequence[FunctionHook] = ()
     """Hooks and guardrails that are functions; `mainspring.hooks` makes them."""
+    checks: Sequence[Check] = ()
+    """What its answer must be like: `AnswerCheck`s, and functions of the answer that return what
+    is wrong. An answer that fails is sent back twice at most, then returned with a flag."""
+    require_evidence: Sequence[str] = ()
+    """Commands that must have run green after its last edit before it may end."""
     folder: Path | None = None
     """The folder that describes it, whose permission rules and hooks apply."""
     version: str | None = None
@@ -180,7 +186,11 @@ class AgentSubagent(Subagent, frozen=True, kw_only=True):
 
 
 def check_deps(agent: AnyAgent, deps: object) -> None:
-    """Raises: InvalidInput: a tool needs other dependencies than the run was given."""
+    """For its tools and those of agents that it may call or hand off to.
+
+    Raises:
+        InvalidInput: a tool needs other dependencies than the run was given.
+    """
     for item in agent.tools:
         kind = item.deps_type if isinstance(item, FunctionTool) else object
         if isinstance(kind, type) and not _is_instance(deps, kind):
@@ -188,6 +198,9 @@ def check_deps(agent: AnyAgent, deps: object) -> None:
                 f"tool {item.spec.name} needs deps of type {kind.__name__}, not"
                 f" {type(deps).__name__}: pass deps= to the run"
             )
+    for called in (*agent.subagents, *agent.handoffs):
+        if isinstance(called, AgentSubagent):
+            check_deps(called.agent, deps)
 
 
 def _is_instance(deps: object, kind: type) -> bool:

@@ -116,6 +116,8 @@ def read_agent(
         built_ins=manifest.tools,
         limits=manifest.limits,
         rules=manifest.rules,
+        checks=manifest.checks,
+        require_evidence=manifest.require_evidence,
         subagents=subagents,
         max_depth=min(manifest.subagents.max_depth, MAX_SUBAGENT_DEPTH),
         max_at_once=min(manifest.subagents.max_parallel, MAX_PARALLEL_SUBAGENTS),

@@ -16,6 +16,7 @@ from mainspring.core.events import Permission
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Effort
 from mainspring.files.atomic_file import read_bounded
+from mainspring.harness.answer_checks import AnswerCheck
 from mainspring.harness.limits import Limits
 from mainspring.harness.permissions.policy import parse_mode
 from mainspring.harness.permissions.rule import parse_rule
@@ -89,6 +90,8 @@ class AgentManifest:
     """The same as `sandbox` in a settings file."""
     subagents: SubagentRules = field(default_factory=SubagentRules)
     is_coordinator: bool = False
+    checks: tuple[AnswerCheck, ...] = ()
+    require_evidence: tuple[str, ...] = ()
     schedule: ManifestSchedule | None = None
     outcome: ManifestOutcome | None = None
     findings: tuple[Finding, ...] = ()
@@ -186,6 +189,8 @@ def _readers(yaml_reader: YamlReader) -> FieldReaders:
         "subagents": subagents,
         "agents": subagents,
         "coordinator": yaml_reader.truth,
+        "checks": _checks(yaml_reader),
+        "require_evidence": yaml_reader.strings,
         "schedule": _schedule(yaml_reader),
         "outcome": _outcome(yaml_reader),
     }
@@ -256,6 +261,16 @@ def _subagent_rules(yaml_reader: YamlReader) -> Callable[[Node], SubagentRules]:
         return SubagentRules(**yaml_reader.fields(node, readers))  # pyright: ignore[reportArgumentType] (as above)
 
     return read
+
+
+def _checks(yaml_reader: YamlReader) -> Callable[[Node], tuple[AnswerCheck, ...]]:
+    readers: FieldReaders = {
+        "max_chars": yaml_reader.number(int, "a whole number"),
+        "banned": yaml_reader.strings,
+        "must_mention": yaml_reader.strings,
+        "citations": yaml_reader.truth,
+    }
+    return lambda node: (AnswerCheck(**yaml_reader.fields(node, readers)),)  # pyright: ignore[reportArgumentType] (as above)
 
 
 def _schedule(yaml_reader: YamlReader) -> Callable[[Node], ManifestSchedule]:

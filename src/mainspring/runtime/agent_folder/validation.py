@@ -178,6 +178,10 @@ def _manifest(folder: Path, loaded: AgentFolder) -> PartReport:
         tools = "all" if "*" in settings.tools else ", ".join(settings.tools) or "none"
         supported = [f"name {agent.name}", f"model {model}", f"tools {tools}"]
         supported += [f"{len(settings.rules)} rules that always apply"] if settings.rules else []
+        names = [name for check in settings.checks for name in check.names]
+        supported += [f"checks of its answer: {', '.join(names)}"] if names else []
+        evidence = ", ".join(settings.require_evidence)
+        supported += [f"evidence that it needs: {evidence}"] if evidence else []
         supported += ["it only coordinates subagents"] if settings.is_coordinator else []
     return PartReport(
         name="agent", supported=tuple(supported), findings=loaded.findings_by_source["manifest"]

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 from mainspring.core.envelope import event_types, message_text
 from mainspring.core.events import AgentAdopted, KnownPayload, UserMessage
 from mainspring.core.model import Effort
+from mainspring.harness.answer_checks import AnswerCheck
 from mainspring.harness.limits import Limits
 from mainspring.log.upcast import read_payload
 from mainspring.runtime.agent import Agent, AgentSubagent
@@ -38,13 +39,17 @@ class AgentDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_depth: int = 2
     max_at_once: int = 20
     is_coordinator: bool = False
+    checks: tuple[AnswerCheck, ...] = ()
+    require_evidence: tuple[str, ...] = ()
     version: str | None = None
 
 
 def definition_of(agent: Agent) -> AgentDefinition:
     """Subagents that are code are the caller's word each time, as tools are."""
     stored = [item for item in agent.subagents if not isinstance(item, AgentSubagent)]
-    return msgspec.convert(replace(agent, subagents=stored), AgentDefinition, from_attributes=True)
+    checks = [item for item in agent.checks if isinstance(item, AnswerCheck)]
+    plain = replace(agent, subagents=stored, checks=checks)
+    return msgspec.convert(plain, AgentDefinition, from_attributes=True)
 
 
 def agent_of(definition: AgentDefinition) -> Agent:
@@ -71,7 +76,14 @@ async def pin_agent(setup: SetupRequest, *, window: int) -> tuple[Agent, tuple[K
             hooks=given.hooks,
         )
         code = [item for item in given.subagents if isinstance(item, AgentSubagent)]
-        return replace(kept, subagents=[*kept.subagents, *code]), ()
+        functions = [item for item in given.checks if not isinstance(item, AnswerCheck)]
+        return replace(
+            kept,
+            subagents=[*kept.subagents, *code],
+            checks=[*kept.checks, *functions],
+            handoffs=given.handoffs,
+            folder=given.folder,
+        ), ()
     is_too_long = bool(given.skills) and exceeds_window(given.skills, window=window)
     if given.version is None:
         listed = fit_to_window(given.skills, window=window) if is_too_long else given.skills

@@ -8,13 +8,15 @@ from decimal import Decimal
 from typing import Generic, TypeAlias, cast
 
 from mainspring.core.content import plain_text
-from mainspring.core.envelope import Event
+from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.errors import OutputMissing
 from mainspring.core.events import (
     AgentCustomToolUse,
     AgentMcpToolUse,
     AgentMessage,
     AgentToolUse,
+    HookRan,
+    LoopContinued,
     StatusIdle,
     StatusRunning,
     ThreadCreated,
@@ -42,6 +44,8 @@ class RunResult(Generic[Output]):
     cost_usd: Decimal
     detail: str | None = None
     waiting_for: tuple[str, ...] = ()
+    failed_checks: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What is wrong with the answer, by check, if it was returned all the same."""
     value: object = field(default=_NO_OUTPUT, repr=False)
     """The output, if there is one; read `output`, which is typed."""
 
@@ -78,19 +82,36 @@ class FinalMessage:
         self._thread_id = thread_id
         self._tell = tell
         self._texts: list[str] = []
+        self.failed_checks: dict[str, str] = {}
 
     def on_event(self, event: Event) -> None:
         if event.thread_id == self._thread_id:
-            if isinstance(event.payload, ThreadCreated) and event.payload.mode == "handoff":
-                self._thread_id = event.payload.session_thread_id
-                self._texts.clear()
-            if isinstance(event.payload, StatusRunning):
-                self._texts.clear()
-            elif isinstance(event.payload, AgentMessage):
-                self._texts.append(plain_text(event.payload.content))
-            elif isinstance(event.payload, AgentToolUse | AgentMcpToolUse | AgentCustomToolUse):
-                self._texts.clear()
+            self._apply(event.payload)
         self._tell(event)
+
+    def _apply(self, payload: AnyPayload) -> None:
+        match payload:
+            case AgentMessage(content=content):
+                self._texts.append(plain_text(content))
+            case AgentToolUse() | AgentMcpToolUse() | AgentCustomToolUse():
+                self._texts.clear()
+            case LoopContinued(reason="stop_hook_feedback" | "outcome_revision"):
+                self._texts.clear()  # what is sent back is no answer
+            case StatusRunning():
+                self._texts.clear()
+                self.failed_checks.clear()
+            case HookRan(hook_event="Check"):
+                self._note_check(payload)
+            case ThreadCreated(mode="handoff", session_thread_id=thread_id):
+                self._thread_id = thread_id
+                self._texts.clear()
+            case _:
+                pass
+
+    def _note_check(self, ran: HookRan) -> None:
+        self.failed_checks.pop(ran.handler, None)
+        if ran.outcome != "ok":
+            self.failed_checks[ran.handler] = ran.reason or ""
 
     @property
     def text(self) -> str:
@@ -134,8 +155,13 @@ def approval_requests(thread_tree: ThreadTree) -> list[ApprovalRequest]:
 
 
 def run_result(
-    agent: Agent[Output], session_id: str, ended: Ended, thread_tree: ThreadTree, text: str
+    agent: Agent[Output],
+    session_id: str,
+    ended: Ended,
+    thread_tree: ThreadTree,
+    final_message: FinalMessage,
 ) -> RunResult[Output]:
+    text = final_message.text
     main = thread_tree.main
     chain = thread_tree.with_ancestors(thread_tree.active)
     return RunResult(
@@ -147,6 +173,7 @@ def run_result(
         cost_usd=main.spend_account.spending.cost_usd,
         detail=ended.detail,
         waiting_for=ended.waiting_for,
+        failed_checks=final_message.failed_checks,
         value=output_value(agent, thread_tree, ended, text),
     )
 
@@ -165,4 +192,4 @@ def result_of_log(
             idle = event.payload
             reason = cast("EndReason", idle.reason or "completed")
             ended = Ended(reason, idle.detail, idle.stop_reason.event_ids)
-    return run_result(agent, session_id, ended, thread_tree, text.text)
+    return run_result(agent, session_id, ended, thread_tree, text)

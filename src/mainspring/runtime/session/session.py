@@ -387,7 +387,7 @@ class Session(Generic[Output]):
             self._folded = FoldedLog(folded.thread_tree, writer.head.seq)
         if ended is None:
             return None
-        return run_result(self.agent, self.id, ended, folded.thread_tree, final_message.text)
+        return run_result(self.agent, self.id, ended, folded.thread_tree, final_message)
 
 
 def _extra_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) -> list[Tool]:

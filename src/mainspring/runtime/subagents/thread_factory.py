@@ -86,6 +86,8 @@ def derive_agent(
         skills=parent.skills if may_use_tool(subagent, "skill") else (),
         is_coordinator=False,
         output_type=str,
+        checks=(),
+        require_evidence=(),
     )
     own = subagent.own
     if own is None:
@@ -259,7 +261,7 @@ class ThreadFactory:
                 toolbox,
                 tools=[deduplicated(tool, self._read_calls, clock.now) for tool in tools.values()],
                 client_tools=client_tools,
-                authorizer=_agent_authorizer(agent, toolbox.authorizer),
+                authorizer=self._authorizer(agent, toolbox),
             ),
             tiers=[
                 BudgetTier(item.spend_account, self.agent_of(item).limits)
@@ -277,6 +279,21 @@ class ThreadFactory:
         self._prefixes[node.id] = context.prompt_prefix
         return context
 
+    def _authorizer(self, agent: Agent, toolbox: Toolbox) -> Authorizer:
+        """With the agent's own hooks, output type and checks, if it has any."""
+        own = agent.hooks or agent.checks or agent.require_evidence
+        if not own and agent.output is None:
+            return toolbox.authorizer
+        return AgentAuthorizer(
+            inner=toolbox.authorizer,
+            hooks=agent.hooks,
+            output_retries=None if agent.output is None else agent.output_retries,
+            checks=agent.checks,
+            evidence=agent.require_evidence,
+            read_calls=self._read_calls,
+            pending_facts=toolbox.pending_facts,
+        )
+
     async def _read_calls(self) -> list[Event]:
         session = self.session_context
         session_id = session.event_sink.writer.session_id
@@ -292,7 +309,7 @@ class ThreadFactory:
             )
             subagent = self.subagent_of(node)
             self._agents[node.id] = (
-                replace(parent, limits=Limits(), output_type=str)
+                replace(parent, limits=Limits(), output_type=str, checks=(), require_evidence=())
                 if subagent.name == FORK
                 else derive_agent(subagent, parent, node.created_event, self.session_context.models)
             )
@@ -347,17 +364,6 @@ class ThreadFactory:
             session.toolbox.authorizer
         )
         return open_toolbox(request)
-
-
-def _agent_authorizer(agent: Agent, inner: Authorizer) -> Authorizer:
-    """With the decisions of the agent's own code, if it has any."""
-    if not agent.hooks and agent.output is None:
-        return inner
-    return AgentAuthorizer(
-        inner=inner,
-        hooks=agent.hooks,
-        output_retries=None if agent.output is None else agent.output_retries,
-    )
 
 
 def _history_tools(session: SessionContext) -> tuple[Tool, ...]:
