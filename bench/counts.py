@@ -45,6 +45,7 @@ def counted_store(counts: Counter[str]) -> Generator[None]:
 def counted_tasks(counts: Counter[str]) -> Generator[None]:
     """Count tasks and hops to threads, in a running event loop."""
     loop, run_sync = asyncio.get_running_loop(), anyio.to_thread.run_sync
+    in_executor = loop.run_in_executor
 
     def task(
         loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any
@@ -56,10 +57,17 @@ def counted_tasks(counts: Counter[str]) -> Generator[None]:
         counts["thread hops"] += 1
         return await run_sync(function, *given, **options)
 
+    def hand_over(executor: Any, function: Any, *given: Any) -> Any:  # asyncio's, used by aiohttp
+        counts["thread hops"] += 1
+        return in_executor(executor, function, *given)
+
     before = loop.get_task_factory()
     loop.set_task_factory(task)
     try:
-        with patch("anyio.to_thread.run_sync", hop):
+        with (
+            patch("anyio.to_thread.run_sync", hop),
+            patch.object(loop, "run_in_executor", hand_over),
+        ):
             yield
     finally:
         loop.set_task_factory(before)

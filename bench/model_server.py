@@ -1,6 +1,7 @@
 """A model with nothing to think about, on loopback: answers chat completions at once.
 
-`model_server.py PORT`; the model `fake-N` asks for the tool `echo` N times, then says `done`.
+`model_server.py PORT`; the model `fake-N` asks for the tool `echo` N times, then says `done`. The
+model `text-N` says N words, each in a write of its own.
 """
 
 import asyncio
@@ -11,6 +12,9 @@ from itertools import count
 
 _TOOLS = re.compile(rb'"role":\s*"tool"')
 _TIMES = re.compile(rb'"model":\s*"[^"]*?fake-(\d+)')
+_WORDS = re.compile(rb'"model":\s*"[^"]*?text-(\d+)')
+_WORD_SECONDS = 0.0005
+"""Between two writes, so that no two words arrive together."""
 _NUMBERS = count()
 
 
@@ -52,6 +56,9 @@ class Server(asyncio.Protocol):
         if len(body) < length:
             return
         self.received = body[length:]
+        if words := _WORDS.search(body[:length]):
+            self.task = asyncio.get_running_loop().create_task(self.say(int(words[1])))
+            return
         said = answer(body[:length])
         self.transport.write(
             b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: "
@@ -59,6 +66,28 @@ class Server(asyncio.Protocol):
             + b"\r\n\r\n"
             + said
         )
+
+    async def say(self, words: int) -> None:
+        base = {"id": "c", "created": 1, "model": "fake"}
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+        self.transport.write(head + b"transfer-encoding: chunked\r\n\r\n")
+        choice = {"index": 0, "delta": {"content": "word "}, "finish_reason": None}
+        word = chunk(event({**base, "choices": [choice]}))
+        for _ in range(words):
+            self.transport.write(word)
+            await asyncio.sleep(_WORD_SECONDS)
+        end: dict[str, object] = {"index": 0, "delta": {}, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 10, "completion_tokens": words}
+        last = event({**base, "choices": [end]}) + event({**base, "choices": [], "usage": usage})
+        self.transport.write(chunk(last + b"data: [DONE]\n\n") + b"0\r\n\r\n")
+
+
+def event(content: dict[str, object]) -> bytes:
+    return f"data: {json.dumps(content)}\n\n".encode()
+
+
+def chunk(content: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(content), content)
 
 
 async def main() -> None:

@@ -22,6 +22,7 @@ import snapshots
 import start
 import streams
 import subagents
+import tokens
 import turns
 import workers
 from report import Measure, as_json, as_table, note
@@ -35,6 +36,7 @@ BENCHES = {
     "follow": follow.measure,
     "providers": providers.measure,
     "turns": turns.measure,
+    "tokens": tokens.measure,
     "sandbox": sandbox.measure,
     "early": early.measure,
     "monty": monty.measure,

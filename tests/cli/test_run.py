@@ -233,6 +233,30 @@ def test_ctrl_c_twice_leaves_at_once_and_the_session_can_go_on(
     assert "That is all I know." in result.stdout
 
 
+def test_continue_goes_on_with_the_last_active_session(mainspring: Run, upstream: Upstream):
+    mainspring("run", "first", **upstream.variables)
+    older = sessions(mainspring)[-1]
+    mainspring("run", "second", **upstream.variables)
+    mainspring("run", "-c", "third", **upstream.variables)
+    mainspring("run", "fourth", "--resume", older["id"], **upstream.variables)
+    result = mainspring("run", "fifth", "--continue", **upstream.variables)
+    assert result.returncode == 0, result.stderr
+    asked = [
+        [each["content"] for each in request["messages"] if each["role"] == "user"]
+        for request in upstream.requests
+    ]
+    assert asked[2:] == [["second", "third"], ["first", "fourth"], ["first", "fourth", "fifth"]]
+    both = mainspring("run", "-c", "--resume", older["id"], "x", **upstream.variables)
+    assert both.returncode == 2
+    assert len(sessions(mainspring)) == 2
+
+
+def test_continue_in_a_folder_without_sessions_says_so(mainspring: Run):
+    result = mainspring("run", "-c", "go")
+    assert result.returncode == 1
+    assert "there are no sessions yet" in result.stderr
+
+
 def test_after_kill_9_in_the_middle_of_a_reply_resume_goes_on_at_once(
     mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
 ):

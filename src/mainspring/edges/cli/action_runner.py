@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import traceback
@@ -30,6 +31,8 @@ _HINTS: dict[type[errors.MainspringError], str] = {
 
 
 def run_action(action: Action, *, store: str | None, debug: bool) -> int:
+    gc.freeze()
+    gc.enable()
     settings = read_settings(store=store, debug=debug)
     _escape_unencodable_output()
     try:

@@ -54,7 +54,7 @@ _COMMANDS_BEFORE_SESSION = ("plan", "mode")
 async def chat(settings: Settings, *, arguments: RunArguments) -> int:
     """Talk with an agent. /help lists the commands; Ctrl-D leaves."""
     options = arguments.options()
-    async with open_session_runner(settings, options, arguments.resume) as stage:
+    async with open_session_runner(settings, options, arguments.session()) as stage:
         keyboard = Keyboard(_history_file(settings), colour=settings.color)
         keyboard.open()
         try:

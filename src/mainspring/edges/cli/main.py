@@ -3,6 +3,7 @@ without importing what the commands call."""
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -110,4 +111,5 @@ def main() -> None:
     help_words = help_arguments(arguments)
     if help_words or os.environ.get("_MAINSPRING_COMPLETE"):  # noqa: TID251 (Typer reads it)
         sys.meta_path.insert(0, PlaceholderImporter())
+    gc.disable()  # what the imports make stays: looking for garbage takes 5 % of a start
     app.app(help_words or [*front, *arguments], prog_name="mainspring")

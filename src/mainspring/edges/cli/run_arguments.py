@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from mainspring.edges.cli.options import parse_dollars
+from mainspring.edges.cli.session_lookup import LAST_SESSION
 from mainspring.runtime.run_options import RunOptions
 
 
@@ -53,8 +54,11 @@ class RunArguments:
     ] = None
     resume: Annotated[
         str | None,
-        typer.Option("--resume", "-r", metavar="SESSION", help="Continue a session."),
+        typer.Option("--resume", "-r", metavar="SESSION", help="Continue a session; or `last`."),
     ] = None
+    is_continued: Annotated[
+        bool, typer.Option("--continue", "-c", help="Continue the last session: --resume last.")
+    ] = False
     max_turns: Annotated[
         int | None, typer.Option("--max-turns", min=1, metavar="N", help="For the whole session.")
     ] = None
@@ -97,6 +101,12 @@ class RunArguments:
             " without asking; can be repeated. Recorded in the session.",
         ),
     ] = None
+
+    def session(self) -> str | None:
+        """The session to continue, as `find_session` takes it."""
+        if self.is_continued and self.resume is not None:
+            raise typer.BadParameter("--continue and --resume name two sessions; give one")
+        return LAST_SESSION if self.is_continued else self.resume
 
     def options(self) -> RunOptions:
         return RunOptions(

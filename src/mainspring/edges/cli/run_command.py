@@ -83,10 +83,11 @@ async def run(
 ) -> int:
     """Run an agent until it is done. Exit status: 0 done, 3 waiting for an answer, 4 a limit
     was reached, 1 failed, 130 interrupted."""
-    if prompt is None and arguments.resume is None and sys.stdin.isatty():
+    resumed = arguments.session()
+    if prompt is None and resumed is None and sys.stdin.isatty():
         raise typer.BadParameter("say what to do, or pipe it in", param_hint="PROMPT")
-    text = await _read_prompt(prompt, required=arguments.resume is None)
-    async with open_session_runner(settings, arguments.options(), arguments.resume) as stage:
+    text = await _read_prompt(prompt, required=resumed is None)
+    async with open_session_runner(settings, arguments.options(), resumed) as stage:
         if text is not None:
             reject_slash_command(stage.agent, text)
         session = stage.session or await stage.start()

@@ -13,13 +13,16 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow, all_sessions
 from mainspring.wiring.stores import has_store, open_log
 
+LAST_SESSION = "last"
+"""Stands for the session that was active last."""
 _PAGE_SIZE = 1000
 _MAX_SUGGESTIONS = 5
 """How many sessions a hint names."""
 
 
 async def find_session(log: SessionLog, id_or_part: str) -> SessionRow:
-    """
+    """The session with this id or part of an id, or the one that was active last.
+
     Raises:
         SessionNotFound: none is called so; a note names those that nearly are.
         InvalidInput: several are; a note names them.
@@ -28,6 +31,8 @@ async def find_session(log: SessionLog, id_or_part: str) -> SessionRow:
         return await log.session(id_or_part)
     except SessionNotFound:
         sessions = [session async for session in all_sessions(log.store)]
+    if id_or_part == LAST_SESSION and sessions:
+        return max(sessions, key=lambda session: session.updated)
     matches = [session for session in sessions if _matches_id(session.id, id_or_part)]
     matches = matches or [
         session for session in sessions if id_or_part and id_or_part in session.id
