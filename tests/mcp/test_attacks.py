@@ -28,7 +28,7 @@ from mainspring.core.content import ImageBlock, TextBlock, plain_text
 from mainspring.core.errors import McpFailed
 from mainspring.core.tool import Call
 from mainspring.harness.permissions.rule import is_about, parse_rule
-from mainspring.runtime.agent_folder.mcp_file import McpServer
+from mainspring.runtime.mcp_server import McpServer
 from mainspring.runtime.settings.tool_pins import accept_tools, check_pins, danger_in
 
 CALL = Call(id="1", name="x", input={}, idempotency_key="k", session_id="s", thread_id="t")
@@ -40,7 +40,7 @@ async def never(_: str, __: Mapping[str, object], ___: Progress) -> CallResult:
 
 
 def offered(*definitions: ToolDefinition, server: str = "srv") -> ServerTools:
-    return server_tools(server, ToolList(definitions, ()), never, refused={}, redact=str)
+    return server_tools(server, ToolList(definitions, ()), never, refused={})
 
 
 def tool(name: str = "a", description: str = "", **schema: object) -> ToolDefinition:
@@ -230,7 +230,7 @@ async def test_a_failure_is_a_value_that_says_what_is_known(error: McpFailed, ki
     async def fail(_: str, __: Mapping[str, object], ___: Progress) -> CallResult:
         raise error
 
-    [found] = server_tools("srv", ToolList((tool(),), ()), fail, refused={}, redact=str).tools
+    [found] = server_tools("srv", ToolList((tool(),), ()), fail, refused={}).tools
     result = await found.run(CALL)
     text = plain_text(result.content)
     assert (result.ok, result.error) == (False, kind)
@@ -246,7 +246,7 @@ async def test_progress_cannot_steer_a_terminal() -> None:
         progress(f"\x1b[2J\r50 %{TAGS}\n" + "x" * 100_000)
         return result_of({"type": "text", "text": "done"})
 
-    [found] = server_tools("srv", ToolList((tool(),), ()), report, refused={}, redact=str).tools
+    [found] = server_tools("srv", ToolList((tool(),), ()), report, refused={}).tools
     await found.run(replace(CALL, say=shown.append))
     assert shown[0].startswith("[2J 50 % xxx")
     assert len(shown[0]) == 500

@@ -66,6 +66,8 @@ class ServerConnection:
         self.info: ServerInfo | None = None
         self.error: str | None = None
         """Why there is no connection."""
+        self.needs_auth = False
+        """There is none because the server does not accept the credentials."""
         self.error_output = ""
         """What the server wrote to its standard error output before it failed."""
 
@@ -81,13 +83,14 @@ class ServerConnection:
             if self._is_closed:
                 raise McpFailed("the session has ended")
             if self.error is not None and anyio.current_time() < self._retry_at:
-                raise McpFailed(f"not connected: {self.error}")
+                raise McpFailed(f"not connected: {self.error}", needs_auth=self.needs_auth)
             try:
                 self._client = await self._connect()
             except ToolEnvironmentError as error:
+                self.needs_auth = isinstance(error, McpFailed) and error.needs_auth
                 await self._note_failure(str(error))
-                raise McpFailed(f"not connected: {error}") from error
-            self.error, self._failures = None, 0
+                raise McpFailed(f"not connected: {error}", needs_auth=self.needs_auth) from error
+            self.error, self.needs_auth, self._failures = None, False, 0
             return self._client
 
     async def list_tools(self) -> ToolList:
