@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 import msgspec
+from msgspec import Struct
 
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.json_file import (
