@@ -251,7 +251,7 @@ def _read_tools(tools: ToolList) -> None:
     async def never(*_: object) -> None:
         raise AssertionError
 
-    server_tools("s", tools, never, refused={}, redact=lambda text: text)  # pyright: ignore[reportArgumentType]
+    server_tools("s", tools, never, refused={})  # pyright: ignore[reportArgumentType]
 
 
 async def play(seeds: range, tally: Tally, until: float = float("inf")) -> None:
