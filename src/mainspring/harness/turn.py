@@ -83,6 +83,7 @@ class OpenRequest(Struct):
 async def take_turn(context: ThreadContext) -> Step | None:
     """Call the model once. `None`: look at the thread again."""
     context.select_model()
+    await context.take_tool_changes()
     if (made := await compact_if_needed(context)) is not None:
         return made
     tokens = context.input_tokens()

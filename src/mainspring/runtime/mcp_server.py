@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from typing import Literal, TypeAlias
 
@@ -11,8 +11,10 @@ from msgspec import Struct, field
 
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.events import Permission
+from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Tool
 from mainspring.harness.permissions.policy import PolicyRule
+from mainspring.harness.toolbox import FindToolChanges, ToolChanges, compare_tools
 
 Transport: TypeAlias = Literal["stdio", "http", "sse", "ws"]
 ServerScope: TypeAlias = Literal["managed", "local", "project", "user"]
@@ -94,6 +96,34 @@ class ServerParts:
     notes: tuple[str, ...] = ()
     """What the model needs to know of servers that do not work."""
     facts: tuple[KnownPayload, ...] = ()
+    changed_tools: Callable[[], Awaitable[Mapping[str, Tool] | None]] | None = None
+    """All tools, if a server has said since the last time that its own are others."""
+    message_context: Callable[[str], Awaitable[Sequence[str]]] | None = None
+    """What a user's message names of servers."""
+
+    def tool_changes(
+        self,
+        allowed: Callable[[Mapping[str, Tool]], dict[str, Tool]],
+        search: Callable[[Sequence[ToolSpec]], Tool] | None,
+    ) -> FindToolChanges:
+        """What servers change about their tools while a thread runs. `search` makes the tool that
+        the model finds deferred ones with, if it has it: it is to find the new ones, too."""
+        known, changed_tools = allowed(self.tools), self.changed_tools
+        if changed_tools is None:
+            return None
+
+        async def changes() -> ToolChanges | None:
+            nonlocal known
+            if (every := await changed_tools()) is None:
+                return None
+            before, known = known, allowed(every)
+            found = compare_tools(before, known, is_deferred=search is not None)
+            if found is None or search is None:
+                return found
+            made = search([tool.spec for tool in known.values()])
+            return replace(found, tools={**found.tools, made.spec.name: made})
+
+        return changes
 
 
 def select_mcp_tools(toolsets: Sequence[McpToolset], tools: Iterable[Tool]) -> dict[str, Tool]:

@@ -5,12 +5,12 @@ their tools become.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import anyio
 from anyio import to_thread
@@ -21,6 +21,7 @@ from mainspring.capabilities.mcp.channel import ChannelTransport
 from mainspring.capabilities.mcp.client import ClientLimits, ToolList
 from mainspring.capabilities.mcp.foreign_text import clean_line
 from mainspring.capabilities.mcp.messages import Implementation
+from mainspring.capabilities.mcp.references import referenced_texts
 from mainspring.capabilities.mcp.server_auth import (
     BearerToken,
     Learn,
@@ -34,7 +35,9 @@ from mainspring.capabilities.mcp.tools import (
     definition_text,
     server_key,
     server_tools,
+    tool_prefix,
 )
+from mainspring.capabilities.mcp.traced_transport import Trace, TracedTransport
 from mainspring.capabilities.mcp.transport import MAX_MESSAGE_BYTES
 from mainspring.capabilities.mcp.url_transport import open_url
 from mainspring.capabilities.network.outbound_http import guarded_connector
@@ -44,21 +47,15 @@ from mainspring.capabilities.sandbox.attached_program import attach_program
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.vault.assignments import looks_secret
 from mainspring.capabilities.vault.redaction import Scrubber
-from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, McpFailed
 from mainspring.core.events import ErrorDetail, RetryStatus, SessionFailed
 from mainspring.core.ids import new_id
 from mainspring.core.ports import ExecRequest
 from mainspring.core.tool import Tool
-from mainspring.runtime.agent_folder.mcp_file import read_mcp
-from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.definition_files.settings_file import is_secret_name
 from mainspring.runtime.mcp_server import McpServer, ServerParts, mcp_tool_rules, select_mcp_tools
-from mainspring.runtime.session.session_paths import add_protected_paths, hide_denied_paths
 from mainspring.runtime.session_context import SetupRequest
-from mainspring.runtime.settings.policy_loader import LoadedPolicy
-from mainspring.runtime.settings.session_servers import usable_servers
 from mainspring.runtime.settings.tool_pins import (
     check_pins,
     danger_in,
@@ -66,9 +63,6 @@ from mainspring.runtime.settings.tool_pins import (
     remember_legacy,
 )
 from mainspring.wiring.builtin_tools import ALL_TOOLS
-from mainspring.wiring.sandbox_environment import read_environment, session_paths
-from mainspring.wiring.sandbox_pool import SandboxPool
-from mainspring.wiring.settings_files import load_policy
 
 CLIENT = Implementation(name="mainspring", version=__version__)
 _SERVER_SECONDS = 30 * 24 * 3600.0
@@ -90,6 +84,9 @@ class ServerAccess:
     networks: tuple[Network, ...] | None = None
     """Addresses that are no public ones and may be reached all the same; `None`: all."""
 
+    trace: Trace | None = None
+    """Shows every message."""
+
     def is_legacy(self, server: McpServer) -> bool:
         return self.home is not None and is_known_legacy(self.home, server, clock.now())
 
@@ -103,7 +100,7 @@ class ServerHost:
     sandbox: SandboxSession | None
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, weakref_slot=True, eq=False)
 class SessionServers:
     """The connections of one session."""
 
@@ -133,19 +130,50 @@ class SessionServers:
 
     def parts(self, setup: SetupRequest) -> ServerParts:
         """What a thread gets of them. The service reports failures in the log, once."""
+        _BY_SESSION[setup.writer.session_id] = self
         notes = tuple(
             f"The MCP server {name} is not available: {clean_line(connection.error, 200)}."
             for name, connection in sorted(self.connections.items())
             if connection.error is not None
         )
+        toolsets, found = setup.agent.mcp_toolsets, self._tools_of(setup)
+        is_served = setup.options.is_served
+        failures = () if self.is_reported or not is_served else tuple(self._failures())
+        self.is_reported = self.is_reported or is_served
+
+        async def changed_tools() -> dict[str, Tool] | None:
+            known = len(self.problems)
+            if not await self._reload():
+                return None
+            for problem in self.problems[known:]:
+                setup.options.warn(problem)
+            return self._tools_of(setup)
+
+        return ServerParts(
+            tools=found,
+            rules=mcp_tool_rules(toolsets, found.values()) if is_served else (),
+            notes=notes,
+            facts=failures,
+            changed_tools=changed_tools,
+            message_context=lambda text: referenced_texts(text, self.connections),
+        )
+
+    def _tools_of(self, setup: SetupRequest) -> dict[str, Tool]:
         if not setup.options.is_served:
-            return ServerParts(tools=self.selected(setup.agent.built_ins), notes=notes)
-        failures = () if self.is_reported else tuple(self._failures())
-        self.is_reported = True
-        tools, toolsets = sorted(self.tools.items()), setup.agent.mcp_toolsets
-        found = select_mcp_tools(toolsets, [tool for _, tool in tools])
-        rules = mcp_tool_rules(toolsets, found.values())
-        return ServerParts(tools=found, rules=rules, notes=notes, facts=failures)
+            return self.selected(setup.agent.built_ins)
+        tools = [tool for _, tool in sorted(self.tools.items())]
+        return select_mcp_tools(setup.agent.mcp_toolsets, tools)
+
+    async def _reload(self) -> bool:
+        """The tools of servers that say that theirs are others by now."""
+        changed = [
+            server
+            for server in self.servers
+            if self.connections[server_key(server.name)].has_changed_tools
+        ]
+        for server in changed:
+            await _load_tools(self, server_key(server.name), server)
+        return bool(changed)
 
     def _failures(self) -> Iterator[SessionFailed]:
         for server in self.servers:
@@ -164,6 +192,13 @@ class SessionServers:
 
 _OPENED: WeakKeyDictionary[AsyncExitStack, SessionServers] = WeakKeyDictionary()
 """By the clean-up that they end with."""
+_BY_SESSION: WeakValueDictionary[str, SessionServers] = WeakValueDictionary()
+
+
+def servers_of(session_id: str) -> SessionServers | None:
+    """The connections that a session has in this process."""
+    opened = _BY_SESSION.get(session_id)
+    return opened if opened is not None and opened.is_open else None
 
 
 def session_access(
@@ -201,7 +236,7 @@ async def open_servers(
         key = server_key(server.name)
         if by_key.setdefault(key, server) is server:
             opened.connections[key] = ServerConnection(
-                partial(_open_transport, opened, server, host.sandbox),
+                partial(_open_connection, opened, server, host.sandbox),
                 host.group,
                 implementation=CLIENT,
                 era="legacy" if access.is_legacy(server) else None,
@@ -213,59 +248,6 @@ async def open_servers(
         for key, server in by_key.items():
             group.start_soon(_load_tools, opened, key, server)
     return opened
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectServers:
-    """The servers that a session in a folder would have."""
-
-    every: tuple[McpServer, ...]
-    """Also those that are not used."""
-    usable: tuple[McpServer, ...]
-    is_trusted: bool
-    loaded: LoadedPolicy
-
-    def unused_reason(self, server: McpServer) -> str | None:
-        if server.unused_reason is not None or server.name in (item.name for item in self.usable):
-            return server.unused_reason
-        is_own = server.scope == "project"
-        return "this folder is not trusted" if is_own and not self.is_trusted else "disabled"
-
-
-def read_project_servers(settings: Settings) -> ProjectServers:
-    """Raises: InvalidInput: the settings cannot be read."""
-    folder, home = Path(settings.folder).resolve(), Path(settings.home)
-    scopes = Scopes(folder=folder, home=home, managed=MANAGED)
-    loaded = load_policy(folder, home=home)
-    return ProjectServers(
-        every=read_mcp(scopes, settings.environment).servers,
-        usable=usable_servers(scopes, settings.environment, loaded),
-        is_trusted=loaded.is_trusted,
-        loaded=loaded,
-    )
-
-
-@asynccontextmanager
-async def connect_servers(
-    settings: Settings, project: ProjectServers, names: Collection[str] | None = None
-) -> AsyncGenerator[SessionServers, None]:
-    """Connect to the servers as a session would, without one. `names`: only these.
-
-    Raises: InvalidInput, SandboxFailed.
-    """
-    key = new_id("mcp")
-    loaded = project.loaded
-    paths = session_paths(settings, Path(settings.folder), key)
-    paths = add_protected_paths(
-        await to_thread.run_sync(hide_denied_paths, paths, loaded.policy), loaded.policy
-    )
-    environment = read_environment(loaded.sandbox, loaded.preferences.sandbox_env)
-    wanted = tuple(item for item in project.usable if names is None or item.name in names)
-    async with SandboxPool(settings) as pool:
-        sandbox = await pool.open_session(key, paths, environment)
-        host = ServerHost(sandbox.group, sandbox.cleanup, sandbox)
-        access = ServerAccess(scrub=Scrubber({}), home=Path(settings.home))
-        yield await open_servers(wanted, host, access)
 
 
 def _limits(server: McpServer) -> ClientLimits:
@@ -281,13 +263,16 @@ async def _load_tools(opened: SessionServers, key: str, server: McpServer) -> No
         last = clean_line(connection.error_output.rpartition("\n")[2], 200)
         wrote = f" (it wrote: {last})" if last else ""
         opened.problems.append(redact(f"MCP server {server.name}: {error}{wrote}"))
+        connection.error = connection.error or str(error)
         return
     home = opened.access.home
     if home is not None and connection.info is not None and connection.info.era == "legacy":
         await to_thread.run_sync(remember_legacy, home, server, clock.now())
     refused = await to_thread.run_sync(_refused_tools, home, server, tool_list)
     found = server_tools(server.name, tool_list, connection.call, refused=refused)
-    opened.tools |= {tool.spec.name: tool for tool in found.tools}
+    prefix = tool_prefix(server.name)
+    others = {name: tool for name, tool in opened.tools.items() if not name.startswith(prefix)}
+    opened.tools = {**others, **{tool.spec.name: tool for tool in found.tools}}
     opened.problems += [
         redact(f"MCP server {server.name}, a tool left out: {why}") for why in found.rejected
     ]
@@ -320,6 +305,15 @@ def _refused_tools(
     except InvalidInput as error:  # nobody can tell what they were
         changed = dict.fromkeys(hashes, str(error))
     return {**changed, **refused}
+
+
+async def _open_connection(
+    opened: SessionServers, server: McpServer, sandbox: SandboxSession | None
+) -> OpenTransport:
+    made, trace = await _open_transport(opened, server, sandbox), opened.access.trace
+    return (
+        made if trace is None else replace(made, transport=TracedTransport(made.transport, trace))
+    )
 
 
 async def _open_transport(

@@ -14,7 +14,7 @@ from anyio import to_thread
 from mainspring.capabilities.providers.model_registry import ModelRegistry
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.tools.ask_user import ASK_USER, EXIT_PLAN
-from mainspring.capabilities.tools.tool_search import ToolLoading, plan_tool_loading
+from mainspring.capabilities.tools.tool_search import ToolLoading, plan_tool_loading, tool_search
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.config import Settings
 from mainspring.core import clock
@@ -30,7 +30,7 @@ from mainspring.harness.permissions.command_location import read_command_locatio
 from mainspring.harness.permissions.engine import PermissionEngine
 from mainspring.harness.permissions.policy import Policy, remove_denied
 from mainspring.harness.permissions.tool_names import ALIASES
-from mainspring.harness.toolbox import Toolbox
+from mainspring.harness.toolbox import FindToolChanges, Toolbox
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.mcp_server import McpServer, ServerParts
@@ -216,6 +216,8 @@ class ToolboxBuilder:
                 for_thread=partial(self._for_thread, session, thread_workspace),
                 on_call_announced=_sandbox_preparation(sandbox_session),
                 worktrees=self._worktrees(setup, thread_workspace),
+                changes=_tool_changes(servers, policy, loading),
+                message_context=servers.message_context,
             )
 
     @asynccontextmanager
@@ -291,6 +293,8 @@ class ToolboxBuilder:
                 environment="\n".join(servers.notes),
                 facts=(*servers.facts, *loading.facts),
                 for_thread=self._toolbox_of_client if opt.servers else None,
+                changes=_tool_changes(servers, policy, loading),
+                message_context=servers.message_context,
             )
 
     def _session_paths(self, setup: SetupRequest) -> SessionPaths | None:
@@ -365,6 +369,11 @@ class ToolboxBuilder:
             ceiling=setup.mode,
             is_headless=setup.options.is_headless,
         )
+
+
+def _tool_changes(servers: ServerParts, policy: Policy, loading: ToolLoading) -> FindToolChanges:
+    search = tool_search if loading.search_tools else None
+    return servers.tool_changes(partial(remove_denied, policy=policy), search)
 
 
 def _sandbox_preparation(sandbox: SandboxSession | None) -> Callable[[str], None] | None:

@@ -38,8 +38,8 @@ from mainspring.core.errors import McpFailed
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Tool, ToolOrigin, ToolResult, Traits
 
-CallServer: TypeAlias = Callable[[str, Mapping[str, object], Progress], Awaitable[CallResult]]
-"""Name and arguments; what it reports meanwhile. Raises: McpFailed."""
+CallServer: TypeAlias = Callable[[Call, str, Progress], Awaitable[CallResult]]
+"""The call and the server's own name of the tool; what it reports meanwhile. Raises: McpFailed."""
 
 MAX_NAME = 64
 """Some providers take no longer name of a tool."""
@@ -72,11 +72,16 @@ class ServerTools:
 def server_key(name: str) -> str:
     """The name of a server in the names of its tools. It has no `__`, so that no rule for another
     server covers its tools."""
-    plain = re.sub(r"_{2,}", "_", _plain_name(name)).strip("_") or "server"
+    plain = re.sub(r"_{2,}", "_", plain_name(name)).strip("_") or "server"
     if len(plain) <= _MAX_SERVER_NAME:
         return plain
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"{plain[: _MAX_SERVER_NAME - 9]}-{digest}"
+
+
+def tool_prefix(server: str) -> str:
+    """What the names of a server's tools begin with."""
+    return f"mcp__{server_key(server)}__"
 
 
 def definition_hash(definition: ToolDefinition) -> str:
@@ -113,9 +118,9 @@ def server_tools(
     rejected = [*tool_list.rejected, *(f"{name}: {why}" for name, why in refused.items() if why)]
     tools: dict[str, Tool] = {}
     definitions = [item for item in tool_list.tools if item.name not in refused]
-    uses = Counter(_plain_name(item.name) for item in definitions)
+    uses = Counter(plain_name(item.name) for item in definitions)
     for definition in definitions:
-        name = _tool_name(key, definition.name, is_unique=uses[_plain_name(definition.name)] == 1)
+        name = _tool_name(key, definition.name, is_unique=uses[plain_name(definition.name)] == 1)
         try:
             tools[name] = _tool(ToolOrigin(server, definition.name), name, definition, call)
         except ValueError as error:
@@ -123,13 +128,14 @@ def server_tools(
     return ServerTools(tuple(tools.values()), tuple(clean_line(why, 300) for why in rejected))
 
 
-def _plain_name(name: str) -> str:
+def plain_name(name: str) -> str:
+    """With the characters that providers take in the name of a tool."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
 def _tool_name(server: str, name: str, *, is_unique: bool) -> str:
     """A name that was cut, or would be another tool's, has a hash of the whole."""
-    plain = _plain_name(name)
+    plain = plain_name(name)
     whole = f"mcp__{server}__{plain}"
     if len(whole) <= MAX_NAME and (is_unique or plain == name):
         return whole
@@ -151,7 +157,7 @@ def _tool(origin: ToolOrigin, name: str, definition: ToolDefinition, call: CallS
     async def run(asked: Call) -> ToolResult:
         try:
             answer = await call(
-                definition.name, asked.input, lambda text: asked.say(clean_line(text, 500))
+                asked, definition.name, lambda text: asked.say(clean_line(text, 500))
             )
         except McpFailed as error:
             return _failure(origin.server, error)
@@ -217,11 +223,26 @@ def _structured(data: bytes, text: str) -> list[Block]:
     return blocks
 
 
+def content_text(content: Content) -> str:
+    """Of a part of a prompt; what is no text is left out, and the text says so."""
+    block = _content_block(content)
+    return block.text if isinstance(block, TextBlock) else "[an image was left out]"
+
+
+def resource_text(resource: ResourceContent) -> str:
+    block = _resource(resource)
+    return block.text if isinstance(block, TextBlock) else "[an image was left out]"
+
+
 def _block(raw: msgspec.Raw) -> Block:
     try:
         content = _CONTENT.decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return TextBlock("[a part of the result that is of no known kind was left out]")
+    return _content_block(content)
+
+
+def _content_block(content: Content) -> Block:
     match content:
         case Text(text=text):
             return TextBlock(clean_text(text))
