@@ -16,7 +16,7 @@ from anthropic import AsyncAnthropic, AsyncStream
 from tests.api.api_server import Tags, official_client
 
 from mainspring import Agent, Runtime, open_runtime
-from mainspring.capabilities.vault.redaction import multi_word_secrets, scrubber
+from mainspring.capabilities.vault.redaction import Scrubber, multi_word_secrets
 from mainspring.core.errors import NotFound
 from mainspring.core.model import Delta, Reply, TextDelta
 from mainspring.edges.api.app import Api, http_server
@@ -163,7 +163,7 @@ async def studio(
 ) -> AsyncGenerator[Studio]:
     async with open_runtime(store=str(folder / "log.db")) as runtime:
         runtime.models.put(CLERK.model, model)
-        runtime.log = SessionLog(runtime.log.store, scrub=scrubber(secrets))
+        runtime.log = SessionLog(runtime.log.store, scrub=Scrubber(secrets))
         async with thread_workspace(runtime.log) as there:
             yield Studio(there, runtime, secrets)
 

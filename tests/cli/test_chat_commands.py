@@ -1,6 +1,7 @@
 """`mainspring chat` at a terminal: subagents as a tree, plans that are approved, slash commands."""
 
 import json
+import shutil
 import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
@@ -11,6 +12,9 @@ from typing import Any, TypeAlias
 import pytest
 from tests.cli.terminal import Terminal, at_terminal
 from tests.cli.upstream import Part, Upstream, call
+from tests.mcp.peers import NOTES_SERVER
+
+from mainspring.capabilities.sandbox.bwrap import find_bubblewrap
 
 Run: TypeAlias = Callable[..., CompletedProcess[str]]
 Chat: TypeAlias = Callable[..., AbstractContextManager[Terminal]]
@@ -219,3 +223,36 @@ def test_run_calls_a_command_of_the_agent_by_its_name_and_the_session_is_called_
     assert upstream.last_words() == "/etc/hosts is wrong"
     listed = mainspring("sessions", "ls", "--json").stdout.splitlines()
     assert {json.loads(line)["title"] for line in listed} == {"/greet Ada", "/etc/hosts is wrong"}
+
+
+@pytest.mark.slow
+def test_servers_are_shown_and_reconnected_and_their_prompts_sent(
+    chat: Chat, mainspring: Run, upstream: Upstream, place: Path
+):
+    if find_bubblewrap() is None:
+        pytest.skip("no bubblewrap here")
+    shutil.copy(NOTES_SERVER.with_name("asking_server.py"), place / "server.py")
+    settings = place / ".claude/settings.json"
+    settings.parent.mkdir()
+    settings.write_text(json.dumps({"permissions": {"allow": ["mcp__air"]}}))
+    assert mainspring("mcp", "add", "air", "--", "python3", "server.py", "legacy").returncode == 0
+    assert mainspring("policy", "trust").returncode == 0
+    upstream.says(call("mcp__air__grow"))
+    upstream.says("It has grown.")
+    upstream.says("Good day.")
+    steps = [
+        ("/mcp", "they are connected with the first message"),
+        ("grow", "It has grown."),
+        ("/mcp", "connected"),
+        ("/mcp tools air", "mcp__air__book"),
+        ("/mcp reconnect air", "air is connected"),
+        ("/mcp__air__say_hello Ada", "Good day."),
+        ("/mcp disable air", "air is disabled"),
+    ]
+    with chat(NO_COLOR="1") as terminal:
+        for keys, words in steps:
+            terminal.type(f"{keys}\r")
+            terminal.expect(words)
+            terminal.expect("> ")
+    assert "No longer there: mcp__air__grow" in told(upstream.requests[1])
+    assert "Greet {'who': 'Ada'}" in told(upstream.requests[2])

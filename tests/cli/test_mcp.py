@@ -64,6 +64,9 @@ def test_what_a_server_offers_is_shown_and_called_without_a_model(mainspring: Ru
     assert offers["server"]["version"] == "2025-06-18"
     called = mainspring("mcp", "inspect", "notes", "note", "--input", '{"text": "hi"}')
     assert (called.returncode, called.stdout) == (0, "note: hi\n")
+    raw = mainspring("mcp", "inspect", "notes", "note", "--input", '{"text": "hi"}', "--raw")
+    assert '"method":"tools/call"' in raw.stderr
+    assert 'received {"jsonrpc":"2.0","id":' in raw.stderr
     unknown = mainspring("mcp", "inspect", "nobody")
     assert unknown.returncode == 1
     assert "there are: notes" in unknown.stderr

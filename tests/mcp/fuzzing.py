@@ -29,10 +29,11 @@ from tests.mcp.scripted_server import (
     scripted_client,
 )
 
-from mainspring.capabilities.mcp.client import ClientLimits, McpClient, ToolList
-from mainspring.capabilities.mcp.messages import Era
+from mainspring.capabilities.mcp.client import ClientLimits, McpClient, Progress, ToolList
+from mainspring.capabilities.mcp.messages import CallResult, Era
 from mainspring.capabilities.mcp.tools import definition_text, server_tools, tool_result
 from mainspring.core.errors import McpFailed
+from mainspring.core.tool import Call
 
 CaseTransport: TypeAlias = Literal["stdio", "http"]
 LIMITS = ClientLimits(
@@ -248,10 +249,10 @@ def _read_tools(tools: ToolList) -> None:
     for tool in tools.tools:
         definition_text(tool)
 
-    async def never(*_: object) -> None:
+    async def never(_: Call, __: str, ___: Progress) -> CallResult:
         raise AssertionError
 
-    server_tools("s", tools, never, refused={}, redact=lambda text: text)  # pyright: ignore[reportArgumentType]
+    server_tools("s", tools, never, refused={})
 
 
 async def play(seeds: range, tally: Tally, until: float = float("inf")) -> None:

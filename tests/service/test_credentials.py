@@ -1,6 +1,7 @@
 """Secrets on their way: sealed in the store, opened for a session, gone when they should be."""
 
 from collections.abc import AsyncGenerator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ from mainspring.config import read_settings
 from mainspring.core.errors import InvalidInput, NotFound, StoreCorrupt
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.vaults.credential_auth import server_key
-from mainspring.service.vaults.session_credentials import SecretVariable, bearer_for
+from mainspring.service.vaults.session_credentials import SecretVariable
 from mainspring.service.vaults.vaults import CREDENTIAL_KIND as KIND
 from mainspring.wiring.user_vault import open_seal
 
@@ -46,10 +47,9 @@ async def test_a_session_gets_what_its_vaults_have_and_the_first_vault_wins(desk
     assert (variables["TOKEN"].in_headers, variables["TOKEN"].in_body) == (True, True)
     assert variables["OTHER"].hosts is None
     assert (variables["OTHER"].in_headers, variables["OTHER"].in_body) == (True, False)
-    token = bearer_for("https://mcp.example.com/mcp", found)
-    assert token is not None
-    assert token.token == "first-token"
-    assert bearer_for("https://mcp.example.com/other", found) is None
+    token = partial(desk.ready.token, "acme", [first, second])
+    assert await token("https://mcp.example.com/mcp", None) == "first-token"
+    assert await token("https://mcp.example.com/other", None) is None
     assert "value" not in repr(found).replace("_value", "")
     assert "-token" not in repr(found)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.capabilities.vault.redaction import multi_word_secrets, scrubber
+from mainspring.capabilities.vault.redaction import Scrubber, multi_word_secrets
 from mainspring.service.sessions.streaming_redactor import BOUNDARIES, StreamingRedactor
 
 SECRETS = {
@@ -16,7 +16,7 @@ SECRETS = {
     "PHRASE": "correct horse battery staple",
     "LINES": "first line of it\nsecond line of it\n\tthird 'line' of it",
 }
-SCRUB, PASSAGES = scrubber(SECRETS), multi_word_secrets(SECRETS, BOUNDARIES)
+SCRUB, PASSAGES = Scrubber(SECRETS), multi_word_secrets(SECRETS, BOUNDARIES)
 TOKEN = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7xY9zA1cE3gI5"
 CLAIM = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIiwibmFtZSI6IkpvaG4ifQ.SflKxwRJSMeKKF2QT4fw"
 KEY_LINE = "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7"

@@ -13,7 +13,7 @@ from tests.harness.session_setup import Stage
 from tests.vault.planted import planted
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
-from mainspring.capabilities.vault.redaction import scrubber
+from mainspring.capabilities.vault.redaction import Scrubber
 from mainspring.core.content import TextBlock
 from mainspring.core.events import ModelRequestStarted
 from mainspring.core.model import ToolSpec
@@ -48,7 +48,7 @@ def leaking(texts: Mapping[str, tuple[str, str]]) -> Tool:
 @asynccontextmanager
 async def scrubbed_stage(path: Path, model: Scripted, tool: Tool) -> AsyncGenerator[Stage]:
     async with open_sqlite(path / "log.db") as store:
-        log = SessionLog(store, scrub=scrubber(KNOWN))
+        log = SessionLog(store, scrub=Scrubber(KNOWN))
         session = await log.create()
         yield Stage(log=log, session_id=session.id, model=model, tools={"show": tool})
 

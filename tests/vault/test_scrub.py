@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.vault.planted import HARMLESS, planted
 
-from mainspring.capabilities.vault.redaction import scrubber
+from mainspring.capabilities.vault.redaction import Scrubber
 
 KNOWN = 'p"ss wörd/+\\n1'
-scrub = scrubber({"DB": KNOWN, "PIN": "8675309123", "SHORT": "abc"})
+scrub = Scrubber({"DB": KNOWN, "PIN": "8675309123", "SHORT": "abc"})
 PLANTED = planted()
 
 
@@ -136,15 +136,23 @@ def test_secrets_in_any_company_are_scrubbed_once_and_for_all(parts: list[str]):
 
 def test_many_long_tokens_are_known_as_well():
     tokens = {f"TOKEN_{number}": f"eyJhbGciOiJSUzI1NiJ9{number:04}" * 80 for number in range(40)}
-    scrub = scrubber(tokens)
+    scrub = Scrubber(tokens)
     said = " ".join(tokens.values()).encode()
     assert scrub(said) == " ".join(f"[{name}]" for name in tokens).encode()
 
 
 def test_what_only_begins_like_a_secret_stays_and_hides_none_behind_it():
-    scrub = scrubber(
+    scrub = Scrubber(
         {"LONG": "one-two-three-four-five", "SHORT": "one-two-th", "NEXT": "two-three-6"}
     )
     assert scrub(b"one-two-three-four-five") == b"[LONG]"
     assert scrub(b"one-two-three-four") == b"[SHORT]ree-four"
     assert scrub(b"one-two-two-three-6") == b"one-two-[NEXT]"
+
+
+def test_what_is_learned_later_is_taken_out_from_then_on():
+    scrub = Scrubber({"DB": KNOWN})
+    text = f"{KNOWN} and late-0a1b2c3d4e5f6071".encode()
+    assert scrub(text) == b"[DB] and late-0a1b2c3d4e5f6071"
+    scrub.learn({"LATE": "late-0a1b2c3d4e5f6071"})
+    assert scrub(text) == b"[DB] and [LATE]"

@@ -5,11 +5,11 @@ from io import StringIO
 import pytest
 
 from mainspring import InvalidInput
-from mainspring.capabilities.vault.redaction import scrubber
+from mainspring.capabilities.vault.redaction import Scrubber
 from mainspring.service.telemetry.logging_setup import log_context, log_to_stream
 
 LOG = logging.getLogger("mainspring.test")
-SCRUB = scrubber({"API_KEY": "hunter2hunter2"})
+SCRUB = Scrubber({"API_KEY": "hunter2hunter2"})
 
 
 class Terminal(StringIO):

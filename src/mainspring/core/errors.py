@@ -232,12 +232,21 @@ class NetworkRefused(ToolEnvironmentError): ...
 
 
 class McpFailed(ToolEnvironmentError):
-    def __init__(self, why: str, *, code: int | None = None, is_in_doubt: bool = False) -> None:
+    def __init__(
+        self,
+        why: str,
+        *,
+        code: int | None = None,
+        is_in_doubt: bool = False,
+        needs_auth: bool = False,
+    ) -> None:
         super().__init__(why)
         self.code = code
         """Of the error that the server answered with."""
         self.is_in_doubt = is_in_doubt
         """The request was sent, and nobody knows whether it took effect."""
+        self.needs_auth = needs_auth
+        """There are no credentials that the server accepts."""
 
 
 class SandboxFailed(ToolEnvironmentError): ...

@@ -149,6 +149,14 @@ class Traits:
 SAFE_READ = Traits(read_only=True, concurrent=True, in_doubt="retry")
 
 
+@dataclass(frozen=True, slots=True)
+class ToolOrigin:
+    """The MCP server that a tool belongs to, and the tool's name there."""
+
+    server: str
+    name: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
     spec: ToolSpec
@@ -165,3 +173,5 @@ class Tool:
     """The input as gates are to see it: paths absolute. The log keeps what was asked."""
     preview: Callable[[Call], Awaitable[str | None]] | None = None
     """What a call would do, in words or as a diff, without doing it."""
+    origin: ToolOrigin | None = None
+    """`None`: it is not a tool of an MCP server."""

@@ -46,9 +46,16 @@ async def receive(context: ThreadContext, *, if_changed: bool = False) -> Ended 
                 ended = Ended("hook_stopped", hook_result.reason)
             elif hook_result.stop is not None:
                 ended = Ended("hook_stopped", hook_result.stop)
-            elif used := context.skill_called(event.payload.skill):
-                context.note(used)
+            else:
+                await _note_message_context(context, text)
+                if used := context.skill_called(event.payload.skill):
+                    context.note(used)
     return ended
+
+
+async def _note_message_context(context: ThreadContext, text: str) -> None:
+    if (find := context.toolbox.message_context) is not None:
+        context.note(*(events.ContextAdded(text=found, source="mcp") for found in await find(text)))
 
 
 def _note_mode(context: ThreadContext, updated: PermissionUpdated) -> None:

@@ -5,7 +5,7 @@ SiblingThreads is what it may ask about the other threads of the session.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Protocol
 
@@ -236,6 +236,24 @@ class ThreadContext:
             self.event_sink.apply(event)
             if isinstance(event.payload, ToolsLoaded):
                 self.load(event.payload.names)
+
+    async def take_tool_changes(self) -> None:
+        """Tools that came, went or changed since the last turn. What the model knows of tools stays
+        where it is in the prompt; it is told of changes at the end."""
+        changes = None if self.toolbox.changes is None else await self.toolbox.changes()
+        if changes is None:
+            return
+        tools = {tool.spec.name: tool for tool in self.toolbox.tools}
+        new = changes.tools.keys() - tools.keys()
+        tools = {name: tool for name, tool in tools.items() if name not in changes.removed}
+        self.toolbox = replace(
+            self.toolbox,
+            tools=[*{**tools, **changes.tools}.values()],
+            deferred=self.toolbox.deferred | new,
+        )
+        self.note(ContextAdded(text=changes.note, source="mcp"))
+        if changes.loaded:
+            self.note(ToolsLoaded(names=changes.loaded))
 
     def load(self, names: Iterable[str]) -> None:
         """Give the model the definitions of deferred tools."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from mainspring.core.events import KnownPayload
 from mainspring.core.model import ToolSpec
@@ -15,6 +16,48 @@ from mainspring.core.tool import Tool
 from mainspring.harness.authorizer import Authorizer
 from mainspring.harness.context.request_builder import PromptPrefix
 from mainspring.harness.state.thread import Thread
+
+_MAX_NAMED = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolChanges:
+    """What became of a thread's tools while it runs."""
+
+    tools: Mapping[str, Tool]
+    """New ones, and others of the same name."""
+    removed: frozenset[str] = frozenset()
+    loaded: tuple[str, ...] = ()
+    """Those that the model gets the definitions of at once; the other new ones are deferred."""
+    note: str
+    """What the model is told."""
+
+
+FindToolChanges: TypeAlias = Callable[[], Awaitable[ToolChanges | None]] | None
+
+
+def compare_tools(
+    before: Mapping[str, Tool], after: Mapping[str, Tool], *, is_deferred: bool
+) -> ToolChanges | None:
+    """`None` if nothing has changed. `is_deferred`: the model finds new ones by a search."""
+    new = [name for name in after if name not in before]
+    gone = [name for name in before if name not in after]
+    other = [name for name in after if name in before and after[name].spec != before[name].spec]
+    if not (new or gone or other):
+        return None
+    hint = "; load them with tool_search" if is_deferred else ""
+    parts = {f"New{hint}": new, "No longer there": gone, "Changed": other}
+    lines = [
+        f"{what}: {', '.join(names[:_MAX_NAMED])}{' ...' if len(names) > _MAX_NAMED else ''}."
+        for what, names in parts.items()
+        if names
+    ]
+    return ToolChanges(
+        tools={name: after[name] for name in (*new, *other)},
+        removed=frozenset(gone),
+        loaded=() if is_deferred else tuple(new),
+        note="\n".join(["An MCP server has changed its tools.", *lines]),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +97,10 @@ class Toolbox:
     on_call_announced: Callable[[str], None] | None = None
     """Gets the name of a tool when the model begins to call it: while it writes the input, what
     the call needs can be made ready."""
+    message_context: Callable[[str], Awaitable[Sequence[str]]] | None = None
+    """What a user's message names and the model reads behind it, such as a resource."""
+    changes: FindToolChanges = None
+    """Asked before each turn what has changed about the tools."""
     worktrees: Worktrees | None = None
     """Separate working folders for threads that must not share one."""
     _by_name: Mapping[str, Tool] = field(init=False, repr=False, compare=False)

@@ -83,6 +83,7 @@ class OpenRequest(Struct):
 async def take_turn(context: ThreadContext) -> Step | None:
     """Call the model once. `None`: look at the thread again."""
     context.select_model()
+    await context.take_tool_changes()
     if (made := await compact_if_needed(context)) is not None:
         return made
     tokens = context.input_tokens()
@@ -325,9 +326,15 @@ def _as_payload(context: ThreadContext, part: TextBlock | Thinking | ToolUse) ->
             if context.toolbox.is_client_tool(name):
                 return AgentCustomToolUse(name=name, input=given)
             if name.startswith("mcp__"):
-                server = name.removeprefix("mcp__").partition("__")[0]
-                return AgentMcpToolUse(mcp_server_name=server, name=name, input=given)
+                return _mcp_tool_use(context, name, given)
             return AgentToolUse(name=name, input=given)
+
+
+def _mcp_tool_use(context: ThreadContext, name: str, given: dict[str, object]) -> AgentMcpToolUse:
+    server, _, called = name.removeprefix("mcp__").partition("__")
+    if (tool := context.toolbox.find(name)) is not None and tool.origin is not None:
+        server, called = tool.origin.server, tool.origin.name
+    return AgentMcpToolUse(mcp_server_name=server, name=name, mcp_tool_name=called, input=given)
 
 
 def _record_interrupted(context: ThreadContext, open_request: OpenRequest, said: str) -> None:

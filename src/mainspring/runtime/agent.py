@@ -19,6 +19,7 @@ from mainspring.harness.context.prompts import system_prompt
 from mainspring.harness.context.request_builder import PromptPrefix, sorted_specs
 from mainspring.harness.function_hooks import FunctionHook
 from mainspring.harness.limits import Limits
+from mainspring.runtime.mcp_server import McpToolset
 from mainspring.runtime.skills.catalogue import render_catalogue
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.subagent import StandaloneParts, Subagent
@@ -120,6 +121,8 @@ class Agent(Generic[Output]):
     """Commands that must have run green after its last edit before it may end."""
     folder: Path | None = None
     """The folder that describes it, whose permission rules and hooks apply."""
+    mcp_toolsets: Sequence[McpToolset] = ()
+    """What it may use of the MCP servers of `RunOptions.servers`."""
     version: str | None = None
     """The version of the folder that describes it, if any: a session keeps the version that it
     began with."""

@@ -15,7 +15,11 @@ from msgspec import Struct
 from mainspring.core.ports import Credential
 from mainspring.harness.permissions.policy import Mode, PolicyRule
 from mainspring.log.session_log import SessionLog
+from mainspring.runtime.mcp_server import McpServer
 
+ServerToken: TypeAlias = Callable[[str, str | None], Awaitable[str | None]]
+"""URL of an MCP server, and a token that it has refused, if it has: the token to send now, if there
+is one."""
 UrlRefusal: TypeAlias = Callable[[SessionLog, str, str], Awaitable[str | None]]
 """Log, session id and URL: why it may not be fetched; `None` if it may."""
 
@@ -58,6 +62,10 @@ class RunOptions:
     """Settings of the sandbox; settings files override them."""
     credentials: tuple[Credential, ...] | None = None
     """Secrets that programs use by placeholder; `None`: those of this user's vault."""
+    servers: tuple[McpServer, ...] = ()
+    """MCP servers of a session of the service; other sessions have those of the settings files."""
+    server_token: ServerToken | None = None
+    """Where the tokens for `servers` come from."""
     web_fetch: WebFetchLimits = field(default_factory=WebFetchLimits)
     notes: tuple[str, ...] = ()
     """More information for the model about its environment."""

@@ -74,6 +74,8 @@ async def mode_of(log: SessionLog, session_id: str) -> Mode:
 
 
 _COMMAND_PATTERN = re.compile(r"/(?P<name>[\w.:-]{0,128})(?P<arguments>\s.*)?$", re.DOTALL)
+PROMPT_PREFIX = "mcp__"
+"""A prompt of an MCP server: the session reads it from its own connection."""
 PLAN_APPROVED_MESSAGE = "The plan is approved; carry it out."
 
 
@@ -103,6 +105,12 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand(name="context", about="what the last request was made of"),
     SlashCommand(name="compact", hint="[WHAT TO KEEP]", about="sum up what is old"),
     SlashCommand(name="cost", about="what the session took so far"),
+    SlashCommand(
+        name="mcp",
+        hint="[WHAT SERVER]",
+        about="MCP servers: tools, reconnect, enable, disable",
+        is_clients=True,
+    ),
     SlashCommand(name="model", hint="NAME", about="go on with another model", is_clients=True),
     SlashCommand(name="fork", about="go on in a copy of this session", is_clients=True),
     SlashCommand(name="clear", about="begin anew: another session of this agent", is_clients=True),

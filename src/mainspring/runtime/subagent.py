@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from mainspring.core.model import Effort, ToolSpec
 from mainspring.runtime.definition_files.scopes import Scope
+from mainspring.runtime.mcp_server import McpToolset
 from mainspring.runtime.skills.skill import Skill
 
 Isolation: TypeAlias = Literal[
@@ -24,6 +25,7 @@ class StandaloneParts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     built_ins: tuple[str, ...] = ()
     client_tools: tuple[ToolSpec, ...] = ()
     skills: tuple[Skill, ...] = ()
+    mcp_toolsets: tuple[McpToolset, ...] = ()
 
 
 class Subagent(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -5,21 +5,29 @@ their tools become.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import anyio
 from anyio import to_thread
+from anyio.abc import TaskGroup
 
 from mainspring import __version__
 from mainspring.capabilities.mcp.channel import ChannelTransport
 from mainspring.capabilities.mcp.client import ClientLimits, ToolList
 from mainspring.capabilities.mcp.foreign_text import clean_line
 from mainspring.capabilities.mcp.messages import Implementation
+from mainspring.capabilities.mcp.references import referenced_texts
+from mainspring.capabilities.mcp.server_auth import (
+    BearerToken,
+    Learn,
+    ServerAuth,
+    StaticHeaders,
+)
 from mainspring.capabilities.mcp.server_connection import OpenTransport, ServerConnection
 from mainspring.capabilities.mcp.stdio import LineChannel
 from mainspring.capabilities.mcp.tools import (
@@ -27,26 +35,27 @@ from mainspring.capabilities.mcp.tools import (
     definition_text,
     server_key,
     server_tools,
+    tool_prefix,
 )
+from mainspring.capabilities.mcp.traced_transport import Trace, TracedTransport
 from mainspring.capabilities.mcp.transport import MAX_MESSAGE_BYTES
 from mainspring.capabilities.mcp.url_transport import open_url
+from mainspring.capabilities.network.outbound_http import guarded_connector
+from mainspring.capabilities.network.rules import Network
 from mainspring.capabilities.providers.sse_decoder import SseDecoder
 from mainspring.capabilities.sandbox.attached_program import attach_program
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.vault.assignments import looks_secret
-from mainspring.capabilities.vault.redaction import scrubber
-from mainspring.config import Settings
+from mainspring.capabilities.vault.redaction import Scrubber
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, McpFailed
+from mainspring.core.events import ErrorDetail, RetryStatus, SessionFailed
 from mainspring.core.ids import new_id
 from mainspring.core.ports import ExecRequest
 from mainspring.core.tool import Tool
-from mainspring.runtime.agent_folder.mcp_file import McpServer, read_mcp
-from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.definition_files.settings_file import is_secret_name
-from mainspring.runtime.session.session_paths import add_protected_paths, hide_denied_paths
-from mainspring.runtime.settings.policy_loader import LoadedPolicy
-from mainspring.runtime.settings.session_servers import usable_servers
+from mainspring.runtime.mcp_server import McpServer, ServerParts, mcp_tool_rules, select_mcp_tools
+from mainspring.runtime.session_context import SetupRequest
 from mainspring.runtime.settings.tool_pins import (
     check_pins,
     danger_in,
@@ -54,27 +63,56 @@ from mainspring.runtime.settings.tool_pins import (
     remember_legacy,
 )
 from mainspring.wiring.builtin_tools import ALL_TOOLS
-from mainspring.wiring.sandbox_environment import read_environment, session_paths
-from mainspring.wiring.sandbox_pool import SandboxPool
-from mainspring.wiring.settings_files import load_policy
 
 CLIENT = Implementation(name="mainspring", version=__version__)
 _SERVER_SECONDS = 30 * 24 * 3600.0
 
 
-@dataclass(slots=True, kw_only=True)
+def _static_headers(server: McpServer, _: Learn) -> ServerAuth:
+    return StaticHeaders(server.headers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerAccess:
+    """How a session reaches servers, and as whom."""
+
+    scrub: Scrubber
+    """Learns what servers are given: they may repeat it."""
+    home: Path | None
+    """The user's, where the definitions of tools are pinned; `None`: they are not."""
+    authenticate: Callable[[McpServer, Learn], ServerAuth] = _static_headers
+    networks: tuple[Network, ...] | None = None
+    """Addresses that are no public ones and may be reached all the same; `None`: all."""
+
+    trace: Trace | None = None
+    """Shows every message."""
+
+    def is_legacy(self, server: McpServer) -> bool:
+        return self.home is not None and is_known_legacy(self.home, server, clock.now())
+
+
+@dataclass(frozen=True, slots=True)
+class ServerHost:
+    """What the connections of a session run in, and end with."""
+
+    group: TaskGroup
+    cleanup: AsyncExitStack
+    sandbox: SandboxSession | None
+
+
+@dataclass(slots=True, kw_only=True, weakref_slot=True, eq=False)
 class SessionServers:
-    """The connections of one session. They end with its sandbox."""
+    """The connections of one session."""
 
     servers: tuple[McpServer, ...]
-    home: Path
-    """The user's."""
-    connections: Mapping[str, ServerConnection]
+    access: ServerAccess
+    connections: dict[str, ServerConnection] = field(default_factory=dict[str, ServerConnection])
     """By the name of the server in the names of its tools."""
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
     problems: list[str] = field(default_factory=list[str])
     """What does not work, for people."""
     is_open: bool = True
+    is_reported: bool = False
 
     async def aclose(self) -> None:
         self.is_open = False
@@ -90,105 +128,126 @@ class SessionServers:
             if ALL_TOOLS in names or any(_covers(listed, name) for listed in names)
         }
 
-    @property
-    def notes(self) -> list[str]:
-        """What the model needs to know of servers that do not work."""
-        return [
+    def parts(self, setup: SetupRequest) -> ServerParts:
+        """What a thread gets of them. The service reports failures in the log, once."""
+        _BY_SESSION[setup.writer.session_id] = self
+        notes = tuple(
             f"The MCP server {name} is not available: {clean_line(connection.error, 200)}."
             for name, connection in sorted(self.connections.items())
             if connection.error is not None
+        )
+        toolsets, found = setup.agent.mcp_toolsets, self._tools_of(setup)
+        is_served = setup.options.is_served
+        failures = () if self.is_reported or not is_served else tuple(self._failures())
+        self.is_reported = self.is_reported or is_served
+
+        async def changed_tools() -> dict[str, Tool] | None:
+            known = len(self.problems)
+            if not await self._reload():
+                return None
+            for problem in self.problems[known:]:
+                setup.options.warn(problem)
+            return self._tools_of(setup)
+
+        return ServerParts(
+            tools=found,
+            rules=mcp_tool_rules(toolsets, found.values()) if is_served else (),
+            notes=notes,
+            facts=failures,
+            changed_tools=changed_tools,
+            message_context=lambda text: referenced_texts(text, self.connections),
+        )
+
+    def _tools_of(self, setup: SetupRequest) -> dict[str, Tool]:
+        if not setup.options.is_served:
+            return self.selected(setup.agent.built_ins)
+        tools = [tool for _, tool in sorted(self.tools.items())]
+        return select_mcp_tools(setup.agent.mcp_toolsets, tools)
+
+    async def _reload(self) -> bool:
+        """The tools of servers that say that theirs are others by now."""
+        changed = [
+            server
+            for server in self.servers
+            if self.connections[server_key(server.name)].has_changed_tools
         ]
+        for server in changed:
+            await _load_tools(self, server_key(server.name), server)
+        return bool(changed)
+
+    def _failures(self) -> Iterator[SessionFailed]:
+        for server in self.servers:
+            connection = self.connections[server_key(server.name)]
+            if connection.error is not None:
+                failed = "authentication" if connection.needs_auth else "connection"
+                yield SessionFailed(
+                    error=ErrorDetail(
+                        type=f"mcp_{failed}_failed_error",
+                        message=f"MCP server {server.name}: {clean_line(connection.error, 300)}",
+                        retry_status=RetryStatus(type="retrying"),
+                        mcp_server_name=server.name,
+                    )
+                )
 
 
 _OPENED: WeakKeyDictionary[AsyncExitStack, SessionServers] = WeakKeyDictionary()
-"""By the clean-up of the sandbox that they end with."""
+"""By the clean-up that they end with."""
+_BY_SESSION: WeakValueDictionary[str, SessionServers] = WeakValueDictionary()
+
+
+def servers_of(session_id: str) -> SessionServers | None:
+    """The connections that a session has in this process."""
+    opened = _BY_SESSION.get(session_id)
+    return opened if opened is not None and opened.is_open else None
+
+
+def session_access(
+    setup: SetupRequest, *, home: Path, networks: tuple[Network, ...]
+) -> ServerAccess:
+    scrub, options = setup.log.scrub, setup.options
+    scrub = scrub if isinstance(scrub, Scrubber) else Scrubber({})
+    if not options.is_served:
+        return ServerAccess(scrub=scrub, home=home)
+
+    def authenticate(server: McpServer, learn: Learn) -> ServerAuth:
+        get = options.server_token
+        return BearerToken(partial(get, server.url), learn) if get else StaticHeaders({})
+
+    return ServerAccess(scrub=scrub, home=None, networks=networks, authenticate=authenticate)
 
 
 async def open_servers(
-    servers: tuple[McpServer, ...], sandbox: SandboxSession, home: Path
+    servers: tuple[McpServer, ...], host: ServerHost, access: ServerAccess
 ) -> SessionServers:
     """Those of an earlier run, if they are the same; else connect to all at once. What does not
     work is a problem, and never an error."""
-    opened = _OPENED.get(sandbox.cleanup)
+    opened = _OPENED.get(host.cleanup)
     if opened is not None and opened.is_open:
         if opened.servers == servers:
+            opened.access = access  # each run has a log of its own
+            for server in servers:
+                access.scrub.learn(_secrets(server))
             return opened
         await opened.aclose()
+    opened = SessionServers(servers=servers, access=access)
     by_key: dict[str, McpServer] = {}
     for server in servers:
-        by_key.setdefault(server_key(server.name), server)
-    opened = SessionServers(
-        servers=servers,
-        home=home,
-        connections={
-            key: ServerConnection(
-                partial(_open_transport, server, key, sandbox),
-                sandbox.group,
+        access.scrub.learn(_secrets(server))
+        key = server_key(server.name)
+        if by_key.setdefault(key, server) is server:
+            opened.connections[key] = ServerConnection(
+                partial(_open_connection, opened, server, host.sandbox),
+                host.group,
                 implementation=CLIENT,
-                era="legacy" if is_known_legacy(home, server, clock.now()) else None,
+                era="legacy" if access.is_legacy(server) else None,
                 limits=_limits(server),
             )
-            for key, server in by_key.items()
-        },
-    )
-    _OPENED[sandbox.cleanup] = opened
-    sandbox.cleanup.push_async_callback(opened.aclose)
+    _OPENED[host.cleanup] = opened
+    host.cleanup.push_async_callback(opened.aclose)
     async with anyio.create_task_group() as group:
         for key, server in by_key.items():
             group.start_soon(_load_tools, opened, key, server)
     return opened
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProjectServers:
-    """The servers that a session in a folder would have."""
-
-    every: tuple[McpServer, ...]
-    """Also those that are not used."""
-    usable: tuple[McpServer, ...]
-    is_trusted: bool
-    loaded: LoadedPolicy
-
-    def unused_reason(self, server: McpServer) -> str | None:
-        if server.unused_reason is not None or server.name in (item.name for item in self.usable):
-            return server.unused_reason
-        is_own = server.scope == "project"
-        return "this folder is not trusted" if is_own and not self.is_trusted else "disabled"
-
-
-def read_project_servers(settings: Settings) -> ProjectServers:
-    """Raises: InvalidInput: the settings cannot be read."""
-    folder, home = Path(settings.folder).resolve(), Path(settings.home)
-    scopes = Scopes(folder=folder, home=home, managed=MANAGED)
-    loaded = load_policy(folder, home=home)
-    return ProjectServers(
-        every=read_mcp(scopes, settings.environment).servers,
-        usable=usable_servers(scopes, settings.environment, loaded),
-        is_trusted=loaded.is_trusted,
-        loaded=loaded,
-    )
-
-
-@asynccontextmanager
-async def connect_servers(
-    settings: Settings, project: ProjectServers, names: Collection[str] | None = None
-) -> AsyncGenerator[SessionServers, None]:
-    """Connect to the servers as a session would, without one. `names`: only these.
-
-    Raises: InvalidInput, SandboxFailed.
-    """
-    key = new_id("mcp")
-    loaded = project.loaded
-    paths = session_paths(settings, Path(settings.folder), key)
-    paths = add_protected_paths(
-        await to_thread.run_sync(hide_denied_paths, paths, loaded.policy), loaded.policy
-    )
-    environment = read_environment(loaded.sandbox, loaded.preferences.sandbox_env)
-    wanted = tuple(item for item in project.usable if names is None or item.name in names)
-    async with SandboxPool(settings) as pool:
-        sandbox = await pool.open_session(key, paths, environment)
-        opened = await open_servers(wanted, sandbox, Path(settings.home))
-        yield opened
 
 
 def _limits(server: McpServer) -> ClientLimits:
@@ -197,25 +256,29 @@ def _limits(server: McpServer) -> ClientLimits:
 
 
 async def _load_tools(opened: SessionServers, key: str, server: McpServer) -> None:
-    connection, redact = opened.connections[key], _redactor(server)
+    connection, redact = opened.connections[key], opened.access.scrub.redacted
     try:
         tool_list = await connection.list_tools()
     except McpFailed as error:
         last = clean_line(connection.error_output.rpartition("\n")[2], 200)
         wrote = f" (it wrote: {last})" if last else ""
         opened.problems.append(redact(f"MCP server {server.name}: {error}{wrote}"))
+        connection.error = connection.error or str(error)
         return
-    if connection.info is not None and connection.info.era == "legacy":
-        await to_thread.run_sync(remember_legacy, opened.home, server, clock.now())
-    refused = await to_thread.run_sync(_refused_tools, opened.home, server, tool_list)
-    found = server_tools(key, tool_list, connection.call, refused=refused, redact=redact)
-    opened.tools |= {tool.spec.name: tool for tool in found.tools}
+    home = opened.access.home
+    if home is not None and connection.info is not None and connection.info.era == "legacy":
+        await to_thread.run_sync(remember_legacy, home, server, clock.now())
+    refused = await to_thread.run_sync(_refused_tools, home, server, tool_list)
+    found = server_tools(server.name, tool_list, connection.call, refused=refused)
+    prefix = tool_prefix(server.name)
+    others = {name: tool for name, tool in opened.tools.items() if not name.startswith(prefix)}
+    opened.tools = {**others, **{tool.spec.name: tool for tool in found.tools}}
     opened.problems += [
         redact(f"MCP server {server.name}, a tool left out: {why}") for why in found.rejected
     ]
 
 
-def _redactor(server: McpServer) -> Callable[[str], str]:
+def _secrets(server: McpServer) -> dict[str, str]:
     """A server may repeat what it was given: neither the model nor the log is to have it."""
     secrets = {
         name: value
@@ -224,11 +287,12 @@ def _redactor(server: McpServer) -> Callable[[str], str]:
     }
     for name, value in server.headers.items():
         secrets |= {name: value, f"{name} value": value.rpartition(" ")[2]}
-    scrub = scrubber(secrets)
-    return lambda text: scrub(text.encode(errors="replace")).decode(errors="replace")
+    return secrets
 
 
-def _refused_tools(home: Path, server: McpServer, tool_list: ToolList) -> dict[str, str | None]:
+def _refused_tools(
+    home: Path | None, server: McpServer, tool_list: ToolList
+) -> dict[str, str | None]:
     """Disabled ones, those whose texts try to steer the model, and those that are not what they
     were."""
     refused: dict[str, str | None] = dict.fromkeys(server.disabled_tools)
@@ -237,22 +301,39 @@ def _refused_tools(home: Path, server: McpServer, tool_list: ToolList) -> dict[s
             refused[tool.name] = why
     hashes = {tool.name: definition_hash(tool) for tool in tool_list.tools}
     try:
-        changed = check_pins(home, server, hashes)
+        changed = {} if home is None else check_pins(home, server, hashes)
     except InvalidInput as error:  # nobody can tell what they were
         changed = dict.fromkeys(hashes, str(error))
     return {**changed, **refused}
 
 
-async def _open_transport(server: McpServer, key: str, sandbox: SandboxSession) -> OpenTransport:
+async def _open_connection(
+    opened: SessionServers, server: McpServer, sandbox: SandboxSession | None
+) -> OpenTransport:
+    made, trace = await _open_transport(opened, server, sandbox), opened.access.trace
+    return (
+        made if trace is None else replace(made, transport=TracedTransport(made.transport, trace))
+    )
+
+
+async def _open_transport(
+    opened: SessionServers, server: McpServer, sandbox: SandboxSession | None
+) -> OpenTransport:
     if server.transport == "stdio":
-        return await _start_program(server, key, sandbox)
+        if sandbox is None:
+            raise McpFailed("it would need a sandbox, and there is none")
+        return await _start_program(server, server_key(server.name), sandbox)
+    networks, connector = opened.access.networks, None
+    if networks is not None:
+        connector = await guarded_connector(server.url, networks)
 
-    async def make_headers() -> Mapping[str, str]:
-        return server.headers
+    def learn(secret: str) -> None:
+        opened.access.scrub.learn({f"token of {server.name}": secret})
 
+    auth = opened.access.authenticate(server, learn)
     new_decoder = partial(SseDecoder, max_event_bytes=MAX_MESSAGE_BYTES)
     return OpenTransport(
-        transport=await open_url(server.transport, server.url, new_decoder, make_headers)
+        transport=await open_url(server.transport, server.url, new_decoder, auth, connector)
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mainspring.capabilities.vault.redaction import scrubber
+from mainspring.capabilities.vault.redaction import Scrubber
 from mainspring.config import Settings
 from mainspring.core import clock, ids
 from mainspring.runtime.memory.memory_folder import MemoryFolder
@@ -16,7 +16,7 @@ AGENT, USER = "agent", "user"
 
 def memory_folders(settings: Settings) -> dict[str, MemoryFolder]:
     """By scope."""
-    scrub = scrubber(known_secrets(settings))
+    scrub = Scrubber(known_secrets(settings))
 
     def refuse(text: str) -> str | None:
         content = text.encode(errors="replace")

@@ -99,6 +99,12 @@ class SandboxPool:
     ) -> None:
         await self._stack.__aexit__(kind, error, traceback)
 
+    @property
+    def group(self) -> TaskGroup:
+        """For what runs as long as the pool is open, unless it ends itself."""
+        assert self._group is not None
+        return self._group
+
     async def open_session(
         self,
         session_id: str,
@@ -221,7 +227,6 @@ class SandboxPool:
         await cleanup.enter_async_context(sandbox)
         cleanup.push_async_callback(services.close)
         opened_with = (sandbox_environment, credentials)
-        assert self._group is not None
         return SandboxSession(
             sandbox,
             services,
@@ -230,16 +235,15 @@ class SandboxPool:
             watcher,
             opened_with,
             open_another,
-            self._group,
+            self.group,
             cleanup=cleanup,
         )
 
     def _serving(self, serve: Serve, cleanup: AsyncExitStack) -> Callable[[socket.socket], None]:
         def start(listener: socket.socket) -> None:
-            assert self._group is not None
             scope = CancelScope()
             cleanup.callback(scope.cancel)
-            self._group.start_soon(_serve_in_scope, scope, serve, listener)
+            self.group.start_soon(_serve_in_scope, scope, serve, listener)
 
         return start
 

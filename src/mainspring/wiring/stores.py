@@ -11,7 +11,7 @@ from typing import TypeAlias, cast
 
 import anyio
 
-from mainspring.capabilities.vault.redaction import scrubber
+from mainspring.capabilities.vault.redaction import Scrubber
 from mainspring.config import FOLDER, Settings, is_postgres, without_password
 from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput
@@ -82,7 +82,7 @@ def has_store(settings: Settings) -> bool:
 @asynccontextmanager
 async def open_log(settings: Settings) -> AsyncGenerator[SessionLog, None]:
     async with open_store(settings.store) as store:
-        yield SessionLog(store, scrub=scrubber(known_secrets(settings)))
+        yield SessionLog(store, scrub=Scrubber(known_secrets(settings)))
 
 
 async def reach_postgres(url: str) -> str:

@@ -13,7 +13,9 @@ from anyio import to_thread
 from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
+from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import SandboxFailed
+from mainspring.core.events import SandboxOpened
 from mainspring.core.lru_cache import LruCache
 from mainspring.harness.permissions.policy import Policy, relocate_policy
 from mainspring.runtime.agent import skill_folders
@@ -22,9 +24,9 @@ from mainspring.runtime.agent_folder.folder_instructions import (
     load_path_instructions,
     skills_for_path,
 )
-from mainspring.runtime.agent_folder.mcp_file import McpServer
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.definition_files.settings_file import Preferences
+from mainspring.runtime.mcp_server import McpServer
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import (
     SessionPaths,
@@ -157,3 +159,33 @@ def _sandbox_key(setup: SetupRequest) -> str:
     """The id of the session's sandbox, or of a thread's own one in a worktree."""
     session_id = setup.writer.session_id
     return session_id if setup.workspace is None else thread_sandbox_id(session_id, setup.thread.id)
+
+
+def sandbox_opened(
+    setup: SetupRequest, paths: SessionPaths, sandbox: SandboxSession | None
+) -> tuple[KnownPayload, ...]:
+    """The fact for the log, if the sandbox is not the one of the last run."""
+    if sandbox is None:
+        return ()
+    fact = SandboxOpened(
+        backend=sandbox.box.backend,
+        level=sandbox.box.isolation_level,
+        flags_hash=sandbox.box.flags_hash,
+        workspace=str(paths.workspace),
+    )
+    return () if setup.thread.session_state.sandbox == fact else (fact,)
+
+
+def workspace_note(
+    setup: SetupRequest, thread_workspace: ThreadWorkspace, session: SessionRuntime
+) -> str:
+    """What the model needs to know about its environment."""
+    workspace = thread_workspace.paths.workspace
+    lines = [f"Your workspace is {workspace}; you can touch nothing outside it."]
+    if thread_workspace.sandbox is None:
+        lines.append("No commands can be run here: there is no sandbox.")
+    elif not session.sandbox_environment.networking:
+        lines.append("Commands run in a sandbox without any network.")
+    else:
+        lines.append("Commands run in a sandbox; its only way out is a proxy with a list of hosts.")
+    return "\n".join((*lines, *setup.options.notes))

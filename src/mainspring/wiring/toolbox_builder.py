@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -14,12 +14,12 @@ from anyio import to_thread
 from mainspring.capabilities.providers.model_registry import ModelRegistry
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.tools.ask_user import ASK_USER, CLIENT_INPUT_CHECKS, EXIT_PLAN
-from mainspring.capabilities.tools.tool_search import plan_tool_loading
+from mainspring.capabilities.tools.tool_search import ToolLoading, plan_tool_loading, tool_search
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
-from mainspring.core.events import KnownPayload, SandboxOpened
+from mainspring.core.events import KnownPayload
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.lru_cache import LruCache
 from mainspring.core.ports import Worktrees
@@ -30,14 +30,14 @@ from mainspring.harness.permissions.command_location import read_command_locatio
 from mainspring.harness.permissions.engine import PermissionEngine
 from mainspring.harness.permissions.policy import Policy, remove_denied
 from mainspring.harness.permissions.tool_names import ALIASES
-from mainspring.harness.toolbox import Toolbox
+from mainspring.harness.toolbox import FindToolChanges, Toolbox
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
-from mainspring.runtime.agent_folder.mcp_file import McpServer
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
+from mainspring.runtime.mcp_server import McpServer, ServerParts
 from mainspring.runtime.model_question import make_ask_model
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import WORKSPACE_ALIASES, SessionPaths, worktree_paths
-from mainspring.runtime.session_context import SetupRequest, ToolboxFactory, toolbox_without_tools
+from mainspring.runtime.session_context import SetupRequest, toolbox_without_tools
 from mainspring.runtime.settings.pinned_policy import pin_policy, reading_rules, with_rules
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.runtime.settings.session_servers import usable_servers
@@ -46,10 +46,17 @@ from mainspring.wiring.sandbox_environment import read_environment, session_path
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.session_repositories import open_worktrees, shared_repository
 from mainspring.wiring.settings_files import load_policy
-from mainspring.wiring.thread_workspace import SessionRuntime, ThreadWorkspace, ThreadWorkspaces
+from mainspring.wiring.thread_workspace import (
+    SessionRuntime,
+    ThreadWorkspace,
+    ThreadWorkspaces,
+    sandbox_opened,
+    workspace_note,
+)
 
 if TYPE_CHECKING:
     from mainspring.capabilities.hooks import config as hook_config
+    from mainspring.capabilities.network.rules import Network
     from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
     from mainspring.wiring import mcp_servers, session_hooks
 else:
@@ -75,11 +82,15 @@ class ToolboxBuilder:
         models: ModelRegistry,
         sandboxes: SandboxPool,
         authorizer: Authorizer,
+        networks: tuple[Network, ...] = (),
     ) -> None:
+        """`networks`: addresses that are not public and that the MCP servers of a session of the
+        service may have all the same."""
         self._settings = settings
         self._home = Path(settings.home)
         self._models = models
         self._sandboxes = sandboxes
+        self._networks = networks
         self._bare = toolbox_without_tools(authorizer)
         self._files: LruCache[str, list[Tool]] = LruCache(_MAX_CACHED)
         self._workspaces = ThreadWorkspaces(sandboxes, self._home, self._warn)
@@ -91,7 +102,8 @@ class ToolboxBuilder:
         options = setup.options
         paths = self._session_paths(setup) if setup.agent.needs_workspace else None
         if paths is None:
-            async with self._toolbox_of_client(setup)(setup) as toolbox:
+            open_toolbox = self._toolbox_of_client if options.is_served else self._bare
+            async with open_toolbox(setup) as toolbox:
                 yield toolbox
             return
         paths = await self._workspaces.find_repositories(paths)
@@ -120,10 +132,10 @@ class ToolboxBuilder:
             pinned_policy=with_rules(rules.pinned_policy, reading_rules(setup.agent)),
             sandbox_environment=environment,
             preferences=preferences,
-            servers=() if options.is_served else await self._servers(paths, rules.loaded),
+            servers=await self._servers(options, paths, rules.loaded),
         )
         async with self._workspaces.open(setup, session, paths) as thread_workspace:
-            opened = _sandbox_opened(setup, paths, thread_workspace.sandbox)
+            opened = sandbox_opened(setup, paths, thread_workspace.sandbox)
             async with self._toolbox(
                 setup, session, thread_workspace, facts=(*rules.facts, *opened)
             ) as toolbox:
@@ -179,15 +191,12 @@ class ToolboxBuilder:
                 tools[name] = with_path_instructions(
                     tools[name], thread_workspace.path_instructions
                 )
-            foreign, server_notes = await self._server_tools(setup, session, sandbox_session)
-            foreign = remove_denied(foreign, policy)
+            servers = await self._open_servers(setup, session.servers, sandbox_session, stack)
+            foreign = remove_denied(servers.tools, policy)
+            authorizer.add_rules(servers.rules)
             brought = {tool.spec.name: tool for tool in setup.agent.tools}
             offered = remove_denied(brought, policy)
-            loading = plan_tool_loading(
-                {**offered, **foreign},
-                setup.thread.session_state.loaded_tools,
-                self._models.facts(setup.agent.model),
-            )
+            loading = self._tool_loading(setup, {**offered, **foreign})
             yield Toolbox(
                 authorizer=authorizer,
                 tools=[*tools.values(), *foreign.values(), *loading.search_tools],
@@ -201,13 +210,15 @@ class ToolboxBuilder:
                     thread_workspace.folder_workspace, thread_workspace.paths.snapshots
                 ),
                 environment="\n".join(
-                    (_workspace_note(setup, thread_workspace, session), *server_notes)
+                    (workspace_note(setup, thread_workspace, session), *servers.notes)
                 ),
                 pending_facts=side_events,
-                facts=(*facts, *loading.facts),
+                facts=(*facts, *servers.facts, *loading.facts),
                 for_thread=partial(self._for_thread, session, thread_workspace),
                 on_call_announced=_sandbox_preparation(sandbox_session),
                 worktrees=self._worktrees(setup, thread_workspace),
+                changes=_tool_changes(servers, policy, loading),
+                message_context=servers.message_context,
             )
 
     @asynccontextmanager
@@ -239,30 +250,53 @@ class ToolboxBuilder:
         ):
             yield toolbox
 
-    async def _servers(self, paths: SessionPaths, loaded: LoadedPolicy) -> tuple[McpServer, ...]:
+    async def _servers(
+        self, options: RunOptions, paths: SessionPaths, loaded: LoadedPolicy
+    ) -> tuple[McpServer, ...]:
+        if options.is_served:
+            return options.servers
         scopes = Scopes(folder=paths.workspace, home=self._home, managed=MANAGED)
         return await to_thread.run_sync(usable_servers, scopes, self._settings.environment, loaded)
 
-    async def _server_tools(
-        self, setup: SetupRequest, session: SessionRuntime, sandbox: SandboxSession | None
-    ) -> tuple[dict[str, Tool], list[str]]:
-        """Tools of MCP servers, and what the model needs to know of servers that do not work."""
-        if not session.servers or sandbox is None:
-            return {}, []
-        opened = await mcp_servers.open_servers(session.servers, sandbox, self._home)
+    async def _open_servers(
+        self,
+        setup: SetupRequest,
+        servers: tuple[McpServer, ...],
+        sandbox: SandboxSession | None,
+        stack: AsyncExitStack,
+    ) -> ServerParts:
+        """What MCP servers contribute. Without a sandbox, their connections end with `stack`."""
+        if not servers:
+            return ServerParts()
+        cleanup = stack if sandbox is None else sandbox.cleanup
+        host = mcp_servers.ServerHost(self._sandboxes.group, cleanup, sandbox)
+        access = mcp_servers.session_access(setup, home=self._home, networks=self._networks)
+        opened = await mcp_servers.open_servers(servers, host, access)
         for problem in opened.problems:
             self._warn(setup.options, problem)
-        return opened.selected(setup.agent.built_ins), opened.notes
+        return opened.parts(setup)
 
-    def _toolbox_of_client(self, setup: SetupRequest) -> ToolboxFactory:
+    @asynccontextmanager
+    async def _toolbox_of_client(self, setup: SetupRequest) -> AsyncGenerator[Toolbox, None]:
         """Without built-in tools; the rules bind a client that runs tools itself, too."""
-        options = setup.options
-        if not options.is_served:
-            return self._bare
-        policy = Policy(
-            workspace=_CLIENT_WORKSPACE, home="/root", rules=options.rules, mode=options.mode
-        )
-        return toolbox_without_tools(self._permission_engine(setup, policy, None))
+        opt = setup.options
+        policy = Policy(workspace=_CLIENT_WORKSPACE, home="/root", rules=opt.rules, mode=opt.mode)
+        async with AsyncExitStack() as stack:
+            servers = await self._open_servers(setup, opt.servers, None, stack)
+            foreign = remove_denied(servers.tools, policy)
+            loading = self._tool_loading(setup, foreign)
+            authorizer = self._permission_engine(setup, policy, None)
+            authorizer.add_rules(servers.rules)
+            yield Toolbox(
+                authorizer=authorizer,
+                tools=[*foreign.values(), *loading.search_tools],
+                deferred=loading.deferred,
+                environment="\n".join(servers.notes),
+                facts=(*servers.facts, *loading.facts),
+                for_thread=self._toolbox_of_client if opt.servers else None,
+                changes=_tool_changes(servers, policy, loading),
+                message_context=servers.message_context,
+            )
 
     def _session_paths(self, setup: SetupRequest) -> SessionPaths | None:
         """The folders of the session; `None`, with a warning, if an agent cannot work there.
@@ -281,6 +315,10 @@ class ToolboxBuilder:
                 raise
             self._warn(options, "; ".join([str(error), *error.fix]))
             return None
+
+    def _tool_loading(self, setup: SetupRequest, tools: Mapping[str, Tool]) -> ToolLoading:
+        facts = self._models.facts(setup.agent.model)
+        return plan_tool_loading(tools, setup.thread.session_state.loaded_tools, facts)
 
     def _worktrees(
         self, setup: SetupRequest, thread_workspace: ThreadWorkspace
@@ -334,6 +372,11 @@ class ToolboxBuilder:
         )
 
 
+def _tool_changes(servers: ServerParts, policy: Policy, loading: ToolLoading) -> FindToolChanges:
+    search = tool_search if loading.search_tools else None
+    return servers.tool_changes(partial(remove_denied, policy=policy), search)
+
+
 def _sandbox_preparation(sandbox: SandboxSession | None) -> Callable[[str], None] | None:
     """Starts the sandbox while the model still writes what is to run in it."""
     if sandbox is None:
@@ -344,33 +387,3 @@ def _sandbox_preparation(sandbox: SandboxSession | None) -> Callable[[str], None
             sandbox.prepare()
 
     return prepare
-
-
-def _sandbox_opened(
-    setup: SetupRequest, paths: SessionPaths, sandbox: SandboxSession | None
-) -> tuple[KnownPayload, ...]:
-    """The fact for the log, if the sandbox is not the one of the last run."""
-    if sandbox is None:
-        return ()
-    fact = SandboxOpened(
-        backend=sandbox.box.backend,
-        level=sandbox.box.isolation_level,
-        flags_hash=sandbox.box.flags_hash,
-        workspace=str(paths.workspace),
-    )
-    return () if setup.thread.session_state.sandbox == fact else (fact,)
-
-
-def _workspace_note(
-    setup: SetupRequest, thread_workspace: ThreadWorkspace, session: SessionRuntime
-) -> str:
-    """What the model needs to know about its environment."""
-    workspace = thread_workspace.paths.workspace
-    lines = [f"Your workspace is {workspace}; you can touch nothing outside it."]
-    if thread_workspace.sandbox is None:
-        lines.append("No commands can be run here: there is no sandbox.")
-    elif not session.sandbox_environment.networking:
-        lines.append("Commands run in a sandbox without any network.")
-    else:
-        lines.append("Commands run in a sandbox; its only way out is a proxy with a list of hosts.")
-    return "\n".join((*lines, *setup.options.notes))

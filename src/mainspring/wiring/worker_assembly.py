@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from mainspring.capabilities.tools.client_tools import client_tools
-from mainspring.capabilities.vault.redaction import multi_word_secrets, scrubber
+from mainspring.capabilities.vault.redaction import Scrubber, multi_word_secrets
 from mainspring.harness.authorizer import AllowAll
 from mainspring.log.task_groups import run_in_background
 from mainspring.service.access.audit import delete_expired_data
@@ -81,7 +81,11 @@ async def open_worker(
             infrastructure.store,
             infrastructure.models,
             ToolboxBuilder(
-                infrastructure.settings, infrastructure.models, sandbox_pool, AllowAll()
+                infrastructure.settings,
+                infrastructure.models,
+                sandbox_pool,
+                AllowAll(),
+                infrastructure.networks,
             ),
             RunServices(
                 workspaces=workspaces,
@@ -147,7 +151,7 @@ async def open_worker(
 
 
 def _redaction(secrets: Mapping[str, str]) -> RunRedaction:
-    return RunRedaction(scrub=scrubber(secrets), passages=multi_word_secrets(secrets, BOUNDARIES))
+    return RunRedaction(scrub=Scrubber(secrets), passages=multi_word_secrets(secrets, BOUNDARIES))
 
 
 def _expiry_tasks(

@@ -14,6 +14,8 @@ from mainspring.runtime.agent_folder.subagent_files import (
     read_subagent,
 )
 from mainspring.runtime.definition_files.scopes import PartLocation, Scopes
+from mainspring.runtime.subagent import Subagent
+from mainspring.runtime.subagents.thread_factory import may_use_tool
 
 WILD = Path(__file__).parents[2] / "fixtures/wild"
 AGENTS = PartLocation(WILD / "agents", "project")
@@ -188,3 +190,11 @@ def test_the_instructions_of_a_deep_agent_are_no_link(tmp_path: Path):
     os.symlink(tmp_path / "secret", folder / "AGENTS.md")
     what = found(tmp_path / "project")
     assert (what.subagents, [finding.level for finding in what.findings]) == ((), ["error"])
+
+
+def test_a_pattern_for_all_mcp_tools_is_about_no_other_tool():
+    allowed = Subagent(name="a", description="", prompt="", tools=("mcp__*",))
+    denied = Subagent(name="b", description="", prompt="", disallowed_tools=("mcp__*",))
+    tools = ("bash", "mcp__notes__write")
+    assert [may_use_tool(allowed, tool) for tool in tools] == [False, True]
+    assert [may_use_tool(denied, tool) for tool in tools] == [True, False]

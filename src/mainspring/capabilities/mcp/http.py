@@ -28,6 +28,7 @@ from mainspring.capabilities.mcp.messages import (
     encode_notification,
 )
 from mainspring.capabilities.mcp.param_headers import encode_header
+from mainspring.capabilities.mcp.server_auth import Refusal, Renew
 from mainspring.capabilities.mcp.transport import (
     MAX_MESSAGE_BYTES,
     MAX_UNASKED,
@@ -45,6 +46,8 @@ _STREAM_SECONDS = 2.0
 _MAX_ERROR_BYTES = 64 << 10
 _SESSION = "Mcp-Session-Id"
 _NAMES = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_UNAUTHORIZED = (401, 403)
+_MAX_CHALLENGE = 8_192
 
 
 class EventDecoder(Protocol):
@@ -62,7 +65,7 @@ class EventDecoder(Protocol):
 
 
 MakeHeaders = Callable[[], Awaitable[Mapping[str, str]]]
-"""Headers of the server's own, such as its credentials."""
+"""Headers of the server's own, such as its credentials. Raises: McpFailed."""
 
 
 @dataclass(slots=True)
@@ -95,6 +98,7 @@ class HttpTransport:
         *,
         new_decoder: Callable[[], EventDecoder],
         make_headers: MakeHeaders,
+        renew: Renew | None = None,
         max_bytes: int = MAX_MESSAGE_BYTES,
     ) -> None:
         self.listener: Listener | None = None
@@ -103,6 +107,7 @@ class HttpTransport:
         self._http = http
         self._new_decoder = new_decoder
         self._make_headers = make_headers
+        self._renew = renew
         self._max_bytes = max_bytes
         self._session_id: str | None = None
         self._version: str | None = None
@@ -178,7 +183,9 @@ class HttpTransport:
                 async with await self._post(request.encode(), _headers(request)) as response:
                     is_sent = True
                     wait = retry_seconds(response)
-                    if wait is None and not self._has_lost_session(request, response):
+                    if await self._has_renewed(response):
+                        wait = 0.0
+                    elif wait is None and not self._has_lost_session(request, response):
                         return await self._response(request, response)
             except (aiohttp.ClientConnectorError, aiohttp.InvalidURL) as error:
                 raise McpFailed(connection_error(error)) from error
@@ -193,9 +200,15 @@ class HttpTransport:
                 await anyio.sleep(wait)
         raise McpFailed(
             f"{request.method}: refused {_MAX_ATTEMPTS} times, last with HTTP status"
-            " 429, 503 or 404",
+            " 401, 403, 404, 429 or 503",
             code=0,
         )
+
+    async def _has_renewed(self, response: aiohttp.ClientResponse) -> bool:
+        if self._renew is None or response.status not in _UNAUTHORIZED:
+            return False
+        challenge = ", ".join(response.headers.getall("WWW-Authenticate", []))
+        return await self._renew(Refusal(response.status, challenge[:_MAX_CHALLENGE]))
 
     def _has_lost_session(self, request: Request, response: aiohttp.ClientResponse) -> bool:
         is_in_session = self._session_id is not None and request.method != "initialize"

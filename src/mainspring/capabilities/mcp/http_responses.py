@@ -16,9 +16,10 @@ _REPEATABLE = (429, 503)
 """With `Retry-After`, the server says that it has done nothing."""
 
 
-def open_http() -> aiohttp.ClientSession:
+def open_http(connector: aiohttp.BaseConnector | None = None) -> aiohttp.ClientSession:
     """Without cookies, proxies of the environment and redirects: credentials are for one host."""
     return aiohttp.ClientSession(
+        connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
         trust_env=False,
@@ -71,7 +72,7 @@ def _seconds_until(date: str, response: aiohttp.ClientResponse) -> float:
 def http_error(response: aiohttp.ClientResponse, body: bytes) -> McpFailed:
     status = response.status
     if status in (401, 403, 407):
-        return McpFailed(f"does not accept the credentials (HTTP {status})")
+        return McpFailed(f"does not accept the credentials (HTTP {status})", needs_auth=True)
     text = " ".join(body[:300].decode("utf-8", "replace").split())
     what = f"HTTP {status}" + (f": {text}" if text and "<" not in text else "")
     return McpFailed(what, code=0, is_in_doubt=status >= 500)

@@ -35,13 +35,13 @@ RequestId: TypeAlias = int | str
 ResultT = TypeVar("ResultT")
 
 
-class RpcError(Struct, frozen=True):
+class RpcError(Struct, frozen=True, omit_defaults=True):
     code: int
     message: str = ""
     data: Raw = Raw()
 
 
-class Message(Struct, frozen=True, kw_only=True):
+class Message(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Anything that a peer sends: a response, a notification or a request."""
 
     id: RequestId | None = None

@@ -4,7 +4,7 @@ again after the server has ended, ended with the session.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -14,7 +14,6 @@ from anyio.abc import TaskGroup
 
 from mainspring.capabilities.mcp.client import (
     ClientLimits,
-    InputHandler,
     McpClient,
     Progress,
     ToolList,
@@ -23,6 +22,7 @@ from mainspring.capabilities.mcp.era import ServerInfo
 from mainspring.capabilities.mcp.messages import CallResult, Era, Implementation
 from mainspring.capabilities.mcp.transport import Transport
 from mainspring.core.errors import McpFailed, ToolEnvironmentError
+from mainspring.core.tool import Call
 
 _MAX_BACKOFF_SECONDS = 60.0
 
@@ -47,13 +47,11 @@ class ServerConnection:
         *,
         implementation: Implementation,
         era: Era | None = None,
-        input_handler: InputHandler | None = None,
         limits: ClientLimits | None = None,
     ) -> None:
         self._opener = opener
         self._group = group
         self._implementation = implementation
-        self._input_handler = input_handler
         self._limits = limits
         self._connecting = anyio.Lock()
         self._client: McpClient | None = None
@@ -66,6 +64,8 @@ class ServerConnection:
         self.info: ServerInfo | None = None
         self.error: str | None = None
         """Why there is no connection."""
+        self.needs_auth = False
+        """There is none because the server does not accept the credentials."""
         self.error_output = ""
         """What the server wrote to its standard error output before it failed."""
 
@@ -81,25 +81,35 @@ class ServerConnection:
             if self._is_closed:
                 raise McpFailed("the session has ended")
             if self.error is not None and anyio.current_time() < self._retry_at:
-                raise McpFailed(f"not connected: {self.error}")
+                raise McpFailed(f"not connected: {self.error}", needs_auth=self.needs_auth)
             try:
                 self._client = await self._connect()
             except ToolEnvironmentError as error:
+                self.needs_auth = isinstance(error, McpFailed) and error.needs_auth
                 await self._note_failure(str(error))
-                raise McpFailed(f"not connected: {error}") from error
-            self.error, self._failures = None, 0
+                raise McpFailed(f"not connected: {error}", needs_auth=self.needs_auth) from error
+            self.error, self.needs_auth, self._failures = None, False, 0
             return self._client
+
+    @property
+    def has_changed_tools(self) -> bool:
+        """Whether the server has said so since they were last listed."""
+        return self._client is not None and self._client.has_changed_tools
 
     async def list_tools(self) -> ToolList:
         """Raises: McpFailed."""
         return await (await self.client()).list_tools()
 
-    async def call(
-        self, name: str, arguments: Mapping[str, object], progress: Progress
-    ) -> CallResult:
+    async def call(self, call: Call, name: str, progress: Progress) -> CallResult:
         """Raises: McpFailed."""
-        client = await self.client()
-        return await client.call_tool(name, arguments, progress=progress)
+        return await (await self.client()).call_tool(name, call.input, progress=progress)
+
+    async def reconnect(self) -> None:
+        """Raises: McpFailed."""
+        async with self._connecting:
+            await self._drop()
+            self.error, self._failures = None, 0
+        (await self.client()).has_changed_tools = True
 
     async def aclose(self) -> None:
         self._is_closed = True
@@ -131,7 +141,6 @@ class ServerConnection:
             opened.transport,
             implementation=self._implementation,
             era=self._era,
-            input_handler=self._input_handler,
             limits=self._limits,
         )
         self.info = await client.connect()

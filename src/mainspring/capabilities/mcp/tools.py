@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 import msgspec
@@ -36,12 +36,10 @@ from mainspring.capabilities.mcp.messages import (
 from mainspring.core.content import Base64Source, Block, ImageBlock, TextBlock, plain_text
 from mainspring.core.errors import McpFailed
 from mainspring.core.model import ToolSpec
-from mainspring.core.tool import Call, Tool, ToolResult, Traits
+from mainspring.core.tool import Call, Tool, ToolOrigin, ToolResult, Traits
 
-Redact: TypeAlias = Callable[[str], str]
-"""Removes the secrets that a server was given."""
-CallServer: TypeAlias = Callable[[str, Mapping[str, object], Progress], Awaitable[CallResult]]
-"""Name and arguments; what it reports meanwhile. Raises: McpFailed."""
+CallServer: TypeAlias = Callable[[Call, str, Progress], Awaitable[CallResult]]
+"""The call and the server's own name of the tool; what it reports meanwhile. Raises: McpFailed."""
 
 MAX_NAME = 64
 """Some providers take no longer name of a tool."""
@@ -74,11 +72,16 @@ class ServerTools:
 def server_key(name: str) -> str:
     """The name of a server in the names of its tools. It has no `__`, so that no rule for another
     server covers its tools."""
-    plain = re.sub(r"_{2,}", "_", _plain_name(name)).strip("_") or "server"
+    plain = re.sub(r"_{2,}", "_", plain_name(name)).strip("_") or "server"
     if len(plain) <= _MAX_SERVER_NAME:
         return plain
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     return f"{plain[: _MAX_SERVER_NAME - 9]}-{digest}"
+
+
+def tool_prefix(server: str) -> str:
+    """What the names of a server's tools begin with."""
+    return f"mcp__{server_key(server)}__"
 
 
 def definition_hash(definition: ToolDefinition) -> str:
@@ -108,31 +111,31 @@ def server_tools(
     call: CallServer,
     *,
     refused: Mapping[str, str | None],
-    redact: Redact,
 ) -> ServerTools:
-    """`refused`: tools that are not to be used, and why, if that is to be said."""
+    """`server`: its own name. `refused`: tools that are not to be used, and why, if that is to be
+    said."""
+    key = server_key(server)
     rejected = [*tool_list.rejected, *(f"{name}: {why}" for name, why in refused.items() if why)]
     tools: dict[str, Tool] = {}
     definitions = [item for item in tool_list.tools if item.name not in refused]
-    uses = Counter(_plain_name(item.name) for item in definitions)
+    uses = Counter(plain_name(item.name) for item in definitions)
     for definition in definitions:
-        name = _tool_name(
-            server, definition.name, is_unique=uses[_plain_name(definition.name)] == 1
-        )
+        name = _tool_name(key, definition.name, is_unique=uses[plain_name(definition.name)] == 1)
         try:
-            tools[name] = _tool(server, name, definition, call, redact)
+            tools[name] = _tool(ToolOrigin(server, definition.name), name, definition, call)
         except ValueError as error:
             rejected.append(f"{clean_line(definition.name, 80)}: {error}")
     return ServerTools(tuple(tools.values()), tuple(clean_line(why, 300) for why in rejected))
 
 
-def _plain_name(name: str) -> str:
+def plain_name(name: str) -> str:
+    """With the characters that providers take in the name of a tool."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
 def _tool_name(server: str, name: str, *, is_unique: bool) -> str:
     """A name that was cut, or would be another tool's, has a hash of the whole."""
-    plain = _plain_name(name)
+    plain = plain_name(name)
     whole = f"mcp__{server}__{plain}"
     if len(whole) <= MAX_NAME and (is_unique or plain == name):
         return whole
@@ -140,9 +143,7 @@ def _tool_name(server: str, name: str, *, is_unique: bool) -> str:
     return f"{whole[: MAX_NAME - 9]}_{digest}"
 
 
-def _tool(
-    server: str, name: str, definition: ToolDefinition, call: CallServer, redact: Redact
-) -> Tool:
+def _tool(origin: ToolOrigin, name: str, definition: ToolDefinition, call: CallServer) -> Tool:
     hints = definition.annotations
     reads = hints is not None and hints.read_only_hint is True
     adds = hints is not None and hints.destructive_hint is False
@@ -156,44 +157,37 @@ def _tool(
     async def run(asked: Call) -> ToolResult:
         try:
             answer = await call(
-                definition.name, asked.input, lambda text: asked.say(redact(clean_line(text, 500)))
+                asked, definition.name, lambda text: asked.say(clean_line(text, 500))
             )
         except McpFailed as error:
-            result = _failure(server, error)
-        else:
-            result = tool_result(answer)
-        content = tuple(
-            TextBlock(redact(block.text)) if isinstance(block, TextBlock) else block
-            for block in result.content
-        )
-        return replace(result, content=content)
+            return _failure(origin.server, error)
+        return tool_result(answer)
 
     return Tool(
         spec=ToolSpec(
             name=name,
-            description=redact(clean_description(definition.description or definition.title or "")),
-            input_schema=_schema(definition.input_schema, redact),
+            description=clean_description(definition.description or definition.title or ""),
+            input_schema=_schema(definition.input_schema),
         ),
         run=run,
         traits=lambda _: traits,
+        origin=origin,
     )
 
 
-def _schema(schema: Mapping[str, object], redact: Redact) -> dict[str, object]:
+def _schema(schema: Mapping[str, object]) -> dict[str, object]:
     """Raises ValueError: it is too large, or no schema of an object."""
-    encoded = msgspec.json.encode(schema)
-    if len(encoded) > _MAX_SCHEMA_BYTES:
+    if len(msgspec.json.encode(schema)) > _MAX_SCHEMA_BYTES:
         raise ValueError(f"its schema has more than {_MAX_SCHEMA_BYTES:,} bytes")
     if schema.get("type", "object") != "object":
         raise ValueError("its schema is not one of an object")
-    redacted = msgspec.json.decode(redact(encoded.decode()), type=dict[str, object])
-    cleaned = cast("dict[str, object]", clean_value(redacted))
+    cleaned = cast("dict[str, object]", clean_value(dict(schema)))
     plain = {key: value for key, value in cleaned.items() if key not in _UNION_KEYS}
     return {**plain, "type": "object"}
 
 
 def _failure(server: str, error: McpFailed) -> ToolResult:
-    text = f"MCP server {server}: {clean_text(str(error))}"
+    text = f"MCP server {clean_line(server, 80)}: {clean_text(str(error))}"
     if error.is_in_doubt:
         return ToolResult.text(f"{text}\n{IN_DOUBT}", ok=False, error="in_doubt")
     kind = "unavailable" if error.code is None else "failed"
@@ -229,11 +223,26 @@ def _structured(data: bytes, text: str) -> list[Block]:
     return blocks
 
 
+def content_text(content: Content) -> str:
+    """Of a part of a prompt; what is no text is left out, and the text says so."""
+    block = _content_block(content)
+    return block.text if isinstance(block, TextBlock) else "[an image was left out]"
+
+
+def resource_text(resource: ResourceContent) -> str:
+    block = _resource(resource)
+    return block.text if isinstance(block, TextBlock) else "[an image was left out]"
+
+
 def _block(raw: msgspec.Raw) -> Block:
     try:
         content = _CONTENT.decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
         return TextBlock("[a part of the result that is of no known kind was left out]")
+    return _content_block(content)
+
+
+def _content_block(content: Content) -> Block:
     match content:
         case Text(text=text):
             return TextBlock(clean_text(text))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+import aiohttp
 from yarl import URL
 
 from mainspring.capabilities.mcp.channel import ChannelTransport
-from mainspring.capabilities.mcp.http import EventDecoder, HttpTransport, MakeHeaders
+from mainspring.capabilities.mcp.http import EventDecoder, HttpTransport
 from mainspring.capabilities.mcp.http_responses import open_http
+from mainspring.capabilities.mcp.server_auth import ServerAuth
 from mainspring.capabilities.mcp.sse import open_sse
 from mainspring.capabilities.mcp.transport import Transport
 from mainspring.capabilities.mcp.websocket import open_websocket
@@ -20,7 +22,8 @@ async def open_url(
     kind: Literal["http", "sse", "ws"],
     url: str,
     new_decoder: Callable[[], EventDecoder],
-    make_headers: MakeHeaders,
+    auth: ServerAuth,
+    connector: aiohttp.BaseConnector | None = None,
 ) -> Transport:
     """
     Raises:
@@ -34,12 +37,13 @@ async def open_url(
     if target.scheme not in schemes or not target.host or target.user is not None:
         begin = " or ".join(f"{scheme}://" for scheme in schemes)
         raise McpFailed(f"its url must begin with {begin}, without a user name")
+    http = open_http(connector)
     match kind:
         case "http":
             return HttpTransport(
-                url, open_http(), new_decoder=new_decoder, make_headers=make_headers
+                url, http, new_decoder=new_decoder, make_headers=auth.headers, renew=auth.renew
             )
         case "sse":
-            return ChannelTransport(await open_sse(url, open_http(), new_decoder(), make_headers))
+            return ChannelTransport(await open_sse(url, http, new_decoder(), auth.headers))
         case "ws":
-            return ChannelTransport(await open_websocket(url, open_http(), make_headers))
+            return ChannelTransport(await open_websocket(url, http, auth.headers))

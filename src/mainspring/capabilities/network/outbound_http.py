@@ -40,16 +40,14 @@ class OutboundHttpClient:
 
     async def __call__(self, post: HttpPost) -> HttpReply:
         """Raises: NetworkRefused."""
+        connector = await guarded_connector(
+            post.url, self._allowed, resolver=self._resolver, trust=self._trust
+        )
         host = urlsplit(post.url).hostname or ""
-        addresses = await resolve_allowed(host, self._resolver, besides=self._allowed)
         try:
             async with (
                 aiohttp.ClientSession(
-                    connector=aiohttp.TCPConnector(
-                        resolver=PinnedResolver(host, addresses),
-                        ssl=self._trust,
-                        use_dns_cache=False,
-                    ),
+                    connector=connector,
                     timeout=self._timeout,
                     trust_env=False,
                 ) as session,
@@ -67,6 +65,30 @@ class OutboundHttpClient:
                 )
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise NetworkRefused(f"{host}: no answer ({type(error).__name__})") from error
+
+
+async def guarded_connector(
+    url: str,
+    allowed: Sequence[Network] = (),
+    *,
+    resolver: Resolver = system_resolver,
+    trust: ssl.SSLContext | None = None,
+) -> aiohttp.TCPConnector:
+    """Connects to the host of a URL and to no other, at the addresses that it has now.
+
+    Raises:
+        NetworkRefused: none of them may be dialled.
+    """
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError as error:
+        raise NetworkRefused("not a valid URL") from error
+    addresses = await resolve_allowed(host, resolver, besides=allowed)
+    return aiohttp.TCPConnector(
+        resolver=PinnedResolver(host, addresses),
+        ssl=True if trust is None else trust,
+        use_dns_cache=False,
+    )
 
 
 async def _read_start(response: aiohttp.ClientResponse) -> bytes:

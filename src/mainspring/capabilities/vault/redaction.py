@@ -6,7 +6,7 @@ by strings and numbers by numbers, so it keeps its structure.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from functools import cache
 
 import msgspec
@@ -27,7 +27,6 @@ from mainspring.capabilities.vault.secret_detector import (
     compile_pattern,
     redaction_label,
 )
-from mainspring.log.event_chain import Scrub
 
 _KNOWN_PATTERN = 0
 """Stands for known secrets; the numbers of the detectors follow."""
@@ -41,10 +40,28 @@ _SECRET_HEADERS = (b'"cookie"', b'"set-cookie"', b'"authorization"', b'"proxy-au
 _JSON_STARTS = (b"{", b"[", b'"')
 
 
-def scrubber(secrets: Mapping[str, str]) -> Scrub:
-    """Puts `[NAME]` in the place of each value, however it is written, and `[redacted:KIND]` in
-    that of what only looks like a secret."""
-    return _Scrubber(secrets).scrub
+class Scrubber:
+    """A `Scrub`. Puts `[NAME]` in the place of each value, however it is written, and
+    `[redacted:KIND]` in that of what only looks like a secret."""
+
+    def __init__(self, secrets: Mapping[str, str]) -> None:
+        self._names = {value: name for name, value in secrets.items()}
+        self._redactor: _Redactor | None = None
+
+    def __call__(self, content: bytes) -> bytes:
+        if self._redactor is None:
+            self._redactor = _Redactor([(name, value) for value, name in self._names.items()])
+        return self._redactor.scrub(content)
+
+    def learn(self, secrets: Mapping[str, str]) -> None:
+        """From now on these are known, too."""
+        for name, value in secrets.items():
+            if value not in self._names:
+                self._names[value] = name
+                self._redactor = None
+
+    def redacted(self, text: str) -> str:
+        return self(text.encode(errors="replace")).decode(errors="replace")
 
 
 def multi_word_secrets(secrets: Mapping[str, str], boundaries: str) -> tuple[str, ...]:
@@ -62,13 +79,13 @@ def _detector_triggers() -> PatternSet:
     return PatternSet(item.trigger.encode() for item in DETECTORS)
 
 
-class _Scrubber:
-    def __init__(self, secrets: Mapping[str, str]) -> None:
-        names = [f"[{name}]".encode() for name in secrets]
+class _Redactor:
+    def __init__(self, secrets: Sequence[tuple[str, str]]) -> None:
+        names = [f"[{name}]".encode() for name, _ in secrets]
         labels = b" ".join((*names, *(redaction_label(item.kind) for item in DETECTORS)))
         self._labels = {
             form: f"[{name}]".encode()
-            for name, value in secrets.items()
+            for name, value in secrets
             for form in encoded_forms(value)
             if form not in labels  # a label is never taken for a secret
         }

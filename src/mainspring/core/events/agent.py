@@ -50,6 +50,9 @@ class AgentToolResult(Payload, frozen=True, kw_only=True, tag="agent.tool_result
 class AgentMcpToolUse(Payload, frozen=True, kw_only=True, tag="agent.mcp_tool_use"):
     mcp_server_name: str
     name: str
+    """As the model calls the tool."""
+    mcp_tool_name: str | None = None
+    """As the server calls it."""
     input: dict[str, object]
     evaluated_permission: Permission | None = None
 

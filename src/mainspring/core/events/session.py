@@ -20,11 +20,13 @@ class RetryStatus(Struct, frozen=True, kw_only=True):
     type: Literal["retrying", "exhausted", "terminal"]
 
 
-class ErrorDetail(Struct, frozen=True, kw_only=True):
+class ErrorDetail(Struct, frozen=True, kw_only=True, omit_defaults=True):
     type: str
     """`model_overloaded_error`, `unknown_error` and the like."""
     message: str
     retry_status: RetryStatus
+    mcp_server_name: str | None = None
+    """The MCP server that it is about."""
 
 
 class Usage(Struct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from mainspring.capabilities.vault.redaction import scrubber
+from mainspring.capabilities.vault.redaction import Scrubber
 from mainspring.core import errors
 
 _STATUS_BY_ERROR: tuple[tuple[type[errors.MainspringError], int], ...] = (
@@ -97,7 +97,7 @@ def error_body(
     return json.dumps({"type": "error", "error": told, "request_id": request_id}).encode()
 
 
-_REDACT = scrubber({})
+_REDACT = Scrubber({})
 _MAX_MESSAGE_CHARS = 1000
 
 

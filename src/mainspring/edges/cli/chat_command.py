@@ -6,12 +6,14 @@ from collections.abc import Awaitable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 
 from mainspring import __version__
 from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core.errors import InvalidInput, MainspringError
+from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.action_runner import hints_for
 from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.printing import Screen, plural
@@ -33,6 +35,7 @@ from mainspring.runtime.session.session import Session
 from mainspring.runtime.session.session_summary import summarize_session
 from mainspring.runtime.settings.settings_commands import SettingsCommands
 from mainspring.runtime.slash_commands import (
+    PROMPT_PREFIX,
     CommandContext,
     ParsedCommand,
     agent_types,
@@ -45,6 +48,11 @@ from mainspring.runtime.slash_commands import (
 )
 from mainspring.wiring.agent_selection import open_agent
 from mainspring.wiring.settings_files import read_settings_commands
+
+if TYPE_CHECKING:
+    from mainspring.edges.cli import chat_servers
+else:
+    chat_servers = LazyModule("mainspring.edges.cli.chat_servers")  # most chats never ask
 
 INTERRUPTED = 130
 _COMMANDS_BEFORE_SESSION = ("plan", "mode")
@@ -233,6 +241,11 @@ class _Chat:
                 print_help(self._notes, available_commands(self._agent))
             case "model":
                 await self._change_model(command.arguments)
+            case "mcp":
+                session_id = None if self._session is None else self._session.id
+                await chat_servers.run_mcp_command(
+                    self._settings, self._notes, session_id, command.arguments
+                )
             case "clear":
                 await self._clear()
             case "fork":
@@ -281,6 +294,8 @@ class _Chat:
 
     async def _run_agent_command(self, command: ParsedCommand, message: str) -> int | None:
         """A skill or a command of the agent's own."""
+        if command.name.startswith(PROMPT_PREFIX):
+            return await self._send(message)
         if not is_agent_command(self._agent, message):
             print_unknown_command(self._notes, command.name, available_commands(self._agent))
             return None

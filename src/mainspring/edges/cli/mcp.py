@@ -31,7 +31,7 @@ from mainspring.edges.cli.printing import Screen, plural, print_list, print_resu
 from mainspring.runtime.agent_folder import mcp_edits
 from mainspring.runtime.definition_files.json_file import JsonObject, as_object
 from mainspring.runtime.settings.tool_pins import accept_tools
-from mainspring.wiring.mcp_servers import (
+from mainspring.wiring.project_servers import (
     ProjectServers,
     connect_servers,
     read_project_servers,
@@ -211,14 +211,20 @@ async def inspect(
     arguments: Annotated[
         str, typer.Option("--input", help="Its arguments, as JSON.", metavar="JSON")
     ] = "{}",
+    raw: Annotated[bool, typer.Option("--raw", help="Print every message, too.")] = False,
 ) -> int:
     """Show what a server offers, as JSON; or call one of its tools, without a model."""
     project = await to_thread.run_sync(read_project_servers, settings)
     view = unused_view(project, _known(project, name))
     given = _object(arguments)
+    notes = Screen(settings, stderr=True)
+
+    def trace(way: str, message: bytes) -> None:
+        notes.line((f"{way:9}", "bold"), (message.decode("utf-8", "replace"), "dim"))
+
     failure: McpFailed | None = None
     lines, is_ok = list[str](), True
-    async with connect_servers(settings, project, (name,)) as opened:
+    async with connect_servers(settings, project, (name,), trace if raw else None) as opened:
         connection = opened.connections.get(server_key(name))
         try:
             if connection is None:

@@ -10,7 +10,8 @@ from mainspring.capabilities.mcp.tools import server_key
 from mainspring.capabilities.providers.token_estimate import text_tokens
 from mainspring.core.tool import Tool
 from mainspring.edges.cli.printing import StyledText
-from mainspring.wiring.mcp_servers import ProjectServers, SessionServers
+from mainspring.wiring.mcp_servers import SessionServers
+from mainspring.wiring.project_servers import ProjectServers
 
 
 class ServerView(Struct, frozen=True, kw_only=True):

@@ -11,7 +11,12 @@ from mainspring.core.lazy_module import LazyModule
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.session.session import Session
 from mainspring.runtime.session.session_summary import workspace_of
-from mainspring.runtime.slash_commands import available_commands, parse_command, unescape_message
+from mainspring.runtime.slash_commands import (
+    PROMPT_PREFIX,
+    available_commands,
+    parse_command,
+    unescape_message,
+)
 
 if TYPE_CHECKING:
     from mainspring.runtime.skills import skill_command
@@ -36,6 +41,8 @@ def reject_slash_command(agent: Agent, message: str) -> None:
     """Raises: InvalidInput: it is one that only chat has, or that nobody has."""
     command = parse_command(message)
     if command is None or not command.name or is_agent_command(agent, message):
+        return
+    if command.name.startswith(PROMPT_PREFIX):
         return
     names = [available_command.name for available_command in available_commands(agent)]
     if command.name in names:

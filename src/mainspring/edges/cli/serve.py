@@ -20,7 +20,7 @@ from anyio import Event
 from mainspring import __version__
 from mainspring.capabilities.network.outbound_http import fetch_issuer_keys
 from mainspring.capabilities.network.rules import Network
-from mainspring.capabilities.vault.redaction import scrubber
+from mainspring.capabilities.vault.redaction import Scrubber
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.api.app import Api, http_server
@@ -221,7 +221,7 @@ async def _open_service(
     works: bool = True,
 ) -> AsyncGenerator[_RunningService, None]:
     networks = tuple(_parse_network(network) for network in options.networks or ())
-    scrub = scrubber(known_secrets(settings))
+    scrub = Scrubber(known_secrets(settings))
     async with AsyncExitStack() as stack:
         level = options.level or settings.environment.get("MAINSPRING_LOG_LEVEL") or "info"
         shown = partial(_sanitize_log_line, scrub) if sys.stderr.isatty() else scrub

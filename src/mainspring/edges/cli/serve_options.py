@@ -78,7 +78,7 @@ class WorkerOptions:
             "--allow-network",
             metavar="CIDR",
             help="The service itself may call these addresses although they are not public, and"
-            " over plain HTTP: for webhooks, repositories and tokens. May be repeated.",
+            " over plain HTTP: for webhooks, repositories, tokens, MCP servers. May be repeated.",
         ),
     ] = None
     user: Annotated[

@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+import msgspec
+
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import KnownPayload, PermissionUpdate, PermissionUpdated
@@ -19,7 +21,13 @@ from mainspring.harness.permissions import classifier as classify
 from mainspring.harness.permissions.call_analysis import CallLocation, analyze_call, location_after
 from mainspring.harness.permissions.decide import PROTECTED, decide, with_ask_target
 from mainspring.harness.permissions.grant_state import CLASSIFIER, GrantState, apply, check_updates
-from mainspring.harness.permissions.policy import Mode, Policy, stricter_mode, with_skill_rules
+from mainspring.harness.permissions.policy import (
+    Mode,
+    Policy,
+    PolicyRule,
+    stricter_mode,
+    with_skill_rules,
+)
 from mainspring.harness.state.thread import Thread
 from mainspring.harness.stop_reasons import Continue, Ended
 
@@ -49,6 +57,10 @@ class PermissionEngine:
     """Called before compaction removes content that the model has seen."""
     _grant_state: GrantState = field(default_factory=GrantState, init=False)
     _seen: int = field(default=0, init=False)
+
+    def add_rules(self, rules: tuple[PolicyRule, ...]) -> None:
+        """Rules for this thread, besides those of the session."""
+        self.policy = msgspec.structs.replace(self.policy, rules=(*self.policy.rules, *rules))
 
     @property
     def grant_state(self) -> GrantState:

@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
-from mainspring.runtime.agent_folder.mcp_file import SERVERS, McpServer, ServerTable, read_table
+from mainspring.runtime.agent_folder.mcp_file import SERVERS, ServerTable, read_table
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.json_file import (
     JsonFile,
@@ -20,6 +20,7 @@ from mainspring.runtime.definition_files.json_file import (
     is_inside,
     string,
 )
+from mainspring.runtime.mcp_server import McpServer
 
 _SCHEMAS = "https://agent-plugins.org/schemas/"
 _PLUGIN = f"{_SCHEMAS}1.0.0/plugin.schema.json"

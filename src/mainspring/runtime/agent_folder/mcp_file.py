@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.json_file import (
@@ -26,10 +26,7 @@ from mainspring.runtime.definition_files.json_file import (
     table,
 )
 from mainspring.runtime.definition_files.scopes import Scopes
-
-Transport: TypeAlias = Literal["stdio", "http", "sse", "ws"]
-ServerScope: TypeAlias = Literal["managed", "local", "project", "user"]
-"""`local`: the user's, for one project."""
+from mainspring.runtime.mcp_server import McpServer, ServerScope, Transport
 
 SERVERS = "mcpServers"
 _TRANSPORTS: dict[object, Transport] = {
@@ -43,54 +40,6 @@ _MAX_CLAUDE_BYTES = 50_000_000
 _PLACEHOLDER = re.compile(r"\$\{([^{}]{1,1000})\}")
 _PORTABLE = re.compile(r"\$\{(PLUGIN_ROOT|PLUGIN_DATA)\}")
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
-
-
-class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A server as its file describes it. `${...}` is not replaced yet: the values may be secret."""
-
-    name: str
-    """`plugin:name` if a plugin brings it."""
-    transport: Transport
-    command: str = ""
-    args: tuple[str, ...] = ()
-    env: dict[str, str] = field(default_factory=dict[str, str])
-    cwd: str | None = None
-    url: str = ""
-    headers: dict[str, str] = field(default_factory=dict[str, str])
-    headers_helper: str | None = None
-    """A command that prints more headers."""
-    oauth: dict[str, object] = field(default_factory=dict[str, object])
-    timeout_ms: float | None = None
-    is_enabled: bool = True
-    disabled_tools: tuple[str, ...] = ()
-    always_load: bool = False
-    """Whether the model sees its tools from the start, not only when it searches for them."""
-    description: str = ""
-    scope: ServerScope = "project"
-    file: str = ""
-    """For display."""
-    plugin: str | None = None
-    plugin_root: str = ""
-    plugin_data: str = ""
-    """Where the plugin may store data that outlives its updates."""
-    is_portable: bool = False
-    """From an Agent Plugins package: only `${PLUGIN_ROOT}` and `${PLUGIN_DATA}` are replaced, in
-    arguments, environment and working folder."""
-    extra: dict[str, object] = field(default_factory=dict[str, object])
-    """Unknown keys, unchanged."""
-
-    def __repr__(self) -> str:  # the rest may hold secrets
-        return f"McpServer(name={self.name!r}, transport={self.transport!r})"
-
-    @property
-    def unused_reason(self) -> str | None:
-        if not self.is_enabled:
-            return "disabled"
-        if self.plugin is not None:
-            return "servers of plugins are not connected yet"
-        if self.headers_helper is not None:
-            return "headersHelper is not supported yet"
-        return None
 
 
 _ServersRead: TypeAlias = tuple[list[McpServer], list[Finding]]

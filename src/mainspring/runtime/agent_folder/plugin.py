@@ -9,10 +9,10 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from mainspring.runtime.agent_folder.mcp_file import McpServer
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.json_file import JsonObject, as_list, as_object
 from mainspring.runtime.definition_files.scopes import PartKind, PartLocation, Scope
+from mainspring.runtime.mcp_server import McpServer
 
 PluginKind: TypeAlias = Literal["agent-plugins", "claude", "openhands"]
 

@@ -16,11 +16,12 @@ from mainspring.harness.context.instructions import Section
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder import manifest, plugin_installation
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder
-from mainspring.runtime.agent_folder.mcp_file import McpServer, McpServers
+from mainspring.runtime.agent_folder.mcp_file import McpServers
 from mainspring.runtime.agent_folder.output_styles import output_styles
 from mainspring.runtime.agent_folder.plugins import InstalledPlugins, Plugin
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.scopes import PartLocation, PartWalk, Scopes
+from mainspring.runtime.mcp_server import McpServer
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_discovery import IsPinned, select_manifests
 from mainspring.runtime.subagent import Subagent

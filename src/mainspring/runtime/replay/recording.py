@@ -181,10 +181,14 @@ def _read(
         case events.ProviderFailedOver(from_model=one, to_model=other, reason=reason):
             switch = FailedOver(from_model=one, to_model=other, reason=reason)
             recording.switches.setdefault(_turns(log, at), []).append(switch)
-        case events.SessionFailed(error=error) if error.type not in _NON_MODEL_ERRORS:
+        case events.SessionFailed(error=error) if _is_of_model(error):
             recording.errors[_turns(log, at)] = error.message
         case _:
             _read_call(recording, log, at)
+
+
+def _is_of_model(error: events.ErrorDetail) -> bool:
+    return error.type not in _NON_MODEL_ERRORS and error.mcp_server_name is None
 
 
 def _read_hooks(recording: Recording, event: Event, replay_progress: ReplayProgress) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mainspring.runtime.agent_folder.mcp_file import McpServer, expand_server, read_mcp
+from mainspring.runtime.agent_folder.mcp_file import expand_server, read_mcp
 from mainspring.runtime.definition_files.scopes import Scopes
+from mainspring.runtime.mcp_server import McpServer
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
 
 

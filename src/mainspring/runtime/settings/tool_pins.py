@@ -14,7 +14,7 @@ import msgspec
 
 from mainspring.core.errors import InvalidInput
 from mainspring.files.atomic_file import read_bounded, write_atomic
-from mainspring.runtime.agent_folder.mcp_file import McpServer
+from mainspring.runtime.mcp_server import McpServer
 from mainspring.runtime.packages.hidden_text import find_hidden_text
 from mainspring.runtime.packages.scan_text import find_matches, scanned_text
 

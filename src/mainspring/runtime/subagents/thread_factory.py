@@ -92,7 +92,13 @@ def derive_agent(
     own = subagent.own
     if own is None:
         return agent
-    return replace(agent, built_ins=own.built_ins, client_tools=own.client_tools, skills=own.skills)
+    return replace(
+        agent,
+        built_ins=own.built_ins,
+        client_tools=own.client_tools,
+        skills=own.skills,
+        mcp_toolsets=own.mcp_toolsets,
+    )
 
 
 def _called_agent(agent: AnyAgent, parent: Agent, model: str) -> Agent:
@@ -159,8 +165,7 @@ def _is_listed(names: Iterable[str], tool: str) -> bool:
 def _matches_tool(name: str, tool: str) -> bool:
     name = canonical_name(name.partition("(")[0].strip())
     if name.startswith("mcp__"):
-        whole = name.removesuffix("*").rstrip("_")
-        return tool == name or tool.startswith(f"{whole}__") or whole == "mcp"
+        return tool == name or tool.startswith(f"{name.removesuffix('*').rstrip('_')}__")
     return name == tool
 
 

@@ -279,11 +279,10 @@ def merge_toolsets(toolsets: Sequence[EffectiveToolset]) -> EffectiveToolset:
     for item in toolsets:
         for name, config in item.builtins.items():
             builtins[name] = _stricter_config(builtins.get(name, config), config)
-    servers = {tools.server.name: tools for item in toolsets for tools in item.mcp}
     return EffectiveToolset(
         builtins=builtins,
         custom=tuple(tool for item in toolsets for tool in item.custom),
-        mcp=tuple(servers.values()),
+        mcp=tuple(tools for item in toolsets for tools in item.mcp),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import assert_never
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -18,7 +19,8 @@ from mainspring.harness.limits import Limits
 from mainspring.harness.permissions.policy import Mode, PolicyRule
 from mainspring.harness.permissions.tool_names import claude_code_name
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.run_options import RunOptions
+from mainspring.runtime.mcp_server import McpServer, McpToolConfig, McpToolset
+from mainspring.runtime.run_options import RunOptions, ServerToken
 from mainspring.runtime.settings.pinned_policy import reading_rules
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.subagent import GENERAL, StandaloneParts, Subagent
@@ -26,6 +28,8 @@ from mainspring.service.resources.agent_tools import (
     BuiltinConfig,
     EffectiveToolset,
     PermissionPolicy,
+    PermissionPolicyName,
+    ToolDefaults,
     effective_toolset,
     merge_toolsets,
 )
@@ -36,6 +40,7 @@ from mainspring.service.resources.environments import (
     LimitedNetwork,
     Packages,
     SelfHostedConfig,
+    UnrestrictedNetwork,
 )
 from mainspring.service.resources.skill_resources import AgentSkill
 from mainspring.service.sessions.session_agent import (
@@ -49,6 +54,8 @@ from mainspring.service.sessions.session_agent import (
 from mainspring.service.sessions.web_fetch_sources import web_fetch_limits
 
 _RULE_SOURCE = "the agent's tools"
+_MCP_TOOLS = "mcp__*"
+"""All that its toolsets enable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +69,7 @@ class SessionSpec:
     """The built-in tools of these names, run by a worker of the client."""
     max_cost_usd: Decimal | None = None
     credentials: tuple[Credential, ...] = ()
+    server_token: ServerToken | None = None
     notes: tuple[str, ...] = ()
     model: str | None = None
     """Set by the operator, whatever the agent says."""
@@ -97,6 +105,7 @@ def map_session(spec: SessionSpec) -> MappedSession:
         toolset.builtins["web_fetch"] for toolset in toolsets if "web_fetch" in toolset.builtins
     ]
     agent = map_agent(spec)
+    servers = _servers(toolsets, spec.environment)
     options = RunOptions(
         workspace=spec.workspace,
         mode=_mode(tools, is_remote=spec.is_remote),
@@ -104,8 +113,10 @@ def map_session(spec: SessionSpec) -> MappedSession:
         rules=(*_rules(tools), *reading_rules(agent)),
         sandbox=_sandbox(spec.environment),
         credentials=spec.credentials,
+        servers=servers.reachable,
+        server_token=spec.server_token,
         web_fetch=web_fetch_limits(fetching),
-        notes=(*spec.notes, *_notes(tools, spec)),
+        notes=(*spec.notes, *servers.notes, *_notes(tools, spec)),
     )
     return MappedSession(agent=agent, options=options)
 
@@ -126,6 +137,7 @@ def map_agent(spec: SessionSpec) -> Agent:
         subagents=tuple(_subagents(spec)),
         has_one_model=spec.model is not None,
         skills=spec.skills_of(spec.agent),
+        mcp_toolsets=_mcp_toolsets(tools),
     )
 
 
@@ -141,15 +153,72 @@ def _subagents(spec: SessionSpec) -> Iterator[Subagent]:
             reads_instructions=False,
             model=None if spec.model is not None else member.model.id,
             effort=_effort(member.model),
-            tools=(*tools.builtins, *(item.name for item in tools.custom)),
+            tools=(*tools.builtins, *(item.name for item in tools.custom), _MCP_TOOLS),
             own=StandaloneParts(
                 built_ins=() if spec.is_remote else tuple(tools.builtins),
                 client_tools=_client_tools(tools),
                 skills=spec.skills_of(member),
+                mcp_toolsets=_mcp_toolsets(tools),
             ),
         )
     if may_use_inline_agents(spec.agent):
         yield GENERAL
+
+
+def _mcp_toolsets(tools: EffectiveToolset) -> tuple[McpToolset, ...]:
+    return tuple(
+        McpToolset(
+            server=item.server.name,
+            default=_mcp_config(item.tool_defaults),
+            configs={name: _mcp_config(config) for name, config in item.configs.items()},
+        )
+        for item in tools.mcp
+    )
+
+
+def _mcp_config(config: ToolDefaults) -> McpToolConfig:
+    return McpToolConfig(is_enabled=config.enabled, permission=_behavior(config.permission_policy))
+
+
+@dataclass(frozen=True, slots=True)
+class _Servers:
+    reachable: tuple[McpServer, ...]
+    notes: tuple[str, ...]
+
+
+def _servers(toolsets: Sequence[EffectiveToolset], environment: EnvironmentConfig) -> _Servers:
+    """The MCP servers of all agents of a session that its environment lets it reach."""
+    urls: dict[str, str] = {}
+    notes: dict[str, str] = {}
+    for item in (mcp.server for toolset in toolsets for mcp in toolset.mcp):
+        if urls.setdefault(item.name, item.url) != item.url:
+            notes[item.name] = "two agents of this session give the name to different servers"
+        elif not _is_reachable(item.url, environment):
+            notes[item.name] = "the network of the environment does not allow it"
+    return _Servers(
+        reachable=tuple(
+            McpServer(name=name, transport="http", url=url)
+            for name, url in urls.items()
+            if name not in notes
+        ),
+        notes=tuple(
+            f"The MCP server {name} is not connected: {why}." for name, why in notes.items()
+        ),
+    )
+
+
+def _is_reachable(url: str, environment: EnvironmentConfig) -> bool:
+    """MCP servers are called from outside the sandbox, under the same policy as its programs."""
+    if not isinstance(environment, CloudConfig):
+        return True
+    network = environment.networking
+    if isinstance(network, UnrestrictedNetwork) or network.allow_mcp_servers:
+        return True
+    host = (urlsplit(url).hostname or "").lower()
+    return any(
+        host.endswith(allowed[1:].lower()) if allowed.startswith("*.") else host == allowed.lower()
+        for allowed in network.allowed_hosts
+    )
 
 
 def _client_tools(tools: EffectiveToolset) -> tuple[ToolSpec, ...]:
@@ -166,10 +235,15 @@ def _effort(model: ModelConfig) -> Effort:
 def _mode(tools: EffectiveToolset, *, is_remote: bool) -> Mode:
     """If everything is allowed, the sandbox confines it; a client's own worker may have none."""
     policies = {config.permission_policy.type for config in tools.builtins.values()}
-    if "auto" in policies:
+    if "auto" in policies | _mcp_policies(tools):
         return "auto"
     is_open = policies == {"always_allow"} and not is_remote
     return "bypassPermissions" if is_open else "default"
+
+
+def _mcp_policies(tools: EffectiveToolset) -> set[PermissionPolicyName]:
+    configs = (config for mcp in tools.mcp for config in (mcp.tool_defaults, *mcp.configs.values()))
+    return {config.permission_policy.type for config in configs if config.enabled}
 
 
 def _rules(tools: EffectiveToolset) -> Iterator[PolicyRule]:
@@ -222,9 +296,6 @@ def _notes(tools: EffectiveToolset, spec: SessionSpec) -> Iterator[str]:
         yield f"These packages were asked for; look whether they are installed: {missing}."
     if "web_search" in tools.builtins:
         yield "There is no web search here; say so when you would need one."
-    if tools.mcp:
-        names = ", ".join(item.server.name for item in tools.mcp)
-        yield f"The MCP servers {names} are not connected here."
     if unknown := [item.skill_id for item in skills_of(spec.agent) if item not in spec.skills]:
         yield f"These skills are not available here: {', '.join(unknown)}."
     if has_advisor(spec.agent):

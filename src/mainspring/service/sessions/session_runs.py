@@ -182,6 +182,7 @@ class SessionRuns:
                 client_tools=self._services.skills.client_tools,
                 max_cost_usd=None if budget is None else int(budget.max_list_cost.amount) * _CENT,
                 credentials=tuple(_credentials(session_credential)),
+                server_token=partial(self._services.credentials.token, tenant, record.vault_ids),
                 notes=(*notes, *_output_notes(record), *([_EXPIRED] if is_expired else [])),
                 model=self._model,
                 skills=await self._services.skills.of(tenant, record),

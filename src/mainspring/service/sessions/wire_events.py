@@ -114,6 +114,8 @@ _SESSION_ERRORS = frozenset(
         "billing_error",
         "tool_use_limit_reached_error",
         "compaction_limit_reached_error",
+        "mcp_connection_failed_error",
+        "mcp_authentication_failed_error",
     }
 )
 _WORKFLOW_ERRORS = frozenset({"unknown_error", "timeout_error", "program_error"})
@@ -335,6 +337,10 @@ def _thinking(_event_id: str, _payload: events.AgentThinking, fields: WireEvent)
     fields.pop("signature", None)  # only the provider can use it
 
 
+def _mcp_call(_event_id: str, payload: events.AgentMcpToolUse, fields: WireEvent) -> None:
+    fields["name"] = fields.pop("mcp_tool_name", None) or payload.name.split("__", 2)[-1]
+
+
 def _idle(_: str, payload: events.StatusIdle | events.ThreadStatusIdle, fields: WireEvent) -> None:
     if payload.stop_reason.type == "requires_action":
         fields["stop_reason"]["event_ids"] = list(payload.stop_reason.event_ids)
@@ -383,6 +389,7 @@ _CONTENT: dict[type[AnyPayload], AllowedBlocks] = {
 _FIELD_FIXES: dict[type[AnyPayload], Callable[[str, Any, WireEvent], None]] = {
     events.UserDefineOutcome: _outcome,
     events.AgentThinking: _thinking,
+    events.AgentMcpToolUse: _mcp_call,
     events.StatusIdle: _idle,
     events.ThreadStatusIdle: _idle,
     events.SessionFailed: _failed,

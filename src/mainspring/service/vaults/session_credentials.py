@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -50,9 +50,6 @@ class BearerToken:
     token: str = field(repr=False)
     expires_at: datetime | None = None
 
-    def is_for(self, url: str) -> bool:
-        return server_key(self.mcp_server_url) == server_key(url)
-
 
 SessionCredential: TypeAlias = SecretVariable | BearerToken
 
@@ -86,6 +83,27 @@ class SessionCredentials:
                     credentials[key] = _session_credential(current)
         return list(credentials.values())
 
+    async def token(
+        self, tenant: str, vault_ids: Sequence[str], url: str, refused: str | None
+    ) -> str | None:
+        """The token for an MCP server; another than the one that the server has refused, if it has
+        and one can be got.
+
+        Raises: StoreCorrupt: they were sealed with another key.
+        """
+        for vault_id in vault_ids:
+            for unsealed in await self._unsealed(tenant, vault_id):
+                auth = unsealed.credential.auth
+                if isinstance(auth, EnvironmentVariable) or server_key(
+                    auth.mcp_server_url
+                ) != server_key(url):
+                    continue
+                unsealed = await self._refresh_if_expired(unsealed)
+                if unsealed.secrets.value == refused:
+                    unsealed = await self._refresh(unsealed)
+                return unsealed.secrets.value
+        return None
+
     async def _unsealed(self, tenant: str, vault_id: str) -> list[UnsealedCredential]:
         rows = await self._records.list(
             RecordQuery(
@@ -107,20 +125,20 @@ class SessionCredentials:
         """With a valid token, if one can be got. An expired one is sent all the same: the server's
         answer is what people can act on."""
         auth = credential.credential.auth
-        if self._refresher is None or not isinstance(auth, McpOauth) or auth.refresh is None:
+        if not isinstance(auth, McpOauth) or auth.expires_at is None:
             return credential
-        if auth.expires_at is None or auth.expires_at - _REFRESH_MARGIN > self._clock():
+        if auth.expires_at - _REFRESH_MARGIN > self._clock():
+            return credential
+        return await self._refresh(credential)
+
+    async def _refresh(self, credential: UnsealedCredential) -> UnsealedCredential:
+        auth = credential.credential.auth
+        if self._refresher is None or not isinstance(auth, McpOauth) or auth.refresh is None:
             return credential
         try:
             return (await self._refresher.refresh(credential)).unsealed
         except (NotFound, InvalidInput):  # deleted or archived just now
             return credential
-
-
-def bearer_for(url: str, credentials: Iterable[SessionCredential]) -> BearerToken | None:
-    """The token for an MCP server, if there is one."""
-    tokens = (item for item in credentials if isinstance(item, BearerToken))
-    return next((token for token in tokens if token.is_for(url)), None)
 
 
 def _session_credential(unsealed: UnsealedCredential) -> SessionCredential:

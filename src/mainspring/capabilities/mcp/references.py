@@ -1,0 +1,98 @@
+"""What a user's message names of MCP servers: a prompt that it begins with, `/mcp__server__prompt`,
+and resources, `@server:uri`. The model reads them behind the message.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+
+from mainspring.capabilities.mcp import messages
+from mainspring.capabilities.mcp.foreign_text import clean_line, clean_text
+from mainspring.capabilities.mcp.messages import Prompt
+from mainspring.capabilities.mcp.server_connection import ServerConnection
+from mainspring.capabilities.mcp.tools import content_text, plain_name, resource_text
+from mainspring.core.errors import McpFailed
+
+_PROMPT = re.compile(r"/mcp__(?P<server>[A-Za-z0-9_-]+?)__(?P<prompt>[A-Za-z0-9_-]+)(\s+|$)")
+_RESOURCE = re.compile(r"(?:^|(?<=\s))@(?P<server>[A-Za-z0-9_-]{1,64}):(?P<uri>\S{1,2000})")
+_MAX_RESOURCES = 10
+_MAX_CHARS = 100_000
+
+
+async def referenced_texts(message: str, connections: Mapping[str, ServerConnection]) -> list[str]:
+    """One text for each prompt and resource; what cannot be read is a text that says so."""
+    texts: list[str] = []
+    prompt = _PROMPT.match(message)
+    if prompt is not None and (connection := connections.get(prompt["server"])) is not None:
+        texts.append(await _prompt_text(connection, prompt["prompt"], message[prompt.end() :]))
+    mentions = {(found["server"], found["uri"].rstrip(".,;)")): None for found in
+                _RESOURCE.finditer(message)}  # fmt: skip
+    for server, uri in list(mentions)[:_MAX_RESOURCES]:
+        if (connection := connections.get(server)) is not None:
+            texts.append(await read_resource(connection, server, uri))
+    return texts
+
+
+async def read_resource(connection: ServerConnection, server: str, uri: str) -> str:
+    """A resource as the model reads it; never an error."""
+    head = f"Resource {clean_line(uri, 500)} of the MCP server {server}"
+    try:
+        result = await (await connection.client()).read_resource(uri)
+    except McpFailed as error:
+        return f"{head} could not be read: {clean_line(str(error), 300)}"
+    text = "\n".join(resource_text(item) for item in result.contents)
+    return _cut(f"{head}:\n{text}")
+
+
+async def _prompt_text(connection: ServerConnection, name: str, arguments: str) -> str:
+    try:
+        client = await connection.client()
+        prompt = _find_prompt(await client.list_prompts(), name)
+        if prompt is None:
+            return f"There is no prompt {name} of this MCP server."
+        result = await client.get_prompt(prompt.name, _prompt_arguments(prompt, arguments))
+    except (McpFailed, ValueError) as error:
+        return f"The prompt {name} could not be read: {clean_line(str(error), 300)}"
+    return _cut("\n".join(_message_text(message) for message in result.messages))
+
+
+def _find_prompt(prompts: Sequence[Prompt], name: str) -> Prompt | None:
+    return next((item for item in prompts if plain_name(item.name) == name), None)
+
+
+def _prompt_arguments(prompt: Prompt, text: str) -> dict[str, str]:
+    """In their order, or by `name=value`; the last one takes the rest.
+
+    Raises ValueError: an argument is missing.
+    """
+    names = [item.name for item in prompt.arguments or []]
+    try:
+        words = shlex.split(text)
+    except ValueError:  # an open quotation mark
+        words = text.split()
+    given: dict[str, str] = {}
+    for word in [word for word in words if word.partition("=")[0] in names and "=" in word]:
+        words.remove(word)
+        given[word.partition("=")[0]] = word.partition("=")[2]
+    open_names = [name for name in names if name not in given]
+    if len(words) > len(open_names) > 0:
+        words[len(open_names) - 1 :] = [" ".join(words[len(open_names) - 1 :])]
+    given |= dict(zip(open_names, words, strict=False))
+    required = [item.name for item in prompt.arguments or [] if item.required]
+    if missing := [name for name in required if name not in given]:
+        raise ValueError(f"it needs {', '.join(missing)}")
+    return given
+
+
+def _message_text(message: messages.PromptMessage) -> str:
+    text = content_text(message.content)
+    return text if message.role == "user" else f"[assistant] {text}"
+
+
+def _cut(text: str) -> str:
+    text = clean_text(text)
+    if len(text) <= _MAX_CHARS:
+        return text
+    return f"{text[:_MAX_CHARS]}\n[{len(text) - _MAX_CHARS:,} characters left out]"

@@ -1,0 +1,80 @@
+"""How requests to an MCP server are authenticated: by fixed headers, or by a bearer token from
+wherever tokens are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import anyio
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A server's answer to a request whose credentials it does not accept."""
+
+    status: int
+    challenge: str
+    """Its `WWW-Authenticate` headers."""
+
+
+Renew = Callable[[Refusal], Awaitable[bool]]
+"""Gets other credentials, if it can; then the request is sent again with them. Raises: McpFailed:
+why it cannot."""
+
+_FRESH_SECONDS = 30.0
+"""A token that was taken back is sent no longer than this."""
+
+Learn: TypeAlias = Callable[[str], None]
+"""Gets every secret before a server does: the server may repeat it."""
+TokenSource: TypeAlias = Callable[[str | None], Awaitable[str | None]]
+"""The token to send now. The argument is one that the server has refused, if it has: then another
+is returned, if there is one."""
+
+
+class ServerAuth(Protocol):
+    """What an `HttpTransport` needs."""
+
+    async def headers(self) -> Mapping[str, str]: ...
+
+    async def renew(self, refusal: Refusal) -> bool: ...
+
+
+class StaticHeaders:
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._headers = headers
+
+    async def headers(self) -> Mapping[str, str]:
+        return self._headers
+
+    async def renew(self, refusal: Refusal) -> bool:
+        del refusal
+        return False
+
+
+class BearerToken:
+    def __init__(self, source: TokenSource, learn: Learn) -> None:
+        self._source = source
+        self._learn = learn
+        self._token: str | None = None
+        self._fresh_until = 0.0
+
+    async def headers(self) -> Mapping[str, str]:
+        if anyio.current_time() >= self._fresh_until:
+            await self._get(None)
+        return {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
+
+    async def renew(self, refusal: Refusal) -> bool:
+        if refusal.status != 401:
+            return False
+        refused = self._token
+        await self._get(refused)
+        return self._token not in (None, refused)
+
+    async def _get(self, refused: str | None) -> None:
+        self._token = await self._source(refused)
+        self._fresh_until = anyio.current_time() + _FRESH_SECONDS
+        if self._token is not None:
+            self._learn(self._token)

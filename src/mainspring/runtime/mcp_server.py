@@ -1,0 +1,153 @@
+"""An MCP server as it is defined, and which of its tools an agent of the API may use."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
+from typing import Literal, TypeAlias
+
+from msgspec import Struct, field
+
+from mainspring.core.envelope import KnownPayload
+from mainspring.core.events import Permission
+from mainspring.core.model import ToolSpec
+from mainspring.core.tool import Tool
+from mainspring.harness.permissions.policy import PolicyRule
+from mainspring.harness.toolbox import FindToolChanges, ToolChanges, compare_tools
+
+Transport: TypeAlias = Literal["stdio", "http", "sse", "ws"]
+ServerScope: TypeAlias = Literal["managed", "local", "project", "user"]
+"""`local`: the user's, for one project."""
+
+_RULE_SOURCE = "the agent's tools"
+
+
+class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A server as its file describes it. `${...}` is not replaced yet: the values may be secret."""
+
+    name: str
+    """`plugin:name` if a plugin brings it."""
+    transport: Transport
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    cwd: str | None = None
+    url: str = ""
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    headers_helper: str | None = None
+    """A command that prints more headers."""
+    oauth: dict[str, object] = field(default_factory=dict[str, object])
+    timeout_ms: float | None = None
+    is_enabled: bool = True
+    disabled_tools: tuple[str, ...] = ()
+    always_load: bool = False
+    """Whether the model sees its tools from the start, not only when it searches for them."""
+    description: str = ""
+    scope: ServerScope = "project"
+    file: str = ""
+    """For display."""
+    plugin: str | None = None
+    plugin_root: str = ""
+    plugin_data: str = ""
+    """Where the plugin may store data that outlives its updates."""
+    is_portable: bool = False
+    """From an Agent Plugins package: only `${PLUGIN_ROOT}` and `${PLUGIN_DATA}` are replaced, in
+    arguments, environment and working folder."""
+    extra: dict[str, object] = field(default_factory=dict[str, object])
+    """Unknown keys, unchanged."""
+
+    def __repr__(self) -> str:  # the rest may hold secrets
+        return f"McpServer(name={self.name!r}, transport={self.transport!r})"
+
+    @property
+    def unused_reason(self) -> str | None:
+        if not self.is_enabled:
+            return "disabled"
+        if self.plugin is not None:
+            return "servers of plugins are not connected yet"
+        if self.headers_helper is not None:
+            return "headersHelper is not supported yet"
+        return None
+
+
+class McpToolConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    is_enabled: bool = True
+    permission: Permission | None = "ask"
+    """`None`: the mode of the session decides."""
+
+
+class McpToolset(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    server: str
+    default: McpToolConfig = McpToolConfig()
+    configs: dict[str, McpToolConfig] = field(default_factory=dict[str, McpToolConfig])
+    """By the names that the server gives its tools."""
+
+    def config_of(self, tool: str) -> McpToolConfig:
+        return self.configs.get(tool, self.default)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerParts:
+    """What MCP servers contribute to the toolbox of a thread."""
+
+    tools: Mapping[str, Tool] = dataclass_field(default_factory=dict[str, Tool])
+    rules: tuple[PolicyRule, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What the model needs to know of servers that do not work."""
+    facts: tuple[KnownPayload, ...] = ()
+    changed_tools: Callable[[], Awaitable[Mapping[str, Tool] | None]] | None = None
+    """All tools, if a server has said since the last time that its own are others."""
+    message_context: Callable[[str], Awaitable[Sequence[str]]] | None = None
+    """What a user's message names of servers."""
+
+    def tool_changes(
+        self,
+        allowed: Callable[[Mapping[str, Tool]], dict[str, Tool]],
+        search: Callable[[Sequence[ToolSpec]], Tool] | None,
+    ) -> FindToolChanges:
+        """What servers change about their tools while a thread runs. `search` makes the tool that
+        the model finds deferred ones with, if it has it: it is to find the new ones, too."""
+        known, changed_tools = allowed(self.tools), self.changed_tools
+        if changed_tools is None:
+            return None
+
+        async def changes() -> ToolChanges | None:
+            nonlocal known
+            if (every := await changed_tools()) is None:
+                return None
+            before, known = known, allowed(every)
+            found = compare_tools(before, known, is_deferred=search is not None)
+            if found is None or search is None:
+                return found
+            made = search([tool.spec for tool in known.values()])
+            return replace(found, tools={**found.tools, made.spec.name: made})
+
+        return changes
+
+
+def select_mcp_tools(toolsets: Sequence[McpToolset], tools: Iterable[Tool]) -> dict[str, Tool]:
+    """The tools of servers that are enabled, by name."""
+    return {tool.spec.name: tool for tool, _ in _configured(toolsets, tools)}
+
+
+def mcp_tool_rules(toolsets: Sequence[McpToolset], tools: Iterable[Tool]) -> tuple[PolicyRule, ...]:
+    return tuple(
+        PolicyRule(
+            text=tool.spec.name, behavior=config.permission, scope="session", source=_RULE_SOURCE
+        )
+        for tool, config in _configured(toolsets, tools)
+        if config.permission is not None
+    )
+
+
+def _configured(
+    toolsets: Sequence[McpToolset], tools: Iterable[Tool]
+) -> Iterator[tuple[Tool, McpToolConfig]]:
+    by_server = {toolset.server: toolset for toolset in toolsets}
+    for tool in tools:
+        toolset = None if tool.origin is None else by_server.get(tool.origin.server)
+        if toolset is not None and tool.origin is not None:
+            config = toolset.config_of(tool.origin.name)
+            if config.is_enabled:
+                yield tool, config

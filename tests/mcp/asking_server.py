@@ -1,0 +1,86 @@
+"""A server whose tools ask and change, with a prompt and resources. Its argument is the era."""
+# pyright: basic
+
+import json
+import os
+import sys
+
+IS_MODERN = sys.argv[1] == "modern"
+FORM = {
+    "message": "Which seat?",
+    "requestedSchema": {
+        "type": "object",
+        "properties": {"seat": {"type": "string", "enum": ["aisle", "window"]}},
+        "required": ["seat"],
+    },
+}
+tools = [{"name": "book"}, {"name": "grow"}]
+waiting: list[object] = []
+
+
+def send(**message):
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+def note(text):
+    with open("calls.txt", "a") as file:
+        file.write(text + "\n")
+
+
+def text(value):
+    return {"content": [{"type": "text", "text": str(value)}], "resultType": "complete"}
+
+
+def call(id_, params):
+    name = params["name"]
+    note(name)
+    if name == "grow":
+        tools[:] = [{"name": "book"}, {"name": "harvest", "description": "Harvest it."}]
+        send(method="notifications/tools/list_changed")
+        return text("grown")
+    if name == "harvest":
+        return text("harvested")
+    if not IS_MODERN:
+        waiting.append(id_)
+        send(id="ask", method="elicitation/create", params=FORM)
+        return None
+    if "inputResponses" not in params:
+        asked = {"q": {"method": "elicitation/create", "params": FORM}}
+        return {"resultType": "input_required", "inputRequests": asked, "requestState": "s"}
+    return text(f"booked {params['inputResponses']['q']}")
+
+
+CAPABILITIES = {"tools": {"listChanged": True}, "prompts": {}, "resources": {}}
+for line in sys.stdin:
+    message = json.loads(line)
+    method, id_, params = message.get("method"), message.get("id"), message.get("params", {})
+    result: object = None
+    if method is None and id_ == "ask":
+        send(id=waiting.pop(), result=text(f"booked {message['result']}"))
+    elif id_ is None or (method == "subscriptions/listen"):
+        continue
+    elif method == "server/discover" and IS_MODERN:
+        result = {"supportedVersions": ["2026-07-28"], "capabilities": CAPABILITIES}
+    elif method == "initialize" and not IS_MODERN:
+        server = {"name": "asking", "version": "1"}
+        result = {
+            "protocolVersion": "2025-11-25", "capabilities": CAPABILITIES, "serverInfo": server,
+        }  # fmt: skip
+    elif method == "tools/list":
+        result = {"tools": tools}
+    elif method == "tools/call":
+        result = call(id_, params)
+    elif method == "prompts/list":
+        arguments = [{"name": "who", "required": True}, {"name": "how"}]
+        result = {"prompts": [{"name": "say.hello", "arguments": arguments}]}
+    elif method == "prompts/get":
+        content = {"type": "text", "text": f"Greet {params['arguments']}"}
+        result = {"messages": [{"role": "user", "content": content}]}
+    elif method == "resources/read" and params["uri"] == "note://one":
+        token = os.environ.get("TOKEN", "")  # noqa: TID251 (a program of its own)
+        result = {"contents": [{"uri": "note://one", "text": f"the first note {token}"}]}
+    else:
+        send(id=id_, error={"code": -32601, "message": "no"})
+    if result is not None:
+        send(id=id_, result={"resultType": "complete", **result})

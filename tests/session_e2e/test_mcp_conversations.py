@@ -1,0 +1,89 @@
+"""What MCP servers ask, change and offer in the middle of a session."""
+
+import json
+from pathlib import Path
+
+from tests.session_e2e.session_setup import Scene, read_by_model, read_results, spoken
+
+from mainspring.capabilities.providers.scripted import ScriptAnswer, calls, says
+from mainspring.core.events import ContextAdded
+from mainspring.core.model import Request
+from mainspring.wiring.settings_files import trust
+
+SERVER = Path(__file__).parents[1] / "mcp/asking_server.py"
+
+
+def with_server(scene: Scene, era: str) -> None:
+    scene.write("server.py", SERVER.read_text())
+    server = {"command": "python3", "args": ["server.py", era], "env": {"TOKEN": "sk-hush-1234567"}}
+    scene.write(".mcp.json", json.dumps({"mcpServers": {"air": server}}))
+    scene.user(permissions={"allow": ["mcp__air"]})
+    trust(scene.workspace, home=scene.home)
+
+
+async def test_tools_that_change_in_mid_session_are_announced_at_the_end(scene: Scene) -> None:
+    with_server(scene, "legacy")
+    async with scene.play(calls("mcp__air__grow"), says("so it is")) as play:
+        assert (await play.run()).ok
+        before, after = play.model.requests
+        notes = [item.text for item in await play.events(ContextAdded) if item.source == "mcp"]
+        assert "No longer there: mcp__air__grow." in notes[0]
+        assert "harvest" not in notes[0]  # nobody has accepted it yet
+        assert any("it is new since you first used the server" in item for item in scene.warnings)
+    assert after.tools == before.tools
+    assert after.system == before.system
+    assert notes[0] in spoken(after)
+
+
+async def test_new_tools_that_are_accepted_come_behind_the_others(scene: Scene) -> None:
+    with_server(scene, "legacy")
+
+    def accept(_: Request) -> ScriptAnswer:
+        (scene.home / ".mainspring/mcp-tools.json").unlink()  # as `mcp accept` does
+        return calls("mcp__air__grow")
+
+    async with scene.play(accept, calls("mcp__air__harvest"), says("done")) as play:
+        assert (await play.run()).ok
+        before, after, last = play.model.requests
+        assert read_results(last)[-1] == "harvested"
+    assert after.tools[: len(before.tools)] == before.tools
+    assert [tool.name for tool in after.tools[len(before.tools) :]] == ["mcp__air__harvest"]
+    assert "New: mcp__air__harvest." in spoken(after)
+
+
+async def test_a_message_names_resources_and_prompts(scene: Scene) -> None:
+    with_server(scene, "modern")
+    async with scene.play(says("hello"), says("ok"), says("ok")) as play:
+        assert (await play.run()).ok
+        assert (await play.run("Look at @air:note://one, and at @air:note://two.")).ok
+        assert (await play.run("/mcp__air__say_hello Ada how='very politely'")).ok
+        one, two, prompt = [
+            item.text for item in await play.events(ContextAdded) if item.source == "mcp"
+        ]
+        assert one.startswith("Resource note://one of the MCP server air:")
+        assert "the first note" in one
+        assert two.startswith("Resource note://two of the MCP server air could not be read:")
+        assert prompt == "Greet {'how': 'very politely', 'who': 'Ada'}"
+        assert prompt in spoken(play.model.requests[-1])
+        assert "sk-hush" not in read_by_model(play.model.requests)
+
+
+async def test_servers_that_do_not_work_are_named_and_the_session_goes_on(scene: Scene) -> None:
+    half = SERVER.read_text().replace('method == "tools/list"', 'method == "tools/none"')
+    scene.write("half.py", half)
+    lies = "import sys; sys.stdin.readline(); print('<html>busy</html>'); sys.exit(1)"
+    servers = {
+        "unreachable": {"url": "http://127.0.0.1:9/mcp"},
+        "half": {"command": "python3", "args": ["half.py", "modern"]},
+        "lying": {"command": "python3", "args": ["-c", lies]},
+        "missing": {"command": "no-such-program"},
+        "odd": {"url": "ftp://127.0.0.1/"},
+    }
+    scene.write(".mcp.json", json.dumps({"mcpServers": servers}))
+    trust(scene.workspace, home=scene.home)
+    async with scene.play(says("fine")) as play:
+        assert (await play.run()).ok
+        read = read_by_model(play.model.requests)
+    for name in servers:
+        assert f"The MCP server {name} is not available: " in read
+        assert any(f"MCP server {name}: " in warning for warning in scene.warnings)
