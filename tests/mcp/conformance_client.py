@@ -10,9 +10,12 @@ from typing import cast
 
 import anyio
 import msgspec
+from tests.mcp.authorization import agreeing_grant
 from tests.mcp.peers import http_client
 
 from mainspring.capabilities.mcp.messages import ToolDefinition
+from mainspring.capabilities.mcp.oauth import ClientConfig
+from mainspring.capabilities.mcp.oauth_grants import OAuthGrant
 from mainspring.core.errors import McpFailed
 
 Fields = dict[str, object]
@@ -58,9 +61,18 @@ def value_of(field: Fields) -> object:
     return [] if field.get("type") == "array" else _VALUES.get(field.get("type"))
 
 
+def oauth_grant(url: str, known: Fields) -> OAuthGrant:
+    config = ClientConfig(
+        client_id=cast("str | None", known.get("client_id")),
+        client_secret=cast("str | None", known.get("client_secret")),
+        client_metadata_url="https://conformance-test.local/client-metadata.json",
+    )
+    return agreeing_grant(url, config=config)
+
+
 async def main(url: str) -> None:
     known = msgspec.json.decode(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")  # noqa: TID251
-    async with http_client(url, input_handler=Accepting()) as client:
+    async with http_client(url, input_handler=Accepting(), auth=oauth_grant(url, known)) as client:
         info = await client.connect()
         calls = cast("list[Fields]", known.get("toolCalls", []))
         tools = (await client.list_tools()).tools

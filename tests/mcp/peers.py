@@ -18,6 +18,7 @@ from mainspring.capabilities.mcp.client import ClientLimits, InputHandler, McpCl
 from mainspring.capabilities.mcp.http import HttpTransport
 from mainspring.capabilities.mcp.http_responses import open_http
 from mainspring.capabilities.mcp.messages import Era, Implementation
+from mainspring.capabilities.mcp.server_auth import ServerAuth
 from mainspring.capabilities.mcp.stdio import LineChannel
 from mainspring.capabilities.providers.sse_decoder import SseDecoder
 
@@ -92,8 +93,15 @@ async def http_client(
     era: Era | None = None,
     limits: ClientLimits | None = None,
     input_handler: InputHandler | None = None,
+    auth: ServerAuth | None = None,
 ) -> AsyncGenerator[McpClient, None]:
-    transport = HttpTransport(url, open_http(), new_decoder=SseDecoder, make_headers=no_headers)
+    transport = HttpTransport(
+        url,
+        open_http(),
+        new_decoder=SseDecoder,
+        make_headers=no_headers if auth is None else auth.headers,
+        renew=None if auth is None else auth.renew,
+    )
     client = McpClient(
         transport, implementation=CLIENT, era=era, limits=limits, input_handler=input_handler
     )

@@ -1,7 +1,4 @@
-"""The official conformance suite against the client. `make conformance` runs it.
-
-Of the required client scenarios, `auth/*` are not met yet: there is no OAuth.
-"""
+"""The official conformance suite against the client. `make conformance` runs it."""
 
 from __future__ import annotations
 
@@ -16,6 +13,35 @@ from tests.mcp.peers import PEERS
 SUITE = PEERS / "node/node_modules/@modelcontextprotocol/conformance/dist/index.js"
 ROOT = Path(__file__).parents[2]
 CLIENT = "tests.mcp.conformance_client"
+AUTH = (
+    "metadata-default",
+    "metadata-var1",
+    "metadata-var2",
+    "metadata-var3",
+    "basic-cimd",
+    "scope-from-www-authenticate",
+    "scope-from-scopes-supported",
+    "scope-omitted-when-undefined",
+    "scope-step-up",
+    "scope-retry-limit",
+    "token-endpoint-auth-basic",
+    "token-endpoint-auth-post",
+    "token-endpoint-auth-none",
+    "pre-registration",
+)
+MODERN_AUTH = (
+    "resource-mismatch",
+    "offline-access-scope",
+    "offline-access-not-supported",
+    "authorization-server-migration",
+    "iss-supported",
+    "iss-not-advertised",
+    "iss-supported-missing",
+    "iss-wrong-issuer",
+    "iss-unexpected",
+    "iss-normalized",
+    "metadata-issuer-mismatch",
+)
 SCENARIOS = [
     ("2025-11-25", "initialize"),
     ("2025-11-25", "tools_call"),
@@ -28,6 +54,8 @@ SCENARIOS = [
     ("2026-07-28", "http-custom-headers"),
     ("2026-07-28", "http-invalid-tool-headers"),
     ("2026-07-28", "json-schema-ref-no-deref"),
+    *((version, f"auth/{name}") for version in ("2025-11-25", "2026-07-28") for name in AUTH),
+    *(("2026-07-28", f"auth/{name}") for name in MODERN_AUTH),
 ]
 
 

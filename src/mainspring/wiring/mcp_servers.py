@@ -62,14 +62,11 @@ from mainspring.runtime.settings.tool_pins import (
     is_known_legacy,
     remember_legacy,
 )
+from mainspring.wiring import mcp_auth
 from mainspring.wiring.builtin_tools import ALL_TOOLS
 
 CLIENT = Implementation(name="mainspring", version=__version__)
 _SERVER_SECONDS = 30 * 24 * 3600.0
-
-
-def _static_headers(server: McpServer, _: Learn) -> ServerAuth:
-    return StaticHeaders(server.headers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +77,7 @@ class ServerAccess:
     """Learns what servers are given: they may repeat it."""
     home: Path | None
     """The user's, where the definitions of tools are pinned; `None`: they are not."""
-    authenticate: Callable[[McpServer, Learn], ServerAuth] = _static_headers
+    authenticate: Callable[[McpServer, Learn], ServerAuth]
     networks: tuple[Network, ...] | None = None
     """Addresses that are no public ones and may be reached all the same; `None`: all."""
 
@@ -202,12 +199,13 @@ def servers_of(session_id: str) -> SessionServers | None:
 
 
 def session_access(
-    setup: SetupRequest, *, home: Path, networks: tuple[Network, ...]
+    setup: SetupRequest, settings: Settings, networks: tuple[Network, ...]
 ) -> ServerAccess:
     scrub, options = setup.log.scrub, setup.options
     scrub = scrub if isinstance(scrub, Scrubber) else Scrubber({})
     if not options.is_served:
-        return ServerAccess(scrub=scrub, home=home)
+        home, authenticate = Path(settings.home), partial(mcp_auth.server_auth, settings)
+        return ServerAccess(scrub=scrub, home=home, authenticate=authenticate)
 
     def authenticate(server: McpServer, learn: Learn) -> ServerAuth:
         get = options.server_token

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from anyio import to_thread
@@ -19,6 +20,7 @@ from mainspring.runtime.mcp_server import McpServer
 from mainspring.runtime.session.session_paths import add_protected_paths, hide_denied_paths
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.runtime.settings.session_servers import usable_servers
+from mainspring.wiring import mcp_auth
 from mainspring.wiring.mcp_servers import ServerAccess, ServerHost, SessionServers, open_servers
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
@@ -78,5 +80,10 @@ async def connect_servers(
     async with SandboxPool(settings) as pool:
         sandbox = await pool.open_session(key, paths, environment)
         host = ServerHost(sandbox.group, sandbox.cleanup, sandbox)
-        access = ServerAccess(scrub=Scrubber({}), home=Path(settings.home), trace=trace)
+        access = ServerAccess(
+            scrub=Scrubber({}),
+            home=Path(settings.home),
+            authenticate=partial(mcp_auth.server_auth, settings),
+            trace=trace,
+        )
         yield await open_servers(wanted, host, access)

@@ -270,7 +270,7 @@ class ToolboxBuilder:
             return ServerParts()
         cleanup = stack if sandbox is None else sandbox.cleanup
         host = mcp_servers.ServerHost(self._sandboxes.group, cleanup, sandbox)
-        access = mcp_servers.session_access(setup, home=self._home, networks=self._networks)
+        access = mcp_servers.session_access(setup, self._settings, self._networks)
         opened = await mcp_servers.open_servers(servers, host, access)
         for problem in opened.problems:
             self._warn(setup.options, problem)

@@ -40,10 +40,19 @@ class OutboundHttpClient:
 
     async def __call__(self, post: HttpPost) -> HttpReply:
         """Raises: NetworkRefused."""
+        return await self.fetch(post.url, post.headers, post.body)
+
+    async def fetch(
+        self,
+        url: str,
+        headers: Mapping[str, str] | Sequence[tuple[str, str]],
+        body: bytes | None = None,
+    ) -> HttpReply:
+        """A POST, or without a body a GET. Raises: NetworkRefused."""
         connector = await guarded_connector(
-            post.url, self._allowed, resolver=self._resolver, trust=self._trust
+            url, self._allowed, resolver=self._resolver, trust=self._trust
         )
-        host = urlsplit(post.url).hostname or ""
+        host = urlsplit(url).hostname or ""
         try:
             async with (
                 aiohttp.ClientSession(
@@ -51,10 +60,11 @@ class OutboundHttpClient:
                     timeout=self._timeout,
                     trust_env=False,
                 ) as session,
-                session.post(
-                    post.url,
-                    data=post.body,
-                    headers=post.headers,
+                session.request(
+                    "GET" if body is None else "POST",
+                    url,
+                    data=body,
+                    headers=headers,
                     allow_redirects=False,
                 ) as response,
             ):

@@ -178,11 +178,17 @@ class Vault:
     @contextmanager
     def _locked(self) -> Generator[None, None, None]:
         """One writer at a time, in any process."""
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = self.path.with_suffix(".lock")
-        with OpenDescriptor(os.open(path, os.O_RDWR | os.O_CREAT, 0o600)) as lock:
-            _lock(lock)
+        with locked(self.path.with_suffix(".lock")):
             yield
+
+
+@contextmanager
+def locked(path: Path) -> Generator[None, None, None]:
+    """One process at a time; it waits as long as it takes."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with OpenDescriptor(os.open(path, os.O_RDWR | os.O_CREAT, 0o600)) as lock:
+        _lock(lock)
+        yield
 
 
 def unknown_secret(name: str) -> InvalidInput:

@@ -4,6 +4,7 @@ secrets.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -19,7 +20,9 @@ from mainspring.config import Settings
 from mainspring.core.content import plain_text
 from mainspring.core.errors import InvalidInput, McpFailed
 from mainspring.edges.cli.commands import command, command_group
+from mainspring.edges.cli.login_browser import log_in
 from mainspring.edges.cli.mcp_views import (
+    LoginState,
     ToolView,
     server_row,
     server_view,
@@ -31,6 +34,7 @@ from mainspring.edges.cli.printing import Screen, plural, print_list, print_resu
 from mainspring.runtime.agent_folder import mcp_edits
 from mainspring.runtime.definition_files.json_file import JsonObject, as_object
 from mainspring.runtime.settings.tool_pins import accept_tools
+from mainspring.wiring import mcp_auth
 from mainspring.wiring.project_servers import (
     ProjectServers,
     connect_servers,
@@ -198,6 +202,43 @@ async def check(settings: Settings, *, name: ServerName, json: JsonOption = Fals
         for line in wrote.splitlines()[-20:]:
             Screen(settings, stderr=True).paragraph((f"  {line}", "dim"))
     return 0 if is_ok else 1
+
+
+@command(app)
+async def auth(
+    settings: Settings,
+    *,
+    name: ServerName,
+    status: Annotated[bool, typer.Option("--status", help="Only say whether you are.")] = False,
+    logout: Annotated[bool, typer.Option("--logout", help="Forget the tokens.")] = False,
+    paste: Annotated[
+        bool, typer.Option("--paste", help="Use a browser of another machine.")
+    ] = False,
+    json: JsonOption = False,
+) -> int:
+    """Log in to a server in a browser. The tokens are kept in the vault."""
+    project = await to_thread.run_sync(read_project_servers, settings)
+    _known(project, name)
+    server = next((item for item in project.usable if item.name == name), None)
+    if server is None:
+        raise InvalidInput(f"{name} is not used here: {unused_view(project, name).detail}")
+    grants = mcp_auth.VaultGrants(settings, server)
+    if logout:
+        await grants.remove()
+    elif not status:
+        await log_in(settings, server, paste=paste)
+    grant = await grants.load()
+    expires = None if grant is None else grant.expires_at
+    state = LoginState(
+        name=name,
+        is_logged_in=grant is not None,
+        issuer=None if grant is None else grant.issuer,
+        scope=None if grant is None else grant.scope,
+        expires_at=None if expires is None else datetime.fromtimestamp(expires, UTC),
+    )
+    words = "not logged in" if grant is None else f"logged in at {grant.issuer}"
+    print_result(settings, state, (f"{name}: ", "bold"), (words, ""), json=json)
+    return 0 if grant is not None or logout else 1
 
 
 @command(app)

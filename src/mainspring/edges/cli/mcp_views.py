@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 from msgspec import Struct
 
@@ -33,6 +35,14 @@ class ToolView(Struct, frozen=True, kw_only=True):
     name: str
     description: str
     tokens: int
+
+
+class LoginState(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    is_logged_in: bool
+    issuer: str | None = None
+    scope: str | None = None
+    expires_at: datetime | None = None
 
 
 def unused_view(project: ProjectServers, name: str) -> ServerView:

@@ -1,0 +1,123 @@
+"""How a person agrees to what an MCP server asks for: in a browser of this machine that leads
+back to us, or in any other, from which the person copies the last address.
+"""
+
+from __future__ import annotations
+
+import re
+import webbrowser
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+from anyio import to_thread
+from anyio.abc import Listener, SocketAttribute, SocketStream
+
+from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput, McpFailed
+from mainspring.edges.cli.printing import Screen
+from mainspring.runtime.mcp_server import McpServer
+from mainspring.wiring import mcp_auth
+
+_SECONDS = 600.0
+_MAX_REQUEST_BYTES = 16 << 10
+_REQUEST_SECONDS = 10.0
+_REQUEST = re.compile(rb"GET (/callback\?[\x21-\x7e]*) HTTP/1\.[01]\r\n")
+_PAGE = b"<!doctype html><title>Mainspring</title><p>You can close this page."
+
+
+@dataclass(frozen=True, slots=True)
+class LoopbackBrowser:
+    """A `Browser`."""
+
+    listener: Listener[SocketStream]
+    say: Callable[[str], None]
+
+    @property
+    def redirect_uri(self) -> str:
+        port = self.listener.extra(SocketAttribute.local_port)
+        return f"http://127.0.0.1:{port}/callback"
+
+    async def __call__(self, url: str) -> str:
+        self.say(f"Open this page and agree there:\n{url}")
+        await to_thread.run_sync(webbrowser.open, url)
+        path = ""
+        send, receive = anyio.create_memory_object_stream[str](1)
+
+        async def serve(stream: SocketStream) -> None:
+            async with stream:
+                if (path := await _requested_path(stream)) is not None:
+                    send.send_nowait(path)
+
+        try:
+            with anyio.fail_after(_SECONDS), send, receive:
+                async with anyio.create_task_group() as group:
+                    group.start_soon(self.listener.serve, serve)
+                    path = await receive.receive()
+                    group.cancel_scope.cancel()
+        except TimeoutError as error:
+            raise McpFailed(f"nobody agreed within {_SECONDS:g} s") from error
+        return self.redirect_uri.removesuffix("/callback") + path
+
+
+@asynccontextmanager
+async def open_loopback_browser(say: Callable[[str], None]) -> AsyncGenerator[LoopbackBrowser]:
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=0)
+    async with listener:
+        yield LoopbackBrowser(listener.listeners[0], say)
+
+
+async def _requested_path(stream: SocketStream) -> str | None:
+    """The path of a request to us; anything else is answered, and is nothing."""
+    content = b""
+    with anyio.move_on_after(_REQUEST_SECONDS):
+        try:
+            while b"\r\n\r\n" not in content and len(content) < _MAX_REQUEST_BYTES:
+                content += await stream.receive(_MAX_REQUEST_BYTES)
+            match = _REQUEST.match(content)
+            status, page = (b"200 OK", _PAGE) if match else (b"404 Not Found", b"")
+            head = b"HTTP/1.1 %s\r\nContent-Type: text/html\r\nContent-Length: %d\r\n" % (
+                status,
+                len(page),
+            )
+            await stream.send(head + b"Connection: close\r\n\r\n" + page)
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            return None
+        return match[1].decode() if match else None
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class PastingBrowser:
+    """A `Browser` on another machine: the last address is copied by hand."""
+
+    say: Callable[[str], None]
+    ask: Callable[[str], str]
+    redirect_uri: str = "http://127.0.0.1:8711/callback"
+    """Nobody listens there: the browser shows an error, and the address."""
+
+    async def __call__(self, url: str) -> str:
+        self.say(f"Open this page in a browser and agree there:\n{url}")
+        self.say("The browser then shows a page that it cannot open. Copy its address.")
+        back = await to_thread.run_sync(self.ask, "Address: ")
+        if not back.strip().startswith(self.redirect_uri):
+            raise McpFailed(f"that is not an address that begins with {self.redirect_uri}")
+        return back.strip()
+
+
+async def log_in(settings: Settings, server: McpServer, *, paste: bool) -> None:
+    """Raises: InvalidInput: why it did not work."""
+
+    def say(text: str) -> None:
+        for line in text.splitlines():
+            Screen(settings, stderr=True).line((line, ""))
+
+    try:
+        if paste:
+            await mcp_auth.log_in(settings, server, PastingBrowser(say, input))
+        else:
+            async with open_loopback_browser(say) as browser:
+                await mcp_auth.log_in(settings, server, browser)
+    except McpFailed as error:
+        raise InvalidInput(f"{server.name}: {error}") from error

@@ -1,0 +1,206 @@
+"""OAuth for MCP servers: what a person agrees to once is used, renewed and widened; what a hostile
+authorization server tries gets it no token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+
+import anyio
+import pytest
+from tests.mcp.authorization import Agreeing, AuthorizingServer, MemoryGrants, agreeing_grant
+from tests.mcp.loopback_server import Answer, Asked, loopback_server
+from tests.mcp.peers import http_client
+
+from mainspring.capabilities.mcp.oauth import ClientConfig
+from mainspring.capabilities.mcp.server_auth import Refusal
+from mainspring.config import read_settings
+from mainspring.core.errors import McpFailed, NetworkRefused
+from mainspring.runtime.mcp_server import McpServer
+from mainspring.wiring import mcp_auth
+
+
+@pytest.fixture
+def server() -> Generator[AuthorizingServer]:
+    with loopback_server(AuthorizingServer()) as made:
+        assert isinstance(made, AuthorizingServer)
+        yield made
+
+
+async def connect(server: AuthorizingServer, **more: object) -> list[str]:
+    grant = agreeing_grant(server.mcp, **more)  # type: ignore[arg-type]
+    async with http_client(server.mcp, auth=grant) as client:
+        try:
+            await client.connect()
+            return [tool.name for tool in (await client.list_tools()).tools]
+        except McpFailed as error:
+            failure = error
+    raise failure
+
+
+async def test_a_person_agrees_once_and_the_token_is_for_this_server_alone(
+    server: AuthorizingServer,
+) -> None:
+    store, learned = MemoryGrants(), list[str]()
+    assert "write" in await connect(server, store=store, learned=learned)
+    [form] = server.forms
+    assert (form["resource"], form["client_id"]) == (server.mcp, "registered")
+    assert store.grant is not None
+    assert set(server.sent_tokens()) == {None, store.grant.access_token}
+    assert {store.grant.access_token, store.grant.refresh_token} <= set(learned)
+    assert store.grant.access_token not in repr(store.grant)
+    await connect(server, store=store, browser=None)
+    assert len(server.forms) == 1
+
+
+async def test_a_token_is_refreshed_before_it_expires_and_when_it_is_refused(
+    server: AuthorizingServer,
+) -> None:
+    store = MemoryGrants()
+    server.token = {"expires_in": 30}  # within the margin
+    await connect(server, store=store)
+    first, *later = server.forms
+    assert first["grant_type"] == "authorization_code"
+    sent = [form["refresh_token"].rpartition("-")[0] for form in later]
+    assert sent == [f"refresh-{number + 1}" for number in range(len(later))]  # each once
+    assert sent
+    server.token = {}
+    server.tokens = set()  # revoked, though it has not expired
+    browser = Agreeing()
+    await connect(server, store=store, browser=browser)
+    assert server.forms[-1]["grant_type"] == "refresh_token"
+    assert browser.opened == []
+
+
+async def test_more_scopes_are_asked_for_when_the_server_says_which(
+    server: AuthorizingServer,
+) -> None:
+    speak = server.speak
+
+    def with_scopes(asked: Asked) -> Answer:
+        if asked.json["method"] == "tools/list" and len(server.forms) == 1:
+            challenge = 'Bearer error="insufficient_scope", scope="write"'
+            return Answer(403, headers={"WWW-Authenticate": challenge})
+        return speak(asked)
+
+    server.speak = with_scopes
+    server.resource = {"scopes_supported": ["read"]}
+    browser = Agreeing()
+    await connect(server, browser=browser)
+    asked = [request.query["scope"] for request in server.requests if request.path == "/authorize"]
+    assert asked == ["read", "read write"]
+
+
+HOSTILE: dict[str, tuple[str, dict[str, object], str]] = {
+    "another issuer in its metadata": ("metadata", {"issuer": "https://evil.example"}, "issuer"),
+    "no PKCE": ("metadata", {"code_challenge_methods_supported": ["plain"]}, "PKCE"),
+    "a token endpoint without TLS": (
+        "metadata",
+        {"token_endpoint": "http://evil.example/t"},
+        "https",
+    ),
+    "an authorize page of another scheme": (
+        "metadata",
+        {"authorization_endpoint": "file:///etc/passwd"},
+        "https",
+    ),
+    "another resource": ("resource", {"resource": "https://bank.example/mcp"}, "another resource"),
+    "a mix-up by iss": ("callback", {"iss": "https://evil.example"}, "iss"),
+    "a missing iss": ("callback", {"iss": None}, "iss"),
+    "another state": ("callback", {"state": "forged"}, "state"),
+    "no code": ("callback", {"code": None}, "code"),
+    "a replayed code": ("callback", {"code": "used-before"}, "invalid_grant"),
+    "an error with markup": ("callback", {"error": "access_denied"}, "access_denied"),
+    "no token": ("token", {"access_token": ""}, "bearer"),
+    "another kind of token": ("token", {"token_type": "mac"}, "bearer"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_a_hostile_authorization_server_gets_no_token_sent(
+    server: AuthorizingServer, name: str
+) -> None:
+    field, fields, why = HOSTILE[name]
+    setattr(server, field, fields)
+    store = MemoryGrants()
+    with pytest.raises(McpFailed, match=why):
+        await connect(server, store=store)
+    assert store.grant is None
+    assert set(server.sent_tokens()) == {None}
+
+
+async def test_metadata_elsewhere_redirects_and_nonsense_are_refused(
+    server: AuthorizingServer,
+) -> None:
+    path = "/.well-known/oauth-authorization-server"
+    for answer, why in (
+        (Answer(302, headers={"Location": f"{server.url}/elsewhere"}), "redirects"),
+        (Answer(body=b"x" * 1_000_000), "not what it should be"),
+        (Answer(body=["nonsense"]), "not what it should be"),
+        (Answer(404), "no authorization server"),
+    ):
+        server.routes[path] = lambda _, answer=answer: answer
+        with pytest.raises(McpFailed, match=why):
+            await connect(server)
+    server.challenge = 'Bearer resource_metadata="https://evil.example/metadata"'
+    with pytest.raises(McpFailed, match="another host"):
+        await connect(server)
+
+
+async def test_a_public_server_leads_to_no_private_address(tmp_path: Path) -> None:
+    fetch = mcp_auth.guarded_fetch("https://1.1.1.1/mcp")
+    for url in ("https://127.0.0.1/x", "https://169.254.169.254/x", "https://[::1]/x"):
+        with pytest.raises(NetworkRefused):
+            await fetch(url, {})
+
+
+async def test_a_registered_client_and_a_metadata_document_are_used_as_they_are(
+    server: AuthorizingServer,
+) -> None:
+    await connect(server, config=ClientConfig(client_id="mine"))
+    assert server.forms[-1]["client_id"] == "mine"
+    server.tokens = set()
+    server.metadata = {"client_id_metadata_document_supported": True}
+    document = "https://client.example/metadata.json"
+    await connect(server, config=ClientConfig(client_metadata_url=document))
+    assert server.forms[-1]["client_id"] == document
+    assert "/register" not in [request.path for request in server.requests]
+
+
+async def test_grants_are_in_the_vault_and_refreshed_once_by_many(
+    server: AuthorizingServer, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    environ = {"MAINSPRING_VAULT": str(home / "vault.json")}
+    settings = replace(read_settings(environ=environ, folder=tmp_path), home=str(home))
+    named = McpServer(name="books", transport="http", url=server.mcp)
+    assert await mcp_auth.log_in(settings, named, Agreeing())
+    store = mcp_auth.VaultGrants(settings, named)
+    grant = await store.load()
+    assert grant is not None
+    vault = Path(settings.vault).read_bytes()
+    assert grant.access_token.encode() not in vault
+
+    server.tokens = set()
+    results: list[list[str]] = []
+
+    async def use() -> None:
+        auth = mcp_auth.server_auth(settings, named, lambda _: None)
+        async with http_client(server.mcp, auth=auth) as client:
+            await client.connect()
+            results.append([tool.name for tool in (await client.list_tools()).tools])
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            for _ in range(4):
+                group.start_soon(use)
+    assert len(results) == 4
+    assert [form["grant_type"] for form in server.forms].count("refresh_token") == 1
+    assert await store.remove()
+    auth = mcp_auth.server_auth(settings, named, lambda _: None)
+    assert await auth.headers() == {}
+    with pytest.raises(McpFailed, match="mainspring mcp auth books"):
+        await auth.renew(Refusal(401, ""))
