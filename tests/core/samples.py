@@ -218,6 +218,9 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
     events.MemoryWritten(
         store_id="memstore_1", path="notes/a.md", operation="modified", version="memver_2"
     ),
+    events.MemoryRecalled(
+        store_id="agent", path="a.md", version="9f86", rank=1, score_parts={"own": 2.5}, tokens=12
+    ),
     events.ProviderFailedOver(from_model="a:x", to_model="b:y", reason="forbidden"),
     events.CompactionRequested(instructions="the names of the files"),
     events.PermissionUpdated(

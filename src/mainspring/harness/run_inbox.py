@@ -46,9 +46,16 @@ async def receive(context: ThreadContext, *, if_changed: bool = False) -> Ended 
                 ended = Ended("hook_stopped", hook_result.reason)
             elif hook_result.stop is not None:
                 ended = Ended("hook_stopped", hook_result.stop)
-            elif used := context.skill_called(event.payload.skill):
-                context.note(used)
+            else:
+                await _note_memories(context, text)
+                if used := context.skill_called(event.payload.skill):
+                    context.note(used)
     return ended
+
+
+async def _note_memories(context: ThreadContext, message: str) -> None:
+    if context.toolbox.recall is not None:
+        context.note(*await context.toolbox.recall(message))
 
 
 def _note_mode(context: ThreadContext, updated: PermissionUpdated) -> None:

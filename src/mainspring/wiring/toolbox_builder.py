@@ -34,6 +34,7 @@ from mainspring.harness.toolbox import Toolbox
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
 from mainspring.runtime.agent_folder.mcp_file import McpServer
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
+from mainspring.runtime.memory.session_memory import SessionMemory
 from mainspring.runtime.model_question import make_ask_model
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import WORKSPACE_ALIASES, SessionPaths, worktree_paths
@@ -42,6 +43,7 @@ from mainspring.runtime.settings.pinned_policy import pin_policy, reading_rules,
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.runtime.settings.session_servers import usable_servers
 from mainspring.wiring.builtin_tools import built_in_tools, select_tools, web_tools, workspace_tools
+from mainspring.wiring.memory import session_memory
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.session_repositories import open_worktrees, shared_repository
@@ -179,6 +181,11 @@ class ToolboxBuilder:
                 tools[name] = with_path_instructions(
                     tools[name], thread_workspace.path_instructions
                 )
+            memory = self._memory(setup, thread_workspace)
+            if memory is not None:
+                more = {item.spec.name: item for item in memory.tools()}
+                tools |= select_tools(remove_denied(more, policy), setup.agent.built_ins)
+                facts += tuple(await memory.wake_up() if setup.thread.messages == 0 else ())
             foreign, server_notes = await self._server_tools(setup, session, sandbox_session)
             foreign = remove_denied(foreign, policy)
             brought = {tool.spec.name: tool for tool in setup.agent.tools}
@@ -204,6 +211,7 @@ class ToolboxBuilder:
                 ),
                 pending_facts=side_events,
                 facts=(*facts, *loading.facts),
+                recall=None if memory is None else memory.recall,
                 for_thread=partial(self._for_thread, session, thread_workspace),
                 on_call_announced=_sandbox_preparation(sandbox_session),
                 worktrees=self._worktrees(setup, thread_workspace),
@@ -252,6 +260,15 @@ class ToolboxBuilder:
         for problem in opened.problems:
             self._warn(setup.options, problem)
         return opened.selected(setup.agent.built_ins), opened.notes
+
+    def _memory(
+        self, setup: SetupRequest, thread_workspace: ThreadWorkspace
+    ) -> SessionMemory | None:
+        """Subagents have none of their own, and a session of the service has no folder of the
+        person's."""
+        if setup.subagent is not None or setup.options.is_served:
+            return None
+        return session_memory(self._settings, setup, thread_workspace.paths.workspace)
 
     def _toolbox_of_client(self, setup: SetupRequest) -> ToolboxFactory:
         """Without built-in tools; the rules bind a client that runs tools itself, too."""
