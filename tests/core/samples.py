@@ -218,6 +218,24 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
     events.MemoryWritten(
         store_id="memstore_1", path="notes/a.md", operation="modified", version="memver_2"
     ),
+    events.ProgramCallStarted(
+        tool_use_id="sevt_1",
+        call_id="sevt_2",
+        name="price",
+        input={"item": "lamp"},
+        gate="rule",
+        rule="price",
+    ),
+    events.ProgramCallEnded(
+        tool_use_id="sevt_1",
+        call_id="sevt_2",
+        name="price",
+        is_error=False,
+        content=(content.TextBlock("19.50"),),
+    ),
+    events.MemoryRecalled(
+        store_id="agent", path="a.md", version="9f86", rank=1, score_parts={"own": 2.5}, tokens=12
+    ),
     events.ProviderFailedOver(from_model="a:x", to_model="b:y", reason="forbidden"),
     events.CompactionRequested(instructions="the names of the files"),
     events.PermissionUpdated(

@@ -83,6 +83,8 @@ class Call(Generic[Deps]):
     """What this call, or an attempt that a crash ended, stashed last."""
     deps: Deps = cast("Deps", None)  # noqa: RUF009 (a constant)
     """What the caller passed as `deps=` to the run."""
+    call_tool: Callable[[str, Mapping[str, object]], Awaitable[ToolResult]] | None = None
+    """Calls another tool of the session through the same gates: what a program does with it."""
 
     answers: Mapping[str, ApprovalAnswered] = field(default_factory=dict[str, ApprovalAnswered])
     """What people answered to questions of this call, by the ids of the approvals."""

@@ -47,10 +47,16 @@ async def receive(context: ThreadContext, *, if_changed: bool = False) -> Ended 
             elif hook_result.stop is not None:
                 ended = Ended("hook_stopped", hook_result.stop)
             else:
+                await _note_memories(context, text)
                 await _note_message_context(context, text)
                 if used := context.skill_called(event.payload.skill):
                     context.note(used)
     return ended
+
+
+async def _note_memories(context: ThreadContext, message: str) -> None:
+    if context.toolbox.recall is not None:
+        context.note(*await context.toolbox.recall(message))
 
 
 async def _note_message_context(context: ThreadContext, text: str) -> None:

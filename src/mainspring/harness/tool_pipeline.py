@@ -6,9 +6,10 @@ lookup, validate, cancelled?, objection, authorize (hooks and permissions), deny
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 from msgspec import Struct, field
 
@@ -43,6 +44,10 @@ EARLIER_CALL_FAILED = (
 ROUND_CHARS = 200_000
 """Limit of all results of a turn together; later results get what is left."""
 _LEAST_CHARS = 2_000
+
+
+ProgramCall: TypeAlias = Callable[[Call, str, Mapping[str, object]], Awaitable[ToolResult]]
+"""The call that runs a program, and the name and input of the tool that the program calls."""
 
 
 class ToolRound(Struct):
@@ -119,7 +124,7 @@ async def _authorize(
     decision: Decision | None = None
     if call.decision is None:
         decision = await _judge(thread_context, call, tool)
-        decision = _with_valid_input(thread_context, tool, decision)
+        decision = with_valid_input(thread_context, tool, decision)
         context = decision.context
         if decision.stop is not None:
             work.stops.append(decision.stop)
@@ -161,7 +166,7 @@ async def authorize_call(context: ThreadContext, call: Call, tool: Tool) -> Deci
     )
 
 
-def _with_valid_input(context: ThreadContext, tool: Tool, decision: Decision) -> Decision:
+def with_valid_input(context: ThreadContext, tool: Tool, decision: Decision) -> Decision:
     """Validate an input that a hook has changed like one that the model wrote."""
     changed = decision.updated_input
     if changed is None or (wrong := input_error(context, tool, changed)) is None:
@@ -254,27 +259,32 @@ def begin_speculative(context: ThreadContext, use: ToolUse) -> None:
         use,
         call,
         authorize=partial(authorize_call, context, call, tool),
-        perform=partial(_perform, tool, call),
+        perform=partial(perform, tool, call),
     )
 
 
-async def execute(context: ThreadContext, work: ToolRound, ready_call: ReadyCall) -> ToolResult:
-    """Run a call that was recorded as started, and turn its result into what the model reads."""
+async def execute(
+    context: ThreadContext, work: ToolRound, ready_call: ReadyCall, call_tool: ProgramCall
+) -> ToolResult:
+    """Run a call that was recorded as started, and turn its result into what the model reads.
+    `call_tool`: what its program, if it has one, calls other tools with."""
     call = attempt_of(context, ready_call.call, ready_call.call.input)
+    call = replace(call, call_tool=partial(call_tool, call))
     result = (
         await context.speculative_reads.result(call.id)
         if context.speculative_reads is not None
         else None
     )
     if result is None:
-        result = await _perform(ready_call.tool, call)
+        result = await perform(ready_call.tool, call)
     if result.waits_for or result.questions:
         return result
-    result = await _cap_result(context, work, result, ready_call.traits.max_chars)
+    result = await cap_result(context, work, result, ready_call.traits.max_chars)
     return await _after_hooks(context, work, ready_call, call, result)
 
 
-async def _perform(tool: Tool, call: Call) -> ToolResult:
+async def perform(tool: Tool, call: Call) -> ToolResult:
+    """Run a tool; what it raises becomes a result."""
     try:
         return await tool.run(call)
     except ToolEnvironmentError as error:
@@ -300,7 +310,7 @@ async def _after_hooks(
         work.stops.append(hook_result.stop)
     if hook_result.updated_output is not None:
         changed = replace(tool_result, content=(TextBlock(hook_result.updated_output),))
-        tool_result = await _cap_result(context, work, changed, ready_call.traits.max_chars)
+        tool_result = await cap_result(context, work, changed, ready_call.traits.max_chars)
     texts = [*ready_call.context, *hook_result.context]
     if hook_result.blocked and hook_result.reason:
         texts.append(hook_result.reason)
@@ -308,7 +318,7 @@ async def _after_hooks(
     return replace(tool_result, content=(*tool_result.content, *notes)) if notes else tool_result
 
 
-async def _cap_result(
+async def cap_result(
     context: ThreadContext, work: ToolRound, tool_result: ToolResult, max_chars: int
 ) -> ToolResult:
     """Store a result over its cap as a blob; the model reads both ends of it and its hash."""

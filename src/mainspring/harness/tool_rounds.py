@@ -5,17 +5,16 @@ the order of the calls.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 import anyio
 
 from mainspring.core import events
-from mainspring.core.errors import ToolEnvironmentError
-from mainspring.core.events import ErrorDetail, RetryStatus, SessionFailed
 from mainspring.core.tool import ToolResult
 from mainspring.harness import hook_events
 from mainspring.harness.budget import calls_over
+from mainspring.harness.effect_snapshots import snapshot_before_effects, take_snapshot
+from mainspring.harness.program_calls import ProgramCalls
 from mainspring.harness.run_inbox import until_interrupted
 from mainspring.harness.state.open_call import OpenCall
 from mainspring.harness.stop_reasons import Continue, Ended, Step
@@ -37,8 +36,6 @@ from mainspring.harness.tool_pipeline import (
 )
 from mainspring.log.task_groups import unwrap_single_error
 
-SNAPSHOT_FAILED = "snapshot_failed"
-"""The error type of a failed snapshot; it is reported once."""
 ASKS_AGAIN = "Not done: the tool asks again what was answered already."
 TOO_MANY_CALLS = "Not done: the limit on tool calls is reached. Finish with what you have."
 
@@ -58,14 +55,14 @@ async def run_round(context: ThreadContext) -> Step | None:
         ready = _before_first_waiting([PendingCall(call) for call in waiting] + plans)
         waiting += [plan.call for plan in plans if isinstance(plan, PendingCall)]
         if ready and any(not item.traits.read_only for item in ready):
-            await _snapshot_before_effects(context)
+            await snapshot_before_effects(context)
         if ready and await _run_group(context, work, ready):
             is_interrupted = True
             break
         waits = work.suspended.union(work.waits)
         waiting += [item.call for item in ready if item.call.id in waits]
     if _has_effects(context):
-        await _take_snapshot(context)
+        await take_snapshot(context)
     if is_interrupted:
         return None  # the loop handles the interrupt and settles the open calls
     return await _after_round(context, work, waiting)
@@ -152,28 +149,6 @@ def _has_effects(context: ThreadContext) -> bool:
     return False
 
 
-async def _snapshot_before_effects(context: ThreadContext) -> None:
-    """Take a snapshot before the first effect, so that the session can be rewound."""
-    if context.thread.session_state.snapshot is None:
-        await _take_snapshot(context)
-
-
-async def _take_snapshot(context: ThreadContext) -> None:
-    snapshots = context.toolbox.snapshots
-    if snapshots is None:
-        return
-    try:
-        snapshot, files = await snapshots.take()
-    except ToolEnvironmentError as error:
-        context.toolbox = replace(context.toolbox, snapshots=None)  # reported once
-        status = RetryStatus(type="terminal")
-        detail = ErrorDetail(type=SNAPSHOT_FAILED, message=str(error), retry_status=status)
-        context.note(SessionFailed(error=detail))
-        return
-    if snapshot != context.thread.session_state.snapshot:
-        context.note(events.WorkspaceSnapshotted(snapshot=snapshot, files=files))
-
-
 async def _run_group(context: ThreadContext, work: ToolRound, group: Sequence[ReadyCall]) -> bool:
     """Run calls concurrently; True if an interrupt stopped the ones that can be stopped."""
     sandbox = context.toolbox.sandbox_info
@@ -216,6 +191,7 @@ class _ConcurrentCalls:
         self._group = group
         self._left = len(group)
         self._scopes = {ready.call.id: anyio.CancelScope() for ready in group}
+        self._call_tool = ProgramCalls(context, work).call_tool
 
     async def run_all(self, calls: Sequence[ReadyCall]) -> None:
         if len(calls) == 1:
@@ -227,13 +203,13 @@ class _ConcurrentCalls:
 
     async def _run(self, ready_call: ReadyCall) -> None:
         if len(self._group) == 1:  # there is no other whose failure would stop it
-            outcome = await execute(self._context, self._work, ready_call)
+            outcome = await execute(self._context, self._work, ready_call, self._call_tool)
         else:
             outcome = ToolResult.text(
                 EARLIER_CALL_FAILED.format(ready_call.call.name), ok=False, error="cancelled"
             )
             with self._scopes[ready_call.call.id]:
-                outcome = await execute(self._context, self._work, ready_call)
+                outcome = await execute(self._context, self._work, ready_call, self._call_tool)
         if outcome.waits_for:
             self._work.waits[ready_call.call.id] = outcome.waits_for
         elif outcome.questions and suspend(self._context, ready_call.call, outcome.questions):

@@ -92,6 +92,8 @@ class Toolbox:
     It takes the runtime's `SetupRequest`, which this layer cannot name."""
     stop_objection: Callable[[Thread], str | None] | None = None
     """Why the model may not stop yet, as a text for it; `None` if it may."""
+    recall: Callable[[str], Awaitable[Sequence[KnownPayload]]] | None = None
+    """What memory has to say on a message of the user; recorded with the message."""
     before_idle: Callable[[], Awaitable[None]] | None = None
     """Runs when the thread has ended, before the log says that it is idle."""
     on_call_announced: Callable[[str], None] | None = None

@@ -47,6 +47,7 @@ from mainspring.capabilities.sandbox.attached_program import attach_program
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.vault.assignments import looks_secret
 from mainspring.capabilities.vault.redaction import Scrubber
+from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, McpFailed
 from mainspring.core.events import ErrorDetail, RetryStatus, SessionFailed
@@ -80,7 +81,6 @@ class ServerAccess:
     authenticate: Callable[[McpServer, Learn], ServerAuth]
     networks: tuple[Network, ...] | None = None
     """Addresses that are no public ones and may be reached all the same; `None`: all."""
-
     trace: Trace | None = None
     """Shows every message."""
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 from mainspring.capabilities.vault.redaction import Scrubber
 from mainspring.config import Settings
 from mainspring.core import clock, ids
+from mainspring.core.sender import Sender
 from mainspring.runtime.memory.memory_folder import MemoryFolder
-from mainspring.runtime.memory.memory_index import INDEX_PATH, MemoryIndex
+from mainspring.runtime.memory.memory_index import MemoryIndex
+from mainspring.runtime.memory.session_memory import SessionMemory
+from mainspring.runtime.session_context import SetupRequest
 from mainspring.wiring.user_vault import known_secrets
 
 AGENT, USER = "agent", "user"
@@ -32,12 +37,33 @@ def memory_folders(settings: Settings) -> dict[str, MemoryFolder]:
     }
 
 
-def open_memory_index(folders: dict[str, MemoryFolder]) -> MemoryIndex:
-    """One file for each set of folders; beside the agent's memories, and not one of them."""
+def session_memory(
+    settings: Settings, setup: SetupRequest, workspace: Path
+) -> SessionMemory | None:
+    """`None`: nobody has a folder for memories, which is how memory is off."""
+    folders = memory_folders(replace(settings, folder=str(workspace)))
     present = {scope: folder for scope, folder in folders.items() if folder.root.is_dir()}
-    home = present.get(AGENT) or present.get(USER)
-    if home is None:
-        return MemoryIndex({})
-    path = home.root / INDEX_PATH
-    path.parent.mkdir(exist_ok=True)
-    return MemoryIndex(present, path)
+    if not present:
+        return None
+    return SessionMemory(
+        folders=present,
+        index_path=index_file(settings, present),
+        warn=setup.options.warn,
+        recalled=setup.thread.session_state.recalled,
+        session_id=setup.writer.session_id,
+        author=Sender(kind="agent", id=setup.agent.name),
+        clock=clock.now,
+    )
+
+
+def open_memory_index(settings: Settings, folders: dict[str, MemoryFolder]) -> MemoryIndex:
+    """One file for each set of folders."""
+    present = {scope: folder for scope, folder in folders.items() if folder.root.is_dir()}
+    return MemoryIndex(present, index_file(settings, present) if present else None)
+
+
+def index_file(settings: Settings, folders: dict[str, MemoryFolder]) -> Path:
+    """Outside of any workspace: what programs there could replace is not opened as a database."""
+    places = "\0".join(str(folder.root.resolve()) for folder in folders.values())
+    name = hashlib.sha256(places.encode()).hexdigest()[:24]
+    return Path(settings.home) / ".mainspring/memory-index" / f"{name}.db"

@@ -34,6 +34,7 @@ from mainspring.harness.toolbox import FindToolChanges, Toolbox
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.mcp_server import McpServer, ServerParts
+from mainspring.runtime.memory.session_memory import SessionMemory
 from mainspring.runtime.model_question import make_ask_model
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import WORKSPACE_ALIASES, SessionPaths, worktree_paths
@@ -42,6 +43,7 @@ from mainspring.runtime.settings.pinned_policy import pin_policy, reading_rules,
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.runtime.settings.session_servers import usable_servers
 from mainspring.wiring.builtin_tools import built_in_tools, select_tools, web_tools, workspace_tools
+from mainspring.wiring.memory import session_memory
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.session_repositories import open_worktrees, shared_repository
@@ -191,6 +193,11 @@ class ToolboxBuilder:
                 tools[name] = with_path_instructions(
                     tools[name], thread_workspace.path_instructions
                 )
+            memory = self._memory(setup, thread_workspace)
+            if memory is not None:
+                more = {item.spec.name: item for item in memory.tools()}
+                tools |= select_tools(remove_denied(more, policy), setup.agent.built_ins)
+                facts += tuple(await memory.wake_up() if setup.thread.messages == 0 else ())
             servers = await self._open_servers(setup, session.servers, sandbox_session, stack)
             foreign = remove_denied(servers.tools, policy)
             authorizer.add_rules(servers.rules)
@@ -214,6 +221,7 @@ class ToolboxBuilder:
                 ),
                 pending_facts=side_events,
                 facts=(*facts, *servers.facts, *loading.facts),
+                recall=None if memory is None else memory.recall,
                 for_thread=partial(self._for_thread, session, thread_workspace),
                 on_call_announced=_sandbox_preparation(sandbox_session),
                 worktrees=self._worktrees(setup, thread_workspace),
@@ -275,6 +283,15 @@ class ToolboxBuilder:
         for problem in opened.problems:
             self._warn(setup.options, problem)
         return opened.parts(setup)
+
+    def _memory(
+        self, setup: SetupRequest, thread_workspace: ThreadWorkspace
+    ) -> SessionMemory | None:
+        """Subagents have none of their own, and a session of the service has no folder of the
+        person's."""
+        if setup.subagent is not None or setup.options.is_served:
+            return None
+        return session_memory(self._settings, setup, thread_workspace.paths.workspace)
 
     @asynccontextmanager
     async def _toolbox_of_client(self, setup: SetupRequest) -> AsyncGenerator[Toolbox, None]:

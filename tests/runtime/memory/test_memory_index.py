@@ -11,7 +11,7 @@ from mainspring.runtime.memory.note import parse_note
 def test_an_edit_by_hand_is_found_by_the_next_search(tmp_path: Path):
     folder = memory_folder(tmp_path)
     folder.save(a_note("Release day", "We release on Thursdays."), ANNA)
-    index = MemoryIndex({"agent": folder}, tmp_path / ".history/index.db")
+    index = MemoryIndex({"agent": folder}, tmp_path / "other/index.db")
     assert [hit.note.path for hit in index.search("when is the release", ["agent"], 5)] == [
         "project_release_day.md"
     ]
@@ -71,3 +71,12 @@ def test_the_parts_of_a_long_memory_know_their_lines():
         (6, "- item 1 happened"),
         (7, "- item 2 happened"),
     ]
+
+
+def test_a_damaged_index_is_made_again(tmp_path: Path):
+    folder = memory_folder(tmp_path / "memory")
+    folder.write("a.md", "The zebra crossed.", ANNA)
+    file = tmp_path / "index.db"
+    file.write_bytes(b"not a database, " * 100)
+    index = MemoryIndex({"agent": folder}, file)
+    assert len(index.search("zebra", ["agent"], 3)) == 1

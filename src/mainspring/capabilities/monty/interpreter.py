@@ -12,9 +12,11 @@ from typing import Self
 import pydantic_monty as monty
 from anyio import CapacityLimiter, from_thread, to_thread
 
-from mainspring.capabilities.monty.python_tool import InterpreterResult, RunEnd
+from mainspring.capabilities.monty.python_tool import CallTool, InterpreterResult, RunEnd
+from mainspring.core.content import plain_text
 from mainspring.core.errors import OutsideWorkspace, ToolEnvironmentError
 from mainspring.core.ports import FileState, Workspace
+from mainspring.core.tool import ToolResult
 
 _MAX_BYTES = 10_000_000
 
@@ -59,6 +61,25 @@ class ReadOnlyFiles:
 
     async def _bounded_read(self, path: str) -> FileState:
         return await self._workspace.read(path, max_bytes=_MAX_BYTES)
+
+
+class ToolCaller:
+    """`call_tool` of a program. It is called in the thread that runs the program."""
+
+    def __init__(self, call_tool: CallTool) -> None:
+        self._call_tool = call_tool
+
+    def __call__(self, name: object, **inputs: object) -> str:
+        if not isinstance(name, str):
+            raise TypeError("call_tool takes the name of a tool, then its inputs by name")
+        result = from_thread.run(self._call, name, inputs)
+        text = plain_text(result.content)
+        if not result.ok:
+            raise RuntimeError(text)
+        return text
+
+    async def _call(self, name: str, inputs: Mapping[str, object]) -> ToolResult:
+        return await self._call_tool(name, inputs)
 
 
 def _path(given: object) -> str:
@@ -107,16 +128,21 @@ class Interpreter:
     async def __aexit__(self, *_: object) -> None:
         await to_thread.run_sync(partial(self._pool.__exit__, None, None, None))
 
-    async def run(self, code: str, workspace: Workspace | None = None) -> InterpreterResult:
+    async def run(
+        self, code: str, workspace: Workspace | None = None, call_tool: CallTool | None = None
+    ) -> InterpreterResult:
         # Limits bound how long a thread that nobody waits for any more goes on.
         return await to_thread.run_sync(
-            self._run, code, workspace, limiter=self._seats, abandon_on_cancel=True
+            self._run, code, workspace, call_tool, limiter=self._seats, abandon_on_cancel=True
         )
 
-    def _run(self, code: str, workspace: Workspace | None) -> InterpreterResult:
+    def _run(
+        self, code: str, workspace: Workspace | None, call_tool: CallTool | None
+    ) -> InterpreterResult:
         printed = monty.CollectString(self._limits.output_bytes)
+        names = {} if call_tool is None else {"call_tool": ToolCaller(call_tool)}
         try:
-            value = self._fed(code, workspace, printed)
+            value = self._fed(code, workspace, printed, names)
         except monty.MontyError as error:
             ended = _run_end(error, printed.output, self._limits.output_bytes)
             return InterpreterResult(run_end=ended, output=printed.output, message=_message(error))
@@ -125,7 +151,13 @@ class Interpreter:
             return InterpreterResult(run_end="raised", output=printed.output, message=message)
         return InterpreterResult(run_end="done", output=printed.output, value=_value_text(value))
 
-    def _fed(self, code: str, workspace: Workspace | None, printed: monty.CollectString) -> object:
+    def _fed(
+        self,
+        code: str,
+        workspace: Workspace | None,
+        printed: monty.CollectString,
+        names: dict[str, ToolCaller],
+    ) -> object:
         limits = monty.ResourceLimits(
             max_feed_duration_secs=self._limits.seconds,
             max_memory=self._limits.memory_bytes,
@@ -136,7 +168,9 @@ class Interpreter:
         files = None if workspace is None else ReadOnlyFiles(workspace)
         folder = None if workspace is None else str(workspace.root)
         with self._pool.checkout(limits=limits, os_policy=policy) as session:
-            return session.feed_run(code, print_callback=printed, os=files, cwd=folder)
+            return session.feed_run(
+                code, external_lookup=names, print_callback=printed, os=files, cwd=folder
+            )
 
 
 def _value_text(value: object) -> str:

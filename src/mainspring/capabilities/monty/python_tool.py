@@ -5,7 +5,7 @@ a run of the interpreter returns, without importing it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from importlib import import_module
@@ -41,9 +41,15 @@ class InterpreterResult(Struct, frozen=True, kw_only=True):
     """What it ended with, if not well: a traceback, in words of the program's own lines."""
 
 
+CallTool: TypeAlias = Callable[[str, Mapping[str, object]], Awaitable[ToolResult]]
+
+
 class CodeInterpreter(Protocol):
-    async def run(self, code: str, workspace: Workspace | None) -> InterpreterResult:
-        """Run a program from nothing; it can read files of the workspace and change none."""
+    async def run(
+        self, code: str, workspace: Workspace | None, call_tool: CallTool | None = None
+    ) -> InterpreterResult:
+        """Run a program from nothing; it can read files of the workspace and change none.
+        `call_tool`: what it calls other tools with."""
         ...
 
 
@@ -65,6 +71,7 @@ _NEEDS_MORE = re.compile(
     r"|\bclass\s+\w+\s*\(|^\s*@|^\s*type\s+\w+\s*=|\bexcept\s*\*|\bopen\([^)\n]*[,=]\s*[\"'][rbt]*[wax+]",
     re.MULTILINE,
 )
+_CALLS_TOOLS = re.compile(r"\bcall_tool\b")
 # In the sandbox too, the last expression is the result.
 _RUNNER = (
     "import ast, sys\n"
@@ -80,6 +87,8 @@ _DESCRIPTION = (
     "Run a small Python program at once: computations, text and data. It starts from nothing each"
     " time, can read files of the workspace and change none, and has no network. There are the"
     " usual builtins and " + ", ".join(sorted(_KNOWN)) + "; no generators, inheritance or del."
+    ' call_tool("name", key=value, ...) calls another tool of yours that needs no approval, and'
+    " returns its result as text; only what the program prints or returns comes back to you."
 )
 _MORE = "What that lacks is run in full Python in the sandbox instead, or with full: true."
 _LOST = (
@@ -164,7 +173,11 @@ class _PythonRuns(Struct, frozen=True):
     """Keys whose results were given to the harness, and which the sandbox still keeps."""
 
     def traits(self, given: Mapping[str, object]) -> Traits:
-        return Traits(in_doubt="probe") if self._may_climb(given) else SAFE_READ
+        if self._may_climb(given):
+            return Traits(in_doubt="probe")
+        if _CALLS_TOOLS.search(str(given.get("code", ""))):  # which are judged one by one
+            return Traits(read_only=True)
+        return SAFE_READ
 
     def _may_climb(self, given: Mapping[str, object]) -> bool:
         if self.sandbox is None:
@@ -175,7 +188,7 @@ class _PythonRuns(Struct, frozen=True):
         code = str(call.input.get("code", ""))
         if self.sandbox is not None and call.input.get("full") is True:
             return await self._climb(self.sandbox, call, code, "")
-        finished = await self.interpreter.run(code, self.workspace)
+        finished = await self.interpreter.run(code, self.workspace, call.call_tool)
         if finished.run_end == "unsupported" and self.sandbox is not None:
             why = finished.message.strip().rpartition("\n")[2]
             if self._may_climb(call.input):
@@ -260,11 +273,13 @@ class LazyInterpreter:
     def of(cls, stack: AsyncExitStack) -> LazyInterpreter | None:
         return None if find_spec("pydantic_monty") is None else cls(stack)
 
-    async def run(self, code: str, workspace: Workspace | None = None) -> InterpreterResult:
+    async def run(
+        self, code: str, workspace: Workspace | None = None, call_tool: CallTool | None = None
+    ) -> InterpreterResult:
         if self._interpreter is None:
             # by name: it is an extra, and takes a while to import
             module = import_module("mainspring.capabilities.monty.interpreter")
             self._interpreter = cast(
                 "CodeInterpreter", await self._stack.enter_async_context(module.Interpreter())
             )
-        return await self._interpreter.run(code, workspace)
+        return await self._interpreter.run(code, workspace, call_tool)

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from mainspring.core.content import Block
 from mainspring.core.events.agent import Effort
 from mainspring.core.events.payload import Payload
 
@@ -67,6 +68,28 @@ class ThreadHandedOff(Payload, frozen=True, kw_only=True, tag="thread.handed_off
     to_session_thread_id: str
     to_agent_name: str
     tool_use_id: str
+
+
+class ProgramCallStarted(Payload, frozen=True, kw_only=True, tag="program_call.started"):
+    """A program that the model wrote calls a tool, and was allowed to."""
+
+    tool_use_id: str
+    """The call that runs the program."""
+    call_id: str
+    name: str
+    input: dict[str, object]
+    gate: str
+    rule: str | None = None
+
+
+class ProgramCallEnded(Payload, frozen=True, kw_only=True, tag="program_call.ended"):
+    """What the program got; the model is shown only what the program returns."""
+
+    tool_use_id: str
+    call_id: str
+    name: str
+    is_error: bool
+    content: tuple[Block, ...]
 
 
 class HookRan(Payload, frozen=True, kw_only=True, tag="hook.ran"):
@@ -181,6 +204,8 @@ HarnessPayload: TypeAlias = (
     | ToolCallStashed
     | OutputProduced
     | ThreadHandedOff
+    | ProgramCallStarted
+    | ProgramCallEnded
     | HookRan
     | LoopContinued
     | ContextStatus

@@ -1,4 +1,4 @@
-"""What a session writes to a memory store."""
+"""What a session is given from memory, and what it writes to it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,23 @@ class MemoryWritten(Payload, frozen=True, kw_only=True, tag="memory.written"):
     path: str
     operation: Literal["created", "modified", "deleted"]
     version: str | None = None
+    reason: str | None = None
+    trust: str | None = None
+    """Where it comes from: `person`, `agent` or `foreign`."""
 
 
-MemoryPayload: TypeAlias = MemoryWritten
+class MemoryRecalled(Payload, frozen=True, kw_only=True, tag="memory.recalled"):
+    """A memory was shown to the model."""
+
+    store_id: str
+    """The scope `agent` or `user`, or a memory store."""
+    path: str
+    version: str
+    """Hash of its content."""
+    rank: int
+    score_parts: dict[str, float]
+    """What its score was the sum of; empty if it was read by its path."""
+    tokens: int
+
+
+MemoryPayload: TypeAlias = MemoryWritten | MemoryRecalled

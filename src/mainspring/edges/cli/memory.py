@@ -128,7 +128,7 @@ async def search(
     folders = _folders(settings, scope)
 
     def work() -> list[MemoryHit]:
-        with closing(open_memory_index(folders)) as index:
+        with closing(open_memory_index(settings, folders)) as index:
             return index.search(query, list(folders), limit)
 
     hits = await to_thread.run_sync(work)
@@ -214,7 +214,7 @@ async def forget(
     def work() -> MemoryVersion:
         version = folder.forget(path, _change(settings, reason), purges=purge)
         if purge:
-            _purge_index(open_memory_index(memory_folders(settings)), found)
+            _purge_index(open_memory_index(settings, memory_folders(settings)), found)
         return version
 
     version = await to_thread.run_sync(work)
@@ -291,7 +291,7 @@ async def doctor(
         for finding in await to_thread.run_sync(examine, folder)
     ]
     if rebuild:
-        count = await to_thread.run_sync(_rebuild, folders, Screen(settings, stderr=True))
+        count = await to_thread.run_sync(_rebuild, settings, folders)
         if not json:
             print_note(settings, f"indexed {plural(count, 'file')}")
     print_list(
@@ -394,6 +394,7 @@ def _purge_index(index: MemoryIndex, scope: str) -> None:
     index.close()
 
 
-def _rebuild(folders: dict[str, MemoryFolder], screen: Screen) -> int:
-    with closing(open_memory_index(folders)) as index:
+def _rebuild(settings: Settings, folders: dict[str, MemoryFolder]) -> int:
+    screen = Screen(settings, stderr=True)
+    with closing(open_memory_index(settings, folders)) as index:
         return index.rebuild(lambda count: screen.line((f"indexed {count:,} ...", "dim")))

@@ -44,6 +44,7 @@ NEEDS_A_PERSON = frozenset(("ask_user", "exit_plan_mode"))
 INTERNAL_TOOLS = frozenset(
     (
         *("agent", "close_worktree", "history_read", "history_search", "send_message", "skill"),
+        *("memory_read", "memory_search"),
         *("skill_search", "stop_agent", "think", "todo", "tool_search"),
     )
 )

@@ -27,6 +27,7 @@ RELEVANT = frozenset[type](
         events.AgentMcpToolUse,
         events.AgentToolResult,
         events.AgentToolUse,
+        events.MemoryRecalled,
         events.PermissionUpdated,
         events.StatusIdle,
         events.UserMessage,
@@ -57,6 +58,8 @@ class SessionState(Struct):
     loaded_tools: tuple[str, ...] | None = None
     """Deferred tools that the model has the definitions of; `None` before the log says which it
     begins with."""
+    recalled: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])
+    """Store, path and version of memories that the model was shown."""
     snapshot: str | None = None
     """The newest snapshot of the workspace."""
     permissions: list[AnyPayload] = field(default_factory=list[AnyPayload])
@@ -110,6 +113,11 @@ class SessionState(Struct):
             self.workspace = payload.workspace
             self._forget()
 
+    def _use_skill(self, used: events.SkillUsed) -> None:
+        self.skills = [*self.skills, used]
+        if used.tool_use_id is not None:
+            self._loading_skills[used.tool_use_id] = used.name
+
     def _apply_work(self, payload: AnyPayload) -> None:
         match payload:
             case events.UserMessage(content=content):
@@ -120,12 +128,12 @@ class SessionState(Struct):
                 | events.AgentMcpToolUse(name=name, input=given)
             ):
                 self._add_call(name, given)
+            case events.MemoryRecalled(store_id=store_id, path=path, version=version):
+                self.recalled.add((store_id, path, version))
             case events.SessionImported():  # an imported file grants nothing
                 self._forget()
-            case events.SkillUsed(name=name, tool_use_id=call_id):
-                self.skills = [*self.skills, payload]
-                if call_id is not None:
-                    self._loading_skills[call_id] = name
+            case events.SkillUsed():
+                self._use_skill(payload)
             case events.StatusIdle(reason=reason) if reason != "requires_action":
                 self.skills = []
                 self.thinks_hard = False

@@ -43,7 +43,7 @@ from mainspring.runtime.memory.note import (
 
 MAX_NOTES = 100_000
 _MAX_DEPTH = 4
-_ON_DISK = Change(author=Sender(kind="person", id="disk"), reason="edited on disk")
+_ON_DISK = Change(author=Sender(kind="system", id="disk"), reason="edited on disk")
 
 
 class MemoryFolder:

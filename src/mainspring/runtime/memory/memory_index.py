@@ -5,6 +5,7 @@ so that an edit by hand is found by the next search, and a lost index is a slowe
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +16,6 @@ from mainspring.retrieval.passage_index import Container, Passage, PassageHit, P
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.note import INDEX_FILE, Note, content_hash, parse_note
 
-INDEX_PATH = ".history/index.db"
 _PASSAGE_WORDS = 120
 _MORE_HITS = 4
 """Passages to look at for each memory that is wanted: several may be of one memory."""
@@ -49,7 +49,7 @@ class MemoryIndex:
 
     def __init__(self, folders: Mapping[str, MemoryFolder], path: Path | None = None) -> None:
         self._folders = folders
-        self._passages = PassageIndex(path)
+        self._passages = _open(path)
 
     def close(self) -> None:
         self._passages.close()
@@ -116,6 +116,22 @@ class MemoryIndex:
             score=hit.scored.score,
             parts=hit.scored.parts,
         )
+
+
+def _open(path: Path | None) -> PassageIndex:
+    """A damaged index is made again: it is derived from the files."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        return PassageIndex(path)
+    except sqlite3.OperationalError:  # locked, no space, no rights
+        raise
+    except sqlite3.DatabaseError:
+        if path is None:
+            raise
+        for end in ("", "-wal", "-shm"):
+            path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
+        return PassageIndex(path)
 
 
 def _containers(

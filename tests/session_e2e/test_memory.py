@@ -1,0 +1,88 @@
+"""What a session is given from memory, and what it writes to it."""
+
+from tests.session_e2e.session_setup import DONE, Scene, leave
+
+from mainspring.capabilities.providers.scripted import calls
+from mainspring.core.events import ContextAdded, MemoryRecalled, MemoryWritten
+
+RELEASE = (
+    "---\nname: Release day\ntype: project\nupdated: 2020-01-01\n---\n\nWe release on Thursdays.\n"
+)
+
+
+def remember(scene: Scene, path: str, text: str) -> None:
+    scene.write(f"memory/{path}", text)
+
+
+async def test_a_session_without_a_memory_folder_has_no_memory(scene: Scene):
+    async with scene.play() as play:
+        await play.run()
+        names = {spec.name for spec in play.model.requests[0].tools}
+        assert not any(name.startswith("memory") for name in names)
+        assert await play.events(ContextAdded) == []
+
+
+async def test_memories_that_bear_on_a_message_come_with_it_as_quoted_notes(scene: Scene):
+    remember(scene, "MEMORY.md", "# Memory\n\n- [Release day](project_release.md): when\n")
+    remember(scene, "project_release.md", RELEASE)
+    remember(scene, "lunch.md", "Lunch is at noon.")
+    async with scene.play(DONE, DONE, DONE) as play:
+        await play.run("Hello there.")
+        await play.run("On which day do we release?")
+        await play.run("And do we release on that day in May?")
+        index, recalled = await play.events(ContextAdded)
+        assert "> - [Release day](project_release.md): when" in index.text
+        assert "project_release.md:7, " in recalled.text
+        assert " days old]\n> We release on Thursdays." in recalled.text
+        assert "Lunch" not in recalled.text
+        (event,) = await play.events(MemoryRecalled)
+        assert (event.path, event.rank, event.store_id) == ("project_release.md", 1, "agent")
+        assert "We release on Thursdays." not in play.model.requests[1].system
+
+
+async def test_an_agent_searches_reads_writes_and_forgets(scene: Scene):
+    remember(scene, "project_release.md", RELEASE)
+    new = {
+        "name": "Answer style",
+        "description": "how to answer Anna",
+        "text": "Short answers.",
+        "type": "feedback",
+    }
+    async with scene.play(
+        calls("memory_search", query="release day"),
+        calls("memory_read", path="project_release.md"),
+        calls("memory_write", note=new, reason="she said so"),
+        calls("memory_forget", path="project_release.md", reason="no longer true"),
+        calls("memory_read", path="project_release.md"),
+        calls("memory_write", note={"name": ""}, reason="?"),
+        DONE,
+    ) as play:
+        waiting = await play.run("What do you know?")
+        assert waiting.reason == "requires_action"
+        question = await play.asked()
+        assert "+Short answers." in (question.preview or "")
+        waiting = await play.allow(waiting)
+        assert (await play.allow(waiting)).ok
+        found, read, written, forgotten, gone, wrong = await play.results()
+        assert "> We release on Thursdays." in found
+        assert read == RELEASE
+        assert written == "Remembered as feedback_answer_style.md."
+        assert forgotten == "Forgot project_release.md."
+        assert "there is no memory" in gone
+        assert "note" in wrong
+        events = await play.events(MemoryWritten)
+        assert [(event.operation, event.path, event.trust) for event in events] == [
+            ("created", "feedback_answer_style.md", "agent"),
+            ("deleted", "project_release.md", None),
+        ]
+    assert "Short answers." in scene.read("memory/feedback_answer_style.md")
+    assert "Answer style" in scene.read("memory/MEMORY.md")
+
+
+async def test_a_rule_allows_an_agent_to_remember_without_asking(scene: Scene):
+    remember(scene, "lunch.md", "Lunch is at noon.")
+    note = {"name": "Dinner", "description": "when", "text": "At seven."}
+    async with scene.play(calls("memory_write", note=note, reason="told"), DONE) as play:
+        await play.session.permit(leave("memory_write"))
+        assert (await play.run("Remember dinner.")).ok
+    assert "At seven." in scene.read("memory/reference_dinner.md")
