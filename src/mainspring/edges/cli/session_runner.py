@@ -124,21 +124,24 @@ _SECOND_PRESS_SECONDS = 5.0
 
 @asynccontextmanager
 async def open_session_runner(
-    settings: Settings, options: RunOptions, resume: str | None
+    settings: Settings, options: RunOptions, resume: str | None, *, answered_later: bool = False
 ) -> AsyncGenerator[SessionRunner, None]:
-    """Everything that can be wrong with an agent or its model is found before a session begins."""
+    """Everything that can be wrong with an agent or its model is found before a session begins.
+
+    `answered_later`: nobody is at the terminal, yet what needs a person waits for one.
+    """
     if resume is not None:
         require_store(settings)
     notes = Screen(settings, stderr=True)
     settings = await with_key_helper(settings, Path(settings.folder, options.workspace or "."))
     notices = Notices(notes)
-    is_attended = is_interactive()
+    is_attended = is_interactive() and not answered_later
     at_terminal = replace(
         options,
         workspace=options.workspace and Path(settings.folder, options.workspace),
         agent=options.agent and Path(settings.folder, options.agent),
         is_attended=is_attended,
-        is_headless=not is_attended,
+        is_headless=not is_attended and not answered_later,
         warn=notices.warn,
     )
     async with open_runtime(settings, options=at_terminal) as runtime:
