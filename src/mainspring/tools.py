@@ -1,10 +1,17 @@
-"""Public: what tools are made of, wrappers around them, and tools of other libraries."""
+"""Public: what tools are made of, wrappers around them, tools of other libraries, and functions that
+MCP servers offer."""
 
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
 from mainspring.function_tools.adapters import from_langchain, from_openai
 from mainspring.function_tools.define import FunctionTool, tool
 from mainspring.function_tools.results import ToolError
+from mainspring.function_tools.served_functions import (
+    FunctionPrompt,
+    FunctionResource,
+    prompt,
+    resource,
+)
 from mainspring.function_tools.wrap import (
     filtered,
     renamed,
@@ -15,6 +22,8 @@ from mainspring.function_tools.wrap import (
 
 __all__ = [
     "Call",
+    "FunctionPrompt",
+    "FunctionResource",
     "FunctionTool",
     "Tool",
     "ToolError",
@@ -24,7 +33,9 @@ __all__ = [
     "filtered",
     "from_langchain",
     "from_openai",
+    "prompt",
     "renamed",
+    "resource",
     "tool",
     "with_approval",
     "with_fallback",

@@ -83,7 +83,8 @@ def run(tmp_path: Path, seed: Seed, monkeypatch: pytest.MonkeyPatch) -> Run:
     shutil.copytree(ROOT / "tools", tmp_path / "tools")
     for place in ("", *(f"{layer}/" for layer in LAYERS)):
         seed(f"src/mainspring/{place}__init__.py", '"""One package."""\n')
-    seed("src/mainspring/__main__.py", '"""One module."""\n')
+    for module in ("__main__", "tools"):
+        seed(f"src/mainspring/{module}.py", '"""One module."""\n')
     for place in packages_with_a_direction():
         seed(f"src/{place}/__init__.py", '"""One package."""\n')
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "src"))

@@ -27,6 +27,10 @@ from mainspring.edges.api.routes.triggers import TriggerRoutes
 from mainspring.edges.api.routes.vaults import CredentialRoutes, VaultRoutes
 from mainspring.edges.api.routes.webhooks import WebhookRoutes
 from mainspring.edges.api.routes.work import WorkRoutes
+from mainspring.edges.mcp.agent_features import INSTRUCTIONS, AgentFeatures
+from mainspring.edges.mcp.http_endpoint import HostRules
+from mainspring.edges.mcp.http_server import mcp_routes, new_server
+from mainspring.edges.mcp.service_agents import ServiceAgents
 from mainspring.service.sessions.cost_reports import Costs
 from mainspring.service.sessions.rule_evaluation import RuleEvaluator
 from mainspring.service.sessions.session_reports import SessionReports
@@ -40,6 +44,7 @@ def all_routes(service: Service, *more: Route) -> tuple[Route, ...]:
         *_session_routes(service),
         *_report_routes(service),
         *_access_routes(service),
+        *_mcp_routes(service),
         *routes_of(FrontPageRoutes(__version__)),
         *more,
     )
@@ -99,4 +104,13 @@ def _access_routes(service: Service) -> tuple[Route, ...]:
         TenantRoutes(access.tenants),
         HaltRoutes(access.halts),
         AuditRoutes(access.audit),
+    )
+
+
+def _mcp_routes(service: Service) -> tuple[Route, ...]:
+    """Any host name will do: every request needs a key, which no page in a browser has."""
+    return mcp_routes(
+        new_server("mainspring", instructions=INSTRUCTIONS),
+        lambda who: AgentFeatures(ServiceAgents(service.resources, service.sessions, who)),
+        HostRules(hosts=None),
     )

@@ -49,7 +49,7 @@ COMMANDS = {
     "eval": CommandEntry("eval", "app", "Run eval suites: does the agent do what it should?"),
     "models": CommandEntry("models", "app", "List and test models."),
     "plugin": CommandEntry("plugin", "app", "Install, show and remove plugins."),
-    "mcp": CommandEntry("mcp", "app", "Add, check, inspect and remove MCP servers."),
+    "mcp": CommandEntry("mcp_serve", "app", "Use MCP servers, and be one."),
     "skill": CommandEntry("skill_install", "app", "Write, install, scan, trust and remove skills."),
     "memory": CommandEntry("memory", "app", "What agents remember: files with versions."),
     "vault": CommandEntry("vault", "app", "Secrets that agents use without seeing them."),

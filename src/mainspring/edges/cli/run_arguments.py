@@ -15,7 +15,7 @@ from mainspring.edges.cli.session_lookup import LAST_SESSION
 from mainspring.runtime.run_options import RunOptions
 
 
-def _parse_limit(text: str) -> Decimal:
+def parse_limit(text: str) -> Decimal:
     amount = parse_dollars(text.strip())
     if not amount.is_finite() or amount <= 0:
         raise typer.BadParameter(f"{text} is not an amount above 0")
@@ -65,7 +65,7 @@ class RunArguments:
     max_cost: Annotated[
         Decimal | None,
         typer.Option(
-            "--max-cost", parser=_parse_limit, metavar="USD", help="For the whole session."
+            "--max-cost", parser=parse_limit, metavar="USD", help="For the whole session."
         ),
     ] = None
     mode: Annotated[

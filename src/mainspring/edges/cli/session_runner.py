@@ -33,6 +33,7 @@ from mainspring.harness.limits import prompt_tokens
 from mainspring.log.task_groups import unwrap_single_error
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder
+from mainspring.runtime.agent_folder.manifest import ManifestOutcome
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.run_result import RunResult
 from mainspring.runtime.session.session import Runtime, Session
@@ -112,6 +113,8 @@ class SessionRunner:
     session_summary: SessionSummary | None
     """How that one stood."""
     origin: Mapping[str, str] | None
+    outcome: ManifestOutcome | None
+    """What new sessions of the agent are graded against."""
 
     async def start(self) -> Session:
         """A new session, which nobody has said anything to."""
@@ -124,21 +127,24 @@ _SECOND_PRESS_SECONDS = 5.0
 
 @asynccontextmanager
 async def open_session_runner(
-    settings: Settings, options: RunOptions, resume: str | None
+    settings: Settings, options: RunOptions, resume: str | None, *, answered_later: bool = False
 ) -> AsyncGenerator[SessionRunner, None]:
-    """Everything that can be wrong with an agent or its model is found before a session begins."""
+    """Everything that can be wrong with an agent or its model is found before a session begins.
+
+    `answered_later`: nobody is at the terminal, yet what needs a person waits for one.
+    """
     if resume is not None:
         require_store(settings)
     notes = Screen(settings, stderr=True)
     settings = await with_key_helper(settings, Path(settings.folder, options.workspace or "."))
     notices = Notices(notes)
-    is_attended = is_interactive()
+    is_attended = is_interactive() and not answered_later
     at_terminal = replace(
         options,
         workspace=options.workspace and Path(settings.folder, options.workspace),
         agent=options.agent and Path(settings.folder, options.agent),
         is_attended=is_attended,
-        is_headless=not is_attended,
+        is_headless=not is_attended and not answered_later,
         warn=notices.warn,
     )
     async with open_runtime(settings, options=at_terminal) as runtime:
@@ -174,6 +180,7 @@ async def open_session_runner(
             session=None if row is None else await runtime.resume(agent, row.id),
             session_summary=recorded,
             origin=agent_selection(settings).origin(options),
+            outcome=loaded.agent_manifest.outcome,
         )
 
 

@@ -19,7 +19,9 @@ from mainspring.core.events import (
     PermissionUpdate,
     PermissionUpdated,
     SessionCreated,
+    TextRubric,
     UserCustomToolResult,
+    UserDefineOutcome,
     UserInterrupt,
     UserMessage,
 )
@@ -31,6 +33,7 @@ from mainspring.harness.authorizer import AllowAll
 from mainspring.harness.budget import Budget
 from mainspring.harness.event_sink import EventSink, ignore_event
 from mainspring.harness.permissions.grant_state import check_updates
+from mainspring.harness.state.outcome_state import MAX_ITERATIONS
 from mainspring.harness.state.thread_tree import ThreadNode, ThreadTree
 from mainspring.harness.thread_context import ignore_delta
 from mainspring.log.session_log import SessionLog
@@ -189,6 +192,31 @@ class Session(Generic[Output]):
         `skill`: the skill that the message calls, if any. Its permissions apply until the run ends.
         """
         payload = UserMessage(content=await content_blocks(message), skill=skill)
+        return await self._submit(payload, client_id)
+
+    async def define_outcome(
+        self,
+        description: str,
+        rubric: str,
+        *,
+        max_iterations: int | None = None,
+        client_id: str | None = None,
+    ) -> InboxItem:
+        """Have the agent work until a grader finds that the rubric is met; 3 gradings unless said
+        otherwise, 20 at most. A line `- run: COMMAND` in the rubric is a criterion that is run.
+
+        Raises:
+            InvalidInput: no rubric, or a number of gradings that is not allowed.
+        """
+        if not rubric.strip() or not description.strip():
+            raise InvalidInput("an outcome needs a description and a rubric")
+        if max_iterations is not None and not 1 <= max_iterations <= MAX_ITERATIONS:
+            raise InvalidInput(f"max_iterations: from 1 to {MAX_ITERATIONS}")
+        payload = UserDefineOutcome(
+            description=description,
+            rubric=TextRubric(content=rubric),
+            max_iterations=max_iterations,
+        )
         return await self._submit(payload, client_id)
 
     async def interrupt(self, *, client_id: str | None = None) -> InboxItem:

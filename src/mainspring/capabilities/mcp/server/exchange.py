@@ -103,7 +103,7 @@ class Exchange:
     """The client's answers to the last round's questions."""
     _used: dict[str, Raw] = field(default_factory=dict[str, Raw])
     """Answers that have been asked for in this round."""
-    _progress: float = float("-inf")
+    _progress: float = -1
 
     @property
     def note(self) -> bytes:
@@ -124,6 +124,10 @@ class Exchange:
         params |= {} if total is None else {"total": total}
         params |= {} if message is None else {"message": message[:_MAX_MESSAGE_CHARS]}
         await self.outlet.send(encode_notification("notifications/progress", params))
+
+    async def step(self, message: str) -> None:
+        """One more step of nobody knows how many."""
+        await self.progress(self._progress + 1, message=message)
 
     async def log(self, level: LogLevel, message: object, *, logger: str | None = None) -> None:
         least = self.client.log_level

@@ -1,0 +1,336 @@
+"""Agents, their sessions and approvals as tools and resources of an MCP server."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Literal, TypeAlias
+
+import anyio
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from mainspring.capabilities.mcp.messages import (
+    Prompt,
+    PromptResult,
+    Resource,
+    ResourceContent,
+    ResourceTemplate,
+    Text,
+    ToolAnnotations,
+    ToolDefinition,
+)
+from mainspring.capabilities.mcp.server.exchange import Exchange
+from mainspring.capabilities.mcp.server.features import (
+    ChangeFeed,
+    CompletionRequest,
+    ToolReply,
+    no_tool,
+)
+from mainspring.capabilities.mcp.server.refusals import no_resource
+from mainspring.core.errors import Forbidden, InvalidInput, NotFound, StaleVersion
+from mainspring.edges.mcp.agent_host import AgentHost, PendingApproval, PublishedAgent, RunReport
+from mainspring.edges.mcp.skill_features import SkillFeatures
+from mainspring.log.task_groups import unwrap_single_error
+
+INSTRUCTIONS = (
+    "Each agent is a tool: give it a message, and it works until it is done. Its result has a"
+    " session_id: give that to continue. If a call of the agent needs approval, a person is asked."
+)
+_MAX_CHARS = 100_000
+"""Of a transcript in one result."""
+_SESSION_URI = "mainspring://sessions/"
+_READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+_RUNS = ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=True)
+_Page: TypeAlias = Annotated[int, Meta(ge=1, le=100)]
+_Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200_000)]
+
+
+class RunInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    message: Annotated[_Text, Meta(description="What the agent is to do.")] | UnsetType = UNSET
+    session_id: (
+        Annotated[
+            str,
+            Meta(
+                description="Continue this session. Without a message, it goes on where it stopped."
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class ListInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    agent: Annotated[str, Meta(description="Only sessions of this agent.")] | UnsetType = UNSET
+    limit: _Page = 20
+
+
+class ReadInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    session_id: str
+    offset: Annotated[int, Meta(ge=0, description="Where to begin, in characters.")] = 0
+
+
+class SearchInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    query: Annotated[_Text, Meta(description="Words that must all occur.")]
+    limit: _Page = 20
+
+
+class ApprovalsInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    session_id: str | UnsetType = UNSET
+
+
+class AnswerInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    approval_id: str
+    result: Literal["allow", "deny"]
+    message: Annotated[_Text, Meta(description="Why not; the agent reads it.")] | UnsetType = UNSET
+
+
+class AgentFeatures:
+    """`Features` over an `AgentHost`: one tool for each agent, and tools for their sessions."""
+
+    def __init__(self, host: AgentHost) -> None:
+        self.changes = ChangeFeed()
+        self._host = host
+        self._skills = SkillFeatures(host.skills)
+        self._tools: dict[str, tuple[ToolDefinition, _Handler]] = {
+            definition.name: (definition, handler)
+            for definition, handler in (
+                (_definition("list_sessions", _LIST, ListInput), self._list),
+                (_definition("read_session", _READ, ReadInput), self._read),
+                (_definition("search_sessions", _SEARCH, SearchInput), self._search),
+                (_definition("list_approvals", _APPROVALS, ApprovalsInput), self._approvals),
+            )
+        }
+        if host.may_answer:
+            answer = _definition("answer_approval", _ANSWER, AnswerInput, _RUNS)
+            self._tools[answer.name] = (answer, self._answer)
+
+    @property
+    def capabilities(self) -> Mapping[str, Mapping[str, object]]:
+        return {"tools": {}, "resources": {}, "prompts": {}, "completions": {}}
+
+    async def tools(self) -> Sequence[ToolDefinition]:
+        agents = await self._agents() if self._host.may_run else {}
+        runs = [
+            _definition(name, _agent_text(agent), RunInput, _RUNS) for name, agent in agents.items()
+        ]
+        return [*runs, *(definition for definition, _ in self._tools.values())]
+
+    async def call_tool(
+        self, name: str, arguments: Mapping[str, object], exchange: Exchange
+    ) -> ToolReply:
+        """What goes wrong while it runs is for the model that called it to read."""
+        try:
+            if name in self._tools:
+                return await self._tools[name][1](arguments, exchange)
+            agents = await self._agents() if self._host.may_run else {}
+            if name not in agents:
+                raise no_tool(name)
+            return await self._run(agents[name], arguments, exchange)
+        except msgspec.ValidationError as error:
+            return ToolReply.text(f"The input is not valid: {error}", is_error=True)
+        except (Forbidden, InvalidInput, NotFound, StaleVersion) as error:
+            return ToolReply.text(str(error), is_error=True)
+
+    async def resources(self) -> Sequence[Resource]:
+        return await self._skills.resources()
+
+    async def resource_templates(self) -> Sequence[ResourceTemplate]:
+        return [
+            ResourceTemplate(
+                uri_template=f"{_SESSION_URI}{{session_id}}",
+                name="session",
+                description="What was said and done in a session, as Markdown.",
+                mime_type="text/markdown",
+            )
+        ]
+
+    async def read_resource(self, uri: str, exchange: Exchange) -> Sequence[ResourceContent]:
+        if uri.startswith(_SESSION_URI):
+            try:
+                text = await self._host.transcript(uri.removeprefix(_SESSION_URI))
+            except NotFound:
+                raise no_resource(uri, exchange.client.era) from None
+            return [ResourceContent(uri=uri, mime_type="text/markdown", text=text)]
+        return await self._skills.read_resource(uri, exchange)
+
+    async def prompts(self) -> Sequence[Prompt]:
+        return await self._skills.prompts()
+
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, str], exchange: Exchange
+    ) -> PromptResult:
+        del exchange
+        return await self._skills.get_prompt(name, arguments)
+
+    async def complete(self, request: CompletionRequest) -> Sequence[str]:
+        if request.is_prompt or request.argument != "session_id":
+            return []
+        lines = await self._host.sessions(agent=None, limit=100)
+        return [line.session_id for line in lines if line.session_id.startswith(request.value)]
+
+    # Tools
+
+    async def _run(
+        self, agent: PublishedAgent, arguments: Mapping[str, object], exchange: Exchange
+    ) -> ToolReply:
+        given = msgspec.convert(arguments, RunInput)
+        session_id = exchange.note.decode()
+        if not session_id:  # else the client repeats a request whose session has begun
+            session_id = await self._begin(agent, given)
+        while True:
+            report = await self._run_with_progress(agent, session_id, exchange)
+            if report.status != "requires_action":
+                return _reply(report)
+            waiting = await self._host.approvals(session_id)
+            mine = [item for item in waiting if item.is_yours]
+            if not mine or not exchange.can_ask():
+                return _reply(report, waiting)
+            for item in mine:
+                await self._ask_person(item, session_id, exchange)
+
+    async def _begin(self, agent: PublishedAgent, given: RunInput) -> str:
+        if isinstance(given.session_id, UnsetType):
+            if isinstance(given.message, UnsetType):
+                raise InvalidInput("give a message, a session_id, or both")
+            return await self._host.begin(agent.id, given.message)
+        if not isinstance(given.message, UnsetType):
+            await self._host.send(agent.id, given.session_id, given.message)
+        return given.session_id
+
+    async def _ask_person(
+        self, approval: PendingApproval, session_id: str, exchange: Exchange
+    ) -> None:
+        """Whoever closes the question without an answer has not agreed."""
+        reason = f"\n{approval.reason}" if approval.reason else ""
+        question = f"Allow {approval.tool}?\n{approval.what[:4_000]}{reason}"
+        answer = await exchange.elicit(
+            approval.id, question, _DECISION_FORM, note=session_id.encode()
+        )
+        is_allowed = answer.action == "accept" and answer.content.get("decision") == "allow"
+        message = answer.content.get("message")
+        await self._host.answer(
+            approval.id,
+            "allow" if is_allowed else "deny",
+            message if isinstance(message, str) and message and not is_allowed else None,
+        )
+
+    async def _run_with_progress(
+        self, agent: PublishedAgent, session_id: str, exchange: Exchange
+    ) -> RunReport:
+        steps, received = anyio.create_memory_object_stream[str](math.inf)
+        steps.send_nowait(f"session {session_id}")
+
+        async def tell() -> None:
+            async for text in received:
+                await exchange.step(text)
+
+        reports: list[RunReport] = []
+        with unwrap_single_error():
+            async with anyio.create_task_group() as group:
+                group.start_soon(tell)
+                with steps:
+                    reports += [await self._host.run(agent.id, session_id, steps.send_nowait)]
+        return reports[0]
+
+    async def _list(self, arguments: Mapping[str, object], _exchange: Exchange) -> ToolReply:
+        given = msgspec.convert(arguments, ListInput)
+        lines = await self._host.sessions(agent=given.agent or None, limit=given.limit)
+        return _structured({"sessions": lines})
+
+    async def _read(self, arguments: Mapping[str, object], _exchange: Exchange) -> ToolReply:
+        given = msgspec.convert(arguments, ReadInput)
+        text = await self._host.transcript(given.session_id)
+        end = given.offset + _MAX_CHARS
+        more = f"\n\n(there is more: offset {end})" if end < len(text) else ""
+        return ToolReply.text(f"{text[given.offset : end]}{more}" or "(nothing there)")
+
+    async def _search(self, arguments: Mapping[str, object], _exchange: Exchange) -> ToolReply:
+        given = msgspec.convert(arguments, SearchInput)
+        hits = await self._host.search(given.query, limit=given.limit)
+        return _structured({"hits": hits})
+
+    async def _approvals(self, arguments: Mapping[str, object], _exchange: Exchange) -> ToolReply:
+        given = msgspec.convert(arguments, ApprovalsInput)
+        return _structured({"approvals": await self._host.approvals(given.session_id or None)})
+
+    async def _answer(self, arguments: Mapping[str, object], _exchange: Exchange) -> ToolReply:
+        given = msgspec.convert(arguments, AnswerInput)
+        await self._host.answer(given.approval_id, given.result, given.message or None)
+        word = "Allowed" if given.result == "allow" else "Denied"
+        return ToolReply.text(f"{word}. Run the agent with its session_id to go on.")
+
+    async def _agents(self) -> dict[str, PublishedAgent]:
+        """By the name of their tool; a name that is taken gets a number."""
+        tools: dict[str, PublishedAgent] = {}
+        for agent in await self._host.agents():
+            base = re.sub(r"[^A-Za-z0-9_-]", "_", agent.name)[:56] or "agent"
+            name, number = base, 2
+            while name in tools or name in _RESERVED:
+                name, number = f"{base}_{number}", number + 1
+            tools[name] = agent
+        return tools
+
+
+_Handler: TypeAlias = Callable[[Mapping[str, object], Exchange], Awaitable[ToolReply]]
+_RESERVED = frozenset(
+    ("list_sessions", "read_session", "search_sessions", "list_approvals", "answer_approval")
+)
+_LIST = "List sessions of the agents, the newest first."
+_READ = "Read what was said and done in a session, as Markdown."
+_SEARCH = "Search what was said in all sessions."
+_APPROVALS = "List tool calls of sessions that wait for a person to allow or deny them."
+_ANSWER = "Allow or deny a tool call that waits. The decision is a person's: ask before you call."
+_DECISION_FORM: dict[str, object] = {
+    "type": "object",
+    "properties": {
+        "decision": {"type": "string", "enum": ["allow", "deny"], "title": "Decision"},
+        "message": {
+            "type": "string",
+            "title": "Why not",
+            "description": "The agent reads it if you deny.",
+        },
+    },
+    "required": ["decision"],
+}
+
+
+def _agent_text(agent: PublishedAgent) -> str:
+    what = agent.description or "An agent that works in its own folder."
+    return f"{what[:1_500]} Runs until it is done or needs approval; gives its text and session_id."
+
+
+def _definition(
+    name: str, description: str, input_: type[Struct], annotations: ToolAnnotations = _READS
+) -> ToolDefinition:
+    _, components = msgspec.json.schema_components([input_])
+    schema = {key: value for key, value in components[input_.__name__].items() if key != "title"}
+    return ToolDefinition(
+        name=name, description=description, input_schema=schema, annotations=annotations
+    )
+
+
+def _structured(content: dict[str, object]) -> ToolReply:
+    encoded = msgspec.json.encode(content)
+    return ToolReply(
+        content=[Text(encoded.decode())], structured_content=msgspec.json.decode(encoded)
+    )
+
+
+def _reply(report: RunReport, waiting: Sequence[PendingApproval] = ()) -> ToolReply:
+    fields: dict[str, object] = msgspec.to_builtins(report)
+    lines = [report.text] if report.text else []
+    if waiting:
+        fields["waiting_for"] = [msgspec.to_builtins(item) for item in waiting]
+        lines += ["It waits for a person to allow or deny:"]
+        lines += [f"- {item.tool}: {item.what[:500]} (approval {item.id})" for item in waiting]
+    elif report.status not in ("completed", "compacted"):
+        lines += [f"It ended with {report.status}. {report.detail or ''}".strip()]
+    lines += [f"(session {report.session_id})"]
+    is_error = report.status in _FAILED
+    return ToolReply(
+        content=[Text("\n\n".join(lines))], structured_content=fields, is_error=is_error
+    )
+
+
+_FAILED = frozenset(("model_error", "failed", "terminated"))

@@ -1,0 +1,173 @@
+"""What agents as tools need of whoever runs them: this machine, or the service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from mainspring import __version__
+from mainspring.core import events
+from mainspring.core.content import plain_text
+from mainspring.core.envelope import Event
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import SessionRow
+from mainspring.runtime.export_sessions.exporter import export_session
+from mainspring.runtime.session.session_summary import summarize_session
+from mainspring.runtime.skills.skill import Skill
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedAgent:
+    id: str
+    name: str
+    description: str
+
+
+class RunReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The result of a run, as a client reads it."""
+
+    session_id: str
+    status: str
+    """Why the run ended: `completed`, `requires_action`, `max_turns`, ..."""
+    text: str
+    """The last message of the agent."""
+    turns: int
+    cost_usd: str
+    detail: str | None = None
+
+
+class SessionLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    session_id: str
+    agent: str
+    status: str
+    title: str
+    updated: str
+    turns: int = 0
+    cost_usd: str
+
+
+class SearchLine(Struct, frozen=True, kw_only=True):
+    session_id: str
+    seq: int
+    text: str
+
+
+class PendingApproval(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A call that waits for a person."""
+
+    id: str
+    session_id: str
+    tool: str
+    what: str
+    """What it would do."""
+    reason: str | None = None
+    """Why a person is asked."""
+    is_yours: bool = False
+    """Whether the caller may answer it."""
+
+
+class AgentHost(Protocol):
+    """Acts for one caller, within its rights. What it may not see is not found."""
+
+    @property
+    def may_run(self) -> bool: ...
+
+    @property
+    def may_answer(self) -> bool:
+        """By a call of its own. A person who is asked by the client may answer all the same, if
+        the caller has the right."""
+        ...
+
+    async def agents(self) -> Sequence[PublishedAgent]: ...
+
+    async def skills(self) -> Sequence[Skill]: ...
+
+    async def begin(self, agent_id: str, message: str) -> str:
+        """A new session with a first message; its id."""
+        ...
+
+    async def send(self, agent_id: str, session_id: str, message: str) -> None:
+        """Raises: NotFound: there is no such session of this agent."""
+        ...
+
+    async def run(
+        self, agent_id: str, session_id: str, on_step: Callable[[str], None]
+    ) -> RunReport:
+        """Until the session ends or waits. Cancelling it interrupts the session.
+
+        Raises: NotFound: there is no such session of this agent.
+        """
+        ...
+
+    async def sessions(self, *, agent: str | None, limit: int) -> Sequence[SessionLine]: ...
+
+    async def transcript(self, session_id: str) -> str:
+        """As Markdown. Raises: NotFound."""
+        ...
+
+    async def search(self, query: str, *, limit: int) -> Sequence[SearchLine]: ...
+
+    async def approvals(self, session_id: str | None) -> Sequence[PendingApproval]:
+        """Raises: NotFound."""
+        ...
+
+    async def answer(
+        self, approval_id: str, result: Literal["allow", "deny"], message: str | None
+    ) -> None:
+        """Raises: NotFound; Forbidden: the caller may not; StaleVersion: it waits no more."""
+        ...
+
+
+def step_text(event: Event) -> str | None:
+    """A line about an event that says how far a run is."""
+    match event.payload:
+        case events.AgentToolUse(name=name) | events.AgentMcpToolUse(name=name):
+            return f"calls {name}"
+        case events.AgentMessage(content=content):
+            text = " ".join(plain_text(content).split())
+            return text[:200] or None
+        case _:
+            return None
+
+
+class FinalTexts:
+    """What the agent said last in a run: its messages after its last call."""
+
+    def __init__(self, thread_id: str) -> None:
+        self._thread_id = thread_id
+        self._texts: list[str] = []
+
+    def apply(self, event: Event) -> None:
+        if event.thread_id != self._thread_id:
+            return
+        match event.payload:
+            case events.AgentMessage(content=content):
+                self._texts.append(plain_text(content))
+            case events.AgentToolUse() | events.AgentMcpToolUse() | events.AgentCustomToolUse():
+                self._texts.clear()
+            case _:
+                pass
+
+    @property
+    def text(self) -> str:
+        return "\n\n".join(self._texts)
+
+
+async def run_report(log: SessionLog, session_id: str, text: str) -> RunReport:
+    """How a session stands after a run in which the agent said `text` last."""
+    summary = await summarize_session(log, await log.session(session_id))
+    return RunReport(
+        session_id=session_id,
+        status=summary.reason or summary.status,
+        text=text,
+        turns=summary.turns,
+        cost_usd=str(summary.cost_usd),
+    )
+
+
+async def transcript_of(log: SessionLog, session: SessionRow) -> str:
+    pieces = export_session(log, session, "markdown", version=__version__)
+    return b"".join([piece async for piece in pieces]).decode("utf-8", "replace")

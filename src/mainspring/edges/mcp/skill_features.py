@@ -1,0 +1,130 @@
+"""Skills over MCP: their files are resources (`skill://name/SKILL.md`), and those that people may
+call are prompts. Commands in their texts are not run here.
+"""
+
+from __future__ import annotations
+
+import base64
+import mimetypes
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import msgspec
+from anyio import to_thread
+
+from mainspring.capabilities.mcp.messages import (
+    Prompt,
+    PromptArgument,
+    PromptMessage,
+    PromptResult,
+    Resource,
+    ResourceContent,
+    Text,
+)
+from mainspring.capabilities.mcp.server.exchange import Exchange
+from mainspring.capabilities.mcp.server.features import no_prompt
+from mainspring.capabilities.mcp.server.refusals import no_resource
+from mainspring.core.errors import MainspringError
+from mainspring.runtime.packages.package_contents import ContentItem, read_contents
+from mainspring.runtime.skills.skill import Skill
+from mainspring.runtime.skills.skill_body import load_body, refusing_runner, run_embedded_commands
+from mainspring.runtime.skills.substitution import SkillFacts, SkillSubstitution
+
+_SCHEME = "skill://"
+_NOT_RUN = "commands of a skill run only in a session"
+
+
+class SkillFeatures:
+    def __init__(self, read_skills: Callable[[], Awaitable[Sequence[Skill]]]) -> None:
+        self._read_skills = read_skills
+
+    async def resources(self) -> Sequence[Resource]:
+        return [
+            Resource(
+                uri=_uri(skill, item.path),
+                name=skill.name if item.path == "SKILL.md" else f"{skill.name}/{item.path}",
+                description=skill.description if item.path == "SKILL.md" else None,
+                mime_type=_media_type(item.path),
+            )
+            for skill in await self._read_skills()
+            for item in await to_thread.run_sync(_files, skill)
+        ]
+
+    async def read_resource(self, uri: str, exchange: Exchange) -> Sequence[ResourceContent]:
+        """Only what is in the list: no path of a client reaches the disk."""
+        for skill in await self._read_skills():
+            if not uri.startswith(_uri(skill, "")):
+                continue
+            for item in await to_thread.run_sync(_files, skill):
+                if item.path == unquote(uri.removeprefix(_uri(skill, ""))):
+                    return [_content(uri, item)]
+        raise no_resource(uri, exchange.client.era)
+
+    async def prompts(self) -> Sequence[Prompt]:
+        return [
+            Prompt(name=skill.name, description=skill.description, arguments=_arguments(skill))
+            for skill in await self._read_skills()
+            if skill.for_user
+        ]
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> PromptResult:
+        skills = {skill.name: skill for skill in await self._read_skills() if skill.for_user}
+        if (skill := skills.get(name)) is None:
+            raise no_prompt(name)
+        values = [arguments.get(part.name, "") for part in _arguments(skill) or ()]
+        text = " ".join(_quoted(value) for value in values) if skill.arguments else values[0]
+        elsewhere = msgspec.structs.replace(skill, folder=_uri(skill, "").rstrip("/"))
+        substitution = SkillSubstitution(text, elsewhere, SkillFacts(session_id=""))
+        body = await load_body(skill)
+        filled = await run_embedded_commands(body, substitution, refusing_runner(_NOT_RUN))
+        message = PromptMessage(role="user", content=Text(filled.strip() + substitution.rest()))
+        return PromptResult(messages=[message], description=skill.description)
+
+
+def _uri(skill: Skill, path: str) -> str:
+    return f"{_SCHEME}{quote(skill.name, safe='')}/{quote(path)}"
+
+
+def _files(skill: Skill) -> list[ContentItem]:
+    """The manifest first. Blocking. Of a skill that cannot be read, none."""
+    if skill.kind != "skill" or not skill.file:
+        return []
+    try:
+        items = read_contents(Path(skill.folder))
+    except MainspringError:
+        return []
+    plain = [
+        item
+        for item in items
+        if item.link is None
+        and not item.is_special
+        and not any(part.startswith(".") for part in item.path.split("/"))
+    ]
+    return sorted(plain, key=lambda item: (item.path != "SKILL.md", item.path))
+
+
+def _content(uri: str, item: ContentItem) -> ResourceContent:
+    media_type = _media_type(item.path)
+    try:
+        return ResourceContent(uri=uri, mime_type=media_type, text=item.content.decode())
+    except UnicodeDecodeError:
+        blob = base64.b64encode(item.content).decode("ascii")
+        return ResourceContent(uri=uri, mime_type=media_type, blob=blob)
+
+
+def _media_type(path: str) -> str:
+    if path.endswith(".md"):
+        return "text/markdown"
+    return mimetypes.guess_type(path)[0] or "application/octet-stream"
+
+
+def _arguments(skill: Skill) -> list[PromptArgument]:
+    if skill.arguments:
+        return [PromptArgument(name=name) for name in skill.arguments]
+    return [PromptArgument(name="arguments", description=skill.argument_hint or None)]
+
+
+def _quoted(value: str) -> str:
+    """One word of the arguments, as a shell splits them."""
+    return "'" + value.replace("'", "'\"'\"'") + "'"
