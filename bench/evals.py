@@ -24,6 +24,7 @@ from mainspring.core.events import Usage
 from mainspring.core.model import Delta, Reply, Request
 from mainspring.core.ports import ExecRequest, ExecResult
 from mainspring.improve.evals.graders import Bounds, Contains
+from mainspring.improve.evals.judge_bias import LabelledPair, fit_length_bias, pair_verdict
 from mainspring.improve.evals.runner import RunSettings, Selection, SuiteRunner
 from mainspring.improve.evals.statistics import paired_test
 from mainspring.improve.evals.suite import Case, Suite, SuiteFile
@@ -35,7 +36,7 @@ AGENT = Agent(name="bench", model="scripted:bench")
 
 
 async def measure() -> list[Measure]:
-    return [*await overhead(), *gate_rates()]
+    return [*await overhead(), *gate_rates(), *judge_probes()]
 
 
 def suite_of(count: int, name: str) -> SuiteFile:
@@ -180,3 +181,76 @@ def gate_rates() -> list[Measure]:
             Measure(name=name, value=share, unit="share", target=target, detail=f"+- {error:.4f}")
         )
     return found
+
+
+PAIRS, ROUNDS, LABELLED = 3000, 3, 200
+
+
+class BiasedJudge:
+    """Prefers the first answer and the longer one; its votes are noisy."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+
+    def prefers_first(self, first: tuple[float, float], second: tuple[float, float]) -> bool:
+        """Answers are quality and length."""
+        quality = (first[0] - second[0]) * 2.2
+        length = 0.9 * math.log(first[1] / second[1])
+        return quality + 0.8 + length + self._rng.gauss(0, 1) > 0
+
+    def votes(self, first: tuple[float, float], second: tuple[float, float]) -> int:
+        """Of both orders, `ROUNDS` times: how many are for the first."""
+        forward = sum(self.prefers_first(first, second) for _ in range(ROUNDS))
+        return forward + sum(not self.prefers_first(second, first) for _ in range(ROUNDS))
+
+
+def judge_probes() -> list[Measure]:
+    """The verdict of a pair as the grader `pairwise` reaches it, on a judge of known biases."""
+    rng = random.Random(3_000)
+    judge = BiasedJudge(rng)
+
+    def answer() -> tuple[float, float]:
+        return rng.gauss(0, 0.6), rng.lognormvariate(5, 0.5)
+
+    pairs = [(answer(), answer()) for _ in range(PAIRS)]
+    pairs = [pair for pair in pairs if abs(pair[0][0] - pair[1][0]) > 0.15]
+    labelled = [
+        LabelledPair(
+            first_is_better=one[0] > other[0],
+            length_ratio=one[1] / other[1],
+            share=judge.votes(one, other) / (2 * ROUNDS),
+        )
+        for one, other in pairs[:LABELLED]
+    ]
+    bias = fit_length_bias(labelled)
+
+    def worth(one: tuple[float, float], other: tuple[float, float]) -> float:
+        verdict = pair_verdict(
+            judge.votes(one, other),
+            2 * ROUNDS,
+            lengths=(round(one[1] * 100), round(other[1] * 100)),
+            length_bias=bias,
+        )
+        return {"first": 1.0, "tie": 0.5, "second": 0.0}[verdict]
+
+    tested = pairs[LABELLED:]
+    same = sum(worth(one, one) for one, _ in tested) / len(tested)
+    padded = sum(worth((one[0], 2 * one[1]), one) for one, _ in tested) / len(tested)
+    verdicts = [(worth(one, other), one[0] > other[0]) for one, other in tested]
+    decided = [(value > 0.5) == truth for value, truth in verdicts if value != 0.5]
+    return [
+        Measure(
+            name="judge: identical pair, off from 0.50",
+            value=abs(same - 0.5),
+            unit="share",
+            target="<= 0.05",
+            detail=f"{same:.3f}",
+        ),
+        Measure(name="judge: padding wins", value=padded, unit="share", target="<= 0.55"),
+        Measure(
+            name="judge: right when it decides",
+            value=sum(decided) / len(decided),
+            unit="share",
+            detail=f"ties {1 - len(decided) / len(verdicts):.0%}",
+        ),
+    ]

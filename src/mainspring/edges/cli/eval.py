@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 import typer
 from anyio import to_thread
 
 from mainspring.config import Settings
-from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.commands import command, command_group
+from mainspring.edges.cli.eval_labels import calibrate, label
 from mainspring.edges.cli.eval_progress import EvalProgress
 from mainspring.edges.cli.eval_report import (
     ReportFiles,
@@ -26,6 +26,7 @@ from mainspring.edges.cli.eval_report import (
     report,
     write_reports,
 )
+from mainspring.edges.cli.eval_suites import AgentOption, SuitesArgument, load_suites
 from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.options import JsonOption, parse_dollars
 from mainspring.edges.cli.printing import Screen, StyledText, dollars, plural, print_note
@@ -35,7 +36,7 @@ from mainspring.improve.evals.new_suite import write_first_suite
 from mainspring.improve.evals.run_log import EvalRun
 from mainspring.improve.evals.runner import Plan, RunSettings, Selection, SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
-from mainspring.improve.evals.suite_files import EVALS_FOLDER, find_suites, read_suite
+from mainspring.improve.evals.suite_files import EVALS_FOLDER
 from mainspring.improve.evals.suite_health import SuiteHealth, check_health
 from mainspring.runtime.run_options import RunOptions
 from mainspring.wiring.eval_assembly import open_suite_runner
@@ -43,15 +44,8 @@ from mainspring.wiring.eval_assembly import open_suite_runner
 app = command_group()
 command(app)(report)
 command(app)(compare)
-
-AgentOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--agent", metavar="DIR", help="The agent's folder. [default: this folder]"),
-]
-SuitesArgument: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[SUITE]...", help="Names of suites, or files. [default: all]"),
-]
+command(app)(label)
+command(app)(calibrate)
 
 
 class TierName(StrEnum):
@@ -265,7 +259,7 @@ def _health_lines(suite_file: SuiteFile, found: SuiteHealth) -> Iterator[tuple[S
     words = ("healthy", "green") if found.is_healthy else ("not healthy", "bold red")
     yield (suite_file.suite.name, "bold"), (f"  {words[0]}", words[1])
     yield ((f"  {found.solutions} of {plural(found.cases, 'case')} have a solution", ""),)
-    for label, names, style in (
+    for problem, names, style in (
         ("pass although nothing is done", found.noop_passed, "red"),
         ("fail with their own solution", found.oracle_failed, "red"),
         ("pass with their own failing script", found.failure_passed, "red"),
@@ -274,38 +268,6 @@ def _health_lines(suite_file: SuiteFile, found: SuiteHealth) -> Iterator[tuple[S
         ("come from a session that is gone", found.missing_sources, "yellow"),
     ):
         if names:
-            yield ((f"  {label}: {', '.join(names)}", style),)
+            yield ((f"  {problem}: {', '.join(names)}", style),)
     shares = (f"{tag} {count / found.cases:.0%}" for tag, count in sorted(found.tags.items()))
     yield ((f"  tags: {', '.join(shares)}", "dim"),)
-
-
-def load_suites(folder: Path, names: list[str]) -> list[SuiteFile]:
-    """
-    Raises:
-        InvalidInput: there is no such suite, or it has mistakes.
-    """
-    known = find_suites(folder)
-    if not names:
-        if not known:
-            missing = InvalidInput(f"there are no suites in {folder / EVALS_FOLDER}")
-            missing.fix = ("`mainspring eval init` writes a first one",)
-            raise missing
-        return [_read(file, folder) for file in known]
-    return [_read(_find(name, known, folder), folder) for name in names]
-
-
-def _find(name: str, known: list[Path], folder: Path) -> Path:
-    for file in known:
-        if name in (file.stem, file.name):
-            return file
-    given = folder / name
-    if given.is_file():
-        return given
-    raise InvalidInput(
-        f"there is no suite {name}; there are {', '.join(file.stem for file in known) or 'none'}"
-    )
-
-
-def _read(file: Path, folder: Path) -> SuiteFile:
-    is_below = file.is_relative_to(folder)
-    return read_suite(file, shown=str(file.relative_to(folder)) if is_below else str(file))

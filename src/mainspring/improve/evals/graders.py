@@ -1,5 +1,5 @@
 """The graders that a suite can name, as data. How each one judges is in `answer_checks.py`,
-`trajectory_checks.py` and `workspace_checks.py`.
+`trajectory_checks.py`, `workspace_checks.py` and `judges.py`.
 
 A grader is a constraint, which fails a case by itself, unless it has a `weight`: then it is an
 incentive, and its score counts towards the reward of a case whose constraints hold.
@@ -172,6 +172,42 @@ class Similarity(_Grader, frozen=True, kw_only=True, tag_field="type", tag="simi
     min: Share = 0.5
 
 
+class Level(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    score: Share
+    criterion: str
+    """When the answer has this level."""
+
+
+class Criterion(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    text: str
+    levels: tuple[Level, ...] = ()
+    """Without any: met or not met."""
+
+
+class Judge(_Grader, frozen=True, kw_only=True, tag_field="type", tag="judge"):
+    """A model judges each criterion in a context of its own, and gives its reason first."""
+
+    criteria: tuple[Criterion, ...] = ()
+    ready: Literal["faithfulness", "answer_relevance"] | None = None
+    """A rubric that comes with Mainspring, instead of `criteria`."""
+    model: str | None = None
+    """Pin one of another family than the agent's; the agent's own by default."""
+    min: Share = 1.0
+    """The least mean over the criteria."""
+    shows: Literal["answer", "calls"] = "answer"
+    """`calls`: the judge also sees which calls ran and what they returned."""
+
+
+class Pairwise(_Grader, frozen=True, kw_only=True, tag_field="type", tag="pairwise"):
+    """Whether the answer is at least as good as `gold`: asked in both orders, and counted only if
+    both agree; a longer answer is not better for its length."""
+
+    question: str = "Which answer is better?"
+    model: str | None = None
+    rounds: Annotated[int, Meta(ge=1, le=9)] = 1
+
+
 Grader: TypeAlias = (
     Contains
     | NotContains
@@ -187,6 +223,8 @@ Grader: TypeAlias = (
     | Trajectory
     | Retrieval
     | Similarity
+    | Judge
+    | Pairwise
 )
 """Cheapest first: this is also the order in which they run."""
 

@@ -7,7 +7,9 @@ says. The reward is the weighted mean of the incentives.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import assert_never, get_args
+from typing import TypeAlias, assert_never, get_args
+
+import msgspec
 
 from mainspring.core.errors import MainspringError
 from mainspring.core.events import EvalCheck, EvalGrade
@@ -15,24 +17,51 @@ from mainspring.improve.evals import answer_checks, trajectory_checks, workspace
 from mainspring.improve.evals import graders as specs
 from mainspring.improve.evals.evidence import Evidence
 from mainspring.improve.evals.graders import Grader, grader_name
+from mainspring.improve.evals.judges import Judges
 
+Deterministic: TypeAlias = (
+    specs.Contains
+    | specs.NotContains
+    | specs.Equals
+    | specs.Regex
+    | specs.Schema
+    | specs.Bounds
+    | specs.Measure
+    | specs.NoPromptLeak
+    | specs.Citations
+    | specs.FileCheck
+    | specs.CommandCheck
+    | specs.Trajectory
+    | specs.Retrieval
+    | specs.Similarity
+)
 _COST_ORDER: dict[type, int] = {kind: at for at, kind in enumerate(get_args(Grader))}
 
 
-async def grade_trial(graders: Sequence[Grader], evidence: Evidence) -> tuple[EvalGrade, ...]:
+async def grade_trial(
+    graders: Sequence[Grader], evidence: Evidence, judges: Judges
+) -> tuple[EvalGrade, ...]:
+    """Judges, which cost money, are not asked once a constraint is broken."""
     grades: list[EvalGrade] = []
     if evidence.case.expect is not None:
         checks = trajectory_checks.expectation(evidence.case.expect, evidence)
         grades.append(_grade(f"expect {evidence.case.expect}", None, checks))
     for number, grader in enumerate(sorted(graders, key=lambda item: _COST_ORDER[type(item)])):
-        grades.append(await _graded(grader, evidence, number))
+        if isinstance(grader, specs.Judge | specs.Pairwise) and not holds_constraints(grades):
+            continue
+        grades.append(await _graded(grader, evidence, number, judges))
     return tuple(grades)
 
 
-async def _graded(grader: Grader, evidence: Evidence, number: int) -> EvalGrade:
+async def _graded(grader: Grader, evidence: Evidence, number: int, judges: Judges) -> EvalGrade:
     """A grader that cannot judge gives a failed grade with its error, never a pass."""
     name, weight = grader_name(grader), grader.weight
     try:
+        if isinstance(grader, specs.Judge | specs.Pairwise):
+            judge = judges.judge if isinstance(grader, specs.Judge) else judges.pairwise
+            score, checks = await judge(grader, evidence)  # pyright: ignore[reportArgumentType] (as chosen)
+            grade = _grade(name, weight, checks, score)
+            return msgspec.structs.replace(grade, note=judges.note(grader))
         checks, score = await _judged(grader, evidence, number)
     except MainspringError as error:
         return EvalGrade(grader=name, passed=False, score=0.0, weight=weight, error=str(error))
@@ -40,7 +69,7 @@ async def _graded(grader: Grader, evidence: Evidence, number: int) -> EvalGrade:
 
 
 async def _judged(
-    grader: Grader, evidence: Evidence, number: int
+    grader: Deterministic, evidence: Evidence, number: int
 ) -> tuple[list[EvalCheck], float | None]:
     match grader:
         case specs.FileCheck():

@@ -18,7 +18,6 @@ from mainspring.core.events import (
     EvalCaseEnded,
     EvalRunCreated,
     EvalRunEnded,
-    ModelRequestEnded,
     SessionCreated,
 )
 from mainspring.core.sender import Origin, Sender
@@ -39,8 +38,6 @@ class EvalRun:
         default_factory=dict[tuple[str, int], EvalCaseEnded]
     )
     ended: EvalRunEnded | None = None
-    grading_usd: Decimal = Decimal(0)
-    """What judges cost; it belongs to the run, not to a trial's session."""
 
     @property
     def id(self) -> str:
@@ -49,8 +46,9 @@ class EvalRun:
     @property
     def cost_usd(self) -> Decimal:
         """What this run itself has paid for."""
-        own = (item for item in self.results.values() if item.from_run is None)
-        return sum((Decimal(item.cost_usd) for item in own), self.grading_usd)
+        own = [item for item in self.results.values() if item.from_run is None]
+        costs = (Decimal(item.cost_usd) + Decimal(item.grading_usd) for item in own)
+        return sum(costs, Decimal(0))
 
     def of_case(self, case_id: str) -> list[EvalCaseEnded]:
         found = [item for (name, _), item in self.results.items() if name == case_id]
@@ -62,8 +60,6 @@ class EvalRun:
                 self.results.setdefault((ended.case_id, ended.trial), ended)
             case EvalRunEnded() as run_ended:
                 self.ended = run_ended
-            case ModelRequestEnded(cost_usd=str(cost)):
-                self.grading_usd += Decimal(cost)
             case _:
                 pass
 

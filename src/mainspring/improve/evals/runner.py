@@ -8,8 +8,9 @@ import math
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -20,8 +21,11 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mainspring.core import ids
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import EvalCaseEnded, EvalRunCreated, EvalRunEnded
-from mainspring.harness.budget import Budget, Charge
+from mainspring.harness.budget import Budget
 from mainspring.improve.evals.evidence import RunProgram
+from mainspring.improve.evals.judge_calls import RunBudget, judge_asker
+from mainspring.improve.evals.judges import Judges
+from mainspring.improve.evals.labels import read_calibrations
 from mainspring.improve.evals.run_log import EvalRun, create_run, existing_runs, read_run
 from mainspring.improve.evals.suite import ENCODER, Case, Script, SuiteFile, Tier
 from mainspring.improve.evals.suite_files import case_content_hash
@@ -84,28 +88,6 @@ class Plan:
     def open_trials(self) -> list[TrialKey]:
         settled = {(item.case_id, item.trial) for item in (*self.done, *self.reused)}
         return [key for key in self.trials if (key.case.id, key.number) not in settled]
-
-
-@dataclass(slots=True)
-class RunBudget:
-    """A `Ledger`: no request starts that might exceed what the run may spend."""
-
-    limit_usd: Decimal | None
-    spent_usd: Decimal = Decimal(0)
-    is_exhausted: bool = False
-    _reserved: dict[str, Decimal] = field(default_factory=dict[str, Decimal])
-
-    async def reserve(self, charge: Charge) -> str | None:
-        committed = self.spent_usd + sum(self._reserved.values(), Decimal(0))
-        if self.limit_usd is not None and committed + charge.cost_usd > self.limit_usd:
-            self.is_exhausted = True
-            return f"the budget of the eval run, {self.limit_usd} US dollars, is reached"
-        self._reserved[charge.reservation_id] = charge.cost_usd
-        return None
-
-    async def settle(self, reservation_id: str, cost_usd: Decimal) -> None:
-        if self._reserved.pop(reservation_id, None) is not None:
-            self.spent_usd += cost_usd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +167,7 @@ class SuiteRunner:
                 make_script=self.make_script,
                 monotonic=self.monotonic,
                 budget=Budget(ledger=budget),
+                judges=partial(self.judges, suite_file, budget),
                 keeps_workspaces=settings.keeps_workspaces,
             )
             for reused in plan.reused:
@@ -201,6 +184,15 @@ class SuiteRunner:
                 run = await read_run(log, run_id)
         await to_thread.run_sync(_remove_if_empty, place)
         return run
+
+    def judges(self, suite_file: SuiteFile, budget: RunBudget | None = None) -> Judges:
+        return Judges(
+            ask=judge_asker(self.runtime.models, budget or RunBudget(None)),
+            verdicts=self.place / "verdicts",
+            default_model=self.agent.model,
+            judged_model=self.agent.model,
+            calibrations=read_calibrations(suite_file),
+        )
 
     async def _run_open(
         self,

@@ -28,6 +28,7 @@ from mainspring.harness.thread_context import ignore_delta
 from mainspring.improve.evals.case_workspace import prepare_workspace
 from mainspring.improve.evals.evidence import Evidence, RunProgram
 from mainspring.improve.evals.grading import grade_trial, is_passed, reward
+from mainspring.improve.evals.judges import Judges
 from mainspring.improve.evals.suite import Case, Script, SuiteFile
 from mainspring.improve.evals.trajectory import read_trajectory
 from mainspring.runtime.agent import Agent
@@ -56,6 +57,8 @@ class TrialSetup:
     make_script: MakeScript
     monotonic: Callable[[], float]
     budget: Budget
+    judges: Callable[[], Judges]
+    """For one trial: what they cost is the trial's."""
     keeps_workspaces: bool = False
 
 
@@ -116,8 +119,10 @@ async def _run_and_grade(
     if evidence.trajectory.reason in _ERROR_REASONS:
         reason = f"{evidence.trajectory.reason}: {evidence.trajectory.detail or ''}"
         return _ended(key, session_id, evidence, error=reason)
-    grades = await grade_trial(suite.graders_of(case), evidence)
-    return _graded(key, session_id, evidence, grades)
+    judges = setup.judges()
+    grades = await grade_trial(suite.graders_of(case), evidence, judges)
+    ended = _graded(key, session_id, evidence, grades)
+    return msgspec.structs.replace(ended, grading_usd=str(judges.spent_usd))
 
 
 def _graded(

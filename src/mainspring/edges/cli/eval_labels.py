@@ -1,0 +1,129 @@
+"""`mainspring eval label` and `calibrate`: people's verdicts, and judges beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from anyio import to_thread
+
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.core.errors import InvalidInput
+from mainspring.edges.cli.approval_prompt import is_interactive
+from mainspring.edges.cli.eval_report import RunArgument
+from mainspring.edges.cli.eval_suites import AgentOption, load_suites
+from mainspring.edges.cli.options import JsonOption
+from mainspring.edges.cli.printing import Screen, plural, print_note
+from mainspring.edges.cli.session_lookup import find_session, open_existing_log
+from mainspring.improve.evals.calibration import JudgeReport, calibrate_judges
+from mainspring.improve.evals.labels import Label, add_label, read_labels, save_calibration
+from mainspring.improve.evals.run_log import read_run
+from mainspring.improve.evals.trajectory import read_trajectory
+from mainspring.runtime.run_options import RunOptions
+from mainspring.wiring.eval_assembly import open_suite_runner
+
+
+async def label(
+    settings: Settings,
+    *,
+    run: RunArgument,
+    case: Annotated[
+        str | None, typer.Option("--case", metavar="ID", help="Only this case.")
+    ] = None,
+    verdict: Annotated[
+        bool | None,
+        typer.Option("--pass/--fail", help="The verdict, instead of asking for it."),
+    ] = None,
+    agent: AgentOption = None,
+) -> int:
+    """Say of each answer of a run whether it is good. Labels are kept in evals/labels, for git."""
+    count = 0
+    async with open_existing_log(settings) as log:
+        outcome = await read_run(log, (await find_session(log, run)).id)
+        suite_file = load_suites(Path(settings.folder, agent or "."), [outcome.created.suite])[0]
+        cases = {item.id: item for item in suite_file.suite.cases}
+        done = (
+            {item.session_id for item in read_labels(suite_file)} if verdict is None else set[str]()
+        )
+        for item in (outcome.results[key] for key in sorted(outcome.results)):
+            is_wanted = item.case_id in cases and case in (None, item.case_id)
+            if not is_wanted or item.session_id in done:
+                continue
+            answer = read_trajectory(await log.read(item.session_id)).answer
+            given = verdict
+            if given is None:
+                given = await _ask(settings, cases[item.case_id].messages, answer)
+            if given is None:
+                break
+            made = Label(
+                case_id=item.case_id,
+                session_id=item.session_id,
+                answer=answer,
+                passed=given,
+                by=settings.user,
+                time=clock.now(),
+            )
+            await to_thread.run_sync(add_label, suite_file, made)
+            count += 1
+    print_note(settings, f"{plural(count, 'label')} added to evals/labels")
+    return 0
+
+
+async def _ask(settings: Settings, messages: tuple[str, ...], answer: str) -> bool | None:
+    """`None`: no more."""
+    if not is_interactive():
+        raise InvalidInput("labels are asked for at a terminal; --pass or --fail gives one verdict")
+    screen = Screen(settings)
+    for message in messages:
+        screen.paragraph(("user  ", "bold"), (message, ""))
+    screen.paragraph(("agent ", "bold"), (answer, ""))
+    verdicts = {"y": True, "n": False, "q": None}
+    while True:
+        reply = await to_thread.run_sync(input, "good? [y]es [n]o [q]uit ", abandon_on_cancel=True)
+        if (key := reply.strip().lower()[:1]) in verdicts:
+            return verdicts[key]
+
+
+async def calibrate(
+    settings: Settings,
+    *,
+    suite: Annotated[str, typer.Argument(metavar="SUITE", help="The suite's name.")],
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", metavar="NAME", help="For judges that name no model."),
+    ] = None,
+    agent: AgentOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Ask the judges of a suite about labelled answers, and show how well they agree."""
+    folder = Path(settings.folder, agent or ".")
+    suite_file = load_suites(folder, [suite])[0]
+    async with open_suite_runner(settings, RunOptions(agent=folder, model=model)) as runner:
+        judges = runner.judges(suite_file)
+        reports = await calibrate_judges(judges, suite_file, read_labels(suite_file))
+    screen = Screen(settings)
+    for report in reports:
+        await to_thread.run_sync(save_calibration, suite_file, report.calibration)
+        if json:
+            screen.json(report)
+        else:
+            _print_report(screen, report)
+    print_note(settings, f"kept in evals/labels/{suite_file.suite.name}.calibration.json, for git")
+    return 0
+
+
+def _print_report(screen: Screen, report: JudgeReport) -> None:
+    found = report.agreement
+    screen.line((report.grader, "bold"), (f"  {report.model}", "dim"))
+    kappa = f"kappa {found.kappa:.2f} ({found.interval.low:.2f} to {found.interval.high:.2f})"
+    labels = f"{plural(found.labels, 'label')}, agrees on {found.agreement:.0%}, {kappa}"
+    more = "" if found.is_calibrated else "; fewer than 20 labels: not calibrated"
+    screen.line((f"  {labels}{more}", "" if found.is_calibrated else "yellow"))
+    table = f"both pass {found.both_pass}, both fail {found.both_fail}, only the judge passes"
+    screen.line((f"  {table} {found.judge_only}, only people pass {found.people_only}", ""))
+    if report.padding_flips is not None:
+        screen.line((f"  a padded answer gets another verdict: {report.padding_flips:.0%}", ""))
+    if report.malformed:
+        screen.line((f"  no verdict on {plural(report.malformed, 'answer')}", "yellow"))

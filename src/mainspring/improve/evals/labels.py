@@ -1,0 +1,112 @@
+"""What people say of answers, and how well judges agree with them. Both are files in git, in
+`evals/labels/` beside the suite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.core.errors import InvalidInput
+from mainspring.files.atomic_file import read_bounded, write_atomic
+from mainspring.improve.evals.judges import LEAST_LABELS, Calibration
+from mainspring.improve.evals.statistics import Interval, cohen_kappa, kappa_interval
+from mainspring.improve.evals.suite import SuiteFile
+
+_MAX_BYTES = 50_000_000
+
+
+class Label(Struct, frozen=True, kw_only=True):
+    """A person's verdict on one answer."""
+
+    case_id: str
+    session_id: str
+    answer: str
+    passed: bool
+    by: str
+    time: datetime
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """A judge beside people."""
+
+    labels: int
+    agreement: float
+    kappa: float
+    interval: Interval
+    both_pass: int
+    both_fail: int
+    judge_only: int
+    """The judge passes what people fail."""
+    people_only: int
+
+    @property
+    def is_calibrated(self) -> bool:
+        return self.labels >= LEAST_LABELS
+
+
+def labels_file(suite_file: SuiteFile) -> Path:
+    return suite_file.folder / "labels" / f"{suite_file.suite.name}.jsonl"
+
+
+def read_labels(suite_file: SuiteFile) -> list[Label]:
+    """Raises: InvalidInput: a line is damaged; it says which."""
+    file = labels_file(suite_file)
+    content = read_bounded(file, max_bytes=_MAX_BYTES) or b""
+    labels: list[Label] = []
+    for number, line in enumerate(content.splitlines(), 1):
+        try:
+            labels.append(msgspec.json.decode(line, type=Label))
+        except msgspec.MsgspecError as error:
+            raise InvalidInput(f"{file.name}:{number}: {error}") from error
+    return labels
+
+
+def add_label(suite_file: SuiteFile, label: Label) -> None:
+    """Of several labels of one session, the last one counts."""
+    labels = [*read_labels(suite_file), label]
+    content = b"".join(msgspec.json.encode(item) + b"\n" for item in labels)
+    write_atomic(labels_file(suite_file), content)
+
+
+def latest_labels(labels: Sequence[Label]) -> list[Label]:
+    return list({label.session_id: label for label in labels}.values())
+
+
+def agreement(people: Sequence[bool], judge: Sequence[bool]) -> Agreement:
+    pairs = list(zip(people, judge, strict=True))
+    count = len(pairs)
+    return Agreement(
+        labels=count,
+        agreement=sum(one == other for one, other in pairs) / count if count else 0.0,
+        kappa=cohen_kappa(people, judge) if count else 0.0,
+        interval=kappa_interval(people, judge) if count else Interval(-1.0, 1.0),
+        both_pass=pairs.count((True, True)),
+        both_fail=pairs.count((False, False)),
+        judge_only=pairs.count((False, True)),
+        people_only=pairs.count((True, False)),
+    )
+
+
+def _calibrations_file(suite_file: SuiteFile) -> Path:
+    return suite_file.folder / "labels" / f"{suite_file.suite.name}.calibration.json"
+
+
+def read_calibrations(suite_file: SuiteFile) -> dict[str, Calibration]:
+    content = read_bounded(_calibrations_file(suite_file), max_bytes=_MAX_BYTES)
+    try:
+        return {} if content is None else msgspec.json.decode(content, type=dict[str, Calibration])
+    except msgspec.MsgspecError as error:
+        raise InvalidInput(f"{_calibrations_file(suite_file)}: {error}") from error
+
+
+def save_calibration(suite_file: SuiteFile, calibration: Calibration) -> None:
+    known = {**read_calibrations(suite_file), calibration.judge: calibration}
+    content = msgspec.json.format(msgspec.json.encode(known, order="sorted"), indent=1)
+    write_atomic(_calibrations_file(suite_file), content + b"\n")

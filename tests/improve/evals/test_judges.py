@@ -1,0 +1,129 @@
+"""Judges: verdicts, what never becomes one, their cache, their marks, and labels beside them."""
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from tests.improve.evals.suite_setup import MODEL, AgentWithSuite, outcomes
+
+from mainspring.core.errors import InvalidInput
+from mainspring.edges.cli import eval_labels
+from mainspring.improve.evals.judge_bias import LabelledPair, fit_length_bias, pair_verdict
+from mainspring.improve.evals.judges import model_family, read_pair, read_verdict
+from mainspring.improve.evals.labels import read_calibrations, read_labels
+from mainspring.improve.evals.runner import RunSettings
+
+MET = '{"reason": "It is there.", "verdict": "met"}'
+MALFORMED = [
+    "",
+    "met",
+    "The verdict is met.",
+    '{"verdict": "met", "reason": "first the verdict"}',
+    '{"verdict": "met"}',
+    '{"reason": "", "verdict": "met"}',
+    '{"reason": "x", "verdict": "MET"}',
+    '{"reason": "x", "verdict": "yes"}',
+    '{"reason": "x", "verdict": true}',
+    '{"reason": "x", "verdict": "met", "verdict": "not met"}',
+    '{"reason": "x", "verdict": "met", "confidence": 1}',
+    '{"reason": "x", "verdict": "met"} {"reason": "y", "verdict": "not met"}',
+    '[{"reason": "x", "verdict": "met"}]',
+    '{"reason": "x", "verdict": "met"',
+    'Sure! {"reason": "x", "verdict": "met"}',
+    '```json\n{"reason": "x", "verdict": "met"}\n```\n```json\n{}\n```',
+    '{"reason": null, "verdict": "met"}',
+    "null",
+]
+
+
+@pytest.mark.parametrize("reply", MALFORMED)
+def test_a_malformed_reply_never_becomes_a_verdict(reply: str):
+    with pytest.raises(InvalidInput):
+        read_verdict(reply, ())
+    with pytest.raises(InvalidInput):
+        read_pair(reply.replace("verdict", "better").replace("met", "first") + "x")
+
+
+def test_a_verdict_is_read_from_plain_and_fenced_json():
+    assert read_verdict(MET, ()) == (1.0, "It is there.")
+    assert read_verdict(f"```json\n{MET}\n```", ())[0] == 1.0
+    assert read_pair('{"reason": "x", "better": "second"}') == "second"
+
+
+def judge_suite(model: str | None = None) -> dict[str, object]:
+    criteria = [{"name": "polite", "text": "The answer is polite."}]
+    grader: dict[str, object] = {"type": "judge", "criteria": criteria}
+    if model is not None:
+        grader["model"] = model
+    cases = [{"id": f"c{at}", "input": f"Greet {at}", "graders": [grader]} for at in range(3)]
+    return {"cases": cases, "parallel": 1}
+
+
+async def test_a_judge_grades_and_its_number_is_marked_until_it_is_calibrated(
+    agent: AgentWithSuite, capfd: pytest.CaptureFixture[str]
+):
+    agent.write_model(
+        {"when": "Criterion:", "steps": [{"says": MET}]}, {"steps": [{"says": "Good day."}]}
+    )
+    suite = agent.write_suite(judge_suite())
+    run = await agent.run(suite)
+    assert outcomes(run) == {"c0": "passed", "c1": "passed", "c2": "passed"}
+    [grade] = run.of_case("c0")[0].grades
+    assert grade.note == "judge not calibrated: 0 labels; judge of the judged model's family"
+    verdicts = list((agent.folder / ".mainspring/evals/verdicts").iterdir())
+    assert len(verdicts) == 3
+    await eval_labels.label(agent.settings, run=run.id, verdict=True)
+    assert [label.passed for label in read_labels(suite)] == [True] * 3
+    await eval_labels.calibrate(agent.settings, suite="basics", model=MODEL)
+    assert "3 labels, agrees on 100%" in capfd.readouterr().out
+    [known] = read_calibrations(suite).values()
+    assert (known.labels, known.agreement) == (3, 1.0)
+    again = await agent.run(suite, settings=RunSettings(fresh=True))
+    note = again.of_case("c0")[0].grades[0].note or ""
+    assert note.startswith("judge not calibrated: 3 labels")
+
+
+async def test_a_judge_without_a_verdict_is_an_error_and_not_a_pass(agent: AgentWithSuite):
+    agent.write_model(
+        {"when": "Criterion:", "steps": [{"says": "Great, PASS!"}]},
+        {"steps": [{"says": "x"}]},
+    )
+    run = await agent.run(agent.write_suite(judge_suite()))
+    assert set(outcomes(run).values()) == {"error"}
+    assert "gave no verdict" in (run.of_case("c0")[0].error or "")
+    assert not (agent.folder / ".mainspring/evals/verdicts").exists()
+
+
+async def test_a_broken_constraint_spares_the_judge(agent: AgentWithSuite, tmp_path: Path):
+    agent.write_model({"when": "Greet", "steps": [{"says": "hello"}]})  # no part for a judge
+    suite = judge_suite()
+    suite["graders"] = [{"type": "contains", "text": "bye"}]
+    run = await agent.run(agent.write_suite(suite))
+    assert set(outcomes(run).values()) == {"failed"}
+    assert run.cost_usd == Decimal(0)
+
+
+def test_a_pair_counts_only_if_both_orders_agree():
+    assert pair_verdict(2, 2, lengths=(1, 1)) == "first"
+    assert pair_verdict(1, 2, lengths=(1, 1)) == "tie"
+    assert pair_verdict(0, 2, lengths=(1, 1)) == "second"
+    assert pair_verdict(4, 6, lengths=(1, 1)) == "first"
+
+
+def test_what_a_judge_gives_for_length_is_taken_off_again():
+    pairs = [
+        LabelledPair(first_is_better=at % 2 == 0, length_ratio=ratio, share=float(ratio > 1))
+        for at in range(20)
+        for ratio in (0.5, 2.0)
+    ]
+    bias = fit_length_bias(pairs)
+    assert bias > 1
+    assert pair_verdict(4, 6, lengths=(200, 100), length_bias=bias) != "first"
+    assert pair_verdict(4, 6, lengths=(100, 200), length_bias=bias) == "first"
+    assert fit_length_bias([]) == 0
+
+
+def test_a_model_family_is_known_whoever_serves_it():
+    assert model_family("anthropic:claude-sonnet-4-5") == "claude"
+    assert model_family("openrouter:anthropic/claude-3.5-haiku") == "claude"
+    assert model_family("openai:gpt-5") == "gpt"
