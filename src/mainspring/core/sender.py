@@ -12,19 +12,9 @@ from msgspec import Struct
 from mainspring.core.errors import MalformedEvent
 
 SenderKind: TypeAlias = Literal["person", "agent", "worker", "system"]
-OriginType: TypeAlias = Literal[
-    "user",
-    "api",
-    "schedule",
-    "trigger",
-    "workflow",
-    "eval",
-    "grader",
-    "dream",
-    "campaign",
-    "gateway",
-    "import",
-]
+_Work: TypeAlias = Literal["user", "api", "schedule", "trigger", "workflow", "gateway", "import"]
+_Improvement: TypeAlias = Literal["eval", "grader", "dream", "campaign"]
+OriginType: TypeAlias = Literal[_Work, _Improvement]
 
 
 class Sender(Struct, frozen=True, kw_only=True, omit_defaults=True):

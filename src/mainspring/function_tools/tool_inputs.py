@@ -14,7 +14,6 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
-from mainspring.core.lru_cache import LruCache
 from mainspring.core.tool import Call
 from mainspring.function_tools.input_types import (
     Field,
@@ -24,6 +23,7 @@ from mainspring.function_tools.input_types import (
     json_schemas,
     type_mismatches,
 )
+from mainspring.log.lru_cache import LruCache
 
 _PARAMETER_SECTIONS = frozenset(("Args:", "Arguments:", "Parameters:", "Params:"))
 _OTHER_SECTION = re.compile(

@@ -40,7 +40,10 @@ def memory_folders(settings: Settings) -> dict[str, MemoryFolder]:
 def session_memory(
     settings: Settings, setup: SetupRequest, workspace: Path
 ) -> SessionMemory | None:
-    """`None`: nobody has a folder for memories, which is how memory is off."""
+    """`None`: nobody has a folder for memories, which is how memory is off. Subagents have none of
+    their own, and a session of the service has no folder of a person's."""
+    if setup.subagent is not None or setup.options.is_served:
+        return None
     folders = memory_folders(replace(settings, folder=str(workspace)))
     present = {scope: folder for scope, folder in folders.items() if folder.root.is_dir()}
     if not present:

@@ -16,13 +16,13 @@ from mainspring.capabilities.hooks.runner import HookPolicy, HookRunner, HookSes
 from mainspring.capabilities.hooks.scripts import Scripts
 from mainspring.config import Settings
 from mainspring.core.events import KnownPayload
-from mainspring.core.lru_cache import LruCache
 from mainspring.core.tool import Traits
 from mainspring.harness.permissions.call_analysis import analyze_call, location_after
 from mainspring.harness.permissions.engine import PermissionEngine
 from mainspring.harness.permissions.policy import PolicyRule
 from mainspring.harness.permissions.rule import forbids, parse_rule
 from mainspring.harness.permissions.tool_names import ALIASES
+from mainspring.log.lru_cache import LruCache
 from mainspring.runtime.definition_files.settings_file import Preferences
 from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
 from mainspring.runtime.model_question import AskModel

@@ -16,8 +16,8 @@ from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.core.envelope import KnownPayload
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.events import SandboxOpened
-from mainspring.core.lru_cache import LruCache
 from mainspring.harness.permissions.policy import Policy, relocate_policy
+from mainspring.log.lru_cache import LruCache
 from mainspring.runtime.agent import skill_folders
 from mainspring.runtime.agent_folder.folder_instructions import (
     PathInstructions,

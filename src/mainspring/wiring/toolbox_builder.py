@@ -21,7 +21,6 @@ from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import KnownPayload
 from mainspring.core.lazy_module import LazyModule
-from mainspring.core.lru_cache import LruCache
 from mainspring.core.ports import Worktrees
 from mainspring.core.tool import Tool
 from mainspring.harness.authorizer import Authorizer
@@ -31,10 +30,10 @@ from mainspring.harness.permissions.engine import PermissionEngine
 from mainspring.harness.permissions.policy import Policy, remove_denied
 from mainspring.harness.permissions.tool_names import ALIASES
 from mainspring.harness.toolbox import FindToolChanges, Toolbox
+from mainspring.log.lru_cache import LruCache
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.mcp_server import McpServer, ServerParts
-from mainspring.runtime.memory.session_memory import SessionMemory
 from mainspring.runtime.model_question import make_ask_model
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import WORKSPACE_ALIASES, SessionPaths, worktree_paths
@@ -193,7 +192,7 @@ class ToolboxBuilder:
                 tools[name] = with_path_instructions(
                     tools[name], thread_workspace.path_instructions
                 )
-            memory = self._memory(setup, thread_workspace)
+            memory = session_memory(self._settings, setup, thread_workspace.paths.workspace)
             if memory is not None:
                 more = {item.spec.name: item for item in memory.tools()}
                 tools |= select_tools(remove_denied(more, policy), setup.agent.built_ins)
@@ -283,15 +282,6 @@ class ToolboxBuilder:
         for problem in opened.problems:
             self._warn(setup.options, problem)
         return opened.parts(setup)
-
-    def _memory(
-        self, setup: SetupRequest, thread_workspace: ThreadWorkspace
-    ) -> SessionMemory | None:
-        """Subagents have none of their own, and a session of the service has no folder of the
-        person's."""
-        if setup.subagent is not None or setup.options.is_served:
-            return None
-        return session_memory(self._settings, setup, thread_workspace.paths.workspace)
 
     @asynccontextmanager
     async def _toolbox_of_client(self, setup: SetupRequest) -> AsyncGenerator[Toolbox, None]:

@@ -28,13 +28,16 @@ from mainspring.edges.cli.eval_report import (
 )
 from mainspring.edges.cli.eval_suites import AgentOption, SuitesArgument, load_suites
 from mainspring.edges.cli.event_summary import short_id
-from mainspring.edges.cli.options import JsonOption, parse_dollars
+from mainspring.edges.cli.options import JsonOption, SessionArgument, parse_dollars
 from mainspring.edges.cli.printing import Screen, StyledText, dollars, plural, print_note
+from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.files.atomic_file import write_atomic
+from mainspring.improve.evals.case_recording import add_case
 from mainspring.improve.evals.comparison import baseline_of, encode_baseline, gate, read_baseline
-from mainspring.improve.evals.new_suite import write_first_suite
+from mainspring.improve.evals.new_suite import write_first_suite, write_suite
 from mainspring.improve.evals.run_log import EvalRun
 from mainspring.improve.evals.runner import Plan, RunSettings, Selection, SuiteRunner
+from mainspring.improve.evals.safety_suite import safety_suite
 from mainspring.improve.evals.suite import SuiteFile
 from mainspring.improve.evals.suite_files import EVALS_FOLDER
 from mainspring.improve.evals.suite_health import SuiteHealth, check_health
@@ -46,6 +49,11 @@ command(app)(report)
 command(app)(compare)
 command(app)(label)
 command(app)(calibrate)
+
+
+class OfflineName(StrEnum):
+    tools = "tools"
+    all = "all"
 
 
 class TierName(StrEnum):
@@ -107,6 +115,10 @@ class RunningArguments:
         bool, typer.Option("--keep", help="Keep the workspaces of passed trials, too.")
     ] = False
 
+    offline: Annotated[
+        OfflineName | None,
+        typer.Option(help="Recorded cases run no tools; `all`: no model either."),
+    ] = None
     gate: Annotated[
         bool,
         typer.Option("--gate", help="Compare with the baseline; the exit status is the gate's."),
@@ -125,17 +137,50 @@ class RunningArguments:
             parallel=self.parallel,
             fresh=self.fresh,
             keeps_workspaces=self.keep,
+            offline=None if self.offline is None else self.offline.value,
         )
 
 
 @command(app)
-async def init(settings: Settings, *, agent: AgentOption = None) -> int:
+async def init(
+    settings: Settings,
+    *,
+    safety: Annotated[
+        bool, typer.Option("--safety", help="The ready safety suite: 60 cases.")
+    ] = False,
+    agent: AgentOption = None,
+) -> int:
     """Write a first suite into the agent's folder."""
     folder = Path(settings.folder, agent or ".")
-    file = write_first_suite(folder)
+    file = write_suite(folder, safety_suite()) if safety else write_first_suite(folder)
     screen = Screen(settings)
     screen.line(("wrote ", ""), (str(file.relative_to(folder)), "bold"))
     print_note(settings, "change its cases, then: mainspring eval run")
+    return 0
+
+
+@command(app)
+async def add(
+    settings: Settings,
+    *,
+    session: SessionArgument,
+    suite: Annotated[str, typer.Option("--suite", metavar="NAME")] = "sessions",
+    name: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="[default: the end of the session's]")
+    ] = None,
+    agent: AgentOption = None,
+) -> int:
+    """Make a case of a session, with its recording."""
+    folder = Path(settings.folder, agent or ".")
+    async with open_existing_log(settings) as log:
+        row = await find_session(log, session)
+        events = await log.read(row.id)
+    case_id = name or f"session-{row.id[-8:]}"
+    file = await to_thread.run_sync(add_case, folder, suite, case_id, row.id, events)
+    Screen(settings).line(
+        ("added ", ""), (case_id, "bold"), (f" to {EVALS_FOLDER}/{file.name}", "")
+    )
+    print_note(settings, f"give it graders; offline: mainspring eval run {suite} --offline all")
     return 0
 
 

@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.core.envelope import Event
+from mainspring.core.errors import InvalidInput
 from mainspring.core.events import (
     OutcomeEvaluationEnded,
     OutcomeEvaluationStarted,
@@ -40,6 +41,17 @@ class OpenOutcome(Struct, frozen=True, kw_only=True):
     """Of the evaluation that has begun, or was last."""
     started: str | None = None
     """The event that began an evaluation which has not ended."""
+
+
+def new_outcome(description: str, rubric: str, max_iterations: int | None) -> UserDefineOutcome:
+    """Raises: InvalidInput: no rubric, or a number of gradings that is not allowed."""
+    if not rubric.strip() or not description.strip():
+        raise InvalidInput("an outcome needs a description and a rubric")
+    if max_iterations is not None and not 1 <= max_iterations <= MAX_ITERATIONS:
+        raise InvalidInput(f"max_iterations: from 1 to {MAX_ITERATIONS}")
+    return UserDefineOutcome(
+        description=description, rubric=TextRubric(content=rubric), max_iterations=max_iterations
+    )
 
 
 def outcome_id(event_id: str, defined: UserDefineOutcome) -> str:

@@ -1,10 +1,14 @@
-"""Writes the first suite of an agent."""
+"""Writes suites into an agent's folder: a first one, or one that is ready to run."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+import yaml
+
 from mainspring.core.errors import InvalidInput
+from mainspring.improve.evals.suite import Suite
 from mainspring.improve.evals.suite_files import EVALS_FOLDER
 
 _FIRST_SUITE = """\
@@ -44,11 +48,25 @@ def write_first_suite(folder: Path) -> Path:
     Raises:
         InvalidInput: there is one already, or the folder cannot be written.
     """
-    file = folder / EVALS_FOLDER / "basics.yaml"
+    return _write_new(folder / EVALS_FOLDER / "basics.yaml", _FIRST_SUITE)
+
+
+def write_suite(folder: Path, suite: Suite) -> Path:
+    """Write a ready suite into an agent's folder, for its owner to change.
+
+    Raises:
+        InvalidInput: there is one already, or the folder cannot be written.
+    """
+    plain = msgspec.to_builtins(suite)
+    text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=100)
+    return _write_new(folder / EVALS_FOLDER / f"{suite.name}.yaml", text)
+
+
+def _write_new(file: Path, text: str) -> Path:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("x", encoding="utf-8") as new:
-            new.write(_FIRST_SUITE)
+            new.write(text)
     except FileExistsError:
         raise InvalidInput(f"{file} exists already") from None
     except OSError as error:

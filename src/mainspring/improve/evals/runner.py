@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import anyio
 import msgspec
@@ -22,6 +23,7 @@ from mainspring.core import ids
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import EvalCaseEnded, EvalRunCreated, EvalRunEnded
 from mainspring.harness.budget import Budget
+from mainspring.improve.evals.case_recording import CaseRecording, read_case_recording
 from mainspring.improve.evals.evidence import RunProgram
 from mainspring.improve.evals.judge_calls import RunBudget, judge_asker
 from mainspring.improve.evals.judges import Judges
@@ -65,6 +67,8 @@ class RunSettings:
     keeps_workspaces: bool = False
     script_of: Callable[[Case], Script] | None = None
     """Scripted models instead of the agent's own: for the health of a suite."""
+    offline: Literal["tools", "all"] | None = None
+    """Cases with a recording do not run tools; with `all`, the recorded model answers, too."""
     listed_as: str = ""
     """Keeps runs of another purpose apart from the suite's own."""
 
@@ -246,11 +250,20 @@ class SuiteRunner:
         settings: RunSettings,
     ) -> Iterator[TrialKey]:
         for case in cases:
+            recording = _recording_of(suite_file, case, settings)
             script = None if settings.script_of is None else settings.script_of(case)
+            if recording is not None and settings.offline == "all":
+                script = recording.script
             for number in range(
                 1, (selection.trials or case.trials or suite_file.suite.trials) + 1
             ):
-                yield TrialKey(case=case, number=number, case_hash=hashes[case.id], script=script)
+                yield TrialKey(
+                    case=case,
+                    number=number,
+                    case_hash=hashes[case.id],
+                    script=script,
+                    recording=recording,
+                )
 
     def _hashes(
         self, suite_file: SuiteFile, cases: Sequence[Case], settings: RunSettings
@@ -261,7 +274,7 @@ class SuiteRunner:
         agent = ENCODER.encode((definition, self.model_hash))
         hashes: dict[str, str] = {}
         for case in cases:
-            digest = hashlib.sha256(agent)
+            digest = hashlib.sha256(agent + (settings.offline or "").encode())
             digest.update(case_content_hash(suite_file.suite, case, suite_file.folder).encode())
             if settings.script_of is not None:
                 digest.update(ENCODER.encode(settings.script_of(case)))
@@ -311,6 +324,12 @@ def select_cases(suite_file: SuiteFile, selection: Selection, last: EvalRun | No
     if not cases:
         raise InvalidInput(f"no case of suite {suite.name} is selected")
     return cases
+
+
+def _recording_of(suite_file: SuiteFile, case: Case, settings: RunSettings) -> CaseRecording | None:
+    if settings.offline is None or case.recording is None:
+        return None
+    return read_case_recording(suite_file.folder / case.recording)
 
 
 def _is_selected(case: Case, selection: Selection) -> bool:

@@ -13,6 +13,7 @@ from mainspring.improve.evals.graders import Grader
 
 Split: TypeAlias = Literal["train", "val", "holdout"]
 Tier: TypeAlias = Literal["fast", "full"]
+Fault: TypeAlias = Literal["timeout", "429", "500", "cut_off", "stale", "slow"]
 Expectation: TypeAlias = Literal["answer", "refuse", "ask"]
 CaseId: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=86_400)]
@@ -27,6 +28,30 @@ class Script(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
     """Replies, as in a file for `--model scripted:FILE`: `says`, `calls`, `expects`."""
     files: str | None = None
     """A folder beside the suite; the agent cannot reach it."""
+
+
+class ToolFault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A tool of the agent fails as tools do in the world."""
+
+    tool: str
+    fault: Fault
+    calls: tuple[int, ...] = (1,)
+    """Which calls of the tool, counted from 1."""
+    seconds: Seconds = 2.0
+    """How long a `slow` call takes, and a `timeout` lasts."""
+
+
+class FakeService(
+    Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """A tool that exists only in this case: it answers from a table, and what it was asked is in
+    the log."""
+
+    tool: str
+    description: str
+    answers: dict[str, str] = {}
+    """Text of the input, as JSON with sorted keys, or `*`, to the answer."""
+    input_schema: dict[str, object] = {}
 
 
 class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -60,6 +85,12 @@ class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     """Instead of the run's."""
     source: str | None = None
     """The session that it was made from."""
+    recording: str | None = None
+    """A recording of that session, a file beside the suite: for offline trials."""
+    masks: tuple[str, ...] = ()
+    """Patterns (RE2) of what may differ in the inputs of recorded calls: times, ids, paths."""
+    faults: tuple[ToolFault, ...] = ()
+    services: tuple[FakeService, ...] = ()
     solution: Script | None = None
     """A scripted model that passes: the oracle of the suite's health."""
     failure: Script | None = None

@@ -208,7 +208,9 @@ def _case_problems(case: Case, suite: Suite, folder: Path) -> Iterator[str]:
     for name in folders:
         if name is not None and not (folder / name).is_dir():
             yield f"{name}: there is no such folder beside the suite"
-    for pattern in (item for grader in graders for item in _patterns_of(grader)):
+    if case.recording is not None and not (folder / case.recording).is_file():
+        yield f"{case.recording}: there is no such file beside the suite"
+    for pattern in (*case.masks, *(item for grader in graders for item in _patterns_of(grader))):
         yield from _pattern_problems(pattern)
     yield from _path_problems(case, graders)
 
@@ -267,6 +269,8 @@ def case_content_hash(suite: Suite, case: Case, folder: Path) -> str:
     for name in (case.workspace, *tests):
         if name is not None:
             digest.update(folder_hash(folder / name).encode())
+    if case.recording is not None:
+        digest.update(read_bounded(folder / case.recording, max_bytes=_MAX_BYTES) or b"")
     return digest.hexdigest()
 
 

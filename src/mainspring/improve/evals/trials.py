@@ -25,12 +25,14 @@ from mainspring.core.model import Model
 from mainspring.core.sender import Origin
 from mainspring.harness.budget import Budget
 from mainspring.harness.thread_context import ignore_delta
+from mainspring.improve.evals.case_recording import CaseRecording
 from mainspring.improve.evals.case_workspace import prepare_workspace
 from mainspring.improve.evals.evidence import Evidence, RunProgram
 from mainspring.improve.evals.grading import grade_trial, is_passed, reward
 from mainspring.improve.evals.judges import Judges
 from mainspring.improve.evals.suite import Case, Script, SuiteFile
 from mainspring.improve.evals.trajectory import read_trajectory
+from mainspring.improve.evals.trial_tools import service_tools, trial_toolbox
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.session.session import Runtime, Session
 
@@ -70,6 +72,8 @@ class TrialKey:
     case_hash: str
     script: Script | None = None
     """A scripted model in place of the agent's own: the oracle, or one that does nothing."""
+    recording: CaseRecording | None = None
+    """Tools give recorded results and have no effect."""
 
 
 async def run_trial(setup: TrialSetup, key: TrialKey) -> EvalCaseEnded:
@@ -180,13 +184,14 @@ async def _open_session(
         name = f"scripted:{case.id}-{key.number}-{session_id[-8:]}"
         own.models.put(name, setup.make_script(key.script.steps, f"the script of {case.id}"))
         agent = replace(agent, model=name)
+    agent = replace(agent, tools=[*agent.tools, *service_tools(case.services)])
     options = replace(own.options, workspace=workspace, is_headless=True, is_attended=False)
     if case.mode is not None:
         options = replace(options, mode=case.mode)
     runtime = Runtime(
         own.log,
         own.models,
-        toolbox_factory=own.toolbox_factory,
+        toolbox_factory=trial_toolbox(own.toolbox_factory, case, key.recording),
         options=options,
         budget=setup.budget,
         sender=own.sender,

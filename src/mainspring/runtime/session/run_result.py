@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Generic, TypeAlias, cast
+from typing import Generic, Literal, TypeAlias, cast
 
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import AnyPayload, Event
@@ -152,6 +153,20 @@ def approval_requests(thread_tree: ThreadTree) -> list[ApprovalRequest]:
         for call in calls
         if call.wants_answer and call.kind == "tool" and not call.is_suspended
     ]
+
+
+async def ask_caller(
+    thread_tree: ThreadTree, on_approval: OnApproval
+) -> dict[str, tuple[Literal["allow", "deny"], str | None]]:
+    """The caller's answers to calls that wait, by their ids, each with the reason of a refusal."""
+    answers: dict[str, tuple[Literal["allow", "deny"], str | None]] = {}
+    for request in approval_requests(thread_tree):
+        answer = on_approval(request)
+        answer = await answer if inspect.isawaitable(answer) else answer
+        if answer is not None:
+            text = answer if isinstance(answer, str) else None
+            answers[request.call_id] = ("allow" if answer is True else "deny", text)
+    return answers
 
 
 def run_result(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, Literal, Unpack
@@ -19,9 +18,7 @@ from mainspring.core.events import (
     PermissionUpdate,
     PermissionUpdated,
     SessionCreated,
-    TextRubric,
     UserCustomToolResult,
-    UserDefineOutcome,
     UserInterrupt,
     UserMessage,
 )
@@ -33,7 +30,7 @@ from mainspring.harness.authorizer import AllowAll
 from mainspring.harness.budget import Budget
 from mainspring.harness.event_sink import EventSink, ignore_event
 from mainspring.harness.permissions.grant_state import check_updates
-from mainspring.harness.state.outcome_state import MAX_ITERATIONS
+from mainspring.harness.state.outcome_state import new_outcome
 from mainspring.harness.state.thread_tree import ThreadNode, ThreadTree
 from mainspring.harness.thread_context import ignore_delta
 from mainspring.log.session_log import SessionLog
@@ -51,7 +48,7 @@ from mainspring.runtime.session.run_result import (
     FinalMessage,
     OnApproval,
     RunResult,
-    approval_requests,
+    ask_caller,
     result_of_log,
     run_result,
 )
@@ -208,15 +205,7 @@ class Session(Generic[Output]):
         Raises:
             InvalidInput: no rubric, or a number of gradings that is not allowed.
         """
-        if not rubric.strip() or not description.strip():
-            raise InvalidInput("an outcome needs a description and a rubric")
-        if max_iterations is not None and not 1 <= max_iterations <= MAX_ITERATIONS:
-            raise InvalidInput(f"max_iterations: from 1 to {MAX_ITERATIONS}")
-        payload = UserDefineOutcome(
-            description=description,
-            rubric=TextRubric(content=rubric),
-            max_iterations=max_iterations,
-        )
+        payload = new_outcome(description, rubric, max_iterations)
         return await self._submit(payload, client_id)
 
     async def interrupt(self, *, client_id: str | None = None) -> InboxItem:
@@ -328,12 +317,9 @@ class Session(Generic[Output]):
         deps, on_approval = arguments.get("deps"), arguments.get("on_approval")
         check_deps(self.agent, deps)
         result = await self._run(emit, tell, deps)
-        while result is None and on_approval is not None and await self._ask(on_approval):
-            result = await self._run(emit, tell, deps)
         while (
             on_approval is not None
-            and result is not None
-            and result.reason == "requires_action"
+            and (result is None or result.reason == "requires_action")
             and await self._ask(on_approval)
         ):
             result = await self._run(emit, tell, deps) or result
@@ -347,16 +333,10 @@ class Session(Generic[Output]):
     async def _ask(self, on_approval: OnApproval) -> bool:
         """Have the caller answer calls that wait; whether it answered any."""
         row = await self.log.session(self.id)
-        is_answered = False
-        for request in approval_requests(ThreadTree.of(await self.events(), row.thread_id)):
-            answer = on_approval(request)
-            answer = await answer if inspect.isawaitable(answer) else answer
-            if answer is not None:
-                is_answered = True
-                text = answer if isinstance(answer, str) else None
-                result = "allow" if answer is True else "deny"
-                await self.answer(request.call_id, result, message=text)
-        return is_answered
+        answers = await ask_caller(ThreadTree.of(await self.events(), row.thread_id), on_approval)
+        for call_id, (result, text) in answers.items():
+            await self.answer(call_id, result, message=text)
+        return bool(answers)
 
     async def _run(
         self, emit: Callable[[Delta], None], tell: Callable[[Event], None], deps: object
@@ -367,8 +347,8 @@ class Session(Generic[Output]):
             if new := writer.head.seq - folded.seq:
                 for event in await self.log.read(self.id, after=folded.seq, limit=new):
                     folded.thread_tree.apply(event)
-            main = folded.thread_tree.main
-            final_message = FinalMessage(folded.thread_tree.active.id, tell)
+            tree, main = folded.thread_tree, folded.thread_tree.main
+            final_message = FinalMessage(tree.active.id, tell)
             options = runtime.options
             if options.agent is None and self.agent.folder is not None:
                 options = replace(options, agent=self.agent.folder)
@@ -376,11 +356,7 @@ class Session(Generic[Output]):
                 options = replace(options, mode=None)
             given: AnyAgent = self.agent  # below, nothing depends on its output type
             request = SetupRequest(
-                agent=given,
-                thread=main.thread,
-                writer=writer,
-                log=self.log,
-                options=options,
+                agent=given, thread=main.thread, writer=writer, log=self.log, options=options
             )
             window = runtime.models.facts(self.agent.model).window
             agent, facts = await pin_agent(request, window=window)
@@ -393,9 +369,7 @@ class Session(Generic[Output]):
                     log=self.log,
                     models=runtime.models,
                     event_sink=EventSink(
-                        writer=writer,
-                        thread_tree=folded.thread_tree,
-                        on_event=final_message.on_event,
+                        writer=writer, thread_tree=tree, on_event=final_message.on_event
                     ),
                     budget=replace(runtime.budget, agent=self.agent.name),
                     deps=deps,
@@ -412,10 +386,10 @@ class Session(Generic[Output]):
                             hook_events.session_started(source, self.agent.model)
                         )
                     ended = await run_conversation(supervisor, context, emit)
-            self._folded = FoldedLog(folded.thread_tree, writer.head.seq)
+            self._folded = FoldedLog(tree, writer.head.seq)
         if ended is None:
             return None
-        return run_result(self.agent, self.id, ended, folded.thread_tree, final_message)
+        return run_result(self.agent, self.id, ended, tree, final_message)
 
 
 def _extra_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) -> list[Tool]:

@@ -16,8 +16,8 @@ from decimal import ROUND_CEILING, Decimal
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
 from mainspring.core.errors import NotFound
-from mainspring.core.lru_cache import LruCache
 from mainspring.harness.budget import Budget, Charge, Payer, SpendRate
+from mainspring.log.lru_cache import LruCache
 from mainspring.log.records import Records
 from mainspring.service.access.api_keys import Keys
 from mainspring.service.access.tenants import Tenants

@@ -15,11 +15,11 @@ import msgspec
 from anyio import to_thread
 
 from mainspring.core.errors import InvalidInput, StoreUnavailable
-from mainspring.core.lru_cache import LruCache
 from mainspring.core.ports import Credential
 from mainspring.core.sender import Sender
 from mainspring.harness.toolbox import Toolbox
 from mainspring.log.event_chain import Scrub
+from mainspring.log.lru_cache import LruCache
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
 from mainspring.log.task_groups import run_in_background

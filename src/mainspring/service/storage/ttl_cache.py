@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 from mainspring.core.errors import ServiceError
-from mainspring.core.lru_cache import LruCache
+from mainspring.log.lru_cache import LruCache
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

@@ -11,8 +11,8 @@ from typing import Protocol
 from mainspring.core import events
 from mainspring.core.envelope import Event
 from mainspring.core.errors import LogError, StoreFailed
-from mainspring.core.lru_cache import LruCache
 from mainspring.core.model import Delta, TextDelta, ThinkingDelta, ToolInputDelta
+from mainspring.log.lru_cache import LruCache
 from mainspring.service.telemetry.session_spans import SPAN_TYPES, SpanFold, TraceSpan
 
 _LOG = logging.getLogger("mainspring.telemetry")

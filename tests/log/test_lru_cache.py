@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.lru_cache import LruCache
+from mainspring.log.lru_cache import LruCache
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9))), st.integers(1, 4))

@@ -1,0 +1,120 @@
+"""The tools of a trial when they are not simply the agent's: recorded results instead of effects,
+faults, and services that exist only in the case."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import anyio
+
+from mainspring.core.model import ToolSpec
+from mainspring.core.tool import Call, Tool, ToolResult
+from mainspring.harness.authorizer import AllowAll
+from mainspring.harness.toolbox import Toolbox
+from mainspring.improve.evals.case_recording import CaseRecording, call_key
+from mainspring.improve.evals.suite import ENCODER, Case, FakeService, ToolFault
+from mainspring.runtime.session_context import SetupRequest, ToolboxFactory
+
+NOT_RECORDED = "This call was not recorded, and tools do not run in an offline trial."
+_STATUS = {"429": "HTTP 429 Too Many Requests", "500": "HTTP 500 Internal Server Error"}
+_OBJECT: dict[str, object] = {"type": "object"}
+
+
+def trial_toolbox(
+    factory: ToolboxFactory, case: Case, recording: CaseRecording | None
+) -> ToolboxFactory:
+    """The agent's toolbox, as the case wants it."""
+    if recording is None and not case.faults:
+        return factory
+    counts: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def open_toolbox(setup: SetupRequest) -> AsyncGenerator[Toolbox, None]:
+        async with factory(setup) as toolbox:
+            tools = list(toolbox.tools)
+            if recording is not None:
+                tools = [_recorded(tool, recording, case.masks) for tool in tools]
+                toolbox = replace(toolbox, authorizer=AllowAll())  # nothing has an effect
+            tools = [_faulty(tool, case.faults, counts) for tool in tools]
+            yield replace(toolbox, tools=tools)
+
+    return open_toolbox
+
+
+def _recorded(tool: Tool, recording: CaseRecording, masks: Sequence[str]) -> Tool:
+    known = {
+        call_key(call.tool, call.input, masks): call
+        for call in reversed(recording.calls)
+        if call.tool == tool.spec.name
+    }
+
+    async def run(call: Call) -> ToolResult:
+        found = known.get(call_key(tool.spec.name, dict(call.input), masks))
+        if found is None:
+            return ToolResult.text(NOT_RECORDED, ok=False, error="unavailable")
+        return ToolResult.text(found.result, ok=found.ok, error=None if found.ok else "failed")
+
+    return Tool(spec=tool.spec, run=run, traits=tool.traits, invalid=tool.invalid)
+
+
+def _faulty(tool: Tool, faults: Sequence[ToolFault], counts: Counter[str]) -> Tool:
+    own = [fault for fault in faults if fault.tool == tool.spec.name]
+    if not own:
+        return tool
+    earlier: list[ToolResult] = []
+
+    async def run(call: Call) -> ToolResult:
+        counts[tool.spec.name] += 1
+        number = counts[tool.spec.name]
+        fault = next((item for item in own if number in item.calls), None)
+        if fault is None:
+            earlier.append(await tool.run(call))
+            return earlier[-1]
+        return await _with_fault(tool, call, fault, earlier)
+
+    return replace(tool, run=run)
+
+
+async def _with_fault(
+    tool: Tool, call: Call, fault: ToolFault, earlier: Sequence[ToolResult]
+) -> ToolResult:
+    match fault.fault:
+        case "429" | "500":
+            return ToolResult.text(_STATUS[fault.fault], ok=False, error="failed")
+        case "timeout":
+            await anyio.sleep(fault.seconds)
+            return ToolResult.text("The call timed out.", ok=False, error="timed_out")
+        case "slow":
+            await anyio.sleep(fault.seconds)
+            return await tool.run(call)
+        case "stale":
+            return earlier[-1] if earlier else ToolResult.text("")
+        case "cut_off":
+            whole = await tool.run(call)
+            text = "".join(getattr(block, "text", "") for block in whole.content)
+            return ToolResult.text(text[: len(text) // 2], ok=whole.ok, error=whole.error)
+
+
+def service_tools(services: Sequence[FakeService]) -> list[Tool]:
+    return [_service(service) for service in services]
+
+
+def _service(service: FakeService) -> Tool:
+    async def run(call: Call) -> ToolResult:
+        asked = ENCODER.encode(dict(call.input)).decode()
+        answer = service.answers.get(asked, service.answers.get("*"))
+        if answer is None:
+            return ToolResult.text(
+                f"{service.tool} knows nothing of {asked}", ok=False, error="failed"
+            )
+        return ToolResult.text(answer)
+
+    spec = ToolSpec(
+        name=service.tool,
+        description=service.description,
+        input_schema=service.input_schema or _OBJECT,
+    )
+    return Tool(spec=spec, run=run)
