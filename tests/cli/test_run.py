@@ -267,3 +267,23 @@ def test_resuming_what_is_not_there_creates_nothing(mainspring: Run, place: Path
     assert result.returncode == 1
     assert "there are no sessions yet" in result.stderr
     assert list(place.iterdir()) == []
+
+
+def test_work_is_graded_against_a_rubric_and_revised(mainspring: Run, place: Path):
+    steps = (
+        "{calls: [{tool: write, input: {file_path: out.txt, content: one}}]}",
+        "{says: Written.}",
+        "{calls: [{tool: write, input: {file_path: out.txt, content: two}}]}",
+        "{says: Now it is two.}",
+    )
+    (place / "play.yaml").write_text(f"[{{steps: [{', '.join(steps)}]}}]")
+    (place / "rubric.md").write_text("- run: grep -q two out.txt\n")
+    arguments = ("--model", "scripted:play.yaml", "--mode", "bypassPermissions")
+    done = mainspring("run", "write it", "--outcome", "rubric.md", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert "graded 1: needs revision" in done.stderr
+    assert "graded 2: satisfied" in done.stderr
+    assert (place / "out.txt").read_text() == "two"
+    assert "satisfied" in mainspring("sessions", "ls").stdout
+    missing = mainspring("run", "x", "--outcome", "no.md", *arguments)
+    assert "there is no such file" in missing.stderr

@@ -1,31 +1,200 @@
-"""An outcome that the user defines is work: the model is told of it, and how it is graded."""
+"""An outcome that the user defines: the work is graded, and revised until the rubric is met."""
 
 from pathlib import Path
 
-from tests.harness.session_setup import stage
+import anyio
+import pytest
+from tests.harness.session_setup import Stage, echo, stage
 
-from mainspring.capabilities.providers.scripted import Scripted, calls, says
-from mainspring.core.events import FileRubric, TextRubric, UserDefineOutcome
+from mainspring.capabilities.providers.scripted import Scripted, calls, fails, says
+from mainspring.core.events import (
+    FileRubric,
+    ModelRequestEnded,
+    OutcomeEvaluationEnded,
+    OutcomeEvaluationStarted,
+    TextRubric,
+    UserDefineOutcome,
+    UserInterrupt,
+)
+from mainspring.core.model import ToolSpec
+from mainspring.core.tool import SAFE_READ, Call, Tool, ToolResult, Traits
 from mainspring.harness.stop_reasons import Ended
 
-DEFINED = UserDefineOutcome(
-    description="A table of rates", rubric=TextRubric(content="Every rate has a source.")
+MET = says('It is. {"criteria": [{"criterion": "Sources", "reason": "seen", "met": true}]}')
+NOT_MET = says(
+    '{"criteria": [{"criterion": "Sources", "reason": "row 2 has none", "met": false,'
+    ' "change": "add a source to row 2"}]}'
 )
 
 
-async def test_a_defined_outcome_is_worked_towards(tmp_path: Path):
-    model = Scripted(says("Here is the table."))
+def defined(
+    rubric: str = "Every rate has a source.", *, max_iterations: int | None = None
+) -> UserDefineOutcome:
+    return UserDefineOutcome(
+        description="A table of rates",
+        rubric=TextRubric(content=rubric),
+        max_iterations=max_iterations,
+    )
+
+
+async def verdicts(play: Stage) -> list[tuple[int, str]]:
+    return [
+        (event.payload.iteration, event.payload.result)
+        for event in await play.events()
+        if isinstance(event.payload, OutcomeEvaluationEnded)
+    ]
+
+
+async def test_work_that_meets_the_rubric_is_done(tmp_path: Path):
+    model = Scripted(says("Here is the table."), MET)
     async with stage(tmp_path, model) as play:
-        assert await play.play(DEFINED) == Ended("completed")
-        told = str(model.requests[0].messages)
-        assert "A table of rates" in told
-        assert "Every rate has a source." in told
+        assert await play.play(defined()) == Ended("completed")
+        assert await verdicts(play) == [(1, "satisfied")]
         assert await play.play() is None
+    told = str(model.requests[0].messages)
+    assert "A table of rates" in told
+    assert "Every rate has a source." in told
+
+
+async def test_work_that_does_not_meet_it_is_sent_back_with_what_to_change(tmp_path: Path):
+    model = Scripted(says("A table."), NOT_MET, says("With sources."), MET)
+    async with stage(tmp_path, model) as play:
+        assert await play.play(defined()) == Ended("completed")
+        assert await verdicts(play) == [(1, "needs_revision"), (2, "satisfied")]
+        assert await play.continued() == ["outcome_revision"]
+    assert "add a source to row 2" in str(model.requests[2].messages)
+
+
+async def test_the_grader_sees_the_work_and_not_how_it_came_to_be(tmp_path: Path):
+    model = Scripted(
+        says("My secret thoughts.") + calls("echo", x="hidden way"),
+        says("The table is in rates.csv."),
+        calls("read", x="rates.csv"),
+        MET,
+    )
+    look = echo("read", SAFE_READ)
+    async with stage(tmp_path, model, echo(), look) as play:
+        assert await play.play(defined()) == Ended("completed")
+        costs = [
+            event.payload.purpose
+            for event in await play.events()
+            if isinstance(event.payload, ModelRequestEnded)
+        ]
+    grading = model.requests[2]
+    assert [tool.name for tool in grading.tools] == ["read"], "only what reads"
+    assert "The table is in rates.csv." in str(grading.messages)
+    assert "secret thoughts" not in str(grading)
+    assert "hidden way" not in str(grading)
+    assert "echo rates.csv" in str(model.requests[3].messages), "it looked for itself"
+    assert costs == [None, None, "grade", "grade"], "what grading costs is told apart"
+
+
+@pytest.mark.parametrize("allowed", [1, 5])
+async def test_it_is_graded_as_often_as_was_said_and_no_more(tmp_path: Path, allowed: int):
+    model = Scripted(*[says("A table."), NOT_MET] * allowed)
+    async with stage(tmp_path, model) as play:
+        assert await play.play(defined(max_iterations=allowed)) == Ended("completed")
+        results = await verdicts(play)
+    assert results == [
+        *((number, "needs_revision") for number in range(1, allowed)),
+        (allowed, "max_iterations_reached"),
+    ]
+
+
+def shell(*oks: bool, traits: Traits | None = None) -> tuple[Tool, list[str]]:
+    results, ran = list(oks), list[str]()
+
+    async def run(call: Call) -> ToolResult:
+        ran.append(str(call.input["command"]))
+        ok = results.pop(0)
+        return ToolResult.text("all well" if ok else "2 tests failed", ok=ok)
+
+    spec = ToolSpec(name="bash", description="Runs.", input_schema={"type": "object"})
+    return Tool(spec=spec, run=run, traits=lambda _: traits or Traits()), ran
+
+
+async def test_a_criterion_that_is_a_command_is_run_and_not_judged(tmp_path: Path):
+    tool, ran = shell(False, True)
+    model = Scripted(says("Done."), says("Now it is."))
+    async with stage(tmp_path, model, tool) as play:
+        assert await play.play(defined("- run: pytest -q\n")) == Ended("completed")
+        assert await verdicts(play) == [(1, "needs_revision"), (2, "satisfied")]
+    assert ran == ["pytest -q", "pytest -q"]
+    assert "2 tests failed" in str(model.requests[1].messages)
+
+
+async def test_a_command_that_the_rules_do_not_allow_is_not_run(tmp_path: Path):
+    tool, ran = shell(True, traits=Traits(needs_person=True))
+    async with stage(tmp_path, Scripted(says("Done.")), tool) as play:
+        await play.play(defined("1. run: rm -rf /\n", max_iterations=1))
+        assert await verdicts(play) == [(1, "max_iterations_reached")]
+    assert ran == []
+
+
+@pytest.mark.parametrize(
+    "said", ["satisfied!", '{"criteria": []}', '{"criteria": [{"criterion": "x"}]}', "{"]
+)
+async def test_a_grader_that_cannot_be_read_has_not_approved(tmp_path: Path, said: str):
+    model = Scripted(says("Done."), otherwise=says(said))
+    async with stage(tmp_path, model) as play:
+        assert await play.play(defined()) == Ended("completed")
+        assert await verdicts(play) == [(1, "failed")]
+
+
+async def test_a_grader_that_does_not_answer_is_no_verdict(tmp_path: Path):
+    model = Scripted(says("Done."), otherwise=fails("overloaded", "busy"))
+    async with stage(tmp_path, model) as play:
+        assert await play.play(defined()) == Ended("completed")
+        assert await verdicts(play) == [(1, "failed")]
+
+
+async def test_an_interrupt_ends_the_grading(tmp_path: Path):
+    waits = anyio.Event()
+
+    class Slow(Scripted):
+        async def stream(self, request):  # pyright: ignore  (a generator as that of its base)
+            if len(self.requests) == 1:
+                await play.send(UserInterrupt())
+                await waits.wait()
+            async for delta in super().stream(request):
+                yield delta
+
+    async with stage(tmp_path, Slow(says("Done."))) as play:
+        with anyio.fail_after(60):
+            ended = await play.play(defined())
+        assert ended is not None
+        assert ended.reason.startswith("interrupted")
+        assert await verdicts(play) == [(1, "interrupted")]
+
+
+async def test_a_grading_that_a_crash_cut_off_is_done_again_as_the_same(tmp_path: Path):
+    class Dying(Scripted):
+        async def stream(self, request):  # pyright: ignore  (as above)
+            if len(self.requests) == 1:
+                self.requests.append(request)
+                raise SystemError("killed")
+            async for delta in super().stream(request):
+                yield delta
+
+    model = Dying(says("Done."), MET)
+    async with stage(tmp_path, model) as play:
+        with pytest.raises(BaseException):  # noqa: B017, PT011 (as a kill leaves it)
+            await play.play(defined())
+        assert await verdicts(play) == []
+        assert await play.play() == Ended("completed")
+        started = [
+            event.payload.iteration
+            for event in await play.events()
+            if isinstance(event.payload, OutcomeEvaluationStarted)
+        ]
+        assert await verdicts(play) == [(1, "satisfied")]
+    assert started == [1]
 
 
 async def test_an_outcome_that_comes_during_a_run_is_heard(tmp_path: Path):
-    model = Scripted(calls("nothing"), says("Now the table."))
+    model = Scripted(calls("nothing"), says("Now the table."), MET)
     async with stage(tmp_path, model) as play:
-        defined = UserDefineOutcome(description="More", rubric=FileRubric(file_id="file_1"))
-        await play.play("go", defined)
-        assert "file_1" in str(model.requests[-1].messages)
+        later = UserDefineOutcome(description="More", rubric=FileRubric(file_id="file_1"))
+        await play.play("go", later)
+        assert "file_1" in str(model.requests[1].messages)
+        assert await verdicts(play) == [(1, "satisfied")]

@@ -23,6 +23,7 @@ from mainspring.harness import hook_events
 from mainspring.harness.context.compaction import compact_on_request
 from mainspring.harness.crash_recovery import INTERRUPTED_TEXT, in_doubt_policy, recovery_events
 from mainspring.harness.limits import continuation
+from mainspring.harness.outcomes import close_interrupted, evaluate_outcome
 from mainspring.harness.run_inbox import receive, receive_during_run
 from mainspring.harness.speculative_reads import open_speculative_reads
 from mainspring.harness.state.repetition import LOOP_ERROR, NUDGE
@@ -181,32 +182,41 @@ def _interrupt(context: ThreadContext) -> Step:
     for call in open_calls:
         context.siblings.abandon(call)
         settle(context, call, ToolResult.text(INTERRUPTED_TEXT, ok=False, error="cancelled"))
+    close_interrupted(context)
     if context.thread.redirected:
         return Continue("inbox_message")
     return Ended("interrupted_tools" if open_calls else "interrupted_streaming")
 
 
 async def _stop(context: ThreadContext) -> Step:
-    """The model has finished: ask the stop hooks and the authorizer."""
-    feedback = context.thread.retries.stop_feedback
-    if feedback < FEEDBACK_IN_A_ROW:
-        last = context.thread.transcript.last_words()
-        hook_result = await context.run_hooks(
-            hook_events.stopping(is_again=feedback > 0, last_message=last, agent=context.subagent),
-            is_context=False,
-        )
-        if hook_result.stop is not None:
-            return Ended("stop_hook_prevented", hook_result.stop)
-        if hook_result.blocked:
-            return Continue("stop_hook_feedback", hook_result.reason or "A hook says: go on.")
-        toolbox = context.toolbox
-        objection = toolbox.stop_objection and toolbox.stop_objection(context.thread)
-        if objection:
-            return Continue("stop_hook_feedback", objection)
-        verdict = await toolbox.authorizer.before_stop(context.thread)
-        if verdict is not None:
-            return verdict
+    """The model has finished: ask the hooks, the authorizer, and the grader of its outcome."""
+    step = await _stop_feedback(context) or await evaluate_outcome(context)
+    if step == "interrupted":
+        await receive_during_run(context)
+        return _interrupt(context)
+    if step is not None:
+        return step
     own = context.tiers[0]
     if more := continuation(own.spend_account.spending, own.limits):
         return Continue("budget_continuation", more)
     return Ended("completed")
+
+
+async def _stop_feedback(context: ThreadContext) -> Continue | Ended | None:
+    feedback = context.thread.retries.stop_feedback
+    if feedback >= FEEDBACK_IN_A_ROW:
+        return None
+    last = context.thread.transcript.last_words()
+    hook_result = await context.run_hooks(
+        hook_events.stopping(is_again=feedback > 0, last_message=last, agent=context.subagent),
+        is_context=False,
+    )
+    if hook_result.stop is not None:
+        return Ended("stop_hook_prevented", hook_result.stop)
+    if hook_result.blocked:
+        return Continue("stop_hook_feedback", hook_result.reason or "A hook says: go on.")
+    toolbox = context.toolbox
+    objection = toolbox.stop_objection and toolbox.stop_objection(context.thread)
+    if objection:
+        return Continue("stop_hook_feedback", objection)
+    return await toolbox.authorizer.before_stop(context.thread)

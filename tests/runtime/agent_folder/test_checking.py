@@ -31,12 +31,15 @@ def ignored(part: PartReport) -> dict[str, str]:
     return {item.what: item.why for item in part.ignored}
 
 
-def test_what_is_planned_for_later_is_understood_and_said_to_wait(tmp_path: Path):
+def test_a_schedule_and_an_outcome_are_reported_with_their_effect(tmp_path: Path):
     put(tmp_path, "agent.yaml", "schedule: {cron: '0 9 * * *'}\noutcome: {description: Green}\n")
     planned = parts(tmp_path)["schedule and outcome"]
     assert ignored(planned).keys() == {"outcome Green"}
     assert planned.supported[0].startswith("schedule 0 9 * * * UTC: runs in `mainspring serve`")
-    assert all("later version" in why for why in ignored(planned).values())
+    assert "no `rubric`" in ignored(planned)["outcome Green"]
+    put(tmp_path, "agent.yaml", "outcome: {rubric: Tests pass.}\n")
+    [graded] = parts(tmp_path)["schedule and outcome"].supported
+    assert graded.startswith("outcome Tests pass.: new sessions")
 
 
 def test_descriptions_of_other_frameworks_are_named_and_not_read(tmp_path: Path):

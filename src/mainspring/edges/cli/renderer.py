@@ -41,6 +41,7 @@ _KEY_ARGUMENTS = (
 )
 """Arguments that tell most about a call, the most telling first."""
 _MAX_THINKING_CHARS = 300
+_MAX_CRITERIA = 20
 _MAX_TREE_ROWS = 14
 _SILENT_FAILURES = {"max_tokens", "interrupted", "abandoned", "prompt_too_long", "media_too_large"}
 
@@ -240,13 +241,23 @@ class EventRenderer:
                 )
             case events.SessionWoken() if self.is_live:
                 self.note("resumes where it stopped")
-            case events.ToolCallInDoubt(tool_use_id=call_id):
-                name = self._calls[call_id].name if call_id in self._calls else short_id(call_id)
-                self.note(f"{name} was under way when the session stopped", "yellow")
+            case events.OutcomeEvaluationEnded() | events.ToolCallInDoubt():
+                self._show_check(payload)
             case events.UserInterrupt() if not self.is_live:
                 self.note("interrupted")
             case _:
                 pass
+
+    def _show_check(self, checked: events.OutcomeEvaluationEnded | events.ToolCallInDoubt) -> None:
+        """What became of the work: the verdict of a grader, or a call that a crash left open."""
+        if isinstance(checked, events.ToolCallInDoubt):
+            id_ = checked.tool_use_id
+            name = self._calls[id_].name if id_ in self._calls else short_id(id_)
+            return self.note(f"{name} was under way when the session stopped", "yellow")
+        style = "green" if checked.result == "satisfied" else "yellow"
+        self.note(f"graded {checked.iteration}: {checked.result.replace('_', ' ')}", style)
+        for line in checked.explanation.splitlines()[:_MAX_CRITERIA]:
+            self.note(f"  {truncate(line)}")
 
     def _show(self, *parts: StyledText, kind: str = "note", is_cut: bool = False) -> None:
         self._markdown_stream.end()

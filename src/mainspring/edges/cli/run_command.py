@@ -17,6 +17,7 @@ from mainspring.core.errors import InvalidInput, LeaseHeld
 from mainspring.core.events import Usage
 from mainspring.edges.cli.approval_prompt import ApprovalPrompt, caller_path, is_interactive
 from mainspring.edges.cli.event_summary import short_id
+from mainspring.edges.cli.outcome_arguments import OutcomeArguments
 from mainspring.edges.cli.printing import Screen
 from mainspring.edges.cli.renderer import EventRenderer, key_argument
 from mainspring.edges.cli.run_arguments import RunArguments
@@ -31,6 +32,7 @@ from mainspring.edges.cli.session_runner import (
 )
 from mainspring.edges.cli.subagent_tree import SubagentTree
 from mainspring.edges.cli.terminal_input import Keyboard, is_piped, read_piped
+from mainspring.harness.state.outcome_state import outcome_definition
 from mainspring.harness.stop_reasons import EndReason
 from mainspring.runtime.session.run_result import RunResult
 from mainspring.runtime.session.session import Session, ignore_delta
@@ -77,6 +79,7 @@ async def run(
         typer.Argument(metavar="[PROMPT]", help="What to do; - or nothing reads standard input."),
     ] = None,
     arguments: RunArguments,
+    outcome: OutcomeArguments,
     json: Annotated[
         bool, typer.Option("--json", help="Print events as JSON lines, then the result.")
     ] = False,
@@ -90,17 +93,35 @@ async def run(
         if text is not None:
             reject_slash_command(stage.agent, text)
         session = stage.session or await stage.start()
-        own = (
-            {await send_message(settings, stage.agent, session, text)}
-            if text is not None
-            else set[str]()
-        )
+        own = set[str]()
+        if text is not None:
+            own.add(await _submit(settings, stage, outcome, session, text))
         try:
             return await _run_prompt(settings, stage, session, own, json=json)
         except LeaseHeld:
             if not own:
                 raise
         return await _report_delivered(settings, session, json=json)
+
+
+async def _submit(
+    settings: Settings,
+    runner: SessionRunner,
+    arguments: OutcomeArguments,
+    session: Session,
+    text: str,
+) -> str:
+    """As a message; or as an outcome, if the command line or, for a new session, the agent has a
+    rubric."""
+    rubric = arguments.rubric(settings)
+    defined = runner.outcome if runner.session is None else None
+    if rubric is None and defined is not None and defined.rubric.strip():
+        rubric = defined.rubric
+        text = f"{text}\n\n{defined.description}".strip()
+    if rubric is None:
+        return await send_message(settings, runner.agent, session, text)
+    outcome = outcome_definition(text, rubric, arguments.max_iterations)
+    return (await session.submit(outcome)).event_id
 
 
 async def _run_prompt(

@@ -78,6 +78,7 @@ class SessionSummaryView(Struct, frozen=True, kw_only=True):
     model: str | None
     status: str
     reason: str | None
+    outcome: str | None
     turns: int
     usage: Usage
     cost_usd: str
@@ -163,6 +164,7 @@ def _summary_view(summary: SessionSummary) -> SessionSummaryView:
         model=summary.model,
         status=summary.status,
         reason=summary.reason,
+        outcome=summary.outcome,
         turns=summary.turns,
         usage=summary.usage,
         cost_usd=str(summary.cost_usd),
@@ -177,6 +179,7 @@ def _summary_view(summary: SessionSummary) -> SessionSummaryView:
 def _session_row(screen: Screen, summary: SessionSummary, now: datetime) -> list[StyledText]:
     is_plain = summary.status != "idle" or summary.reason == "completed"
     status = summary.status if is_plain else f"{summary.status} ({summary.reason})"
+    status += f", {summary.outcome.replace('_', ' ')}" if summary.outcome else ""
     return [
         (summary.id if screen.width is None else short_id(summary.id), "bold"),
         (status, _STYLES[summary.status]),

@@ -33,6 +33,7 @@ from mainspring.harness.limits import prompt_tokens
 from mainspring.log.task_groups import unwrap_single_error
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder
+from mainspring.runtime.agent_folder.manifest import ManifestOutcome
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.run_result import RunResult
 from mainspring.runtime.session.session import Runtime, Session
@@ -112,6 +113,8 @@ class SessionRunner:
     session_summary: SessionSummary | None
     """How that one stood."""
     origin: Mapping[str, str] | None
+    outcome: ManifestOutcome | None
+    """What new sessions of the agent are graded against."""
 
     async def start(self) -> Session:
         """A new session, which nobody has said anything to."""
@@ -177,6 +180,7 @@ async def open_session_runner(
             session=None if row is None else await runtime.resume(agent, row.id),
             session_summary=recorded,
             origin=agent_selection(settings).origin(options),
+            outcome=loaded.agent_manifest.outcome,
         )
 
 

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import aclosing
-from decimal import Decimal
 
-from msgspec.structs import replace
-
-from mainspring.core import events, ids
+from mainspring.core import ids
 from mainspring.core.content import TextBlock, plain_text
-from mainspring.core.errors import ProviderFailed
-from mainspring.core.events import ContextCompacted, ModelRequestEnded, ModelRequestStarted, Usage
-from mainspring.core.model import Reply, Request, User
-from mainspring.harness.budget import reserve
+from mainspring.core.events import ContextCompacted
+from mainspring.core.model import Request, User
 from mainspring.harness.context.compaction_layers import CompactionInput, removable_ranges
 from mainspring.harness.context.conversation_digest import DIGEST_HEADING, FULL, digest
-from mainspring.harness.run_inbox import until_interrupted
-from mainspring.harness.stop_reasons import Ended
+from mainspring.harness.side_request import open_side_request, reply_text
+from mainspring.harness.state.thread import SUMMARY
 from mainspring.harness.thread_context import ThreadContext
 
-PURPOSE = "summary"
 FAILURES_IN_A_ROW = 3
 _OUTPUT_TOKENS = 4_000
 _MIN_GAIN_SHARE = 12
@@ -65,24 +58,14 @@ async def summarize(
     """
     parts = old_ranges(source)
     request = _request(context, source, parts, keep)
-    tokens = int(len(str(request).encode()) / context.facts.bytes_per_token) + 1
-    reserved = reserve(
-        context.tiers, context.facts, input_tokens=tokens, output_tokens=request.max_tokens
-    )
-    if isinstance(reserved, Ended):
+    side_request = await open_side_request(context, request, purpose=SUMMARY)
+    if side_request is None:
         return []  # the turn itself will say so
-    noted = _note_start(context, request, tokens, reserved)
-    _, settled = noted
-    if await context.budget.reserve(settled.reservation_id, reserved) is not None:
-        _note_end(context, noted, None, is_error=True)
-        return []
-    await context.event_sink.commit()
-    answer = await _answer(context, request)
-    said = _reply_text(answer)
+    answer = await side_request.answer()
+    said = reply_text(answer)
     if said is not None and len(said.encode()) > old_bytes(source) // 2:
         said = None
-    cost = _note_end(context, noted, answer, is_error=said is None)
-    await context.budget.settle(settled.reservation_id, cost)
+    await side_request.end(answer, is_error=said is None)
     if said is None:
         return [] if answer is not None else None
     overlays: list[ContextCompacted] = []
@@ -129,87 +112,3 @@ def _material(source: CompactionInput, parts: Sequence[range], max_bytes: int) -
         if detail.outcome < 20:
             return text[-max_bytes:].decode(errors="ignore")
         detail = detail.halved()
-
-
-def _note_start(
-    context: ThreadContext, request: Request, tokens: int, reserved: Decimal
-) -> tuple[ModelRequestEnded, events.BudgetSettled]:
-    """Metered like any call, beside the conversation. Returns how it ends if all fails."""
-    reservation_id = context.new_id(ids.RESERVATION)
-    noted = context.note(
-        events.BudgetReserved(
-            reservation_id=reservation_id,
-            cost_usd=str(reserved),
-            input_tokens=tokens,
-            output_tokens=request.max_tokens,
-        ),
-        ModelRequestStarted(
-            model=request.model,
-            purpose=PURPOSE,
-            request_id=request.request_id,
-            estimated_input_tokens=tokens,
-        ),
-    )
-    ended = ModelRequestEnded(
-        model_request_start_id=noted[-1].id,
-        model_usage=Usage(),
-        is_error=True,
-        purpose=PURPOSE,
-        model=request.model,
-        cost_usd="0",
-    )
-    return ended, events.BudgetSettled(reservation_id=reservation_id, cost_usd="0")
-
-
-def _note_end(
-    context: ThreadContext,
-    noted: tuple[ModelRequestEnded, events.BudgetSettled],
-    answer: Reply | ProviderFailed | None,
-    *,
-    is_error: bool,
-) -> Decimal:
-    ended, settled = noted
-    match answer:
-        case Reply():
-            cost = str(context.cost(answer.usage, answer.model))
-            ended = replace(
-                ended,
-                model_usage=answer.usage,
-                is_error=is_error,
-                model=answer.model,
-                stop_reason=answer.reason,
-                cost_usd=cost,
-            )
-            settled = replace(settled, cost_usd=cost)
-        case ProviderFailed():
-            ended = replace(ended, stop_reason=answer.kind)
-        case None:
-            ended = replace(ended, stop_reason="interrupted")
-    context.note(ended, settled)
-    return Decimal(settled.cost_usd)
-
-
-def _reply_text(answer: Reply | ProviderFailed | None) -> str | None:
-    if not isinstance(answer, Reply) or answer.reason == "refusal":
-        return None
-    text = "\n".join(part.text for part in answer.content if isinstance(part, TextBlock))
-    return text.strip() or None
-
-
-async def _answer(context: ThreadContext, request: Request) -> Reply | ProviderFailed | None:
-    """None: the user interrupted."""
-    answer: Reply | ProviderFailed | None = None
-
-    async def listen() -> None:
-        nonlocal answer
-        try:
-            async with aclosing(context.model.stream(request)) as deltas:
-                async for delta in deltas:
-                    if isinstance(delta, Reply):
-                        answer = delta
-        except ProviderFailed as failed:
-            answer = failed
-
-    if await until_interrupted(context, listen) and answer is None:
-        return None
-    return answer or ProviderFailed(request.model, "malformed", "it ended without a reply")

@@ -16,8 +16,14 @@ from mainspring.core.content import TextBlock
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.harness.context.prompts import outcome_prompt
 from mainspring.harness.context.transcript import Transcript
-from mainspring.harness.state import pending_compaction, repetition, session_state
+from mainspring.harness.state import (
+    outcome_state,
+    pending_compaction,
+    repetition,
+    session_state,
+)
 from mainspring.harness.state.open_call import CallResult, OpenCall, call_id_of, proposed_call
+from mainspring.harness.state.outcome_state import OpenOutcome
 from mainspring.harness.state.repetition import Repetition
 from mainspring.harness.state.session_state import SessionState
 from mainspring.harness.stop_reasons import INTERRUPTED_REASONS
@@ -26,6 +32,8 @@ OUTPUT_TOOL = "final_result"
 """The tool by which the model gives back what the agent's output type asks for."""
 JUDGEMENT = "judgement"
 """The purpose of a model request of the authorizer: only its cost counts."""
+SUMMARY = "summary"
+"""The purpose of one that shortens the conversation."""
 
 
 class RetryCounts(Struct, kw_only=True):
@@ -70,6 +78,8 @@ class Thread(Struct, kw_only=True):
     pending_compaction: events.CompactionRequested | None = None
     last_reason: str | None = None
     """Why the last run ended."""
+    outcome: OpenOutcome | None = None
+    """What its work is graded against, until there is a final verdict."""
     session_state: SessionState = field(default_factory=SessionState)
     output: events.OutputProduced | None = None
     """What the newest reply gave back, if it did; then the run is done."""
@@ -88,6 +98,8 @@ class Thread(Struct, kw_only=True):
             self.repetition = repetition.fold(self.repetition, event.id, payload)
         if kind in pending_compaction.RELEVANT:
             self.pending_compaction = pending_compaction.fold(self.pending_compaction, payload)
+        if kind in outcome_state.RELEVANT:
+            self.outcome = outcome_state.fold(self.outcome, event)
         if kind in session_state.RELEVANT:
             self.session_state.apply(payload)
         if (handler := _HANDLERS.get(kind)) is not None:
@@ -209,7 +221,8 @@ def _request_ended(thread: Thread, event: Event, payload: events.ModelRequestEnd
     purpose = payload.purpose or thread.open_purpose
     thread.open_request = thread.open_purpose = None
     if purpose is not None:
-        _count_summary(thread, payload)
+        if purpose == SUMMARY:
+            _count_summary(thread, payload)
         return
     thread.transcript.end_reply(event.seq, is_error=payload.is_error)
     if not payload.is_error:
@@ -276,8 +289,10 @@ def _loop_continue(thread: Thread, event: Event, payload: events.LoopContinued) 
             thread.retries.continued += 1
         case "reactive_compact_retry":
             thread.retries.compacted += 1
-        case "stop_hook_feedback" | "outcome_revision":
+        case "stop_hook_feedback":
             thread.retries.stop_feedback += 1
+        case "outcome_revision":  # how often is the outcome's own limit
+            thread.retries.stop_feedback = 0
         case "inbox_message":
             thread.interrupted = thread.redirected = False
         case _:

@@ -308,10 +308,12 @@ def _service_only(agent_manifest: manifest.AgentManifest) -> PartReport:
         supported = (
             f"schedule {agent_manifest.schedule.cron} {agent_manifest.schedule.timezone}: {where}",
         )
-    if agent_manifest.outcome is not None:
-        ignored = (
-            IgnoredItem(f"outcome {_cut(agent_manifest.outcome.description)}", _NOT_YET_SUPPORTED),
-        )
+    if (outcome := agent_manifest.outcome) is not None:
+        what = f"outcome {_cut(outcome.description or outcome.rubric)}"
+        if outcome.rubric.strip():
+            supported = (*supported, f"{what}: new sessions of `mainspring run` are graded")
+        else:
+            ignored = (IgnoredItem(what, "it has no `rubric` to grade by"),)
     return PartReport(name=PLANNED, supported=supported, ignored=ignored)
 
 

@@ -188,11 +188,11 @@ class Session(Generic[Output]):
         `skill`: the skill that the message calls, if any. Its permissions apply until the run ends.
         """
         payload = UserMessage(content=await content_blocks(message), skill=skill)
-        return await self._submit(payload, client_id)
+        return await self.submit(payload, client_id)
 
     async def interrupt(self, *, client_id: str | None = None) -> InboxItem:
         """Stop the run at once; everything recorded so far is kept."""
-        return await self._submit(UserInterrupt(), client_id)
+        return await self.submit(UserInterrupt(), client_id)
 
     async def answer(
         self,
@@ -203,7 +203,7 @@ class Session(Generic[Output]):
         client_id: str | None = None,
     ) -> InboxItem:
         """Answer a call that waits for a person."""
-        return await self._submit(
+        return await self.submit(
             UserToolConfirmation(tool_use_id=call_id, result=result, deny_message=message),
             client_id,
         )
@@ -218,7 +218,7 @@ class Session(Generic[Output]):
         """
         check_updates(updates)
         payload = PermissionUpdated(updates=updates, tool_use_id=call_id)
-        return await self._submit(payload, client_id)
+        return await self.submit(payload, client_id)
 
     async def settle(
         self,
@@ -230,12 +230,12 @@ class Session(Generic[Output]):
     ) -> InboxItem:
         """Give the result of a call to one of the client's own tools."""
         blocks = (TextBlock(content),) if isinstance(content, str) else tuple(content)
-        return await self._submit(
+        return await self.submit(
             UserCustomToolResult(custom_tool_use_id=call_id, content=blocks, is_error=not ok),
             client_id,
         )
 
-    async def _submit(self, payload: ClientPayload, client_id: str | None) -> InboxItem:
+    async def submit(self, payload: ClientPayload, client_id: str | None = None) -> InboxItem:
         sender = self._runtime.sender
         return await self.log.submit(self.id, payload, sender=sender, client_id=client_id)
 

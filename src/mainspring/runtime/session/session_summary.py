@@ -41,6 +41,7 @@ _SUMMARY_EVENT_TYPES = event_types(
     events.StatusRunning,
     events.StatusIdle,
     events.StatusTerminated,
+    events.OutcomeEvaluationEnded,
     events.ModelRequestStarted,
     events.ModelRequestEnded,
     events.SkillUsed,
@@ -60,6 +61,8 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     status: Status
     reason: str | None
     """Why the last run stopped."""
+    outcome: str | None
+    """The last verdict on its outcome, if it was graded."""
     turns: int
     usage: Usage
     cost_usd: Decimal
@@ -73,7 +76,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
 async def summarize_session(log: SessionLog, session: SessionRow) -> SessionSummary:
     """Of what it inherits, a fork counts the turns and the cost too: they are its own budget's."""
     account, thread = SpendAccount(), Thread(id=session.thread_id)
-    title = agent = folder = origin = model = None
+    title = agent = folder = origin = model = outcome = None
     for event in await log.read(session.id, types=_SUMMARY_EVENT_TYPES):
         account.apply(event)
         thread.apply(event)
@@ -86,6 +89,8 @@ async def summarize_session(log: SessionLog, session: SessionRow) -> SessionSumm
                 events.SessionForked(title=str(renamed)) | events.SessionUpdated(title=str(renamed))
             ):
                 title = renamed
+            case events.OutcomeEvaluationEnded(result=outcome):
+                pass
             case events.ModelRequestStarted() if skill_model(thread.session_state) is None:
                 model = thread.model
             case _:
@@ -98,6 +103,7 @@ async def summarize_session(log: SessionLog, session: SessionRow) -> SessionSumm
         model=model,
         status=await _status(log, session, thread),
         reason=thread.last_reason,
+        outcome=outcome,
         turns=thread.turns,
         usage=account.usage,
         cost_usd=account.spending.cost_usd,

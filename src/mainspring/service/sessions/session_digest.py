@@ -21,10 +21,10 @@ from mainspring.core.events import Usage
 from mainspring.core.lru_cache import LruCache
 from mainspring.harness import limits
 from mainspring.harness.state.open_call import OpenCall, call_id_of, proposed_call
+from mainspring.harness.state.outcome_state import outcome_id
 from mainspring.harness.state.thread_tree import add_usage
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
-from mainspring.service.sessions.wire_events import outcome_id
 
 SessionStatus: TypeAlias = Literal["rescheduling", "running", "idle", "terminated"]
 

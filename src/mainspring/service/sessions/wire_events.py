@@ -16,6 +16,7 @@ from mainspring.core.content import Block
 from mainspring.core.envelope import AnyPayload, Event, UnknownPayload
 from mainspring.core.errors import BlobNotFound
 from mainspring.core.events import WorkflowRunEnded, WorkflowRunFailed
+from mainspring.harness.state.outcome_state import outcome_id
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
 from mainspring.log.upcast import read_payload
@@ -306,11 +307,6 @@ def _permission_fields(permission: events.Permission | None) -> WireEvent:
                 "evaluated_permission": permission,
                 "evaluation": {"type": f"always_{permission}"},
             }
-
-
-def outcome_id(event_id: str, payload: events.UserDefineOutcome) -> str:
-    """Its own, or one derived from its event."""
-    return payload.outcome_id or f"outc_{event_id.partition('_')[2]}"
 
 
 def usage_fields(usage: events.Usage) -> WireEvent:

@@ -1,0 +1,50 @@
+"""The options of `mainspring run` that say when the work is good enough."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput
+from mainspring.files.atomic_file import read_bounded
+
+_MAX_BYTES = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeArguments:
+    outcome: Annotated[
+        str | None,
+        typer.Option(
+            "--outcome",
+            metavar="FILE",
+            help="A rubric: the work is graded against it, and revised until it is met."
+            " A line `- run: COMMAND` is a criterion that is run.",
+        ),
+    ] = None
+    max_iterations: Annotated[
+        int | None,
+        typer.Option(
+            "--max-iterations",
+            min=1,
+            max=20,
+            metavar="N",
+            help="How often it is graded at most. [default: 3]",
+        ),
+    ] = None
+
+    def rubric(self, settings: Settings) -> str | None:
+        """Raises: InvalidInput."""
+        if self.outcome is None:
+            return None
+        content = read_bounded(Path(settings.folder, self.outcome), max_bytes=_MAX_BYTES)
+        if content is None:
+            raise InvalidInput(f"--outcome {self.outcome}: there is no such file")
+        try:
+            return content.decode()
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"--outcome {self.outcome}: not a text") from error

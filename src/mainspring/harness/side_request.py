@@ -1,0 +1,119 @@
+"""A model request beside the conversation, such as a summary or a grading: metered like any other,
+and open to interruption.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass
+from decimal import Decimal
+
+from msgspec.structs import replace
+
+from mainspring.core import events, ids
+from mainspring.core.content import TextBlock
+from mainspring.core.errors import ProviderFailed
+from mainspring.core.events import ModelRequestEnded, ModelRequestStarted, Usage
+from mainspring.core.model import Reply, Request
+from mainspring.harness.budget import reserve
+from mainspring.harness.run_inbox import until_interrupted
+from mainspring.harness.stop_reasons import Ended
+from mainspring.harness.thread_context import ThreadContext
+
+
+@dataclass(frozen=True, slots=True)
+class SideRequest:
+    context: ThreadContext
+    request: Request
+    _ended: ModelRequestEnded
+    """How it ends if all fails."""
+    _settled: events.BudgetSettled
+
+    async def answer(self) -> Reply | ProviderFailed | None:
+        """None: the user interrupted."""
+        answer: Reply | ProviderFailed | None = None
+
+        async def listen() -> None:
+            nonlocal answer
+            try:
+                async with aclosing(self.context.model.stream(self.request)) as deltas:
+                    async for delta in deltas:
+                        if isinstance(delta, Reply):
+                            answer = delta
+            except ProviderFailed as failed:
+                answer = failed
+
+        if await until_interrupted(self.context, listen) and answer is None:
+            return None
+        return answer or ProviderFailed(self.request.model, "malformed", "it ended without a reply")
+
+    async def end(self, answer: Reply | ProviderFailed | None, *, is_error: bool) -> None:
+        """Record what it cost."""
+        ended, settled = self._ended, self._settled
+        match answer:
+            case Reply():
+                cost = str(self.context.cost(answer.usage, answer.model))
+                ended = replace(
+                    ended,
+                    model_usage=answer.usage,
+                    is_error=is_error,
+                    model=answer.model,
+                    stop_reason=answer.reason,
+                    cost_usd=cost,
+                )
+                settled = replace(settled, cost_usd=cost)
+            case ProviderFailed():
+                ended = replace(ended, stop_reason=answer.kind)
+            case None:
+                ended = replace(ended, stop_reason="interrupted")
+        self.context.note(ended, settled)
+        await self.context.budget.settle(settled.reservation_id, Decimal(settled.cost_usd))
+
+
+async def open_side_request(
+    context: ThreadContext, request: Request, *, purpose: str
+) -> SideRequest | None:
+    """`None` if the budget does not allow it."""
+    tokens = int(len(str(request).encode()) / context.facts.bytes_per_token) + 1
+    reserved = reserve(
+        context.tiers, context.facts, input_tokens=tokens, output_tokens=request.max_tokens
+    )
+    if isinstance(reserved, Ended):
+        return None
+    reservation_id = context.new_id(ids.RESERVATION)
+    noted = context.note(
+        events.BudgetReserved(
+            reservation_id=reservation_id,
+            cost_usd=str(reserved),
+            input_tokens=tokens,
+            output_tokens=request.max_tokens,
+        ),
+        ModelRequestStarted(
+            model=request.model,
+            purpose=purpose,
+            request_id=request.request_id,
+            estimated_input_tokens=tokens,
+        ),
+    )
+    ended = ModelRequestEnded(
+        model_request_start_id=noted[-1].id,
+        model_usage=Usage(),
+        is_error=True,
+        purpose=purpose,
+        model=request.model,
+        cost_usd="0",
+    )
+    settled = events.BudgetSettled(reservation_id=reservation_id, cost_usd="0")
+    if await context.budget.reserve(reservation_id, reserved) is not None:
+        context.note(replace(ended, stop_reason="interrupted"), settled)
+        return None
+    await context.event_sink.commit()
+    return SideRequest(context, request, ended, settled)
+
+
+def reply_text(answer: Reply | ProviderFailed | None) -> str | None:
+    """`None` if there is nothing in it to use."""
+    if not isinstance(answer, Reply) or answer.reason == "refusal":
+        return None
+    text = "\n".join(part.text for part in answer.content if isinstance(part, TextBlock))
+    return text.strip() or None

@@ -1,0 +1,91 @@
+"""The outcome that a thread works for: a fold of the thread's events."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainspring.core.envelope import Event
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import (
+    OutcomeEvaluationEnded,
+    OutcomeEvaluationStarted,
+    SessionForked,
+    SessionReceived,
+    TextRubric,
+    UserDefineOutcome,
+)
+
+RELEVANT = frozenset[type](
+    (
+        UserDefineOutcome,
+        OutcomeEvaluationStarted,
+        OutcomeEvaluationEnded,
+        SessionForked,
+        SessionReceived,
+    )
+)
+"""Types of events that may change it."""
+DEFAULT_ITERATIONS = 3
+MAX_ITERATIONS = 20
+
+
+class OpenOutcome(Struct, frozen=True, kw_only=True):
+    """One without a final verdict."""
+
+    id: str
+    description: str
+    rubric: str
+    max_iterations: int
+    iteration: int = 0
+    """Of the evaluation that has begun, or was last."""
+    started: str | None = None
+    """The event that began an evaluation which has not ended."""
+
+
+def outcome_definition(
+    description: str, rubric: str, max_iterations: int | None = None
+) -> UserDefineOutcome:
+    """Have an agent work until a grader finds that the rubric is met.
+
+    Raises:
+        InvalidInput: no rubric, or a number of gradings that is not allowed.
+    """
+    if not rubric.strip() or not description.strip():
+        raise InvalidInput("an outcome needs a description and a rubric")
+    if max_iterations is not None and not 1 <= max_iterations <= MAX_ITERATIONS:
+        raise InvalidInput(f"max_iterations: from 1 to {MAX_ITERATIONS}")
+    return UserDefineOutcome(
+        description=description,
+        rubric=TextRubric(content=rubric),
+        max_iterations=max_iterations,
+    )
+
+
+def outcome_id(event_id: str, defined: UserDefineOutcome) -> str:
+    """Its own, or one derived from its event."""
+    return defined.outcome_id or f"outc_{event_id.partition('_')[2]}"
+
+
+def fold(outcome: OpenOutcome | None, event: Event) -> OpenOutcome | None:
+    match event.payload:
+        case UserDefineOutcome() as defined:
+            rubric = defined.rubric
+            text = rubric.content if isinstance(rubric, TextRubric) else ""
+            allowed = defined.max_iterations or DEFAULT_ITERATIONS
+            return OpenOutcome(
+                id=outcome_id(event.id, defined),
+                description=defined.description,
+                rubric=text,
+                max_iterations=min(allowed, MAX_ITERATIONS),
+            )
+        case OutcomeEvaluationStarted(iteration=iteration) if outcome is not None:
+            return replace(outcome, iteration=iteration, started=event.id)
+        case OutcomeEvaluationEnded(result="needs_revision") if outcome is not None:
+            return replace(outcome, started=None)
+        case OutcomeEvaluationEnded():
+            return None
+        case SessionForked() | SessionReceived() if outcome is not None:
+            return replace(outcome, started=None)
+        case _:
+            return outcome
