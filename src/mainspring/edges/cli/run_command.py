@@ -32,6 +32,7 @@ from mainspring.edges.cli.session_runner import (
 )
 from mainspring.edges.cli.subagent_tree import SubagentTree
 from mainspring.edges.cli.terminal_input import Keyboard, is_piped, read_piped
+from mainspring.harness.state.outcome_state import outcome_definition
 from mainspring.harness.stop_reasons import EndReason
 from mainspring.runtime.session.run_result import RunResult
 from mainspring.runtime.session.session import Session, ignore_delta
@@ -120,8 +121,8 @@ async def _submit(
         text = f"{text}\n\n{defined.description}".strip()
     if rubric is None:
         return await send_message(settings, runner.agent, session, text)
-    item = await session.define_outcome(text, rubric, max_iterations=arguments.max_iterations)
-    return item.event_id
+    outcome = outcome_definition(text, rubric, arguments.max_iterations)
+    return (await session.submit(outcome)).event_id
 
 
 async def _run_prompt(

@@ -27,7 +27,8 @@ from mainspring.edges.mcp.agent_host import (
 from mainspring.log import search as searching
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow, all_sessions
-from mainspring.runtime.session.session import Result, Session
+from mainspring.runtime.session.run_result import RunResult
+from mainspring.runtime.session.session import Session
 from mainspring.runtime.session.session_summary import (
     ThreadPendingCall,
     read_pending_calls,
@@ -205,9 +206,9 @@ class LocalAgents:
                     yield row
 
 
-async def _run_or_interrupt(session: Session, on_step: Callable[[str], None]) -> Result | None:
+async def _run_or_interrupt(session: Session, on_step: Callable[[str], None]) -> RunResult | None:
     """Cancelling it interrupts the session as a person would, so that it ends in good order."""
-    result: Result | None = None
+    result: RunResult | None = None
     is_done = anyio.Event()
 
     async def run(scope: CancelScope) -> None:

@@ -43,14 +43,22 @@ class OpenOutcome(Struct, frozen=True, kw_only=True):
     """The event that began an evaluation which has not ended."""
 
 
-def new_outcome(description: str, rubric: str, max_iterations: int | None) -> UserDefineOutcome:
-    """Raises: InvalidInput: no rubric, or a number of gradings that is not allowed."""
+def outcome_definition(
+    description: str, rubric: str, max_iterations: int | None = None
+) -> UserDefineOutcome:
+    """Have an agent work until a grader finds that the rubric is met.
+
+    Raises:
+        InvalidInput: no rubric, or a number of gradings that is not allowed.
+    """
     if not rubric.strip() or not description.strip():
         raise InvalidInput("an outcome needs a description and a rubric")
     if max_iterations is not None and not 1 <= max_iterations <= MAX_ITERATIONS:
         raise InvalidInput(f"max_iterations: from 1 to {MAX_ITERATIONS}")
     return UserDefineOutcome(
-        description=description, rubric=TextRubric(content=rubric), max_iterations=max_iterations
+        description=description,
+        rubric=TextRubric(content=rubric),
+        max_iterations=max_iterations,
     )
 
 

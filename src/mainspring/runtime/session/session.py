@@ -30,13 +30,11 @@ from mainspring.harness.authorizer import AllowAll
 from mainspring.harness.budget import Budget
 from mainspring.harness.event_sink import EventSink, ignore_event
 from mainspring.harness.permissions.grant_state import check_updates
-from mainspring.harness.state.outcome_state import new_outcome
 from mainspring.harness.state.thread_tree import ThreadNode, ThreadTree
 from mainspring.harness.thread_context import ignore_delta
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
 from mainspring.runtime.agent import Agent, AnyAgent, Output, check_deps
-from mainspring.runtime.approvals import Answer
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.event_stream import EventStream
 from mainspring.runtime.session.history import add_history
@@ -52,7 +50,6 @@ from mainspring.runtime.session.run_result import (
     result_of_log,
     run_result,
 )
-from mainspring.runtime.session.session_summary import answer_event
 from mainspring.runtime.session_context import (
     Models,
     SessionContext,
@@ -189,28 +186,11 @@ class Session(Generic[Output]):
         `skill`: the skill that the message calls, if any. Its permissions apply until the run ends.
         """
         payload = UserMessage(content=await content_blocks(message), skill=skill)
-        return await self._submit(payload, client_id)
-
-    async def define_outcome(
-        self,
-        description: str,
-        rubric: str,
-        *,
-        max_iterations: int | None = None,
-        client_id: str | None = None,
-    ) -> InboxItem:
-        """Have the agent work until a grader finds that the rubric is met; 3 gradings unless said
-        otherwise, 20 at most. A line `- run: COMMAND` in the rubric is a criterion that is run.
-
-        Raises:
-            InvalidInput: no rubric, or a number of gradings that is not allowed.
-        """
-        payload = new_outcome(description, rubric, max_iterations)
-        return await self._submit(payload, client_id)
+        return await self.submit(payload, client_id)
 
     async def interrupt(self, *, client_id: str | None = None) -> InboxItem:
         """Stop the run at once; everything recorded so far is kept."""
-        return await self._submit(UserInterrupt(), client_id)
+        return await self.submit(UserInterrupt(), client_id)
 
     async def answer(
         self,
@@ -227,7 +207,7 @@ class Session(Generic[Output]):
             InvalidInput: `form` does not fit the question.
         """
         answer = Answer(decision=result, text=message, form=form)
-        return await self._submit(await answer_event(self.log, self.id, call_id, answer), client_id)
+        return await self.submit(await answer_event(self.log, self.id, call_id, answer), client_id)
 
     async def permit(
         self, *updates: PermissionUpdate, call_id: str | None = None, client_id: str | None = None
@@ -239,7 +219,7 @@ class Session(Generic[Output]):
         """
         check_updates(updates)
         payload = PermissionUpdated(updates=updates, tool_use_id=call_id)
-        return await self._submit(payload, client_id)
+        return await self.submit(payload, client_id)
 
     async def settle(
         self,
@@ -251,12 +231,12 @@ class Session(Generic[Output]):
     ) -> InboxItem:
         """Give the result of a call to one of the client's own tools."""
         blocks = (TextBlock(content),) if isinstance(content, str) else tuple(content)
-        return await self._submit(
+        return await self.submit(
             UserCustomToolResult(custom_tool_use_id=call_id, content=blocks, is_error=not ok),
             client_id,
         )
 
-    async def _submit(self, payload: ClientPayload, client_id: str | None) -> InboxItem:
+    async def submit(self, payload: ClientPayload, client_id: str | None = None) -> InboxItem:
         sender = self._runtime.sender
         return await self.log.submit(self.id, payload, sender=sender, client_id=client_id)
 
