@@ -35,6 +35,7 @@ from mainspring.harness.thread_context import ignore_delta
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
 from mainspring.runtime.agent import Agent, AnyAgent, Output, check_deps
+from mainspring.runtime.approvals import Answer
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.event_stream import EventStream
 from mainspring.runtime.session.history import add_history
@@ -50,6 +51,7 @@ from mainspring.runtime.session.run_result import (
     result_of_log,
     run_result,
 )
+from mainspring.runtime.session.session_summary import answer_event
 from mainspring.runtime.session_context import (
     Models,
     SessionContext,
