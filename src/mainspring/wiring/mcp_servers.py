@@ -19,6 +19,7 @@ from anyio.abc import TaskGroup
 from mainspring import __version__
 from mainspring.capabilities.mcp.channel import ChannelTransport
 from mainspring.capabilities.mcp.client import ClientLimits, ToolList
+from mainspring.capabilities.mcp.elicitation import Elicitations
 from mainspring.capabilities.mcp.foreign_text import clean_line
 from mainspring.capabilities.mcp.messages import Implementation
 from mainspring.capabilities.mcp.references import referenced_texts
@@ -98,6 +99,7 @@ class ServerHost:
     group: TaskGroup
     cleanup: AsyncExitStack
     sandbox: SandboxSession | None
+    workspace: Path | None = None
 
 
 @dataclass(slots=True, kw_only=True, weakref_slot=True, eq=False)
@@ -241,6 +243,11 @@ async def open_servers(
                 implementation=CLIENT,
                 era="legacy" if access.is_legacy(server) else None,
                 limits=_limits(server),
+                elicitations=Elicitations(
+                    server.name,
+                    host.group,
+                    root=host.workspace if server.transport == "stdio" else None,
+                ),
             )
     _OPENED[host.cleanup] = opened
     host.cleanup.push_async_callback(opened.aclose)

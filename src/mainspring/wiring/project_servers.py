@@ -77,6 +77,6 @@ async def connect_servers(
     wanted = tuple(item for item in project.usable if names is None or item.name in names)
     async with SandboxPool(settings) as pool:
         sandbox = await pool.open_session(key, paths, environment)
-        host = ServerHost(sandbox.group, sandbox.cleanup, sandbox)
+        host = ServerHost(sandbox.group, sandbox.cleanup, sandbox, paths.workspace)
         access = ServerAccess(scrub=Scrubber({}), home=Path(settings.home), trace=trace)
         yield await open_servers(wanted, host, access)

@@ -191,7 +191,7 @@ class ToolboxBuilder:
                 tools[name] = with_path_instructions(
                     tools[name], thread_workspace.path_instructions
                 )
-            servers = await self._open_servers(setup, session.servers, sandbox_session, stack)
+            servers = await self._open_servers(setup, session.servers, thread_workspace, stack)
             foreign = remove_denied(servers.tools, policy)
             authorizer.add_rules(servers.rules)
             brought = {tool.spec.name: tool for tool in setup.agent.tools}
@@ -261,14 +261,19 @@ class ToolboxBuilder:
         self,
         setup: SetupRequest,
         servers: tuple[McpServer, ...],
-        sandbox: SandboxSession | None,
+        thread_workspace: ThreadWorkspace | None,
         stack: AsyncExitStack,
     ) -> ServerParts:
         """What MCP servers contribute. Without a sandbox, their connections end with `stack`."""
         if not servers:
             return ServerParts()
-        cleanup = stack if sandbox is None else sandbox.cleanup
-        host = mcp_servers.ServerHost(self._sandboxes.group, cleanup, sandbox)
+        sandbox = None if thread_workspace is None else thread_workspace.sandbox
+        host = mcp_servers.ServerHost(
+            self._sandboxes.group,
+            stack if sandbox is None else sandbox.cleanup,
+            sandbox,
+            None if thread_workspace is None else thread_workspace.paths.workspace,
+        )
         access = mcp_servers.session_access(setup, home=self._home, networks=self._networks)
         opened = await mcp_servers.open_servers(servers, host, access)
         for problem in opened.problems:
