@@ -226,7 +226,7 @@ def test_run_calls_a_command_of_the_agent_by_its_name_and_the_session_is_called_
 
 
 @pytest.mark.slow
-def test_servers_are_shown_and_reconnected_and_their_prompts_sent(
+def test_servers_ask_with_a_form_and_are_shown_and_reconnected(
     chat: Chat, mainspring: Run, upstream: Upstream, place: Path
 ):
     if find_bubblewrap() is None:
@@ -237,14 +237,17 @@ def test_servers_are_shown_and_reconnected_and_their_prompts_sent(
     settings.write_text(json.dumps({"permissions": {"allow": ["mcp__air"]}}))
     assert mainspring("mcp", "add", "air", "--", "python3", "server.py", "legacy").returncode == 0
     assert mainspring("policy", "trust").returncode == 0
-    upstream.says(call("mcp__air__grow"))
-    upstream.says("It has grown.")
+    upstream.says(call("mcp__air__book"))
+    upstream.says("It is booked.")
     upstream.says("Good day.")
     steps = [
         ("/mcp", "they are connected with the first message"),
-        ("grow", "It has grown."),
+        ("book", "Which seat?"),
+        ("y", "aisle, window"),
+        ("floor", "one of aisle, window"),
+        ("aisle", "It is booked."),
         ("/mcp", "connected"),
-        ("/mcp tools air", "mcp__air__book"),
+        ("/mcp tools air", "mcp__air__grow"),
         ("/mcp reconnect air", "air is connected"),
         ("/mcp__air__say_hello Ada", "Good day."),
         ("/mcp disable air", "air is disabled"),
@@ -253,6 +256,6 @@ def test_servers_are_shown_and_reconnected_and_their_prompts_sent(
         for keys, words in steps:
             terminal.type(f"{keys}\r")
             terminal.expect(words)
-            terminal.expect("> ")
-    assert "No longer there: mcp__air__grow" in told(upstream.requests[1])
+            terminal.expect("[y/n] " if keys == "book" else "> ")
+    assert "'content': {'seat': 'aisle'}" in told(upstream.requests[1])
     assert "Greet {'who': 'Ada'}" in told(upstream.requests[2])

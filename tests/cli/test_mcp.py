@@ -8,6 +8,7 @@ from subprocess import CompletedProcess
 from typing import TypeAlias
 
 import pytest
+from tests.cli.terminal import at_terminal
 from tests.mcp.peers import NOTES_SERVER
 
 from mainspring.capabilities.sandbox.bwrap import find_bubblewrap
@@ -57,7 +58,9 @@ def test_servers_are_added_checked_and_removed(mainspring: Run, place: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("notes")
-def test_what_a_server_offers_is_shown_and_called_without_a_model(mainspring: Run) -> None:
+def test_what_a_server_offers_is_shown_and_called_without_a_model(
+    mainspring: Run, place: Path, environ: dict[str, str]
+) -> None:
     tools = [json.loads(line) for line in mainspring("mcp", "tools", "--json").stdout.splitlines()]
     assert [tool["name"] for tool in tools][-1] == "mcp__notes__note"
     offers = json.loads(mainspring("mcp", "inspect", "notes").stdout)
@@ -67,6 +70,12 @@ def test_what_a_server_offers_is_shown_and_called_without_a_model(mainspring: Ru
     raw = mainspring("mcp", "inspect", "notes", "note", "--input", '{"text": "hi"}', "--raw")
     assert '"method":"tools/call"' in raw.stderr
     assert 'received {"jsonrpc":"2.0","id":' in raw.stderr
+    with at_terminal("mcp", "inspect", "notes", "note", cwd=place, env=environ) as terminal:
+        terminal.expect("text")
+        terminal.expect("> ")
+        terminal.type("by hand\r")
+        terminal.expect("note: by hand")
+        assert terminal.wait() == 0
     unknown = mainspring("mcp", "inspect", "nobody")
     assert unknown.returncode == 1
     assert "there are: notes" in unknown.stderr

@@ -3,10 +3,11 @@
 import json
 from pathlib import Path
 
+import pytest
 from tests.session_e2e.session_setup import Scene, read_by_model, read_results, spoken
 
 from mainspring.capabilities.providers.scripted import ScriptAnswer, calls, says
-from mainspring.core.events import ContextAdded
+from mainspring.core.events import ApprovalRequested, ContextAdded
 from mainspring.core.model import Request
 from mainspring.wiring.settings_files import trust
 
@@ -19,6 +20,38 @@ def with_server(scene: Scene, era: str) -> None:
     scene.write(".mcp.json", json.dumps({"mcpServers": {"air": server}}))
     scene.user(permissions={"allow": ["mcp__air"]})
     trust(scene.workspace, home=scene.home)
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_what_a_server_asks_is_an_approval_and_the_call_goes_on_with_the_answer(
+    scene: Scene, era: str
+) -> None:
+    with_server(scene, era)
+    async with scene.play(calls("mcp__air__book"), says("booked")) as play:
+        waits = await play.run()
+        assert waits.reason == "requires_action"
+        [request] = await play.events(ApprovalRequested)
+        assert request.question == "The MCP server air asks: Which seat?"
+        [call_id] = waits.waiting_for
+        await play.session.answer(call_id, "allow", form={"seat": "aisle"})
+        assert (await play.run()).ok
+        [booked] = read_results(play.model.requests[-1])
+    assert booked == "booked {'action': 'accept', 'content': {'seat': 'aisle'}}"
+    assert scene.read("calls.txt") == ("book\nbook\n" if era == "modern" else "book\n")
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_an_answer_counts_in_another_process(scene: Scene, era: str) -> None:
+    with_server(scene, era)
+    async with scene.play(calls("mcp__air__book")) as play:
+        [call_id] = (await play.run()).waiting_for
+        session_id = play.session.id
+    async with scene.play(says("booked"), go_on=session_id) as play:
+        await play.session.answer(call_id, "allow", form={"seat": "window"})
+        assert (await play.run()).ok
+        [booked] = read_results(play.model.requests[-1])
+        assert len(await play.events(ApprovalRequested)) == 1
+    assert booked == "booked {'action': 'accept', 'content': {'seat': 'window'}}"
 
 
 async def test_tools_that_change_in_mid_session_are_announced_at_the_end(scene: Scene) -> None:

@@ -19,6 +19,7 @@ from anyio.abc import TaskGroup
 from mainspring import __version__
 from mainspring.capabilities.mcp.channel import ChannelTransport
 from mainspring.capabilities.mcp.client import ClientLimits, ToolList
+from mainspring.capabilities.mcp.elicitation import Elicitations
 from mainspring.capabilities.mcp.foreign_text import clean_line
 from mainspring.capabilities.mcp.messages import Implementation
 from mainspring.capabilities.mcp.references import referenced_texts
@@ -239,6 +240,7 @@ async def open_servers(
                 implementation=CLIENT,
                 era="legacy" if access.is_legacy(server) else None,
                 limits=_limits(server),
+                elicitations=Elicitations(server.name, host.group),
             )
     _OPENED[host.cleanup] = opened
     host.cleanup.push_async_callback(opened.aclose)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar, cast
 
@@ -96,6 +98,8 @@ class McpClient:
         self._era: Era | None = era
         self._version = MODERN_VERSIONS[0]
         self._progress: dict[int | str, Progress] = {}
+        self._time_limits: set[anyio.CancelScope] = set()
+        self._pauses = 0
         self._param_headers: dict[str, ParamHeaders] = {}
         self._server_capabilities: Mapping[str, object] = {}
         self.has_changed_tools = False
@@ -225,11 +229,29 @@ class McpClient:
         if message.method == "ping":
             return messages.encode_answer(message.id, {})
         try:
-            result = await self._input(message.method, bytes(message.params) or b"{}")
+            with self._paused_time_limits():
+                result = await self._input(message.method, bytes(message.params) or b"{}")
         except McpFailed as error:
             code = messages.METHOD_NOT_FOUND if error.code is None else error.code
             return messages.encode_refusal(message.id, code, str(error))
         return messages.encode_answer(message.id, result)
+
+    @contextmanager
+    def _paused_time_limits(self) -> Generator[None]:
+        """While somebody is asked: a person may take longer than a server."""
+        now = anyio.current_time()
+        limits = (
+            [] if self._pauses else [(scope, scope.deadline - now) for scope in self._time_limits]
+        )
+        self._pauses += 1
+        for scope, _ in limits:
+            scope.deadline = math.inf
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            for scope, left in limits:
+                scope.deadline = anyio.current_time() + left
 
     def _show_progress(self, message: Message) -> None:
         try:
@@ -305,8 +327,12 @@ class McpClient:
         if progress is not None:
             self._progress[request.id] = progress
         try:
-            with anyio.fail_after(seconds):
-                response = await self._transport.exchange(request)
+            with anyio.fail_after(seconds) as limit:
+                self._time_limits.add(limit)
+                try:
+                    response = await self._transport.exchange(request)
+                finally:
+                    self._time_limits.discard(limit)
         except TimeoutError as error:
             raise McpFailed(f"{method}: no answer in {seconds:g} s", is_in_doubt=True) from error
         finally:

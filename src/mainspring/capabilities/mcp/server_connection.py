@@ -18,6 +18,7 @@ from mainspring.capabilities.mcp.client import (
     Progress,
     ToolList,
 )
+from mainspring.capabilities.mcp.elicitation import Elicitations, Questions
 from mainspring.capabilities.mcp.era import ServerInfo
 from mainspring.capabilities.mcp.messages import CallResult, Era, Implementation
 from mainspring.capabilities.mcp.transport import Transport
@@ -47,11 +48,13 @@ class ServerConnection:
         *,
         implementation: Implementation,
         era: Era | None = None,
+        elicitations: Elicitations | None = None,
         limits: ClientLimits | None = None,
     ) -> None:
         self._opener = opener
         self._group = group
         self._implementation = implementation
+        self._elicitations = elicitations
         self._limits = limits
         self._connecting = anyio.Lock()
         self._client: McpClient | None = None
@@ -100,9 +103,17 @@ class ServerConnection:
         """Raises: McpFailed."""
         return await (await self.client()).list_tools()
 
-    async def call(self, call: Call, name: str, progress: Progress) -> CallResult:
-        """Raises: McpFailed."""
-        return await (await self.client()).call_tool(name, call.input, progress=progress)
+    async def call(self, call: Call, name: str, progress: Progress) -> CallResult | Questions:
+        """The result, or what a person has to answer first; then the same call is made again.
+
+        Raises: McpFailed.
+        """
+        client = await self.client()
+        if self._elicitations is None:
+            return await client.call_tool(name, call.input, progress=progress)
+        return await self._elicitations.run(
+            call, lambda show: client.call_tool(name, call.input, progress=show), progress
+        )
 
     async def reconnect(self) -> None:
         """Raises: McpFailed."""
@@ -141,6 +152,7 @@ class ServerConnection:
             opened.transport,
             implementation=self._implementation,
             era=self._era,
+            input_handler=self._elicitations,
             limits=self._limits,
         )
         self.info = await client.connect()

@@ -16,6 +16,7 @@ from typing import TypeAlias, cast
 import msgspec
 
 from mainspring.capabilities.mcp.client import Progress, ToolList
+from mainspring.capabilities.mcp.elicitation import Questions
 from mainspring.capabilities.mcp.foreign_text import (
     clean_description,
     clean_line,
@@ -38,7 +39,7 @@ from mainspring.core.errors import McpFailed
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Tool, ToolOrigin, ToolResult, Traits
 
-CallServer: TypeAlias = Callable[[Call, str, Progress], Awaitable[CallResult]]
+CallServer: TypeAlias = Callable[[Call, str, Progress], Awaitable[CallResult | Questions]]
 """The call and the server's own name of the tool; what it reports meanwhile. Raises: McpFailed."""
 
 MAX_NAME = 64
@@ -161,7 +162,7 @@ def _tool(origin: ToolOrigin, name: str, definition: ToolDefinition, call: CallS
             )
         except McpFailed as error:
             return _failure(origin.server, error)
-        return tool_result(answer)
+        return ToolResult.asking(*answer) if isinstance(answer, tuple) else tool_result(answer)
 
     return Tool(
         spec=ToolSpec(

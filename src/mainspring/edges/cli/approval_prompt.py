@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
@@ -113,36 +113,15 @@ class ApprovalPrompt:
         if answer.strip().lower() not in ("y", "yes"):
             await session.answer(pending.call.id, "deny")
             return True
-        form = None if request.form_schema is None else self._fill_form(request.form_schema)
+        form = (
+            None
+            if request.form_schema is None
+            else fill_form(notes, self._line, request.form_schema)
+        )
         if request.form_schema is not None and form is None:
             return False
         await session.answer(pending.call.id, "allow", form=form)
         return True
-
-    def _fill_form(self, schema: Mapping[str, object]) -> dict[str, object] | None:
-        """`None`: the user left."""
-        required = cast("list[str]", schema.get("required") or [])
-        form: dict[str, object] = {}
-        for name, field in form_fields(schema).items():
-            about = field.get("description") or field.get("title")
-            choices = ", ".join(map(str, field_choices(field))) or str(field.get("type", "string"))
-            is_optional = name not in required
-            label = f"{name}: {about}" if about else name
-            self.notes.paragraph((label, "bold"), (f"  ({choices})", "dim"))
-            while (text := self._line("> " if not is_optional else "(optional) > ")) is not None:
-                if not text.strip() and is_optional:
-                    break
-                value = parse_field(field, text.strip())
-                try:
-                    check_form({"properties": {name: field}}, {name: value})
-                except InvalidInput as error:
-                    self.notes.paragraph((str(error).removeprefix("form."), "red"))
-                    continue
-                form[name] = value
-                break
-            if text is None:
-                return None
-        return form
 
     def _print_call(self, pending: ThreadPendingCall, lines: Sequence[StyledText]) -> None:
         notes, reason = self.notes, pending.call.reason
@@ -278,3 +257,31 @@ def _parse_questions(given: Mapping[str, object]) -> list[Mapping[str, object]]:
 def _mappings(value: object) -> list[Mapping[str, object]]:
     listed = cast("list[object]", value) if isinstance(value, list) else []
     return [cast("Mapping[str, object]", item) for item in listed if isinstance(item, dict)]
+
+
+def fill_form(
+    notes: Screen, read_line: Callable[[str], str | None], schema: Mapping[str, object]
+) -> dict[str, object] | None:
+    """Ask for the fields of a form one by one; `None`: the user left."""
+    required = cast("list[str]", schema.get("required") or [])
+    form: dict[str, object] = {}
+    for name, field in form_fields(schema).items():
+        about = field.get("description") or field.get("title")
+        choices = ", ".join(map(str, field_choices(field))) or str(field.get("type", "string"))
+        is_optional = name not in required
+        label = f"{name}: {about}" if about else name
+        notes.paragraph((label, "bold"), (f"  ({choices})", "dim"))
+        while (text := read_line("> " if not is_optional else "(optional) > ")) is not None:
+            if not text.strip() and is_optional:
+                break
+            value = parse_field(field, text.strip())
+            try:
+                check_form({"properties": {name: field}}, {name: value})
+            except InvalidInput as error:
+                notes.paragraph((str(error).removeprefix("form."), "red"))
+                continue
+            form[name] = value
+            break
+        if text is None:
+            return None
+    return form

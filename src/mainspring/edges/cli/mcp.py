@@ -19,6 +19,7 @@ from mainspring.capabilities.mcp.tools import server_key, tool_result
 from mainspring.config import Settings
 from mainspring.core.content import plain_text
 from mainspring.core.errors import InvalidInput, McpFailed
+from mainspring.edges.cli.approval_prompt import fill_form, is_interactive
 from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.login_browser import log_in
 from mainspring.edges.cli.mcp_views import (
@@ -250,14 +251,17 @@ async def inspect(
         str | None, typer.Argument(metavar="TOOL", help="Call it, as the server names it.")
     ] = None,
     arguments: Annotated[
-        str, typer.Option("--input", help="Its arguments, as JSON.", metavar="JSON")
-    ] = "{}",
+        str | None,
+        typer.Option(
+            "--input", help="Its arguments, as JSON. At a terminal, a form asks.", metavar="JSON"
+        ),
+    ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Print every message, too.")] = False,
 ) -> int:
     """Show what a server offers, as JSON; or call one of its tools, without a model."""
     project = await to_thread.run_sync(read_project_servers, settings)
     view = unused_view(project, _known(project, name))
-    given = _object(arguments)
+    given = None if arguments is None else _object(arguments)
     notes = Screen(settings, stderr=True)
 
     def trace(way: str, message: bytes) -> None:
@@ -273,6 +277,7 @@ async def inspect(
             if tool is None:
                 lines = await _offers(connection)
             else:
+                given = given or await _ask_arguments(settings, connection, tool)
                 client = await connection.client()
                 result = tool_result(await client.call_tool(tool, given))
                 lines, is_ok = plain_text(result.content).splitlines(), result.ok
@@ -284,6 +289,25 @@ async def inspect(
     for line in lines:
         screen.line((line, ""))
     return 0 if is_ok else 1
+
+
+async def _ask_arguments(
+    settings: Settings, connection: ServerConnection, tool: str
+) -> dict[str, object]:
+    """By a form, if somebody is there to fill it in."""
+    if not is_interactive():
+        return {}
+    tools = (await (await connection.client()).list_tools()).tools
+    schemas = [item.input_schema for item in tools if item.name == tool]
+    notes = Screen(settings, stderr=True)
+    return (fill_form(notes, _read_line, schemas[0]) if schemas else None) or {}
+
+
+def _read_line(prompt: str) -> str | None:
+    try:
+        return input(prompt)
+    except EOFError:
+        return None
 
 
 async def _offers(connection: ServerConnection) -> list[str]:

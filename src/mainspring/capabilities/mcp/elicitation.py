@@ -1,0 +1,225 @@
+"""What MCP servers ask of the person behind the client, in the middle of a call: a form, or a link
+to open. Each becomes a question of the call that is under way.
+
+A call goes on in this process while the person thinks. In another process it begins anew, and what
+was answered is answered at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias, cast
+
+import anyio
+import msgspec
+from anyio import CancelScope
+from anyio.abc import TaskGroup
+from msgspec import Struct
+from yarl import URL
+
+from mainspring.capabilities.mcp import messages
+from mainspring.capabilities.mcp.foreign_text import clean_line, clean_text, clean_value
+from mainspring.capabilities.mcp.messages import CallResult, decode_result
+from mainspring.core.errors import McpFailed
+from mainspring.core.events import ApprovalAnswered, Evidence
+from mainspring.core.tool import Call, Question
+
+Questions: TypeAlias = tuple[Question, ...]
+Perform: TypeAlias = Callable[[Callable[[str], None]], Awaitable[CallResult]]
+"""Calls the server; it is given where to show progress. Raises: McpFailed."""
+
+_MAX_CALLS = 64
+_MAX_FIELDS = 50
+_MAX_MESSAGE_CHARS = 4_000
+_MAX_URL_CHARS = 2_000
+_FIELD_TYPES = ("string", "number", "integer", "boolean", "array")
+_SECRET = re.compile(
+    r"pass(word|phrase|wd)|secret|token|api.?key|credential|private.?key|\bcvv\b|card.?number", re.I
+)
+
+
+class ElicitParams(Struct, frozen=True, kw_only=True, rename="camel"):
+    message: str = ""
+    mode: Literal["form", "url"] = "form"
+    requested_schema: dict[str, object] | None = None
+    url: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class _OpenQuestion:
+    question: Question
+    answer: ApprovalAnswered | None = None
+    is_answered: anyio.Event = field(default_factory=anyio.Event)
+
+
+@dataclass(slots=True, eq=False)
+class _PendingCall:
+    scope: CancelScope = field(default_factory=CancelScope)
+    questions: list[_OpenQuestion] = field(default_factory=list[_OpenQuestion])
+    asked: Counter[str] = field(default_factory=Counter[str])
+    """How often the server has asked the same."""
+    changed: anyio.Event = field(default_factory=anyio.Event)
+    progress: Callable[[str], None] = lambda _: None
+    result: CallResult | None = None
+    error: McpFailed | None = None
+
+    def show_progress(self, text: str) -> None:
+        self.progress(text)
+
+    def notify(self) -> None:
+        self.changed.set()
+        self.changed = anyio.Event()
+
+    def answer(self, call: Call) -> Questions:
+        """Give the server what was answered; what is left."""
+        for item in self.questions:
+            item.answer = call.answer_to(item.question)
+            if item.answer is not None:
+                item.is_answered.set()
+        self.questions = [item for item in self.questions if item.answer is None]
+        return tuple(item.question for item in self.questions)
+
+
+class Elicitations:
+    """An `InputHandler` for the calls of one server. `group` has to outlive them."""
+
+    capabilities: Mapping[str, object] = {"elicitation": {"form": {}, "url": {}}}
+
+    def __init__(self, server: str, group: TaskGroup) -> None:
+        self._server = server
+        self._group = group
+        self._calls: dict[str, _PendingCall] = {}
+
+    async def __call__(self, method: str, params: bytes) -> Mapping[str, object]:
+        if method == "elicitation/create":
+            return await self._elicit(decode_result(params, ElicitParams, method))
+        raise McpFailed(f"{method:.80} is not allowed here", code=messages.METHOD_NOT_FOUND)
+
+    async def run(
+        self, call: Call, perform: Perform, progress: Callable[[str], None]
+    ) -> CallResult | Questions:
+        """The result of a call; or what a person has to answer before it goes on.
+
+        Raises: McpFailed.
+        """
+        pending = self._calls.get(call.id)
+        if pending is None:
+            if len(self._calls) >= _MAX_CALLS:  # nobody came back for the oldest
+                self._calls.pop(next(iter(self._calls))).scope.cancel()
+            pending = self._calls[call.id] = _PendingCall()
+            self._group.start_soon(self._perform, pending, perform)
+        pending.progress = progress
+        try:
+            while True:
+                questions = pending.answer(call)
+                if pending.result is not None or pending.error is not None:
+                    break
+                if questions:
+                    return questions
+                await pending.changed.wait()
+        except anyio.get_cancelled_exc_class():
+            pending.scope.cancel()
+            self._calls.pop(call.id, None)
+            raise
+        del self._calls[call.id]
+        if pending.result is None:
+            raise pending.error or McpFailed("the call was cancelled", is_in_doubt=True)
+        return pending.result
+
+    async def _perform(self, pending: _PendingCall, perform: Perform) -> None:
+        try:
+            with pending.scope:
+                pending.result = await perform(pending.show_progress)
+        except McpFailed as error:
+            pending.error = error
+        finally:
+            if pending.result is None and pending.error is None:
+                pending.error = McpFailed("the call was cancelled", is_in_doubt=True)
+            pending.notify()
+
+    async def _elicit(self, params: ElicitParams) -> Mapping[str, object]:
+        running = [item for item in self._calls.values() if item.result is item.error is None]
+        if not running:
+            return {"action": "cancel"}  # nothing is under way that a person knows of
+        pending = running[-1]
+        question = self._question(params, pending)
+        item = _OpenQuestion(question)
+        pending.questions.append(item)
+        pending.notify()
+        try:
+            await item.is_answered.wait()
+        finally:
+            if item in pending.questions:  # withdrawn by the server
+                pending.questions.remove(item)
+        answer = item.answer
+        if answer is None or answer.decision == "deny":
+            return {"action": "decline"}
+        if question.form_schema is None:
+            return {"action": "accept"}
+        return {"action": "accept", "content": _content(question.form_schema, answer.form or {})}
+
+    def _question(self, params: ElicitParams, pending: _PendingCall) -> Question:
+        digest = hashlib.sha256(msgspec.json.encode(params)).hexdigest()[:16]
+        pending.asked[digest] += 1
+        key = f"{digest}-{pending.asked[digest]}"
+        text = clean_text(params.message)[:_MAX_MESSAGE_CHARS].strip()
+        who = f"The MCP server {self._server}"
+        if params.mode == "url":
+            url = _checked_url(params.url)
+            text = f"{who} asks you to open a link to {url.host}: {text}"
+            return Question(
+                key=key, text=text, evidence=(Evidence(title="link", text=str(url), ref=str(url)),)
+            )
+        schema = _checked_schema(params.requested_schema or {})
+        return Question(key=key, text=f"{who} asks: {text}", form_schema=schema)
+
+
+def _checked_url(text: str) -> URL:
+    try:
+        url = URL(text)
+    except ValueError as error:
+        raise _refusal("the link is not a URL") from error
+    if url.scheme not in ("https", "http") or not url.host or len(text) > _MAX_URL_CHARS:
+        raise _refusal("the link is not one to a web page")
+    return url
+
+
+def _checked_schema(schema: Mapping[str, object]) -> dict[str, object]:
+    """A flat form that asks for no secret: its answers are in the log."""
+    properties = schema.get("properties", {})
+    if not isinstance(properties, dict) or len(cast("dict[str, object]", properties)) > _MAX_FIELDS:
+        raise _refusal(f"a form has an object of at most {_MAX_FIELDS} properties")
+    fields: dict[str, object] = {}
+    for name, field_schema in cast("dict[str, object]", properties).items():
+        if not isinstance(field_schema, dict):
+            raise _refusal(f"{clean_line(name, 80)} is not a field of a form")
+        cleaned = cast("dict[str, object]", clean_value(cast("dict[str, object]", field_schema)))
+        if cleaned.get("type", "string") not in _FIELD_TYPES or "properties" in cleaned:
+            raise _refusal(f"{clean_line(name, 80)} is not a field of a form")
+        if _SECRET.search(f"{name} {cleaned.get('title', '')}"):
+            raise _refusal(
+                f"{clean_line(name, 80)}: secrets are not asked for in a form, use a url"
+            )
+        fields[name] = cleaned
+    required = schema.get("required", [])
+    names = cast("list[object]", required) if isinstance(required, list) else []
+    return {
+        "type": "object",
+        "properties": fields,
+        "required": [name for name in names if name in fields],
+    }
+
+
+def _refusal(why: str) -> McpFailed:
+    return McpFailed(why, code=messages.INVALID_PARAMS)
+
+
+def _content(schema: Mapping[str, object], form: Mapping[str, object]) -> dict[str, object]:
+    """What was filled in, and the default of what was left empty."""
+    fields = cast("dict[str, dict[str, object]]", schema["properties"])
+    defaults = {name: item["default"] for name, item in fields.items() if "default" in item}
+    return {**defaults, **{name: value for name, value in form.items() if name in fields}}
