@@ -14,14 +14,13 @@ import typer
 from anyio import to_thread
 
 from mainspring.capabilities.mcp.foreign_text import clean_line
-from mainspring.capabilities.mcp.server_connection import ServerConnection
 from mainspring.capabilities.mcp.tools import server_key, tool_result
 from mainspring.config import Settings
 from mainspring.core.content import plain_text
 from mainspring.core.errors import InvalidInput, McpFailed
-from mainspring.edges.cli.approval_prompt import fill_form, is_interactive
 from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.login_browser import log_in
+from mainspring.edges.cli.mcp_inspection import ask_arguments, offers
 from mainspring.edges.cli.mcp_views import (
     LoginState,
     ToolView,
@@ -275,9 +274,9 @@ async def inspect(
             if connection is None:
                 raise McpFailed(f"not used here: {view.detail}")
             if tool is None:
-                lines = await _offers(connection)
+                lines = await offers(connection)
             else:
-                given = given or await _ask_arguments(settings, connection, tool)
+                given = given or await ask_arguments(settings, connection, tool)
                 client = await connection.client()
                 result = tool_result(await client.call_tool(tool, given))
                 lines, is_ok = plain_text(result.content).splitlines(), result.ok
@@ -289,37 +288,6 @@ async def inspect(
     for line in lines:
         screen.line((line, ""))
     return 0 if is_ok else 1
-
-
-async def _ask_arguments(
-    settings: Settings, connection: ServerConnection, tool: str
-) -> dict[str, object]:
-    """By a form, if somebody is there to fill it in."""
-    if not is_interactive():
-        return {}
-    tools = (await (await connection.client()).list_tools()).tools
-    schemas = [item.input_schema for item in tools if item.name == tool]
-    notes = Screen(settings, stderr=True)
-    return (fill_form(notes, _read_line, schemas[0]) if schemas else None) or {}
-
-
-def _read_line(prompt: str) -> str | None:
-    try:
-        return input(prompt)
-    except EOFError:
-        return None
-
-
-async def _offers(connection: ServerConnection) -> list[str]:
-    client = await connection.client()
-    offers: dict[str, object] = {"server": connection.info, "tools": await client.list_tools()}
-    listings = {"resources": client.list_resources, "prompts": client.list_prompts}
-    for kind, listing in listings.items():
-        try:
-            offers[kind] = await listing()
-        except McpFailed:
-            offers[kind] = []  # it has none
-    return msgspec.json.format(msgspec.json.encode(offers), indent=2).decode().splitlines()
 
 
 @command(app)

@@ -1,0 +1,43 @@
+"""What `mainspring mcp inspect` asks of a server, and of the person who looks at it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from mainspring.capabilities.mcp.server_connection import ServerConnection
+from mainspring.config import Settings
+from mainspring.core.errors import McpFailed
+from mainspring.edges.cli.approval_prompt import fill_form, is_interactive
+from mainspring.edges.cli.printing import Screen
+
+
+async def ask_arguments(
+    settings: Settings, connection: ServerConnection, tool: str
+) -> dict[str, object]:
+    """By a form, if somebody is there to fill it in."""
+    if not is_interactive():
+        return {}
+    tools = (await (await connection.client()).list_tools()).tools
+    schemas = [item.input_schema for item in tools if item.name == tool]
+    notes = Screen(settings, stderr=True)
+    return (fill_form(notes, _read_line, schemas[0]) if schemas else None) or {}
+
+
+def _read_line(prompt: str) -> str | None:
+    try:
+        return input(prompt)
+    except EOFError:
+        return None
+
+
+async def offers(connection: ServerConnection) -> list[str]:
+    """What a server has, as lines of JSON."""
+    client = await connection.client()
+    offers: dict[str, object] = {"server": connection.info, "tools": await client.list_tools()}
+    listings = {"resources": client.list_resources, "prompts": client.list_prompts}
+    for kind, listing in listings.items():
+        try:
+            offers[kind] = await listing()
+        except McpFailed:
+            offers[kind] = []  # it has none
+    return msgspec.json.format(msgspec.json.encode(offers), indent=2).decode().splitlines()
