@@ -106,7 +106,7 @@ def _define_tool(function: Callable[P, R], options: ToolOptions) -> FunctionTool
         raise InvalidInput(f"tool {name}: {error}") from error
     description = options.get("description") or doc.summary
     if not description:
-        raise InvalidInput(f"tool {name}: a docstring is needed: it is what the model is told")
+        raise InvalidInput(f"tool {name}: a docstring is needed: the model reads it")
     traits = tool_traits(name, options)
 
     def invalid(given: Mapping[str, object]) -> str | None:

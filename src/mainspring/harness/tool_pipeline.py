@@ -335,7 +335,7 @@ async def _cap_result(
 
 def suspend(context: ThreadContext, call: OpenCall, questions: Sequence[Question]) -> bool:
     """Record what a call asks people, and that earlier questions with other words are void. False
-    if it asks only what was answered already: then it would ask for ever."""
+    if it asks only what was answered already: then it would ask forever."""
     requests: list[KnownPayload] = []
     for question in questions:
         subject, id_ = question.subject(call.id), question.approval_id(call.id)

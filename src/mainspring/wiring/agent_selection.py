@@ -91,7 +91,7 @@ def _describe_hooks(
 
 
 def missing_model_reason(settings: Settings, names: str) -> str | None:
-    """Why there is no such model; `None` for scripts: the person who runs them is told."""
+    """Why there is no such model; `None` for scripts: the user sees the error."""
     wanted = [name.strip() for name in names.split(",")]
     wanted = [entry for entry in wanted if entry not in ("", *_RELATIVE_MODELS)]
     wanted = [entry for entry in wanted if not entry.startswith(_SCRIPT_PREFIX)]

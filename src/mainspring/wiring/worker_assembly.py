@@ -56,7 +56,7 @@ class WorkerConfig:
     """Used whatever agents say."""
     keep_audit: timedelta | None = None
     keep_workspaces: timedelta | None = RETENTION
-    """Of sessions that nobody uses; `None`: for ever."""
+    """Of sessions that nobody uses; `None`: forever."""
 
 
 @asynccontextmanager

@@ -48,7 +48,7 @@ class SandboxSettings(Struct, frozen=True, kw_only=True):
     allow_degraded: bool = False
     """Landlock without a uid of its own will do: see `Landlock.level`."""
     unsandboxed_until: datetime | None = None
-    """Until then programs may run without any sandbox where there is none to be had."""
+    """Until then programs may run without a sandbox if none is available."""
     image: str | None = None
     """For Docker."""
     runtime: str = "runsc"
@@ -201,8 +201,10 @@ def _python_in(backend: Backend) -> str:
 
 
 def _refusal_text(refusals: list[BackendRefusal]) -> str:
-    each = [f"{one.backend}: {one.reason.rstrip('.')} (to mend it: {one.fix})" for one in refusals]
-    return "no sandbox works here, so nothing is run. " + "; ".join(each)
+    reasons = [
+        f"{one.backend}: {one.reason.rstrip('.')} (to fix it: {one.fix})" for one in refusals
+    ]
+    return "no sandbox works here, so nothing is run. " + "; ".join(reasons)
 
 
 def _key(backend: Backend) -> str:

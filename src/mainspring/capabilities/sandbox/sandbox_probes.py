@@ -65,7 +65,7 @@ def _verdict(backend: Backend) -> SandboxProbe:
         return SandboxProbe("sandbox", "ok", f"{backend.name} holds", consequence)
     consequence = "agents' commands are not wholly kept inside"
     found = f"{backend.name} ({backend.level})"
-    return SandboxProbe("sandbox", "warn", found, consequence, "mend one of the above")
+    return SandboxProbe("sandbox", "warn", found, consequence, "fix one of the above")
 
 
 def _session_uids(backend: Backend) -> SandboxProbe:

@@ -246,9 +246,9 @@ class Api:
         allowed = {route.method for route in self.routes if _matches(route.path, request.path)}
         if allowed:
             methods = ", ".join(sorted(allowed))
-            told = _message_response(405, f"{request.path} takes {methods}", state.request_id)
-            told.headers["allow"] = methods
-            return told
+            response = _message_response(405, f"{request.path} takes {methods}", state.request_id)
+            response.headers["allow"] = methods
+            return response
         return _message_response(404, f"there is nothing at {request.path}", state.request_id)
 
 
@@ -293,15 +293,15 @@ def _error_response(error: MainspringError, request_id: str) -> web.Response:
     if status >= 500:
         _LOG.error("request %s failed: %s", request_id, error)
     message = str(error) if status < 500 else _UNAVAILABLE  # internal details are not disclosed
-    told = _json_response(
+    response = _json_response(
         status,
         error_body(
             status, message, request_id, type_=error_type_of(error), details=error_details(error)
         ),
     )
     if isinstance(error, RateLimited):
-        told.headers["retry-after"] = str(max(1, round(error.retry_after_seconds)))
-    return told
+        response.headers["retry-after"] = str(max(1, round(error.retry_after_seconds)))
+    return response
 
 
 def _message_response(status: int, message: str, request_id: str) -> web.Response:

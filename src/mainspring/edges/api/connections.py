@@ -136,10 +136,10 @@ async def bind_sockets(host: str, port: int) -> list[socket.socket]:
     """
     sockets: list[socket.socket] = []
     try:
-        found = await anyio.getaddrinfo(
+        addresses = await anyio.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
-        for family, kind, protocol, _, address in dict.fromkeys(found):
+        for family, kind, protocol, _, address in dict.fromkeys(addresses):
             made = socket.socket(family, kind, protocol)
             sockets.append(made)
             _bind_socket(made, address)

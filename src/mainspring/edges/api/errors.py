@@ -89,12 +89,12 @@ def error_body(
     details: Mapping[str, object] | None = None,
 ) -> bytes:
     """Messages may quote secrets of the request, so they are redacted and truncated."""
-    told = {
+    body = {
         "type": type_ or error_type_of_status(status),
         "message": _redacted(message),
         **(details or {}),
     }
-    return json.dumps({"type": "error", "error": told, "request_id": request_id}).encode()
+    return json.dumps({"type": "error", "error": body, "request_id": request_id}).encode()
 
 
 _REDACT = scrubber({})

@@ -63,10 +63,10 @@ class Form:
 
     def field(self, name: str) -> str | None:
         """Raises: InvalidInput: it is repeated, or not text."""
-        found = self.files(name)
-        if len(found) > 1:
+        files = self.files(name)
+        if len(files) > 1:
             raise InvalidInput(f"{name}: must be there once only")
-        return found[0].text() if found else None
+        return files[0].text() if files else None
 
 
 class UploadLimiter:

@@ -158,13 +158,13 @@ def _query_parameters(route: Route, schemas: Schemas) -> Iterator[Schema]:
     required = schema.get("required", ())
     for name, given in schema["properties"].items():
         plain = without_null(given)
-        told = {"description": plain.pop("description")} if "description" in plain else {}
+        described = {"description": plain.pop("description")} if "description" in plain else {}
         yield {
             "name": _parameter_name(name, plain),
             "in": "query",
             "required": name in required,
             "schema": plain,
-            **told,
+            **described,
         }
 
 
@@ -231,8 +231,8 @@ def _responses(route: Route, schemas: Schemas) -> Iterator[tuple[int, Schema]]:
     )
     for status, type_ in route.other_responses.items():
         schema = schemas.of(type_)
-        told = _ERROR_DESCRIPTIONS.get(status, "Otherwise")
-        yield status, {"description": told, "content": {"application/json": {"schema": schema}}}
+        text = _ERROR_DESCRIPTIONS.get(status, "Otherwise")
+        yield status, {"description": text, "content": {"application/json": {"schema": schema}}}
     for status in _error_statuses(route):
         yield (
             status,

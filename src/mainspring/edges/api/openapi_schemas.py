@@ -42,7 +42,7 @@ class Schemas:
 
 def schemas_of(types: Sequence[object]) -> Schemas:
     once = {_type_key(item): item for item in types}
-    found, components = msgspec.json.schema_components(
+    schemas, components = msgspec.json.schema_components(
         list(once.values()), ref_template=f"{REF_PREFIX}{{name}}", schema_hook=_any_schema
     )
     for struct in _structs(list(once.values())):
@@ -51,7 +51,7 @@ def schemas_of(types: Sequence[object]) -> Schemas:
                 _add_descriptions(components[name], struct)
     return Schemas(
         places={
-            key: _with_component_names(schema) for key, schema in zip(once, found, strict=True)
+            key: _with_component_names(schema) for key, schema in zip(once, schemas, strict=True)
         },
         components={
             _component_name(name): _with_component_names(components[name])
@@ -62,11 +62,11 @@ def schemas_of(types: Sequence[object]) -> Schemas:
 
 def without_null(schema: Schema) -> Schema:
     """For query fields, which can be omitted but not be null."""
-    kept = [item for item in schema.get("anyOf", ()) if item != {"type": "null"}]
-    if not kept:
+    options = [item for item in schema.get("anyOf", ()) if item != {"type": "null"}]
+    if not options:
         return {key: value for key, value in schema.items() if (key, value) != ("default", None)}
     rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
-    return {**rest, **(kept[0] if len(kept) == 1 else {"anyOf": kept})}
+    return {**rest, **(options[0] if len(options) == 1 else {"anyOf": options})}
 
 
 def map_schema(schema: Any, change: Callable[[Schema], Schema]) -> Any:  # noqa: ANN401 (any JSON)
@@ -120,16 +120,16 @@ def _structs(types: Sequence[object]) -> Iterator[type[Struct]]:
     seen: set[int] = set()
     waiting: list[object] = list(msgspec.inspect.multi_type_info(types))
     while waiting:
-        each = waiting.pop()
-        if isinstance(each, (tuple, list)):
-            waiting += cast("Sequence[object]", each)
+        part = waiting.pop()
+        if isinstance(part, (tuple, list)):
+            waiting += cast("Sequence[object]", part)
         elif (
-            isinstance(each, (msgspec.inspect.Type, msgspec.inspect.Field)) and id(each) not in seen
+            isinstance(part, (msgspec.inspect.Type, msgspec.inspect.Field)) and id(part) not in seen
         ):
-            seen.add(id(each))
-            waiting += [getattr(each, name) for name in each.__struct_fields__]
-            if isinstance(each, msgspec.inspect.StructType):
-                yield _origin(each.cls)
+            seen.add(id(part))
+            waiting += [getattr(part, name) for name in part.__struct_fields__]
+            if isinstance(part, msgspec.inspect.StructType):
+                yield _origin(part.cls)
 
 
 def _origin(struct: Any) -> type[Struct]:  # noqa: ANN401 (a struct, or one with its parameters)
@@ -147,11 +147,11 @@ def _qualified_name(struct: type[Struct]) -> str:
 def _add_descriptions(schema: Schema, struct: type[Struct]) -> None:
     """Add what msgspec leaves out: field descriptions, and the format of timestamps."""
     properties: dict[str, Schema] = schema.get("properties", {})
-    told = _field_docs(struct)
+    docs = _field_docs(struct)
     for field in msgspec.structs.fields(struct):
         if (found := properties.get(field.encode_name)) is None:
             continue
-        if text := told.get(field.name):
+        if text := docs.get(field.name):
             found["description"] = text
         _mark_date_time(found, field.type)
 
@@ -171,11 +171,11 @@ def _mark_date_time(schema: Schema, type_: object) -> None:
 @cache
 def _field_docs(struct: type[Struct]) -> Mapping[str, str]:
     """The docstrings under the fields of a class, which Python discards."""
-    told: dict[str, str] = {}
+    docs: dict[str, str] = {}
     for item in reversed(struct.__mro__):
         if issubclass(item, Struct) and item is not Struct and item.__module__ != "msgspec":
-            told |= _own_field_docs(item)
-    return told
+            docs |= _own_field_docs(item)
+    return docs
 
 
 def _own_field_docs(struct: type[Struct]) -> Mapping[str, str]:

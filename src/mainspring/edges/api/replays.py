@@ -78,12 +78,12 @@ async def _export(log: SessionLog, session_id: str, to: Path) -> None:
 
 
 def _report(replay_result: ReplayResult) -> ReplayReport:
-    found = replay_result.divergence
+    divergence = replay_result.divergence
     return ReplayReport(
         session_id=replay_result.session_id,
         ok=replay_result.ok,
         calls=replay_result.calls,
-        call=None if found is None else found.call,
-        what=None if found is None else found.what,
-        diff=() if found is None else found.diff,
+        call=None if divergence is None else divergence.call,
+        what=None if divergence is None else divergence.what,
+        diff=() if divergence is None else divergence.diff,
     )

@@ -97,22 +97,22 @@ class _AuthorizedStream:
 
     async def next(self) -> list[StreamMessage]:
         """Raises: Unauthenticated, Forbidden, NotFound."""
-        told = await self._event_stream.next(seconds=self._seconds)
+        item = await self._event_stream.next(seconds=self._seconds)
         if time.monotonic() - self._looked >= self._seconds:
             with suppress(StoreFailed):  # then it is asked the next time
                 await self._require_welcome()
             self._looked = time.monotonic()
-        return told
+        return item
 
 
 async def _write(
     response: web.StreamResponse, stream: _AuthorizedStream, stream_timing: StreamTiming
 ) -> None:
     while not stream.is_over:
-        told = await stream.next()
-        if not told and stream.is_over:
+        item = await stream.next()
+        if not item and stream.is_over:
             break
-        for chunk in _chunks(told) if told else (PING,):
+        for chunk in _chunks(item) if item else (PING,):
             with anyio.fail_after(stream_timing.patience_seconds):
                 await response.write(chunk)
 
@@ -130,8 +130,8 @@ def _chunks(stream_message: Iterable[StreamMessage]) -> Iterator[bytes]:
 
 
 def _error_frame(status: int, what: str) -> bytes:
-    told = f"{what}; nothing is lost: resume with the header Last-Event-ID"
-    return frame("error", error_body(status, told, ""))
+    message = f"{what}; nothing is lost: resume with the header Last-Event-ID"
+    return frame("error", error_body(status, message, ""))
 
 
 async def _close_with_error(

@@ -113,7 +113,7 @@ class _Chat:
         return status
 
     async def _show_status(self) -> None:
-        """What the command of `statusLine` prints, above the prompt; a failure is told once."""
+        """What the command of `statusLine` prints, above the prompt; a failure is reported once."""
         if self._commands is None:
             return
         try:
@@ -164,7 +164,7 @@ class _Chat:
         return await self._report_errors(self._command(command, message))
 
     async def _report_errors(self, step: Awaitable[int | None]) -> int | None:
-        """What goes wrong is told, and the chat goes on."""
+        """Errors are shown, and the chat continues."""
         try:
             return await step
         except MainspringError as error:

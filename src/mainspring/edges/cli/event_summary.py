@@ -45,9 +45,9 @@ def summarize_payload(payload: events.Payload) -> str:
 
 def _fields_text(payload: events.Payload) -> str:
     """`name=value` of all that is set, ids shortened."""
-    known = msgspec.to_builtins(payload)
+    fields = msgspec.to_builtins(payload)
     shown = " ".join(
-        f"{name}={_value_text(value)}" for name, value in known.items() if name != "type"
+        f"{name}={_value_text(value)}" for name, value in fields.items() if name != "type"
     )
     return _ID.sub(r"\1…\2", shown)
 

@@ -152,7 +152,7 @@ async def _plan(
         model = prompter.ask_choice("Model", choices, require)
     tools = options.tools or prompter.ask_choice("Tools", _TOOLS, _parse_tools)
     modes = {item: MODE_DESCRIPTIONS[item] for item in _MODES}
-    mode = options.mode or prompter.ask_choice("What may it do without asking?", modes, parse_mode)
+    mode = options.mode or prompter.ask_choice("Allowed without asking?", modes, parse_mode)
     return NewAgent(
         name=name.strip(),
         purpose=purpose.strip(),

@@ -122,10 +122,10 @@ class Screen:
 
     def table(self, heads: Sequence[str], rows: Sequence[Sequence[StyledText]]) -> None:
         """Columns as wide as what they hold, in step; those that hold nothing are left out."""
-        kept = [index for index in range(len(heads)) if any(row[index][0] for row in rows)]
-        lines: list[list[StyledText]] = [[(heads[index], "dim") for index in kept]]
+        columns = [index for index in range(len(heads)) if any(row[index][0] for row in rows)]
+        lines: list[list[StyledText]] = [[(heads[index], "dim") for index in columns]]
         for row in rows:
-            lines.append([(sanitize_line(row[index][0]), row[index][1]) for index in kept])
+            lines.append([(sanitize_line(row[index][0]), row[index][1]) for index in columns])
         widths = [
             max(cell_len(words) for words, _ in column) for column in zip(*lines, strict=True)
         ]
@@ -201,13 +201,13 @@ def print_note(settings: Settings, note: str, style: str = "dim") -> None:
 
 def _trim_end(line: Sequence[Segment]) -> list[Segment]:
     """Without the spaces at its end: nobody wants to copy them."""
-    kept = [*line]
-    while kept and not kept[-1].text.strip():
-        kept.pop()
-    if kept:
-        text, style, control = kept[-1]
-        kept[-1] = Segment(text.rstrip(), style, control)
-    return kept
+    parts = [*line]
+    while parts and not parts[-1].text.strip():
+        parts.pop()
+    if parts:
+        text, style, control = parts[-1]
+        parts[-1] = Segment(text.rstrip(), style, control)
+    return parts
 
 
 def _has_text(line: Sequence[Segment]) -> bool:

@@ -139,8 +139,8 @@ async def _branch_session(settings: Settings, id_or_part: str, options: ReplayOp
         session = await find_session(runtime.log, id_or_part)
         change = BranchChange(model=options.model, prompt=options.prompt, start=options.start)
         branched = await branch(runtime, session.id, change)
-        told = f"forked at event {branched.at}; {branched.session.agent.model} answers,"
-        notes.paragraph((f"{told} tools do not run: their recorded results are used", "dim"))
+        text = f"forked at event {branched.at}; {branched.session.agent.model} answers,"
+        notes.paragraph((f"{text} tools do not run: their recorded results are used", "dim"))
         status = await _run_branch(settings, branched.session) if branched.is_open else 0
         for message in branched.messages:
             if status not in (0, FAILED):

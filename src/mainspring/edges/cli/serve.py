@@ -238,7 +238,7 @@ async def _open_service(
         if options.model is not None:
             service.infrastructure.models.facts(
                 options.model
-            )  # a wrong name is told now, not by every session
+            )  # a wrong name is reported now, not by every session
         watching = await stack.enter_async_context(
             open_telemetry(
                 service.infrastructure.log,

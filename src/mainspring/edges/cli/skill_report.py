@@ -109,9 +109,9 @@ def print_files(screen: Screen, scan_report: ScanReport) -> None:
 def summary(scan_report: ScanReport) -> str:
     if scan_report.severity is None:
         return "nothing found"
-    found = Counter(hit.severity for hit in scan_report.hits)
-    told = [plural(found[severity], severity) for severity in SEVERITIES if found[severity]]
-    return ", ".join(told) + (f", and {scan_report.left_off} more" if scan_report.left_off else "")
+    counts = Counter(hit.severity for hit in scan_report.hits)
+    parts = [plural(counts[severity], severity) for severity in SEVERITIES if counts[severity]]
+    return ", ".join(parts) + (f", and {scan_report.left_off} more" if scan_report.left_off else "")
 
 
 def require_consent(

@@ -116,10 +116,10 @@ class SubagentTree:
         shown = self._visible()
         if not shown:
             return []
-        kept = shown if len(shown) < most else self._most_urgent(shown, max(most - 2, 1))
-        width = min(max(len(item.name) for item in kept), _MAX_NAME_CHARS)
-        lines = [_tree_line(guide, each, width) for guide, each in self._rows(kept)]
-        if hidden := len(shown) - len(kept):
+        rows = shown if len(shown) < most else self._most_urgent(shown, max(most - 2, 1))
+        width = min(max(len(item.name) for item in rows), _MAX_NAME_CHARS)
+        lines = [_tree_line(guide, each, width) for guide, each in self._rows(rows)]
+        if hidden := len(shown) - len(rows):
             lines.append([(f"… {hidden} more", "dim")])
         return [*lines, [(_total_text(shown), "dim")]]
 

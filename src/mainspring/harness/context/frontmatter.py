@@ -1,4 +1,4 @@
-"""The head of a Markdown file, read as people write it. What is odd is told and never fatal.
+"""The frontmatter of a Markdown file, read leniently. Problems are reported and never fatal.
 
 What a key means is not ours.
 """

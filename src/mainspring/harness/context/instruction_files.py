@@ -73,7 +73,7 @@ class InstructionIssue(Struct, frozen=True, kw_only=True):
     line: int | None = None
     fix: str | None = None
     is_note: bool = False
-    """Good to know, and nothing to mend."""
+    """For information; nothing needs fixing."""
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"

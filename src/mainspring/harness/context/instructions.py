@@ -344,7 +344,7 @@ class _Reader:
         # A bare word, as in "ask @alice", is a mention of somebody; `@scope/x` is an npm package.
         is_path = ("/" in bare or "." in bare) and "/*" not in spelling
         if (is_path and not is_npm_package(bare)) or spelling.startswith("#"):
-            fix = "mend the path, or put it in backticks if it is none"
+            fix = "correct the path, or put it in backticks if it is not a path"
             self._report_import(document, spelling, "is not there to import", fix)
         return None
 

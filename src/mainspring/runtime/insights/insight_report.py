@@ -77,7 +77,7 @@ class FailureDetector:
 
 
 _COMMAND_ACTION = (
-    "write into AGENTS.md how it is done here (which command, from which folder), or mend it"
+    "write into AGENTS.md how it is done here (which command, from which folder), or fix it"
 )
 _TOOL_ACTION = (
     "write into AGENTS.md what the tool needs, or take it from the agent if it cannot work here"

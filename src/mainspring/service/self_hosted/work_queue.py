@@ -150,7 +150,7 @@ class WorkQueue:
             await self.offer(tenant, session.environment_id, session.id)
 
     async def withdraw(self, tenant: str, environment_id: str, session_id: str) -> None:
-        """The session is over: its worker is told to stop."""
+        """The session has ended: its worker gets the order to stop."""
         with suppress(NotFound, StaleVersion):  # it has no worker
             item = await self._repository.named(tenant, session_id, parent=environment_id)
             await self._repository.update(

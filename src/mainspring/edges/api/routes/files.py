@@ -71,8 +71,8 @@ class FileRoutes:
             raise InvalidInput("ids: not together with page or limit")
         if len(set(query.ids)) > 100:
             raise InvalidInput("ids: at most 100")
-        found = await self.files.get_many(call.tenant, query.ids)
-        return Page(data=[file for file in found if _is_in_scope(file, query.scope_id)])
+        files = await self.files.get_many(call.tenant, query.ids)
+        return Page(data=[file for file in files if _is_in_scope(file, query.scope_id)])
 
     @route("GET /v1/files/{file_id}", "Get the metadata of a file", for_agent_keys=True)
     async def get(self, call: ApiCall[Empty, Empty]) -> File:

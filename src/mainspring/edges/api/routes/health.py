@@ -90,8 +90,8 @@ def operations_application(
 
 
 async def _readiness(health: Health) -> web.Response:
-    found = await health.ready()
-    return _json_response(found, 200 if found.is_ready else 503)
+    health_report = await health.ready()
+    return _json_response(health_report, 200 if health_report.is_ready else 503)
 
 
 async def _exposition(

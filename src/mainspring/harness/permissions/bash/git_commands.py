@@ -279,7 +279,7 @@ def _plain_reads(name: str, own: Sequence[Word]) -> GitReads:
 
 
 def without_messages(own: Sequence[Word]) -> list[Word]:
-    """What a commit is told to say is no file."""
+    """The message of a commit is not a file."""
     said = {at + 1 for at, each in enumerate(own) if each.value in _MESSAGES}
     return [each for at, each in enumerate(own) if at not in said]
 
