@@ -267,6 +267,11 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
         allowed_tools=("Bash(git log *)",),
         disallowed_tools=("Write",),
     ),
+    events.ToolCallStashed(tool_use_id="sevt_1", value={"page": 3}),
+    events.OutputProduced(tool_use_id="sevt_1", value={"city": "Bergen"}),
+    events.ThreadHandedOff(
+        to_session_thread_id="sthr_2", to_agent_name="billing", tool_use_id="sevt_1"
+    ),
     events.ApprovalRequested(
         approval_id="aprv_1",
         subject=events.ApprovalSubject(

@@ -171,11 +171,6 @@ class ThreadTree:
         is_gone = thread_id in self.nodes and self.nodes[thread_id].is_terminated
         return [] if is_gone else list(self._mail.get(thread_id, {}).values())
 
-    def undelivered_messages(self) -> list[ThreadMessageReceived]:
-        """Messages to archived threads, which nobody reads."""
-        gone = (self._mail.get(node.id, {}) for node in self.nodes.values() if node.is_terminated)
-        return [letter for letters in gone for letter in letters.values()]
-
     def addressee(self, payload: AnyPayload, thread_id: str) -> str:
         """Which thread a client event is for: an answer goes to the thread that asked."""
         call_id = call_id_of(payload)
