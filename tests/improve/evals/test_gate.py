@@ -1,5 +1,7 @@
 """The gate in CI, its reports, and the health of a suite."""
 
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,12 +15,15 @@ from mainspring.edges.cli.eval import RunningArguments, SelectionArguments
 from mainspring.edges.cli.eval_report import ReportFiles
 from mainspring.improve.evals.comparison import (
     baseline_of,
+    compare,
     encode_baseline,
     gate,
     read_baseline,
 )
+from mainspring.improve.evals.evaluation import evaluate
 from mainspring.improve.evals.html_report import html_page
 from mainspring.improve.evals.report_files import junit, markdown
+from mainspring.improve.evals.run_log import list_runs
 from mainspring.improve.evals.suite_health import check_health
 
 HOSTILE = "<script>alert(1)</script> `code` | ]]> & \x1b[31m"
@@ -124,3 +129,16 @@ async def test_a_suite_that_passes_without_doing_anything_is_not_healthy(agent: 
     assert found.shuffled_passed == ("lenient", "wrong")  # they want what their neighbours say
     assert (found.solutions, found.cases) == (3, 4)
     assert msgspec.json.encode(found)
+
+
+async def test_a_candidate_is_scored_apart_from_the_suites_own_runs(agent: AgentWithSuite):
+    suite = agent.write_suite({"cases": CASES})
+    async with agent.runner() as runner:
+        agent_before = await evaluate(runner, suite, None)
+        candidate = replace(runner, agent=replace(runner.agent, instructions="Count."))
+        scores = await evaluate(candidate, suite, Decimal(1), name="candidate")
+        listed = await list_runs(runner.runtime.log, "tested", "basics")
+    assert [item.run_id for item in listed] == [agent_before.run_id]
+    assert scores.is_complete
+    assert set(scores.cases) == {"one", "two"}
+    assert compare(agent_before.cases, scores.cases).regressed == ()

@@ -14,6 +14,7 @@ from anyio import to_thread
 
 from mainspring.config import Settings
 from mainspring.edges.cli.commands import command, command_group
+from mainspring.edges.cli.eval_exchange import import_
 from mainspring.edges.cli.eval_labels import calibrate, label
 from mainspring.edges.cli.eval_progress import EvalProgress
 from mainspring.edges.cli.eval_report import (
@@ -47,6 +48,7 @@ from mainspring.wiring.eval_assembly import open_suite_runner
 app = command_group()
 command(app)(report)
 command(app)(compare)
+command(app, "import")(import_)
 command(app)(label)
 command(app)(calibrate)
 

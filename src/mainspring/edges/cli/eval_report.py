@@ -15,8 +15,9 @@ from anyio import to_thread
 from mainspring import __version__
 from mainspring.config import Settings
 from mainspring.core import clock
+from mainspring.core.envelope import event_types, message_text
 from mainspring.core.errors import SessionNotFound
-from mainspring.core.events import EvalCaseEnded
+from mainspring.core.events import EvalCaseEnded, UserMessage
 from mainspring.edges.cli.eval_progress import RESULT_HEADS, result_row
 from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.options import JsonOption
@@ -40,6 +41,7 @@ from mainspring.improve.evals.comparison import (
 from mainspring.improve.evals.comparison import (
     compare as compare_results,
 )
+from mainspring.improve.evals.exchange import inspect_log
 from mainspring.improve.evals.html_report import html_page
 from mainspring.improve.evals.report_files import failures_of, junit, markdown, share_text
 from mainspring.improve.evals.run_log import EvalRun, existing_runs, list_runs, read_run
@@ -67,6 +69,9 @@ class ReportFiles:
     html: Annotated[
         str | None, typer.Option("--html", metavar="FILE", help="Write one HTML page.")
     ] = None
+    inspect: Annotated[
+        str | None, typer.Option("--inspect", metavar="FILE", help="Write an EvalLog of Inspect.")
+    ] = None
 
 
 async def write_reports(
@@ -80,18 +85,32 @@ async def write_reports(
 ) -> None:
     """Raises: InvalidInput: a file cannot be written."""
     texts: dict[str, str] = {}
-    if files.html is not None and before is not None:
-        texts = await _answers(log, (*run.results.values(), *before.results.values()))
+    if files.inspect is not None or (files.html is not None and before is not None):
+        earlier = () if before is None else before.results.values()
+        texts = await _answers(log, (*run.results.values(), *earlier))
+    questions = await _questions(log, run) if files.inspect is not None else {}
     wanted = {
         files.junit: lambda: junit(run),
         files.markdown: lambda: markdown(run, result),
         files.html: lambda: html_page(run, before, texts, __version__),
+        files.inspect: lambda: inspect_log(run, questions, texts).decode(),
     }
     for name, content in wanted.items():
         if name is not None:
             path = Path(settings.folder, name)
             await to_thread.run_sync(write_atomic, path, content().encode())
             print_note(settings, f"wrote {name}")
+
+
+async def _questions(log: SessionLog, run: EvalRun) -> dict[str, str]:
+    """What the user said in each case."""
+    types = event_types(UserMessage)
+    questions: dict[str, str] = {}
+    for item in run.results.values():
+        with suppress(SessionNotFound):
+            messages = await log.read(item.session_id, types=types)
+            questions[item.case_id] = "\n\n".join(message_text(one.payload) for one in messages)
+    return questions
 
 
 async def _answers(log: SessionLog, results: Iterable[EvalCaseEnded]) -> dict[str, str]:

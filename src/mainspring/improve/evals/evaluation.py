@@ -1,0 +1,46 @@
+"""The port for what improves agents: score one candidate on one suite, within a budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from mainspring.improve.evals.comparison import CaseResults, Summary, case_results, summarize
+from mainspring.improve.evals.runner import RunSettings, Selection, SuiteRunner
+from mainspring.improve.evals.suite import SuiteFile
+
+_EVERYTHING = Selection()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    run_id: str
+    cases: CaseResults
+    """Trials and rewards by case, for `comparison.compare`."""
+    summary: Summary
+    cost_usd: Decimal
+    is_complete: bool
+    """False if the budget was reached: scores of a part of the cases decide nothing."""
+
+
+async def evaluate(
+    candidate: SuiteRunner,
+    suite_file: SuiteFile,
+    budget_usd: Decimal | None,
+    *,
+    selection: Selection = _EVERYTHING,
+    name: str = "",
+) -> Scores:
+    """Run a suite with a candidate: its agent is the runner's. `name` keeps the runs of candidates
+    apart from those of the suite itself."""
+    settings = RunSettings(budget_usd=budget_usd, listed_as=f" ({name})" if name else "")
+    plan = await candidate.plan(suite_file, selection, settings)
+    run = await candidate.run(suite_file, plan, settings)
+    cases = case_results(run.results.values())
+    return Scores(
+        run_id=run.id,
+        cases=cases,
+        summary=summarize(cases),
+        cost_usd=run.cost_usd,
+        is_complete=run.ended is not None and run.ended.status == "completed",
+    )
