@@ -7,6 +7,7 @@ query itself: a passage outside of them is neither a candidate nor a neighbour.
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import closing
@@ -25,16 +26,21 @@ from mainspring.retrieval.passages import (
 )
 from mainspring.retrieval.stems import FINGERPRINT, stems
 
-_SEEDS = 150
+_SEEDS, _SEEDS_OF_LARGE = 150, 90
 _MAX_DATED = 200
 _COMMON_SHARE = 0.05
 """A word in more of the passages than this is too common to find candidates by in a large index."""
 _LARGE = 5_000
 """Passages: of fewer, all words find candidates, which is a point better and slow only later."""
 _MIN_RARE = 3
+_MAX_CONTAINERS = 500
+_SAMPLE = 500
+"""Passages that the mean length is taken from."""
 _DAY_SLACK = 3
+_LAYOUT = 2
+"""Of the tables, beside the stems: an index of another one is made again."""
+_FINGERPRINT = f"{FINGERPRINT}/{_LAYOUT}"
 _SCHEMA = """
-create table if not exists fact(name text primary key, value text not null) without rowid;
 create table if not exists container(
   id integer primary key, scope text not null, name text not null, hash text not null,
   unique(scope, name)
@@ -42,17 +48,17 @@ create table if not exists container(
 create table if not exists passage(
   id integer primary key, container integer not null, scope text not null, position int not null,
   author text not null, year int not null, month int not null, day int not null,
-  flags int not null, stems text not null
+  flags int not null, stems text not null, scope_word text not null
 );
 create index if not exists passage_by_container on passage(container);
 create index if not exists passage_by_date on passage(month, day);
 create virtual table if not exists words using fts5(
-  stems, tokenize = 'unicode61', content = 'passage', content_rowid = 'id', columnsize = 1
+  stems, scope_word, tokenize = 'unicode61', content = 'passage', content_rowid = 'id'
 );
 create virtual table if not exists container_words using fts5(
   stems, tokenize = 'unicode61', content = ''
 );
-create virtual table if not exists word_counts using fts5vocab(words, row);
+create virtual table if not exists word_counts using fts5vocab(words, col);
 """
 
 
@@ -91,7 +97,6 @@ class PassageIndex:
         self._db = sqlite3.connect(path or ":memory:", isolation_level=None, timeout=60)
         self._db.execute("pragma journal_mode = wal")
         self._db.execute("pragma synchronous = normal")
-        self._db.executescript(_SCHEMA)
         self._require_fingerprint()
 
     def close(self) -> None:
@@ -141,11 +146,14 @@ class PassageIndex:
         return self._hits(scorer.best(candidates, limit))
 
     def _require_fingerprint(self) -> None:
-        """Stems that were cut in another way do not fit those of a query: start over."""
+        """Tables of another layout, and stems that were cut in another way, are made again."""
+        self._db.execute("create table if not exists fact(name text primary key, value text)")
         row = self._db.execute("select value from fact where name = 'stems'").fetchone()
-        if row is None or row[0] != FINGERPRINT:
-            self.clear()
-            self._db.execute("insert or replace into fact values ('stems', ?)", (FINGERPRINT,))
+        if row is None or row[0] != _FINGERPRINT:
+            for table in ("word_counts", "words", "container_words", "passage", "container"):
+                self._db.execute(f"drop table if exists {table}")
+            self._db.execute("insert or replace into fact values ('stems', ?)", (_FINGERPRINT,))
+        self._db.executescript(_SCHEMA)
 
     def forget_fingerprint(self) -> None:
         """The next time it is opened, it starts over."""
@@ -156,23 +164,25 @@ class PassageIndex:
         count, length = self._db.execute(
             "select (select count(*) from passage),"
             " (select avg(length(stems) - length(replace(stems, ' ', '')) + 1) from"
-            "  (select stems from passage order by id desc limit 2000))"
+            "  (select stems from passage order by id desc limit ?))",
+            (_SAMPLE,),
         ).fetchone()
         frequency = self._db.execute(
-            f"select term, doc from word_counts where term in ({_marks(terms)})", terms
+            f"select term, doc from word_counts where term in ({_marks(terms)}) and col = 'stems'",
+            terms,
         )
         return CorpusFacts(count, length or 1.0, dict(frequency.fetchall()))
 
     def _seeds(self, question: Question, facts: CorpusFacts, scopes: list[str]) -> list[int]:
+        words = [_scope_word(scope) for scope in scopes]
         common = _COMMON_SHARE * facts.passages
         rare = [word for word in question.terms if facts.frequency.get(word, 0) <= common]
         is_choosy = facts.passages > _LARGE and len(rare) >= _MIN_RARE
         terms = rare if is_choosy else question.terms
+        seeds = _SEEDS_OF_LARGE if facts.passages > _LARGE else _SEEDS
         found = self._db.execute(
-            "select words.rowid from words join passage on passage.id = words.rowid"
-            f" where words match ? and passage.scope in ({_marks(scopes)})"
-            " order by words.rank limit ?",
-            (_any_of(terms), *scopes, _SEEDS),
+            "select rowid from words where words match ? order by bm25(words, 1.0, 0.0) limit ?",
+            (f"{{stems}}: ({_any_of(terms)}) AND {{scope_word}}: ({_any_of(words)})", seeds),
         ).fetchall()
         cues = question.cues
         if cues.months and cues.day is not None:
@@ -194,14 +204,14 @@ class PassageIndex:
         return [PassageRow(*fields, words.split(" ")) for *fields, words in rows]  # pyright: ignore[reportCallIssue]
 
     def _container_scores(self, question: Question, rows: Sequence[PassageRow]) -> dict[int, float]:
-        """How well whole containers answer, those of the rows; FTS5's own BM25."""
-        containers = ",".join({str(row.container) for row in rows})
+        """How well whole containers answer, those of the rows among the best; FTS5's own BM25."""
+        containers = {row.container for row in rows}
         scores = self._db.execute(
             "select rowid, -rank from container_words where container_words match ?"
-            f" and rowid in ({containers})",
-            (_any_of(question.terms),),
+            " order by rank limit ?",
+            (_any_of(question.terms), _MAX_CONTAINERS),
         )
-        return dict(scores.fetchall())
+        return {number: score for number, score in scores if number in containers}
 
     def _hits(self, best: Sequence[ScoredPassage]) -> list[PassageHit]:
         rows = {
@@ -240,6 +250,11 @@ def _any_of(words: Sequence[str]) -> str:
     return " OR ".join(f'"{word}"' for word in words)
 
 
+def _scope_word(scope: str) -> str:
+    """A scope as one word, so that the full-text search itself is limited to it."""
+    return f"s{hashlib.sha256(scope.encode()).hexdigest()}"
+
+
 def _remove(db: sqlite3.Connection, scope: str, container: str) -> None:
     row = db.execute(
         "select id from container where scope = ? and name = ?", (scope, container)
@@ -247,8 +262,8 @@ def _remove(db: sqlite3.Connection, scope: str, container: str) -> None:
     if row is None:
         return
     db.execute(
-        "insert into words(words, rowid, stems)"
-        " select 'delete', id, stems from passage where container = ?",
+        "insert into words(words, rowid, stems, scope_word)"
+        " select 'delete', id, stems, scope_word from passage where container = ?",
         row,
     )
     db.execute(
@@ -271,9 +286,13 @@ def _insert(db: sqlite3.Connection, container: Container) -> None:
             (last + SPAN + 1 + at, number, container.scope, at, *_row(passage))
             for at, passage in enumerate(container.passages)
         ]
-        cursor.executemany("insert into passage values (?,?,?,?,?,?,?,?,?,?)", rows)
+        word = _scope_word(container.scope)
         cursor.executemany(
-            "insert into words(rowid, stems) values (?, ?)", [(row[0], row[-1]) for row in rows]
+            "insert into passage values (?,?,?,?,?,?,?,?,?,?,?)", [(*row, word) for row in rows]
+        )
+        cursor.executemany(
+            "insert into words(rowid, stems, scope_word) values (?, ?, ?)",
+            [(row[0], row[-1], word) for row in rows],
         )
         cursor.execute(
             "insert into container_words(rowid, stems) values (?, ?)",

@@ -8,7 +8,6 @@ stands alone has only its own words and its date, and these count as much as the
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -127,7 +126,7 @@ class PassageScorer:
         self._related = related_stems()
         terms = frozenset(question.stems)
         self._counts = {
-            number: Counter(word for word in row.stems if word in terms)
+            number: _counts([word for word in row.stems if word in terms])
             for number, row in self._rows.items()
         }
         self._rarity = {word: self._weight(facts.frequency.get(word, 0)) for word in terms}
@@ -136,6 +135,8 @@ class PassageScorer:
             word: self._weight(min(facts.passages, window_size * facts.frequency.get(word, 0)))
             for word in terms
         }
+        self._total_rarity = sum(self._rarity.values())
+        self._total_window_rarity = sum(self._window_rarity.values())
         self._own = {number: self._own_score(number) for number in self._rows}
         self._best: dict[int, float] = {}
         for number, score in self._own.items():
@@ -170,23 +171,24 @@ class PassageScorer:
             self._rarity[word] * count * (_K1 + 1) / (count + spread)
             for word, count in counts.items()
         )
-        return score / (sum(self._rarity.values()) * (_K1 + 1))
+        return score / (self._total_rarity * (_K1 + 1))
 
     def _window_score(self, row: PassageRow) -> float:
-        counts: Counter[str] = Counter()
+        counts: dict[str, int] = {}
         length = 0
         for number in range(row.number - SPAN, row.number + SPAN + 1):
             other = self._rows.get(number)
             if other is not None and other.container == row.container:
                 length += len(other.stems)
-                counts.update(self._counts[number])
+                for word, count in self._counts[number].items():
+                    counts[word] = counts.get(word, 0) + count
         mean = self._facts.mean_length * (2 * SPAN + 1) * 0.9
         spread = _K1 * (1 - _WINDOW_B + _WINDOW_B * length / mean)
         score = sum(
             self._window_rarity[word] * count * (_K1 + 1) / (count + spread)
             for word, count in counts.items()
         )
-        return score / (sum(self._window_rarity.values()) * (_K1 + 1))
+        return score / (self._total_window_rarity * (_K1 + 1))
 
     def _parts(self, number: int) -> dict[str, float]:
         row = self._rows[number]
@@ -216,7 +218,7 @@ class PassageScorer:
             for word in missing
             if not present.isdisjoint(self._related.get(word, ()))
         )
-        return score / sum(self._rarity.values())
+        return score / self._total_rarity
 
     def _cue_values(self, row: PassageRow) -> dict[str, float]:
         cues = self._question.cues
@@ -239,6 +241,13 @@ class PassageScorer:
             return item
         value = _WEIGHTS["pairs"] * len(shared) / len(asked)
         return ScoredPassage(item.number, item.score + value, {**item.parts, "pairs": value})
+
+
+def _counts(words: Sequence[str]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for word in words:
+        counts[word] = counts.get(word, 0) + 1
+    return counts
 
 
 def _pairs(words: Sequence[str]) -> set[tuple[str, str]]:
