@@ -64,8 +64,6 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def unused_reason(self) -> str | None:
         if not self.is_enabled:
             return "disabled"
-        if self.plugin is not None:
-            return "servers of plugins are not connected yet"
         if self.headers_helper is not None:
             return "headersHelper is not supported yet"
         return None

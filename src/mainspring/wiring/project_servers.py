@@ -17,9 +17,13 @@ from mainspring.core.ids import new_id
 from mainspring.runtime.agent_folder.mcp_file import read_mcp
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.mcp_server import McpServer
-from mainspring.runtime.session.session_paths import add_protected_paths, hide_denied_paths
+from mainspring.runtime.session.session_paths import (
+    add_protected_paths,
+    hide_denied_paths,
+    with_plugin_folders,
+)
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
-from mainspring.runtime.settings.session_servers import usable_servers
+from mainspring.runtime.settings.session_servers import read_plugins, usable_servers
 from mainspring.wiring import mcp_auth
 from mainspring.wiring.mcp_servers import ServerAccess, ServerHost, SessionServers, open_servers
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
@@ -40,6 +44,8 @@ class ProjectServers:
     def unused_reason(self, server: McpServer) -> str | None:
         if server.unused_reason is not None or server.name in (item.name for item in self.usable):
             return server.unused_reason
+        if server.plugin is not None:
+            return "its plugin is not trusted, or disabled"
         is_own = server.scope == "project"
         return "this folder is not trusted" if is_own and not self.is_trusted else "disabled"
 
@@ -50,7 +56,7 @@ def read_project_servers(settings: Settings) -> ProjectServers:
     scopes = Scopes(folder=folder, home=home, managed=MANAGED)
     loaded = load_policy(folder, home=home)
     return ProjectServers(
-        every=read_mcp(scopes, settings.environment).servers,
+        every=read_mcp(scopes, settings.environment, plugins=read_plugins(scopes).servers).servers,
         usable=usable_servers(scopes, settings.environment, loaded),
         is_trusted=loaded.is_trusted,
         loaded=loaded,
@@ -71,12 +77,12 @@ async def connect_servers(
     """
     key = new_id("mcp")
     loaded = project.loaded
-    paths = session_paths(settings, Path(settings.folder), key)
+    wanted = tuple(item for item in project.usable if names is None or item.name in names)
+    paths = with_plugin_folders(session_paths(settings, Path(settings.folder), key), wanted)
     paths = add_protected_paths(
         await to_thread.run_sync(hide_denied_paths, paths, loaded.policy), loaded.policy
     )
     environment = read_environment(loaded.sandbox, loaded.preferences.sandbox_env)
-    wanted = tuple(item for item in project.usable if names is None or item.name in names)
     async with SandboxPool(settings) as pool:
         sandbox = await pool.open_session(key, paths, environment)
         host = ServerHost(sandbox.group, sandbox.cleanup, sandbox)

@@ -33,6 +33,7 @@ from mainspring.runtime.session.session_paths import (
     add_protected_paths,
     hide_denied_paths,
     thread_sandbox_id,
+    with_plugin_folders,
 )
 from mainspring.runtime.session_context import SetupRequest
 from mainspring.runtime.settings.pinned_policy import PinnedPolicy
@@ -102,7 +103,9 @@ class ThreadWorkspaces:
         """With a sandbox, which is released at the end of the block."""
         key = _sandbox_key(setup)
         skills = [folder for folder in skill_folders(setup.agent) if paths.needs_mount(folder)]
-        paths = replace(paths, beside=(*paths.beside, *skills))
+        paths = with_plugin_folders(
+            replace(paths, beside=(*paths.beside, *skills)), session.servers
+        )
         paths = await self._hide_denied(paths, session.policy)
         paths = add_protected_paths(paths, session.policy)
         sandbox = await self._open_sandbox(setup.options, key, paths, session)

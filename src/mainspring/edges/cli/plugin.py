@@ -240,8 +240,6 @@ def _print_contents(screen: Screen, contents: PluginContents, *, is_trusted: boo
     for names, noun in _content_kinds(contents):
         if names:
             screen.line((f"  {plural(len(names), noun)}  ", ""), (", ".join(names), "dim"))
-    if contents.servers:
-        screen.line(("    servers of plugins are not connected yet", "dim"))
     if contents.hooks:
         when = "" if is_trusted else "  once trusted"
         screen.line((f"  {plural(contents.hooks, 'hook')}", ""), (when, "dim"))

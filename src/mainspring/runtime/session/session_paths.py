@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.files.openat import real_path
 from mainspring.harness.permissions.policy import Policy, is_hidden, is_unchangeable
 from mainspring.harness.permissions.protected_path_watcher import GitRepositories
+from mainspring.runtime.mcp_server import McpServer
 
 _MAX_DENIED_PATHS = 200
 WORKSPACE_ALIASES = ("/workspace", "/mnt/session")
@@ -204,3 +206,10 @@ def worktree_paths(
         beside=(*paths.beside, repository),
         distrusted=(*paths.distrusted, paths.workspace),
     )
+
+
+def with_plugin_folders(paths: SessionPaths, servers: Iterable[McpServer]) -> SessionPaths:
+    """With the folders of the plugins that bring MCP servers: their programs are there."""
+    roots = {Path(server.plugin_root) for server in servers if server.plugin is not None}
+    folders = [folder for folder in sorted(roots) if paths.needs_mount(folder)]
+    return replace(paths, beside=(*paths.beside, *folders))

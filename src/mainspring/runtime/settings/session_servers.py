@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from mainspring.runtime.agent_folder.mcp_file import expand_server, read_mcp
+from mainspring.runtime.agent_folder.plugins import InstalledPlugins, installed_plugins
 from mainspring.runtime.definition_files.scopes import Scopes
 from mainspring.runtime.mcp_server import McpServer
+from mainspring.runtime.packages.trust_pins import PINS_FILE, TrustPins
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
 
 
 def usable_servers(
     scopes: Scopes, environment: Mapping[str, str], loaded: LoadedPolicy
 ) -> tuple[McpServer, ...]:
-    """Those of the operator and of the user, and those of a trusted project as they were trusted;
-    with variables replaced, so that they may hold secrets."""
-    found = read_mcp(scopes, environment, project=loaded.servers)
+    """Those of the operator, of the user and of trusted plugins, and those of a trusted project as
+    they were trusted; with variables replaced, so that they may hold secrets."""
+    plugins = tuple(_plugin_servers(scopes, loaded))
+    found = read_mcp(scopes, environment, project=loaded.servers, plugins=plugins)
     values = {"CLAUDE_PROJECT_DIR": scopes.folder.as_posix(), **environment}
     only_managed = "mcp" in loaded.preferences.plugins_only
     return tuple(
@@ -25,3 +28,22 @@ def usable_servers(
         and not (server.scope == "project" and server.name in loaded.preferences.disabled_servers)
         and (server.scope == "managed" or not only_managed)
     )
+
+
+def read_plugins(scopes: Scopes) -> InstalledPlugins:
+    folder, home = scopes.folder, scopes.home
+    return installed_plugins(folder, None if folder == home else home)
+
+
+def _plugin_servers(scopes: Scopes, loaded: LoadedPolicy) -> Iterator[McpServer]:
+    """Of plugins that are, byte for byte, what the user trusted; a project's plugin needs trust in
+    the project, too."""
+    if scopes.home is None:
+        return
+    pins = TrustPins(scopes.home / PINS_FILE)
+    for plugin in read_plugins(scopes).plugins:
+        if not plugin.servers or plugin.name in loaded.preferences.disabled_plugins:
+            continue
+        is_vouched = plugin.scope != "project" or loaded.is_trusted
+        if is_vouched and pins.trusted_contents(plugin.root) is not None:
+            yield from plugin.servers
