@@ -153,8 +153,9 @@ async def test_an_interrupt_stops_what_runs(tmp_path: Path):
         assert (await client.beta.sessions.retrieve(made.id)).status == "idle"
 
 
-async def test_an_outcome_becomes_work_with_its_rubric(tmp_path: Path):
-    model = Scripted(otherwise=says("Written."))
+async def test_an_outcome_becomes_work_that_is_graded_by_its_rubric(tmp_path: Path):
+    verdict = '{"criteria": [{"criterion": "Rows", "reason": "all there", "met": true}]}'
+    model = Scripted(says("Written."), says(verdict))
     async with service(tmp_path, model) as api, api.client() as client:
         made = await session(client)
         sent = await client.beta.sessions.events.send(
@@ -178,7 +179,7 @@ async def test_an_outcome_becomes_work_with_its_rubric(tmp_path: Path):
         assert "A report on rates" in shown
         assert "Rows and rows." in shown
         current = (await client.beta.sessions.retrieve(made.id)).outcome_evaluations
-        assert [(i.outcome_id, i.result) for i in current] == [(echo.outcome_id, "running")]
+        assert [(i.outcome_id, i.result) for i in current] == [(echo.outcome_id, "satisfied")]
 
 
 async def test_files_and_pictures_reach_the_log_whole(api: SessionsApi, acme: AsyncAnthropic):

@@ -125,7 +125,8 @@ def test_a_shell_completes_commands_and_options(environ: dict[str, str], place: 
         text=True,
         timeout=60,
     )
-    assert result.stdout.split() == ["sessions", "--max-turns", "--max-cost"], result.stderr
+    limits = ["--max-turns", "--max-cost", "--max-iterations"]
+    assert result.stdout.split() == ["sessions", *limits], result.stderr
 
 
 def test_an_offline_run_imports_only_what_it_uses(environ: dict[str, str], place: Path):

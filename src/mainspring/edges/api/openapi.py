@@ -64,7 +64,8 @@ class Error(Struct, frozen=True, kw_only=True):
 
 def document(routes: Sequence[Route], *, version: str, title: str = "Mainspring") -> Document:
     """The same routes give the same document, byte for byte, in any order."""
-    ordered = sorted(routes, key=lambda route: (route.path, route.method))
+    documented = [route for route in routes if route.is_documented]
+    ordered = sorted(documented, key=lambda route: (route.path, route.method))
     schemas = schemas_of([Error, *(type_ for route in ordered for type_ in _named_types(route))])
     paths: dict[str, dict[str, Any]] = {}
     for route in ordered:

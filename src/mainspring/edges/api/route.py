@@ -110,6 +110,8 @@ class Route:
     """Its handler handles `Idempotency-Key` itself."""
     is_extension: bool = False
     """An extension that the Managed Agents API does not have."""
+    is_documented: bool = True
+    """In the OpenAPI document; `False` for a protocol with a description of its own."""
     media_type: str = "application/json"
     """Media type of the response."""
     upload: str | None = None
@@ -132,6 +134,7 @@ class RouteOptions(TypedDict, total=False):
     for_worker_keys: bool
     handles_idempotency_key: bool
     is_extension: bool
+    is_documented: bool
     media_type: str
     upload: str
     other_responses: Mapping[int, Any]

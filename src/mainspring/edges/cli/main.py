@@ -11,7 +11,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from itertools import takewhile
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from mainspring import __version__
 from mainspring.core.lazy_module import LazyModule
@@ -55,6 +55,10 @@ class _PlaceholderType(type):
     def __getitem__(cls, _: object) -> type:
         return Placeholder
 
+    def __iter__(cls) -> NoReturn:
+        """Without this, `__getitem__` would make it an endless sequence."""
+        raise TypeError("a help text must not depend on what is not imported for it")
+
 
 class Placeholder(metaclass=_PlaceholderType):
     """Stands for every name of a module that is not imported."""
@@ -73,7 +77,10 @@ class PlaceholderImporter(MetaPathFinder, Loader):
     for the modules that commands call, which take up to a second to import."""
 
     replaced = frozenset(
-        [f"mainspring.{layer}" for layer in ("wiring", "service", "runtime", "harness", "log")]
+        [
+            f"mainspring.{layer}"
+            for layer in ("wiring", "service", "improve", "runtime", "harness", "log")
+        ]
         + ["mainspring.capabilities", "mainspring.core", "mainspring.edges.api"]
         + ["aiohttp", "anyio", "msgspec", "rich"]
     )

@@ -47,6 +47,7 @@ ScopeOption = Annotated[
     str, typer.Option("--scope", help="Whose: agent (the folder memory/ here) or user (yours).")
 ]
 PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="As `memory ls` shows it.")]
+_TYPES_HELP = "One of user, feedback, project, reference, procedure, episode."
 ReasonOption = Annotated[str, typer.Option("--reason", help="Why, for the history.")]
 
 
@@ -82,9 +83,7 @@ class NewMemory:
     description: Annotated[
         str, typer.Option("--description", help="One line that says when this is of use.")
     ] = ""
-    type: Annotated[str, typer.Option("--type", help=f"One of {', '.join(NOTE_TYPES)}.")] = (
-        "reference"
-    )
+    type: Annotated[str, typer.Option("--type", help=_TYPES_HELP)] = "reference"
 
 
 @command(app)
@@ -152,7 +151,7 @@ async def add(
     settings: Settings,
     *,
     memory: NewMemory,
-    scope: ScopeOption = AGENT,
+    scope: ScopeOption = "agent",
     reason: ReasonOption = "added by hand",
     json: JsonOption = False,
 ) -> int:

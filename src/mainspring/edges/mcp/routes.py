@@ -25,6 +25,7 @@ class McpRoutes:
         upload="application/json",
         for_agent_keys=True,
         is_extension=True,
+        is_documented=False,
     )
     async def post(self, call: ApiCall[Empty, Empty]) -> web.StreamResponse:
         return await self._endpoint.post(call.request, self._caller(call))
@@ -35,6 +36,7 @@ class McpRoutes:
         media_type="text/event-stream",
         for_agent_keys=True,
         is_extension=True,
+        is_documented=False,
     )
     async def get(self, call: ApiCall[Empty, Empty]) -> web.StreamResponse:
         return await self._endpoint.get(call.request, self._caller(call))
@@ -44,6 +46,7 @@ class McpRoutes:
         "End a session of the Model Context Protocol",
         for_agent_keys=True,
         is_extension=True,
+        is_documented=False,
     )
     async def delete(self, call: ApiCall[Empty, Empty]) -> web.StreamResponse:
         return await self._endpoint.delete(call.request, self._caller(call))
