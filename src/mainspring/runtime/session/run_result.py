@@ -132,10 +132,10 @@ class ApprovalRequest:
     """What it would do, if the tool can say so."""
 
 
-Answer: TypeAlias = bool | str | None
+CallbackAnswer: TypeAlias = bool | str | None
 """`True` allows, `False` denies, a text denies and is what the model reads; `None` leaves the call
 waiting."""
-OnApproval: TypeAlias = Callable[[ApprovalRequest], Answer | Awaitable[Answer]]
+OnApproval: TypeAlias = Callable[[ApprovalRequest], CallbackAnswer | Awaitable[CallbackAnswer]]
 
 
 def approval_requests(thread_tree: ThreadTree) -> list[ApprovalRequest]:
