@@ -115,8 +115,8 @@ class Agent(Generic[Output]):
     hooks: Sequence[FunctionHook] = ()
     """Hooks and guardrails that are functions; `mainspring.hooks` makes them."""
     checks: Sequence[Check] = ()
-    """What its answer must be like: `AnswerCheck`s, and functions of the answer that return what
-    is wrong. An answer that fails is sent back twice at most, then returned with a flag."""
+    """What its answer must be like: values of `AnswerCheck`, and functions of the answer that
+    return what is wrong. One that fails is sent back twice at most, then returned with a flag."""
     require_evidence: Sequence[str] = ()
     """Commands that must have run green after its last edit before it may end."""
     folder: Path | None = None

@@ -66,9 +66,7 @@ class LocalAgents:
     @property
     def _has_right(self) -> bool:
         """As in the service by default; what acts for an agent never has it."""
-        who = self.principal
-        is_person = who.acting_agent is None and who.environment_id is None
-        return is_person and who.is_at_least("user")
+        return self.principal.is_person and self.principal.is_at_least("user")
 
     async def agents(self) -> Sequence[PublishedAgent]:
         return [

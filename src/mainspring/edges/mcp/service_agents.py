@@ -60,9 +60,7 @@ class ServiceAgents:
 
     @property
     def may_answer(self) -> bool:
-        who = self.principal
-        is_person = who.acting_agent is None and who.environment_id is None
-        return is_person and who.is_at_least("user")
+        return self.principal.is_person and self.principal.is_at_least("user")
 
     async def agents(self) -> Sequence[PublishedAgent]:
         page = await self.resources.agents.page(self.principal.tenant, ListQuery(limit=_MAX_AGENTS))

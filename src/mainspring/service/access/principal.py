@@ -54,6 +54,11 @@ class Principal:
             return local_user(self.name)
         return Sender(kind="person", id=self.key_id)
 
+    @property
+    def is_person(self) -> bool:
+        """It acts neither for an agent nor as the worker of an environment."""
+        return self.acting_agent is None and self.environment_id is None
+
     def is_at_least(self, role: Role) -> bool:
         return ROLES.index(self.role) >= ROLES.index(role)
 
