@@ -3,14 +3,14 @@
 import sys
 from pathlib import Path
 
-from mainspring.core import error_table
+from mainspring import error_table
 
 PAGE = Path(__file__).parents[1] / "docs/errors.md"
 HEAD = """\
 # Errors
 
 What you may meet, why it happens, and what to do. Words in `{braces}` are filled in. This page is
-made from [one table in the code](../src/mainspring/core/error_table.py) by `make errors-page`; edit
+made from [one table in the code](../src/mainspring/error_table.py) by `make errors-page`; edit
 the table, not this page.
 
 At the command line an error is one line, followed by what to do: `error: ...`, `hint: ...`;

@@ -24,6 +24,7 @@ UPPER_LAYERS = (
     "testing",
     "wiring",
     "config",
+    "error_table",
     "service",
     "improve",
     "runtime",

@@ -10,17 +10,16 @@ import msgspec
 import pytest
 
 import mainspring
-from mainspring import Agent, Tool, run
+from mainspring import Agent, Tool, error_table, run
 from mainspring.capabilities.providers.catalog import Catalog, ModelListing
 from mainspring.capabilities.sandbox.backend_selection import BackendName
 from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
 from mainspring.config import read_settings
-from mainspring.core import error_table
 from mainspring.core.envelope import PAYLOAD_TYPES
-from mainspring.core.error_table import ErrorEntry
 from mainspring.core.events import Failure
 from mainspring.edges.api.route_table import all_routes
 from mainspring.edges.cli.app import COMMANDS
+from mainspring.error_table import ErrorEntry
 from mainspring.function_tools.define import ToolOptions
 from mainspring.harness.limits import Limits
 from mainspring.harness.permissions.policy import MODES

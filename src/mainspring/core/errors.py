@@ -48,8 +48,8 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from mainspring.core import error_table
-from mainspring.core.error_table import ErrorEntry
+from mainspring import error_table
+from mainspring.error_table import ErrorEntry
 
 
 class MainspringError(Exception):

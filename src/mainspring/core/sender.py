@@ -12,9 +12,19 @@ from msgspec import Struct
 from mainspring.core.errors import MalformedEvent
 
 SenderKind: TypeAlias = Literal["person", "agent", "worker", "system"]
-_Work: TypeAlias = Literal["user", "api", "schedule", "trigger", "workflow", "gateway", "import"]
-_Improvement: TypeAlias = Literal["eval", "grader", "dream", "campaign"]
-OriginType: TypeAlias = Literal[_Work, _Improvement]
+OriginType: TypeAlias = Literal[
+    "user",
+    "api",
+    "schedule",
+    "trigger",
+    "workflow",
+    "gateway",
+    "import",
+    "eval",
+    "grader",
+    "dream",
+    "campaign",
+]
 
 
 class Sender(Struct, frozen=True, kw_only=True, omit_defaults=True):

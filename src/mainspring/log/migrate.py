@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from mainspring.core import error_table
+from mainspring import error_table
 from mainspring.core.errors import InvalidInput, StoreMismatch
 
 

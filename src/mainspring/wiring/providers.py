@@ -11,6 +11,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from mainspring import error_table
 from mainspring.capabilities.providers.anthropic.client import AnthropicModel
 from mainspring.capabilities.providers.catalog import Catalog
 from mainspring.capabilities.providers.http_client import HttpClient
@@ -19,7 +20,6 @@ from mainspring.capabilities.providers.openai_chat.client import ChatModel
 from mainspring.capabilities.providers.openai_responses.client import ResponsesModel
 from mainspring.capabilities.providers.script_file import OFFLINE_MODEL, demo_model
 from mainspring.config import FOLDER, Settings
-from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput
 from mainspring.core.model import Model
 from mainspring.wiring.settings_files import ANTHROPIC_KEY_VARIABLE

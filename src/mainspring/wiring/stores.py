@@ -11,9 +11,9 @@ from typing import TypeAlias, cast
 
 import anyio
 
+from mainspring import error_table
 from mainspring.capabilities.vault.redaction import Scrubber
 from mainspring.config import FOLDER, Settings, is_postgres, without_password
-from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput
 from mainspring.log import sqlite
 from mainspring.log.migrate import SchemaStatus

@@ -15,9 +15,9 @@ from typing import TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
+from mainspring import error_table
 from mainspring.capabilities.providers.quirks import Quirks
 from mainspring.core import clock as clocks
-from mainspring.core import error_table
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Usage

@@ -8,10 +8,10 @@ from decimal import Decimal
 
 import msgspec
 
+from mainspring import error_table
 from mainspring.capabilities.providers.catalog import Catalog
 from mainspring.capabilities.providers.router import Router
 from mainspring.capabilities.providers.routing_rules import ModelCandidate, Routing
-from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput, ProviderFailed
 from mainspring.core.events import Usage
 from mainspring.core.model import Delta, Model, Reply, Request

@@ -14,6 +14,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
+from mainspring import error_table
 from mainspring.capabilities.providers.scripted import (
     ScriptAnswer,
     Scripted,
@@ -22,7 +23,6 @@ from mainspring.capabilities.providers.scripted import (
     fails,
     says,
 )
-from mainspring.core import error_table
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.errors import InvalidInput
 from mainspring.core.model import Assistant, Message, Model, Request, ToolResultBlock, User

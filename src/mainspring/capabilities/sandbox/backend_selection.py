@@ -15,6 +15,7 @@ import msgspec
 from anyio import to_thread
 from msgspec import Struct
 
+from mainspring import error_table
 from mainspring.capabilities.sandbox.backend import Backend, Unsandboxed, find_agent_interpreter
 from mainspring.capabilities.sandbox.bwrap import OPTIONAL, Bubblewrap, find_bubblewraps
 from mainspring.capabilities.sandbox.canaries import canary_failure, probe_spec
@@ -23,7 +24,6 @@ from mainspring.capabilities.sandbox.execution_records import boot_id
 from mainspring.capabilities.sandbox.landlock import Landlock
 from mainspring.capabilities.sandbox.landlock_rules import ENOUGH_ABI, landlock_abi
 from mainspring.capabilities.sandbox.macos import Seatbelt
-from mainspring.core import error_table
 from mainspring.core.clock import Clock, now
 from mainspring.core.errors import SandboxFailed
 

@@ -16,7 +16,7 @@ import anyio
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from mainspring.core import error_table
+from mainspring import error_table
 from mainspring.core.errors import InvalidInput
 
 _LOG = logging.getLogger("mainspring.api")

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 from msgspec import Struct
 
+from mainspring import error_table
 from mainspring.capabilities.providers.model_registry import ModelRegistry
 from mainspring.capabilities.providers.script_file import OFFLINE_MODEL
 from mainspring.config import Settings
-from mainspring.core import error_table
 from mainspring.core.events import Usage
 from mainspring.core.model_facts import ModelFacts
 from mainspring.edges.cli.commands import command, command_group

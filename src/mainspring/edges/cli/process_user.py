@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mainspring import error_table
 from mainspring.config import Settings, is_postgres, settings_of_user
-from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput
 
 if sys.platform != "win32":

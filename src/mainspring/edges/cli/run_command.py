@@ -10,8 +10,8 @@ import anyio
 import typer
 from msgspec import Struct
 
+from mainspring import error_table
 from mainspring.config import Settings
-from mainspring.core import error_table
 from mainspring.core.envelope import Event, encode_line
 from mainspring.core.errors import InvalidInput, LeaseHeld
 from mainspring.core.events import Usage

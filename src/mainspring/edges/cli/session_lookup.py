@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from difflib import get_close_matches
 
+from mainspring import error_table
 from mainspring.config import Settings
-from mainspring.core import error_table
 from mainspring.core.errors import InvalidInput, SessionNotFound
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow, all_sessions

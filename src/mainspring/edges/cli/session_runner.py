@@ -14,10 +14,10 @@ from pathlib import Path
 
 import anyio
 
+from mainspring import error_table
 from mainspring.capabilities.providers.model_registry import model_unavailable
 from mainspring.capabilities.providers.script_file import OFFLINE_MODEL, scripted_models
 from mainspring.config import FOLDER, Settings
-from mainspring.core import error_table
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
 from mainspring.core.model import Delta

@@ -20,7 +20,7 @@ from collections.abc import Generator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from mainspring.core import error_table
+from mainspring import error_table
 from mainspring.core.errors import (
     StoreCorrupt,
     StoreFailed,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from mainspring.core import error_table
+from mainspring import error_table
 from mainspring.core.errors import InvalidInput
 from mainspring.harness.context.instructions import InstructionFiles, InstructionLimits, render
 from mainspring.runtime.agent import Agent

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, get_args
 
 from msgspec import Struct
 
-from mainspring.core import error_table
+from mainspring import error_table
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission
 from mainspring.core.lazy_module import LazyModule

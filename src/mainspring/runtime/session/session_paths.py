@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from mainspring.core import error_table
+from mainspring import error_table
 from mainspring.core.errors import InvalidInput
 from mainspring.files.openat import real_path
 from mainspring.harness.permissions.policy import Policy, is_hidden, is_unchangeable

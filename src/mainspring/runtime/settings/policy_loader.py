@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from mainspring.core import error_table
+from mainspring import error_table
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission
 from mainspring.core.hook import HookSettings

@@ -6,16 +6,23 @@ traceback shows `in_python` as notes. `make errors-page` writes `docs/errors.md`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    from mainspring.core.errors import MainspringError
 
-    E = TypeVar("E", bound=MainspringError)
-else:
-    E = TypeVar("E")
+class _Explained(Protocol):
+    """What an entry is added to: an error of `core/errors.py`, which is above this table."""
+
+    entry: ErrorEntry | None
+    fix: tuple[str, ...]
+    fix_in_python: tuple[str, ...]
+
+    def add_note(self, note: str, /) -> None: ...
+
+
+E = TypeVar("E", bound=_Explained)
 
 
 class ErrorEntry(Struct, frozen=True, kw_only=True):
@@ -30,7 +37,7 @@ class ErrorEntry(Struct, frozen=True, kw_only=True):
     in_python: tuple[str, ...] = ()
     """How to fix it in Python, if that differs."""
 
-    def error(self, kind: type[E], /, **values: object) -> E:
+    def error(self, kind: Callable[[str], E], /, **values: object) -> E:
         """An error of this kind with the entry's message and fixes."""
         return self.explain(kind(self.message.format(**values)), **values)
 
