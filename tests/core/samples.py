@@ -243,6 +243,11 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
         outcome_id="outc_1",
     ),
     events.ProviderFailedOver(from_model="a:x", to_model="b:y", reason="forbidden"),
+    events.FeedbackGiven(
+        subject=events.RatedSubject(type="message", id="sevt_1", version="2"),
+        rating="bad",
+        text="the wrong file",
+    ),
     events.CompactionRequested(instructions="the names of the files"),
     events.PermissionUpdated(
         updates=(

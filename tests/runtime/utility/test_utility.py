@@ -13,7 +13,7 @@ from mainspring.core.sender import Origin, Sender
 from mainspring.harness.state.utility import RELEVANT_TYPES, fold_utility
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-from mainspring.runtime.session.lease import hold_session
+from mainspring.runtime.session.lease import hold_session, record_updates
 from mainspring.runtime.utility.ranking import Utility, choose, credited, reliability
 from mainspring.runtime.utility.utility_table import UtilityTable, update_utility
 
@@ -79,6 +79,13 @@ async def test_what_was_used_is_credited_once_with_how_the_work_ended(tmp_path: 
                 if isinstance(event.payload, UtilityCredited)
             ]
             assert subjects == sorted(set(subjects))
+        message = events.RatedSubject(type="message", id="sevt_1")
+        praise = events.FeedbackGiven(subject=message, rating="good")
+        await log.submit(good, praise, sender=Sender(kind="agent", id="itself"))
+        await log.submit(good, praise, sender=ANNA)
+        await record_updates(log, good)
+        await update_utility(log, table)
+        assert table.values("memory")["agent/a.md"].credits == 2
         again = UtilityTable(tmp_path / "rebuilt.db")
         await update_utility(log, again)
         assert again.rows() == table.rows()

@@ -27,6 +27,7 @@ RELEVANT = (
     events.OutcomeEvaluationEnded,
     events.StatusIdle,
     events.UtilityCredited,
+    events.FeedbackGiven,
 )
 """Payloads that may change what is due."""
 RELEVANT_TYPES = event_types(*RELEVANT)
@@ -72,6 +73,9 @@ class UtilityFold:
             case events.AgentToolResult() as result if result.tool_use_id in self._test_calls:
                 if result.error in (None, "failed"):
                     self._last_test = result.tool_use_id, float(not result.is_error)
+            case events.FeedbackGiven() as feedback:
+                if event.sender is None or event.sender.kind == "person":
+                    self._rate(event.id, feedback)
             case _:
                 self._apply_ending(event.payload)
 
@@ -119,6 +123,16 @@ class UtilityFold:
         if self._last_test is not None:
             self._reward(self._last_test[0], "test", self._last_test[1])
             self._last_test = None
+
+    def _rate(self, event_id: str, feedback: events.FeedbackGiven) -> None:
+        """A rating of one thing is for that thing; of a message, for all that went into it."""
+        value = float(feedback.rating == "good")
+        rated = feedback.subject
+        if rated.type in ("session", "message", "tool_call"):
+            self._reward(event_id, "person", value)
+        else:
+            subject = UtilitySubject(type=rated.type, id=rated.id, version=rated.version)
+            self._rewards[event_id] = _Reward(event_id, "person", value, (subject,))
 
     def _reward(
         self, outcome_id: str, source: Literal["outcome", "test", "eval", "person"], value: float
