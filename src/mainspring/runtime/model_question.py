@@ -1,4 +1,5 @@
-"""One short question to a model, outside any conversation: for the classifier and prompt hooks."""
+"""One short question to a model, outside any conversation: for the classifier, prompt hooks and
+recall."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ AskModel: TypeAlias = Callable[[str, str], Awaitable[tuple[str, tuple[KnownPaylo
 _MAX_TOKENS = 1_000
 
 
-def make_ask_model(models: Models, model: str) -> AskModel:
+def make_ask_model(models: Models, model: str, *, purpose: str = JUDGEMENT) -> AskModel:
     async def ask(system: str, question: str) -> tuple[str, tuple[KnownPayload, ...]]:
         request = Request(
             model=model,
@@ -33,7 +34,7 @@ def make_ask_model(models: Models, model: str) -> AskModel:
             async with aclosing(models.open(model).stream(request)) as deltas:
                 async for delta in deltas:
                     if isinstance(delta, Reply):
-                        return _text(delta), _cost_facts(models, delta)
+                        return _text(delta), _cost_facts(models, delta, purpose)
         except ProviderFailed as error:
             return f"the model did not answer: {error}", ()  # which is no yes
         return "", ()
@@ -45,7 +46,7 @@ def _text(reply: Reply) -> str:
     return "".join(part.text for part in reply.content if isinstance(part, TextBlock))
 
 
-def _cost_facts(models: Models, reply: Reply) -> tuple[KnownPayload, ...]:
+def _cost_facts(models: Models, reply: Reply, purpose: str) -> tuple[KnownPayload, ...]:
     """Like any other request: what is spent is what was reserved and settled."""
     cost = str(models.cost(reply.model, reply.usage))
     reservation = ids.new_id(ids.RESERVATION)
@@ -53,7 +54,7 @@ def _cost_facts(models: Models, reply: Reply) -> tuple[KnownPayload, ...]:
         model_request_start_id="",
         model_usage=reply.usage,
         model=reply.model,
-        purpose=JUDGEMENT,
+        purpose=purpose,
         stop_reason=reply.reason,
         cost_usd=cost,
     )
