@@ -31,6 +31,7 @@ from mainspring.capabilities.mcp.server_auth import (
 )
 from mainspring.capabilities.mcp.server_connection import OpenTransport, ServerConnection
 from mainspring.capabilities.mcp.stdio import LineChannel
+from mainspring.capabilities.mcp.stored_rounds import OpenSeal
 from mainspring.capabilities.mcp.tools import (
     definition_hash,
     definition_text,
@@ -66,6 +67,7 @@ from mainspring.runtime.settings.tool_pins import (
 )
 from mainspring.wiring import mcp_auth
 from mainspring.wiring.builtin_tools import ALL_TOOLS
+from mainspring.wiring.user_vault import open_seal
 
 CLIENT = Implementation(name="mainspring", version=__version__)
 _SERVER_SECONDS = 30 * 24 * 3600.0
@@ -84,6 +86,8 @@ class ServerAccess:
     """Addresses that are no public ones and may be reached all the same; `None`: all."""
     trace: Trace | None = None
     """Shows every message."""
+    open_seal: OpenSeal | None = None
+    """Seals what servers leave with a call for the time until a person has answered."""
 
     def is_legacy(self, server: McpServer) -> bool:
         return self.home is not None and is_known_legacy(self.home, server, clock.now())
@@ -204,15 +208,18 @@ def session_access(
 ) -> ServerAccess:
     scrub, options = setup.log.scrub, setup.options
     scrub = scrub if isinstance(scrub, Scrubber) else Scrubber({})
+    seal = partial(open_seal, settings)
     if not options.is_served:
         home, authenticate = Path(settings.home), partial(mcp_auth.server_auth, settings)
-        return ServerAccess(scrub=scrub, home=home, authenticate=authenticate)
+        return ServerAccess(scrub=scrub, home=home, authenticate=authenticate, open_seal=seal)
 
     def authenticate(server: McpServer, learn: Learn) -> ServerAuth:
         get = options.server_token
         return BearerToken(partial(get, server.url), learn) if get else StaticHeaders({})
 
-    return ServerAccess(scrub=scrub, home=None, networks=networks, authenticate=authenticate)
+    return ServerAccess(
+        scrub=scrub, home=None, networks=networks, authenticate=authenticate, open_seal=seal
+    )
 
 
 async def open_servers(
@@ -240,7 +247,7 @@ async def open_servers(
                 implementation=CLIENT,
                 era="legacy" if access.is_legacy(server) else None,
                 limits=_limits(server),
-                elicitations=Elicitations(server.name, host.group),
+                elicitations=Elicitations(server.name, host.group, access.open_seal),
             )
     _OPENED[host.cleanup] = opened
     host.cleanup.push_async_callback(opened.aclose)
