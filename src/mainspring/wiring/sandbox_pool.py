@@ -218,9 +218,10 @@ class SandboxPool:
             sandbox = KeeperSandbox(site, backend, on_listener=on_listener)
             unless_opened.pop_all()
 
-        def open_another(thread_id: str) -> KeeperSandbox:
-            state = site.state.with_name(thread_sandbox_id(site.state.name, thread_id))
-            return KeeperSandbox(replace(site, state=state), backend, on_listener=on_listener)
+        def open_another(name: str, read_only: tuple[Path, ...] = ()) -> KeeperSandbox:
+            state = site.state.with_name(thread_sandbox_id(site.state.name, name))
+            own = replace(site, state=state, read_only=(*site.read_only, *read_only))
+            return KeeperSandbox(own, backend, on_listener=on_listener)
 
         services = SandboxServices(site, backend)
         cleanup.callback(check_protected_paths, watcher)
@@ -234,6 +235,7 @@ class SandboxPool:
             side_events,
             watcher,
             opened_with,
+            paths.workspace,
             open_another,
             self.group,
             cleanup=cleanup,
