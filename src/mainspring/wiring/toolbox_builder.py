@@ -44,6 +44,7 @@ from mainspring.runtime.settings.pinned_policy import pin_policy, reading_rules,
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.runtime.settings.session_servers import usable_servers
 from mainspring.wiring.builtin_tools import built_in_tools, select_tools, web_tools, workspace_tools
+from mainspring.wiring.mcp_packages import open_package_cache
 from mainspring.wiring.memory import session_memory, session_recall
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
@@ -279,7 +280,9 @@ class ToolboxBuilder:
         if not servers:
             return ServerParts()
         cleanup = stack if sandbox is None else sandbox.cleanup
-        host = mcp_servers.ServerHost(self._sandboxes.group, cleanup, sandbox)
+        say = partial(self._warn, setup.options)
+        packages = sandbox and open_package_cache(self._settings, self._sandboxes, sandbox, say)
+        host = mcp_servers.ServerHost(self._sandboxes.group, cleanup, sandbox, packages)
         access = mcp_servers.session_access(setup, self._settings, self._networks)
         opened = await mcp_servers.open_servers(servers, host, access)
         for problem in opened.problems:
