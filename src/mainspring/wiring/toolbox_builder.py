@@ -34,7 +34,6 @@ from mainspring.log.lru_cache import LruCache
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.mcp_server import McpServer, ServerParts
-from mainspring.runtime.memory.learning import learn_from_run
 from mainspring.runtime.memory.memory_tools import memory_tools
 from mainspring.runtime.model_question import make_ask_model
 from mainspring.runtime.run_options import RunOptions
@@ -195,12 +194,11 @@ class ToolboxBuilder:
                 tools[name] = with_path_instructions(
                     tools[name], thread_workspace.path_instructions
                 )
-            memory = session_memory(self._settings, setup, thread_workspace.paths.workspace)
+            memory = session_memory(self._settings, setup, thread_workspace.paths.workspace, stack)
             if memory is not None:
                 more = {item.spec.name: item for item in memory_tools(memory)}
                 tools |= select_tools(remove_denied(more, policy), setup.agent.built_ins)
                 facts += tuple(await memory.wake_up() if setup.thread.messages == 0 else ())
-                stack.push_async_callback(learn_from_run, memory, setup.log, setup.writer)
             servers = await self._open_servers(setup, session.servers, sandbox_session, stack)
             foreign = remove_denied(servers.tools, policy)
             authorizer.add_rules(servers.rules)
