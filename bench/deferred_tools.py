@@ -36,7 +36,7 @@ async def measure() -> list[Measure]:
     index = Bm25Index([search_text(spec) for spec in specs])
     seconds: list[float] = []
     ranks: list[tuple[bool, int]] = []
-    for query, right in queries("test"):
+    for query, right in queries("heldout"):
         began = time.process_time()
         names = index.search(query, 15)
         seconds.append(time.process_time() - began)

@@ -237,6 +237,11 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
         store_id="agent", path="a.md", version="9f86", rank=1, score_parts={"own": 2.5}, tokens=12
     ),
     events.ProviderFailedOver(from_model="a:x", to_model="b:y", reason="forbidden"),
+    events.FeedbackGiven(
+        subject=events.RatedSubject(type="message", id="sevt_1", version="2"),
+        rating="bad",
+        text="the wrong file",
+    ),
     events.CompactionRequested(instructions="the names of the files"),
     events.PermissionUpdated(
         updates=(

@@ -45,14 +45,16 @@ def session_memory(
     if setup.subagent is not None or setup.options.is_served:
         return None
     folders = memory_folders(replace(settings, folder=str(workspace)))
-    present = {scope: folder for scope, folder in folders.items() if folder.root.is_dir()}
+    present = {scope: folder for scope, folder in folders.items() if folder.is_present}
     if not present:
         return None
+    state = setup.thread.session_state
     return SessionMemory(
         folders=present,
         index_path=index_file(settings, present),
         warn=setup.options.warn,
-        recalled=setup.thread.session_state.recalled,
+        recalled=state.recalled,
+        has_read_others=lambda: state.has_read_others,
         session_id=setup.writer.session_id,
         author=Sender(kind="agent", id=setup.agent.name),
         clock=clock.now,
@@ -61,7 +63,7 @@ def session_memory(
 
 def open_memory_index(settings: Settings, folders: dict[str, MemoryFolder]) -> MemoryIndex:
     """One file for each set of folders."""
-    present = {scope: folder for scope, folder in folders.items() if folder.root.is_dir()}
+    present = {scope: folder for scope, folder in folders.items() if folder.is_present}
     return MemoryIndex(present, index_file(settings, present) if present else None)
 
 

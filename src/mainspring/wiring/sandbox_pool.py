@@ -42,6 +42,8 @@ from mainspring.core.lazy_module import LazyModule
 from mainspring.harness.permissions.protected_path_watcher import (
     ProtectedPathWatcher,
     find_repositories,
+    memory_paths,
+    still_protected,
 )
 from mainspring.runtime.session.session_paths import SessionPaths, thread_sandbox_id
 from mainspring.wiring.sandbox_environment import egress_rules, sandbox_site
@@ -192,7 +194,8 @@ class SandboxPool:
             find_repositories, paths.workspace, paths.hidden
         )
         watched = (*repositories.steering, *paths.watched)
-        paths = replace(paths, protected=(*paths.protected, *watched))
+        memories = await to_thread.run_sync(memory_paths, paths.workspace)
+        paths = replace(paths, protected=(*paths.protected, *watched, *memories))
         watcher = await to_thread.run_sync(
             ProtectedPathWatcher, paths.workspace, watched, repositories, paths.state
         )
@@ -220,7 +223,12 @@ class SandboxPool:
 
         def open_another(name: str, read_only: tuple[Path, ...] = ()) -> KeeperSandbox:
             state = site.state.with_name(thread_sandbox_id(site.state.name, name))
-            own = replace(site, state=state, read_only=(*site.read_only, *read_only))
+            own = replace(
+                site,
+                state=state,
+                protected=still_protected(site.workspace, site.protected),
+                read_only=(*site.read_only, *read_only),
+            )
             return KeeperSandbox(own, backend, on_listener=on_listener)
 
         services = SandboxServices(site, backend)

@@ -34,6 +34,7 @@ from mainspring.log.lru_cache import LruCache
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.mcp_server import McpServer, ServerParts
+from mainspring.runtime.memory.memory_tools import memory_tools
 from mainspring.runtime.model_question import make_ask_model
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import WORKSPACE_ALIASES, SessionPaths, worktree_paths
@@ -195,7 +196,7 @@ class ToolboxBuilder:
                 )
             memory = session_memory(self._settings, setup, thread_workspace.paths.workspace)
             if memory is not None:
-                more = {item.spec.name: item for item in memory.tools()}
+                more = {item.spec.name: item for item in memory_tools(memory)}
                 tools |= select_tools(remove_denied(more, policy), setup.agent.built_ins)
                 facts += tuple(await memory.wake_up() if setup.thread.messages == 0 else ())
             servers = await self._open_servers(setup, session.servers, sandbox_session, stack)

@@ -11,6 +11,7 @@ from mainspring.core.events.agent import *
 from mainspring.core.events.approval import *
 from mainspring.core.events.client import *
 from mainspring.core.events.evals import *
+from mainspring.core.events.feedback import *
 from mainspring.core.events.harness import *
 from mainspring.core.events.memory import *
 from mainspring.core.events.payload import *

@@ -30,6 +30,7 @@ from mainspring.edges.cli.slash_output import print_help, print_reply, print_unk
 from mainspring.edges.cli.terminal_input import Keyboard
 from mainspring.runtime.command_results import AgentsResult, SubmittedResult
 from mainspring.runtime.run_options import RunOptions
+from mainspring.runtime.session.lease import record_updates
 from mainspring.runtime.session.run_result import RunResult
 from mainspring.runtime.session.session import Session
 from mainspring.runtime.session.session_summary import summarize_session
@@ -278,6 +279,8 @@ class _Chat:
         reply = await run_command(at, command.name, command.arguments)
         if reply is not None:
             print_reply(self._notes, reply)
+        if command.name in ("good", "bad"):
+            await record_updates(session.log, session.id)
         if isinstance(reply, SubmittedResult) and reply.is_work:
             return await self._turn(session, set(reply.event_ids))
         return None

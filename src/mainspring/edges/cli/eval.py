@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -15,6 +14,7 @@ from anyio import to_thread
 from mainspring.config import Settings
 from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.eval_exchange import import_
+from mainspring.edges.cli.eval_health import health, reward
 from mainspring.edges.cli.eval_labels import calibrate, label
 from mainspring.edges.cli.eval_progress import EvalProgress
 from mainspring.edges.cli.eval_report import (
@@ -30,7 +30,7 @@ from mainspring.edges.cli.eval_report import (
 from mainspring.edges.cli.eval_suites import AgentOption, SuitesArgument, load_suites
 from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.options import JsonOption, SessionArgument, parse_dollars
-from mainspring.edges.cli.printing import Screen, StyledText, dollars, plural, print_note
+from mainspring.edges.cli.printing import Screen, dollars, plural, print_note
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.files.atomic_file import write_atomic
 from mainspring.improve.evals.case_recording import add_case
@@ -41,7 +41,6 @@ from mainspring.improve.evals.runner import Plan, RunSettings, Selection, SuiteR
 from mainspring.improve.evals.safety_suite import safety_suite
 from mainspring.improve.evals.suite import SuiteFile
 from mainspring.improve.evals.suite_files import EVALS_FOLDER
-from mainspring.improve.evals.suite_health import SuiteHealth, check_health
 from mainspring.runtime.run_options import RunOptions
 from mainspring.wiring.eval_assembly import open_suite_runner
 
@@ -51,6 +50,8 @@ command(app)(compare)
 command(app, "import")(import_)
 command(app)(label)
 command(app)(calibrate)
+command(app)(health)
+app.add_typer(reward, name="reward", help="Check what a suite rewards.")
 
 
 class OfflineName(StrEnum):
@@ -276,45 +277,3 @@ async def ls(settings: Settings, *, agent: AgentOption = None, json: JsonOption 
     files = load_suites(folder, [])
     async with open_suite_runner(settings, RunOptions(agent=folder)) as runner:
         return await print_suites(settings, runner, files, json=json)
-
-
-@command(app)
-async def health(
-    settings: Settings,
-    *,
-    suites: SuitesArgument = None,
-    agent: AgentOption = None,
-    json: JsonOption = False,
-) -> int:
-    """Check whether suites can be trusted: doing nothing must fail, solutions must pass. Nothing
-    is paid. Exit status 1 if a suite is not healthy."""
-    folder = Path(settings.folder, agent or ".")
-    screen, status = Screen(settings), 0
-    async with open_suite_runner(settings, RunOptions(agent=folder)) as runner:
-        for suite_file in load_suites(folder, suites or []):
-            found = await check_health(runner, suite_file)
-            status = max(status, int(not found.is_healthy))
-            if json:
-                screen.json(found)
-            else:
-                for line in _health_lines(suite_file, found):
-                    screen.paragraph(*line)
-    return status
-
-
-def _health_lines(suite_file: SuiteFile, found: SuiteHealth) -> Iterator[tuple[StyledText, ...]]:
-    words = ("healthy", "green") if found.is_healthy else ("not healthy", "bold red")
-    yield (suite_file.suite.name, "bold"), (f"  {words[0]}", words[1])
-    yield ((f"  {found.solutions} of {plural(found.cases, 'case')} have a solution", ""),)
-    for problem, names, style in (
-        ("pass although nothing is done", found.noop_passed, "red"),
-        ("fail with their own solution", found.oracle_failed, "red"),
-        ("pass with their own failing script", found.failure_passed, "red"),
-        ("pass with another case's solution", found.shuffled_passed, "yellow"),
-        ("have passed in every run", found.never_failed, "yellow"),
-        ("come from a session that is gone", found.missing_sources, "yellow"),
-    ):
-        if names:
-            yield ((f"  {problem}: {', '.join(names)}", style),)
-    shares = (f"{tag} {count / found.cases:.0%}" for tag, count in sorted(found.tags.items()))
-    yield ((f"  tags: {', '.join(shares)}", "dim"),)

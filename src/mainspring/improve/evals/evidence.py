@@ -38,6 +38,8 @@ class Evidence:
     run_program: RunProgram
     key: str
     """Of the trial: programs that ran under it are not run again."""
+    grader_number: int = 0
+    """Which of the case's graders looks at it: programs of two graders are not the same."""
 
     @property
     def answer(self) -> str:
