@@ -31,18 +31,30 @@ def make_ask_model(models: Models, model: str, *, purpose: str = JUDGEMENT) -> A
             max_tokens=_MAX_TOKENS,
         )
         try:
-            async with aclosing(models.open(model).stream(request)) as deltas:
-                async for delta in deltas:
-                    if isinstance(delta, Reply):
-                        return _text(delta), _cost_facts(models, delta, purpose)
+            reply, facts = await read_reply(models, request, purpose=purpose)
         except ProviderFailed as error:
             return f"the model did not answer: {error}", ()  # which is no yes
-        return "", ()
+        return reply_text(reply), facts
 
     return ask
 
 
-def _text(reply: Reply) -> str:
+async def read_reply(
+    models: Models, request: Request, *, purpose: str = JUDGEMENT
+) -> tuple[Reply, tuple[KnownPayload, ...]]:
+    """The reply to a request, and what it cost.
+
+    Raises:
+        ProviderFailed: there is none.
+    """
+    async with aclosing(models.open(request.model).stream(request)) as deltas:
+        async for delta in deltas:
+            if isinstance(delta, Reply):
+                return delta, _cost_facts(models, delta, purpose)
+    raise ProviderFailed(request.model, "malformed", "the stream ended without a reply")
+
+
+def reply_text(reply: Reply) -> str:
     return "".join(part.text for part in reply.content if isinstance(part, TextBlock))
 
 

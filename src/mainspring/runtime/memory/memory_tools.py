@@ -59,7 +59,8 @@ class NoteInput(Struct, frozen=True, kw_only=True):
 
 
 def memory_tools(memory: SessionMemory) -> list[Tool]:
-    return [_search_tool(memory), _read_tool(memory), _write_tool(memory), _forget_tool(memory)]
+    reading = [_search_tool(memory), _read_tool(memory)]
+    return reading if memory.is_read_only else [*reading, _write_tool(memory), _forget_tool(memory)]
 
 
 def _search_tool(memory: SessionMemory) -> Tool:
