@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.core.learning_samples import LEARNING_SAMPLES
+
 from mainspring.core import content, events
 from mainspring.core.envelope import FORMAT, encode_payload, payload_type
 from mainspring.core.events import KnownPayload
@@ -236,35 +238,7 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
     events.MemoryRecalled(
         store_id="agent", path="a.md", version="9f86", rank=1, score_parts={"own": 2.5}, tokens=12
     ),
-    events.UtilityCredited(
-        subject=events.UtilitySubject(type="memory", id="agent/a.md", version="9f86"),
-        reward=1.0,
-        source="outcome",
-        outcome_id="outc_1",
-    ),
-    events.DreamCreated(
-        dream_id="drm_1",
-        store_id="agent",
-        session_ids=("sesn_1", "sesn_2"),
-        policy="review",
-        model="anthropic:claude-haiku-4-5",
-        instructions="only preferences",
-        budget_usd="0.5",
-    ),
-    events.DreamProposed(
-        dream_id="drm_1",
-        proposal="sha256:" + "56" * 32,
-        changes=3,
-        score=events.DreamScore(
-            suite="smoke",
-            before=0.5,
-            after=0.75,
-            before_run_id="sesn_before",
-            after_run_id="sesn_after",
-        ),
-    ),
-    events.DreamApplied(dream_id="drm_1", versions=("memver_1",), refused=("a.md",)),
-    events.DreamRolledBack(dream_id="drm_1", reason="smoke fell", versions=("memver_2",)),
+    *LEARNING_SAMPLES,
     events.ProviderFailedOver(from_model="a:x", to_model="b:y", reason="forbidden"),
     events.FeedbackGiven(
         subject=events.RatedSubject(type="message", id="sevt_1", version="2"),
