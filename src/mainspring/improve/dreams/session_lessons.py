@@ -54,13 +54,15 @@ class SessionRecord:
 
     @property
     def success(self) -> float | None:
-        """The mean of its rewards; `None` if nobody and nothing has judged it."""
-        rewards = {
-            event.payload.outcome_id: event.payload.reward
-            for event in self.log
-            if isinstance(event.payload, events.UtilityCredited)
-        }
-        rewards |= {credit.outcome_id: credit.reward for credit in fold_utility(self.log).due()}
+        """The mean of its rewards: a person's or a grader's verdict, else that of its tests; `None`
+        if nobody and nothing has judged it."""
+        written = [
+            event.payload for event in self.log if isinstance(event.payload, events.UtilityCredited)
+        ]
+        credits = [*written, *fold_utility(self.log).due()]
+        verdicts = {item.outcome_id: item.reward for item in credits if item.source != "test"}
+        tests = {item.outcome_id: item.reward for item in credits if item.source == "test"}
+        rewards = verdicts or tests
         return fmean(rewards.values()) if rewards else None
 
 
