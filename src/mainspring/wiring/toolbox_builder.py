@@ -35,7 +35,6 @@ from mainspring.log.lru_cache import LruCache
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.mcp_server import McpServer, ServerParts
-from mainspring.runtime.memory.learning import learn_from_run
 from mainspring.runtime.memory.memory_tools import memory_tools
 from mainspring.runtime.model_question import make_ask_model
 from mainspring.runtime.run_options import RunOptions
@@ -46,7 +45,7 @@ from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.runtime.settings.session_servers import usable_servers
 from mainspring.wiring.builtin_tools import built_in_tools, select_tools, web_tools, workspace_tools
 from mainspring.wiring.mcp_packages import open_package_cache
-from mainspring.wiring.memory import session_memory
+from mainspring.wiring.memory import session_memory, session_recall
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.session_repositories import open_worktrees, shared_repository
@@ -197,12 +196,11 @@ class ToolboxBuilder:
             hook_tools.update(tools)
             for name in _FILE_TOOLS & tools.keys():
                 tools[name] = with_path_instructions(tools[name], instructions)
-            memory = session_memory(self._settings, setup, thread_workspace.paths.workspace)
+            memory = session_memory(self._settings, setup, thread_workspace.paths.workspace, stack)
             if memory is not None:
                 more = {item.spec.name: item for item in memory_tools(memory)}
                 tools |= select_tools(remove_denied(more, policy), setup.agent.built_ins)
                 facts += tuple(await memory.wake_up() if setup.thread.messages == 0 else ())
-                stack.push_async_callback(learn_from_run, memory, setup.log, setup.writer)
             servers = await self._open_servers(setup, session.servers, sandbox_session, stack)
             foreign = remove_denied(servers.tools, policy)
             authorizer.add_rules(servers.rules)
@@ -226,7 +224,7 @@ class ToolboxBuilder:
                 ),
                 pending_facts=side_events,
                 facts=(*facts, *servers.facts, *loading.facts),
-                recall=None if memory is None else memory.recall,
+                recall=memory and session_recall(self._settings, setup, self._models, memory),
                 for_thread=partial(self._for_thread, session, thread_workspace),
                 on_call_announced=_sandbox_preparation(sandbox_session),
                 hook_events=hooked,
