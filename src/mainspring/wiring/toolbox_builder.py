@@ -68,7 +68,6 @@ else:
     session_hooks = LazyModule("mainspring.wiring.session_hooks")  # most sessions have none
     mcp_servers = LazyModule("mainspring.wiring.mcp_servers")
 
-
 _MAX_CACHED = 1000
 """Sessions and warnings that are remembered between runs."""
 _PROGRAM_TOOLS = frozenset(("bash", "service_start"))
@@ -157,9 +156,7 @@ class ToolboxBuilder:
     ) -> AsyncGenerator[Toolbox, None]:
         """The toolbox of one thread."""
         sandbox_session, policy, options = thread_workspace.sandbox, session.policy, setup.options
-        side_events: list[KnownPayload] = (
-            [] if sandbox_session is None else sandbox_session.network_facts
-        )
+        side_events = sandbox_session.network_facts if sandbox_session else list[KnownPayload]()
         authorizer = self._permission_engine(setup, policy, thread_workspace)
         instructions = thread_workspace.path_instructions
         authorizer.on_compaction = partial(instructions.forget, setup.thread.id)
@@ -202,8 +199,8 @@ class ToolboxBuilder:
                 tools |= select_tools(remove_denied(more, policy), setup.agent.built_ins)
                 facts += tuple(await memory.wake_up() if setup.thread.messages == 0 else ())
             servers = await self._open_servers(setup, session.servers, sandbox_session, stack)
-            foreign = remove_denied(servers.tools, policy)
             authorizer.add_rules(servers.rules)
+            foreign = remove_denied(servers.tools, policy)
             brought = {tool.spec.name: tool for tool in setup.agent.tools}
             offered = remove_denied(brought, policy)
             loading = self._tool_loading(setup, {**offered, **foreign})
