@@ -22,6 +22,7 @@ import snapshots
 import start
 import streams
 import subagents
+import terminal
 import tokens
 import turns
 import workers
@@ -37,6 +38,7 @@ BENCHES = {
     "providers": providers.measure,
     "turns": turns.measure,
     "tokens": tokens.measure,
+    "terminal": terminal.measure,
     "sandbox": sandbox.measure,
     "early": early.measure,
     "monty": monty.measure,
