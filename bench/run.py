@@ -9,6 +9,7 @@ import sys
 import anyio
 import append
 import deferred_tools
+import deltas
 import early
 import evals
 import events
@@ -39,6 +40,7 @@ BENCHES = {
     "turns": turns.measure,
     "tokens": tokens.measure,
     "terminal": terminal.measure,
+    "deltas": deltas.measure,
     "sandbox": sandbox.measure,
     "early": early.measure,
     "monty": monty.measure,
