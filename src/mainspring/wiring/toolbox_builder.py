@@ -184,6 +184,7 @@ class ToolboxBuilder:
                     await self._file_tools(setup, thread_workspace),
                     sandbox_session,
                     self._sandboxes.workers,
+                    self._settings,
                 ),
                 **web_tools(
                     setup, session.sandbox_environment, options.web_fetch, side_events.append
