@@ -41,8 +41,8 @@ from mainspring.runtime.session.session_paths import WORKSPACE_ALIASES, SessionP
 from mainspring.runtime.session_context import SetupRequest, toolbox_without_tools
 from mainspring.runtime.settings.pinned_policy import pin_policy, reading_rules, with_rules
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
-from mainspring.runtime.settings.session_servers import usable_servers
 from mainspring.wiring.builtin_tools import built_in_tools, select_tools, web_tools, workspace_tools
+from mainspring.wiring.mcp_inputs import user_servers
 from mainspring.wiring.mcp_packages import open_package_cache
 from mainspring.wiring.memory import session_memory
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
@@ -265,7 +265,7 @@ class ToolboxBuilder:
         if options.is_served:
             return options.servers
         scopes = Scopes(folder=paths.workspace, home=self._home, managed=MANAGED)
-        return await to_thread.run_sync(usable_servers, scopes, self._settings.environment, loaded)
+        return await to_thread.run_sync(user_servers, self._settings, scopes, loaded)
 
     async def _open_servers(
         self,
