@@ -41,6 +41,7 @@ class CostGrouping(StrEnum):
     session = "session"
     model = "model"
     day = "day"
+    purpose = "purpose"
 
 
 async def cost(
