@@ -12,7 +12,7 @@ import msgspec
 
 from mainspring.config import Settings
 from mainspring.runtime.agent_folder.mcp_inputs import InputKind, input_kind, input_variable
-from mainspring.runtime.definition_files.scopes import Scopes
+from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.mcp_server import McpServer, ServerInput
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.runtime.settings.session_servers import usable_servers
@@ -46,9 +46,10 @@ def with_inputs(settings: Settings, folder: Path) -> Mapping[str, str]:
     return {**settings.environment, **values}
 
 
-def user_servers(settings: Settings, scopes: Scopes, loaded: LoadedPolicy) -> tuple[McpServer, ...]:
+def user_servers(settings: Settings, folder: Path, loaded: LoadedPolicy) -> tuple[McpServer, ...]:
     """The servers that a session in a folder may use. Raises: InvalidInput."""
-    return usable_servers(scopes, with_inputs(settings, scopes.folder), loaded)
+    scopes = Scopes(folder=folder, home=Path(settings.home), managed=MANAGED)
+    return usable_servers(scopes, with_inputs(settings, folder), loaded)
 
 
 def store_input(settings: Settings, server: McpServer, asked: ServerInput, value: str) -> None:

@@ -33,7 +33,6 @@ from mainspring.harness.permissions.tool_names import ALIASES
 from mainspring.harness.toolbox import FindToolChanges, Toolbox
 from mainspring.log.lru_cache import LruCache
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
-from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.mcp_server import McpServer, ServerParts
 from mainspring.runtime.memory.memory_tools import memory_tools
 from mainspring.runtime.model_question import make_ask_model
@@ -267,8 +266,7 @@ class ToolboxBuilder:
     ) -> tuple[McpServer, ...]:
         if options.is_served:
             return options.servers
-        scopes = Scopes(folder=paths.workspace, home=self._home, managed=MANAGED)
-        return await to_thread.run_sync(user_servers, self._settings, scopes, loaded)
+        return await to_thread.run_sync(user_servers, self._settings, paths.workspace, loaded)
 
     async def _open_servers(
         self,
@@ -281,8 +279,7 @@ class ToolboxBuilder:
         if not servers:
             return ServerParts()
         cleanup = stack if sandbox is None else sandbox.cleanup
-        say = partial(self._warn, setup.options)
-        packages = sandbox and open_package_cache(self._settings, self._sandboxes, sandbox, say)
+        packages = sandbox and open_package_cache(self._settings, self._sandboxes, sandbox)
         host = mcp_servers.ServerHost(self._sandboxes.group, cleanup, sandbox, packages)
         access = mcp_servers.session_access(setup, self._settings, self._networks)
         opened = await mcp_servers.open_servers(servers, host, access)
