@@ -99,7 +99,4 @@ async def run_conversation(
             async with run_in_background(partial(retry_unavailable, watch)):
                 ended = await supervisor.run(context) or ended
         node = thread_tree.handed_to(node)
-    if due := thread_tree.utility.due():  # what the session used gets credit for how it ended
-        main.note(*due)
-        await main.event_sink.commit()
     return ended
