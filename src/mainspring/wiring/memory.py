@@ -14,6 +14,7 @@ from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_index import MemoryIndex
 from mainspring.runtime.memory.session_memory import SessionMemory
 from mainspring.runtime.session_context import SetupRequest
+from mainspring.runtime.utility.utility_table import UtilityTable
 from mainspring.wiring.user_vault import known_secrets
 
 AGENT, USER = "agent", "user"
@@ -45,14 +46,16 @@ def session_memory(
     if setup.subagent is not None or setup.options.is_served:
         return None
     folders = memory_folders(replace(settings, folder=str(workspace)))
-    present = {scope: folder for scope, folder in folders.items() if folder.root.is_dir()}
+    present = {scope: folder for scope, folder in folders.items() if folder.is_present}
     if not present:
         return None
+    state = setup.thread.session_state
     return SessionMemory(
         folders=present,
         index_path=index_file(settings, present),
         warn=setup.options.warn,
-        recalled=setup.thread.session_state.recalled,
+        recalled=state.recalled,
+        has_read_others=lambda: state.has_read_others,
         session_id=setup.writer.session_id,
         author=Sender(kind="agent", id=setup.agent.name),
         clock=clock.now,
@@ -61,7 +64,7 @@ def session_memory(
 
 def open_memory_index(settings: Settings, folders: dict[str, MemoryFolder]) -> MemoryIndex:
     """One file for each set of folders."""
-    present = {scope: folder for scope, folder in folders.items() if folder.root.is_dir()}
+    present = {scope: folder for scope, folder in folders.items() if folder.is_present}
     return MemoryIndex(present, index_file(settings, present) if present else None)
 
 
@@ -70,3 +73,9 @@ def index_file(settings: Settings, folders: dict[str, MemoryFolder]) -> Path:
     places = "\0".join(str(folder.root.resolve()) for folder in folders.values())
     name = hashlib.sha256(places.encode()).hexdigest()[:24]
     return Path(settings.home) / ".mainspring/memory-index" / f"{name}.db"
+
+
+def open_utility_table(settings: Settings) -> UtilityTable:
+    """Derived from the logs of one store. Blocks."""
+    name = hashlib.sha256(settings.store.encode()).hexdigest()[:24]
+    return UtilityTable(Path(settings.home) / ".mainspring/memory-index" / f"utility-{name}.db")

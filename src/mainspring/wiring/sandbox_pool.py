@@ -42,6 +42,8 @@ from mainspring.core.lazy_module import LazyModule
 from mainspring.harness.permissions.protected_path_watcher import (
     ProtectedPathWatcher,
     find_repositories,
+    memory_paths,
+    still_protected,
 )
 from mainspring.runtime.session.session_paths import SessionPaths, thread_sandbox_id
 from mainspring.wiring.sandbox_environment import egress_rules, sandbox_site
@@ -192,7 +194,8 @@ class SandboxPool:
             find_repositories, paths.workspace, paths.hidden
         )
         watched = (*repositories.steering, *paths.watched)
-        paths = replace(paths, protected=(*paths.protected, *watched))
+        memories = await to_thread.run_sync(memory_paths, paths.workspace)
+        paths = replace(paths, protected=(*paths.protected, *watched, *memories))
         watcher = await to_thread.run_sync(
             ProtectedPathWatcher, paths.workspace, watched, repositories, paths.state
         )
@@ -218,9 +221,14 @@ class SandboxPool:
             sandbox = KeeperSandbox(site, backend, on_listener=on_listener)
             unless_opened.pop_all()
 
-        def open_another(thread_id: str) -> KeeperSandbox:
-            state = site.state.with_name(thread_sandbox_id(site.state.name, thread_id))
-            return KeeperSandbox(replace(site, state=state), backend, on_listener=on_listener)
+        def open_another(name: str, read_only: tuple[Path, ...] = ()) -> KeeperSandbox:
+            own = replace(
+                site,
+                state=site.state.with_name(thread_sandbox_id(site.state.name, name)),
+                protected=still_protected(site.workspace, site.protected),
+                read_only=(*site.read_only, *read_only),
+            )
+            return KeeperSandbox(own, backend, on_listener=on_listener)
 
         services = SandboxServices(site, backend)
         cleanup.callback(check_protected_paths, watcher)
@@ -234,6 +242,7 @@ class SandboxPool:
             side_events,
             watcher,
             opened_with,
+            paths.workspace,
             open_another,
             self.group,
             cleanup=cleanup,

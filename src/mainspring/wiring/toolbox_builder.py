@@ -34,6 +34,8 @@ from mainspring.log.lru_cache import LruCache
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.mcp_server import McpServer, ServerParts
+from mainspring.runtime.memory.learning import learn_from_run
+from mainspring.runtime.memory.memory_tools import memory_tools
 from mainspring.runtime.model_question import make_ask_model
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import WORKSPACE_ALIASES, SessionPaths, worktree_paths
@@ -42,6 +44,7 @@ from mainspring.runtime.settings.pinned_policy import pin_policy, reading_rules,
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.runtime.settings.session_servers import usable_servers
 from mainspring.wiring.builtin_tools import built_in_tools, select_tools, web_tools, workspace_tools
+from mainspring.wiring.mcp_packages import open_package_cache
 from mainspring.wiring.memory import session_memory
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
@@ -194,9 +197,10 @@ class ToolboxBuilder:
                 )
             memory = session_memory(self._settings, setup, thread_workspace.paths.workspace)
             if memory is not None:
-                more = {item.spec.name: item for item in memory.tools()}
+                more = {item.spec.name: item for item in memory_tools(memory)}
                 tools |= select_tools(remove_denied(more, policy), setup.agent.built_ins)
                 facts += tuple(await memory.wake_up() if setup.thread.messages == 0 else ())
+                stack.push_async_callback(learn_from_run, memory, setup.log, setup.writer)
             servers = await self._open_servers(setup, session.servers, sandbox_session, stack)
             foreign = remove_denied(servers.tools, policy)
             authorizer.add_rules(servers.rules)
@@ -276,7 +280,9 @@ class ToolboxBuilder:
         if not servers:
             return ServerParts()
         cleanup = stack if sandbox is None else sandbox.cleanup
-        host = mcp_servers.ServerHost(self._sandboxes.group, cleanup, sandbox)
+        say = partial(self._warn, setup.options)
+        packages = sandbox and open_package_cache(self._settings, self._sandboxes, sandbox, say)
+        host = mcp_servers.ServerHost(self._sandboxes.group, cleanup, sandbox, packages)
         access = mcp_servers.session_access(setup, self._settings, self._networks)
         opened = await mcp_servers.open_servers(servers, host, access)
         for problem in opened.problems:

@@ -167,6 +167,11 @@ async def add(
         type=memory.type,
     )
     (folder,) = _folders(settings, scope).values()
+    if folder.root.is_dir() and not folder.is_present:
+        raise InvalidInput(
+            f"{folder.root} has files that are not memories: move them elsewhere, or make an empty"
+            f" {INDEX_FILE} there if its Markdown files are yours"
+        )
     version = await to_thread.run_sync(
         lambda: folder.save(note, _change(settings, reason), expected="")
     )

@@ -8,7 +8,7 @@ somebody opens or enters the folder, or uses git or a package manager there. Ord
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from mainspring.files.file_names import fold_name
 
@@ -69,6 +69,12 @@ _HOME_FILES = frozenset(
 _ROOT_ONLY = frozenset(("agent.yaml", "hooks.json", "mcp.json"))
 """Ours, and read in the root of a workspace; deeper they may be anything."""
 
+MEMORY_FOLDER = "memory"
+"""In the root of a workspace: what an agent is told in later sessions. Only people and the memory
+tools write there, so that a program or a page cannot pass for a person."""
+MEMORY_HISTORY = ".history"
+_MEMORY_INDEX = "memory.md"
+
 _OWN_FOLDER = ".mainspring"
 """Hidden from programs altogether, and written by the host while they run."""
 _FOLDERS = REPOSITORY_FOLDERS | PROJECT_FOLDERS | _HOME_FOLDERS | {_OWN_FOLDER}
@@ -84,7 +90,26 @@ def is_protected(path: str) -> bool:
         or name.endswith(PROJECT_SUFFIXES)
         or not _FOLDERS.isdisjoint(names)
         or any(f"/{item}/" in f"/{folded}/" for item in PROJECT_PATHS)
+        or _is_memory(folded.lstrip("/"))
     )
+
+
+def _is_memory(path: str) -> bool:
+    top, _, below = path.partition("/")
+    return top == MEMORY_FOLDER and (
+        below.endswith(".md") or f"{below}/".startswith(f"{MEMORY_HISTORY}/")
+    )
+
+
+def has_memories(folders: Collection[str], files: Collection[str]) -> bool:
+    """Whether a folder with these entries is one of memories. One with an index or with versions
+    is; else one without files of other kinds, for `memory/` may also be source code."""
+    shown = {fold_name(name) for name in files if not name.startswith(".")}
+    if MEMORY_HISTORY in folders or _MEMORY_INDEX in shown:
+        return True
+    if any(not name.endswith(".md") for name in shown):
+        return False
+    return bool(shown) or all(name.startswith(".") for name in folders)
 
 
 def fold_path(path: str) -> str:

@@ -17,13 +17,16 @@ from msgspec import Struct
 
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ids import new_id
+from mainspring.files.file_names import fold_name
 from mainspring.files.openat import OpenDescriptor, open_absolute
 from mainspring.harness.permissions.protected_files import (
     IN_GIT,
+    MEMORY_FOLDER,
     PROJECT_FILES,
     PROJECT_FOLDERS,
     PROJECT_PATHS,
     REBASE_LISTS,
+    has_memories,
     protected_names,
 )
 
@@ -86,6 +89,23 @@ def find_repositories(workspace: Path, hidden: Collection[str]) -> GitRepositori
         below = [os.path.join(at, name) for name in sorted(folders - _SKIPPED_FOLDERS)]
         pending += [path for path in below if path.count("/") < _MAX_DEPTH and path not in hidden]
     return GitRepositories(tuple(steering), tuple(trees), tuple(kept))
+
+
+def is_memory_folder(folder: Path) -> bool:
+    """Whether a folder exists and is one of memories; an empty one is."""
+    return folder.is_dir() and has_memories(*_list_folder(folder, ""))
+
+
+def memory_paths(workspace: Path) -> tuple[str, ...]:
+    """The folder of memories, or where one may be made; nothing if code is there."""
+    folder = workspace / MEMORY_FOLDER
+    return () if folder.is_dir() and not is_memory_folder(folder) else (MEMORY_FOLDER,)
+
+
+def still_protected(workspace: Path, paths: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Without the place for memories, if there is code by now."""
+    memory = workspace / MEMORY_FOLDER
+    return paths if memory_paths(workspace) else tuple(path for path in paths if path != memory)
 
 
 def _list_folder(workspace: Path, path: str) -> tuple[set[str], set[str]]:
@@ -166,9 +186,20 @@ class ProtectedPathWatcher:
             folders, files = _list_folder(self.workspace, tree)
             for name in protected_names(folders | files, is_root=not tree):
                 yield os.path.join(tree, name)
+        yield from self._memories()
         yield from (f".git/{name}" for name in IN_GIT)
         modules, _ = _list_folder(self.workspace, ".git/modules")
         yield from (f".git/modules/{name}" for name in modules)
+
+    def _memories(self) -> Iterator[str]:
+        """A folder with memories in it, or a link that could lead to one."""
+        folders, files = _list_folder(self.workspace, "")
+        links = (name for name in files if fold_name(name) == MEMORY_FOLDER)
+        yield from (name for name in links if self._kind(name))
+        for name in (name for name in folders if fold_name(name) == MEMORY_FOLDER):
+            inside = _list_folder(self.workspace, name)
+            if any(inside) and has_memories(*inside):
+                yield name
 
     def _rebase_programs(self, git_folder: str) -> dict[str, str]:
         """A rebase that was left to be continued, if it would run programs: with which."""

@@ -14,7 +14,7 @@ from mainspring.core import events
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import AnyPayload
 from mainspring.core.model import Effort
-from mainspring.harness.permissions.tool_names import canonical_name
+from mainspring.harness.permissions.tool_names import NETWORK_TOOLS, canonical_name
 
 _MAX_CALLS = 30
 _CHANGES_FOLDER = re.compile(r"cd|pushd|popd|eval|source|(?:^|[\s;&|({])\.\s|\$'")
@@ -60,6 +60,8 @@ class SessionState(Struct):
     begins with."""
     recalled: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])
     """Store, path and version of memories that the model was shown."""
+    has_read_others: bool = False
+    """Whether it has asked for text that others wrote: pages, and what MCP servers give."""
     snapshot: str | None = None
     """The newest snapshot of the workspace."""
     permissions: list[AnyPayload] = field(default_factory=list[AnyPayload])
@@ -123,11 +125,8 @@ class SessionState(Struct):
             case events.UserMessage(content=content):
                 self.prompts.append(plain_text(content))
                 self._check_ultrathink(self.prompts[-1])
-            case (
-                events.AgentToolUse(name=name, input=given)
-                | events.AgentMcpToolUse(name=name, input=given)
-            ):
-                self._add_call(name, given)
+            case events.AgentToolUse() | events.AgentMcpToolUse():
+                self._add_call(payload)
             case events.MemoryRecalled(store_id=store_id, path=path, version=version):
                 self.recalled.add((store_id, path, version))
             case events.SessionImported():  # an imported file grants nothing
@@ -160,10 +159,13 @@ class SessionState(Struct):
     def _check_ultrathink(self, text: str) -> None:
         self.thinks_hard = self.thinks_hard or _ULTRATHINK.search(text) is not None
 
-    def _add_call(self, name: str, given: Mapping[str, object]) -> None:
-        self.calls.append((name, given))
-        if canonical_name(name) == "bash":
-            self._add_command(str(given.get("command", "")))
+    def _add_call(self, call: events.AgentToolUse | events.AgentMcpToolUse) -> None:
+        self.calls.append((call.name, call.input))
+        name = canonical_name(call.name)
+        if isinstance(call, events.AgentMcpToolUse) or name in NETWORK_TOOLS:
+            self.has_read_others = True
+        if name == "bash":
+            self._add_command(str(call.input.get("command", "")))
 
     def _add_command(self, command: str) -> None:
         is_moving = _CHANGES_FOLDER.search(command) or _CHANGES_FOLDER.search(

@@ -15,6 +15,7 @@ from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound
 from mainspring.core.sender import Sender
 from mainspring.files.beneath import open_folder, read_file
+from mainspring.harness.permissions.protected_path_watcher import is_memory_folder
 from mainspring.runtime.memory.memory_versions import (
     Change,
     MemoryVersion,
@@ -35,6 +36,8 @@ from mainspring.runtime.memory.note import (
     INDEX_FILE,
     MAX_BYTES,
     Note,
+    Trust,
+    cap_trust,
     check_note_path,
     content_hash,
     parse_note,
@@ -61,6 +64,11 @@ class MemoryFolder:
         self._clock = clock
         self._new_id = new_id
         self._refuse = refuse
+
+    @property
+    def is_present(self) -> bool:
+        """Whether there is a folder of memories; one with source code is none."""
+        return is_memory_folder(self.root)
 
     def paths(self) -> dict[str, os.stat_result]:
         """The memories, sorted. Links and hidden files are none."""
@@ -111,9 +119,12 @@ class MemoryFolder:
     def write(
         self, path: str, text: str, change: Change, *, expected: str | None = None
     ) -> MemoryVersion:
-        """Write a file as it is. Raises: as `save`."""
-        content = text.encode()
+        """Write a file as it is, but for `trust`: it says no more than its author can vouch for.
+
+        Raises: as `save`.
+        """
         check_note_path(path)
+        content = cap_trust(path, text, change.max_trust).encode()
         if len(content) > MAX_BYTES:
             raise InvalidInput(f"{path}: a memory has {MAX_BYTES:,} bytes at most")
         if (why := self._refuse(text)) is not None:
@@ -269,6 +280,7 @@ class MemoryFolder:
             parent="" if before is None else before.id,
             session_id=change.session_id,
             event_ids=change.event_ids,
+            trust="person" if content is None else _trust(path, content),
         )
 
     def _text(self, version: MemoryVersion | None) -> str:
@@ -297,6 +309,10 @@ class MemoryFolder:
 
 def _hash(content: bytes | None) -> str:
     return "" if content is None else content_hash(content)
+
+
+def _trust(path: str, content: bytes) -> Trust:
+    return parse_note(path, content.decode("utf-8", "replace")).trust
 
 
 def _markdown_files(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, os.stat_result]]:

@@ -21,7 +21,7 @@ from msgspec import Struct
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.sender import Sender
 from mainspring.files.beneath import ensure_folder, read_file, remove_file, write_file
-from mainspring.runtime.memory.note import content_hash
+from mainspring.runtime.memory.note import Trust, content_hash
 
 FOLDER = ".history"
 _LEDGER = f"{FOLDER}/ledger.jsonl"
@@ -42,6 +42,13 @@ class Change:
     event_ids: tuple[str, ...] = ()
     version_id: str = ""
     """Of the version that it makes, if the caller must find it again after a crash."""
+    source: Trust | None = None
+    """Where the text comes from, if not from the author: a page, another agent."""
+
+    @property
+    def max_trust(self) -> Trust:
+        """Whatever the text says of itself: only a person writes what a person vouches for."""
+        return self.source or ("person" if self.author.kind == "person" else "agent")
 
 
 class MemoryVersion(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -57,6 +64,8 @@ class MemoryVersion(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The version that it replaces."""
     session_id: str = ""
     event_ids: tuple[str, ...] = ()
+    trust: Trust = "person"
+    """Of the content, as its writer could vouch for it."""
 
 
 class Reader(Struct, frozen=True, kw_only=True):

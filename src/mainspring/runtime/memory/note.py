@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Literal, TypeAlias, cast, get_args
 
@@ -20,6 +20,8 @@ NoteType: TypeAlias = Literal["user", "feedback", "project", "reference", "proce
 Trust: TypeAlias = Literal["person", "agent", "foreign"]
 """Where a memory comes from: a person, the agent's own work, or text that others wrote (pages,
 tools, other agents). A foreign one never becomes a rule by itself."""
+
+_TRUST_ORDER: tuple[Trust, ...] = ("foreign", "agent", "person")
 
 NOTE_TYPES: tuple[str, ...] = get_args(NoteType)
 INDEX_FILE = "MEMORY.md"
@@ -109,6 +111,16 @@ def parse_note(path: str, text: str) -> Note:
         trust=cast("Trust", trust) if trust in get_args(Trust) else "person",
         other_fields={key: value for key, value in fields.items() if key not in _OWN_FIELDS},
     )
+
+
+def is_more_trusted(trust: Trust, other: Trust) -> bool:
+    return _TRUST_ORDER.index(trust) > _TRUST_ORDER.index(other)
+
+
+def cap_trust(path: str, text: str, trust: Trust) -> str:
+    """The text of a memory that says no more of where it comes from than is known."""
+    note = parse_note(path, text)
+    return render_note(replace(note, trust=trust)) if is_more_trusted(note.trust, trust) else text
 
 
 def render_note(note: Note) -> str:

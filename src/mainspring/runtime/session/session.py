@@ -31,7 +31,7 @@ from mainspring.harness.budget import Budget
 from mainspring.harness.event_sink import EventSink, ignore_event
 from mainspring.harness.permissions.grant_state import check_updates
 from mainspring.harness.state.thread_tree import ThreadNode, ThreadTree
-from mainspring.harness.thread_context import ignore_delta
+from mainspring.harness.thread_context import ThreadContext, ignore_delta
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
 from mainspring.runtime.agent import Agent, AnyAgent, Output, check_deps
@@ -368,10 +368,18 @@ class Session(Generic[Output]):
                             hook_events.session_started(source, self.agent.model)
                         )
                     ended = await run_conversation(supervisor, context, emit)
+                    await _note_credits(context, tree)
             self._folded = FoldedLog(tree, writer.head.seq)
         if ended is None:
             return None
         return run_result(self.agent, self.id, ended, tree, final_message)
+
+
+async def _note_credits(context: ThreadContext, thread_tree: ThreadTree) -> None:
+    """Credit what the session used with how its work ended."""
+    if due := thread_tree.utility.due():
+        context.note(*due)
+        await context.event_sink.commit()
 
 
 def _extra_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) -> list[Tool]:
