@@ -9,10 +9,13 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from mainspring.core.content import plain_text
 from mainspring.core.envelope import KnownPayload
+from mainspring.core.errors import McpFailed
 from mainspring.core.events import Permission
+from mainspring.core.ids import new_id
 from mainspring.core.model import ToolSpec
-from mainspring.core.tool import Tool
+from mainspring.core.tool import Call, Tool, ToolOrigin
 from mainspring.harness.permissions.policy import PolicyRule
 from mainspring.harness.toolbox import FindToolChanges, ToolChanges, compare_tools
 
@@ -20,6 +23,7 @@ Transport: TypeAlias = Literal["stdio", "http", "sse", "ws"]
 ServerScope: TypeAlias = Literal["managed", "local", "project", "user"]
 """`local`: the user's, for one project."""
 
+_MAX_ERROR = 300
 _RULE_SOURCE = "the agent's tools"
 
 
@@ -122,6 +126,37 @@ class ServerParts:
             return replace(found, tools={**found.tools, made.spec.name: made})
 
         return changes
+
+
+async def call_server_tool(
+    tools: Iterable[Tool], origin: ToolOrigin, given: Mapping[str, object], session_id: str
+) -> str:
+    """The text of a tool's result, outside any turn: for hooks.
+
+    Raises:
+        McpFailed: there is no such tool, or the call failed.
+    """
+    tool = next((tool for tool in tools if tool.origin == origin), None)
+    if tool is None:
+        raise McpFailed(f"the MCP server {origin.server} has no tool {origin.name} here")
+    if (problem := tool.invalid(given)) is not None:
+        raise McpFailed(problem)
+    call_id = new_id("hook")
+    call = Call(
+        id=call_id,
+        name=tool.spec.name,
+        input=given,
+        idempotency_key=call_id,
+        session_id=session_id,
+        thread_id="",
+    )
+    result = await tool.run(call)
+    if result.questions or result.waits_for:
+        raise McpFailed("it asks a person, and a hook has none")
+    text = plain_text(result.content)
+    if not result.ok:
+        raise McpFailed(text[:_MAX_ERROR])
+    return text
 
 
 def select_mcp_tools(toolsets: Sequence[McpToolset], tools: Iterable[Tool]) -> dict[str, Tool]:

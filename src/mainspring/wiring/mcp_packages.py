@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -29,7 +29,10 @@ _PRIVATE_ADDRESSES = ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0
 
 
 def open_package_cache(
-    settings: Settings, pool: SandboxPool, session: SandboxSession
+    settings: Settings,
+    pool: SandboxPool,
+    session: SandboxSession,
+    say: Callable[[str], None] = lambda _: None,
 ) -> PackageCache:
     variables = {name: settings.environment[name] for name in _REGISTRIES
                  if name in settings.environment}  # fmt: skip

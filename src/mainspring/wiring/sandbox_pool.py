@@ -222,9 +222,10 @@ class SandboxPool:
             unless_opened.pop_all()
 
         def open_another(name: str, read_only: tuple[Path, ...] = ()) -> KeeperSandbox:
+            state = site.state.with_name(thread_sandbox_id(site.state.name, name))
             own = replace(
                 site,
-                state=site.state.with_name(thread_sandbox_id(site.state.name, name)),
+                state=state,
                 protected=still_protected(site.workspace, site.protected),
                 read_only=(*site.read_only, *read_only),
             )

@@ -20,6 +20,7 @@ from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import KnownPayload
+from mainspring.core.hook import HookEventName
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.ports import Worktrees
 from mainspring.core.tool import Tool
@@ -34,7 +35,6 @@ from mainspring.log.lru_cache import LruCache
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.mcp_server import McpServer, ServerParts
-from mainspring.runtime.memory.learning import learn_from_run
 from mainspring.runtime.memory.memory_tools import memory_tools
 from mainspring.runtime.model_question import make_ask_model
 from mainspring.runtime.run_options import RunOptions
@@ -45,7 +45,7 @@ from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.runtime.settings.session_servers import usable_servers
 from mainspring.wiring.builtin_tools import built_in_tools, select_tools, web_tools, workspace_tools
 from mainspring.wiring.mcp_packages import open_package_cache
-from mainspring.wiring.memory import session_memory
+from mainspring.wiring.memory import session_memory, session_recall
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.session_repositories import open_worktrees, shared_repository
@@ -161,21 +161,23 @@ class ToolboxBuilder:
             [] if sandbox_session is None else sandbox_session.network_facts
         )
         authorizer = self._permission_engine(setup, policy, thread_workspace)
-        authorizer.on_compaction = partial(
-            thread_workspace.path_instructions.forget, setup.thread.id
-        )
+        instructions = thread_workspace.path_instructions
+        authorizer.on_compaction = partial(instructions.forget, setup.thread.id)
+        hook_tools, hooked = dict[str, Tool](), frozenset[HookEventName]()
         async with AsyncExitStack() as stack:
             if session.pinned_policy.hooks:
                 ports = session_hooks.SessionHookPorts(
                     settings=self._settings,
                     preferences=session.preferences,
-                    ask_model=make_ask_model(self._models, setup.agent.model),
+                    models=self._models,
+                    tools=hook_tools,
                     side_events=side_events,
                     transcripts=self._transcripts,
                     folder=thread_workspace.paths.transcripts,
                     warn=partial(self._warn, options),
+                    show=options.warn,
                 )
-                await session_hooks.attach_hooks(
+                hooked = await session_hooks.attach_hooks(
                     stack, session.pinned_policy, setup, authorizer, ports
                 )
             tools = {
@@ -191,16 +193,14 @@ class ToolboxBuilder:
                 ),
             }
             tools = select_tools(remove_denied(tools, policy), setup.agent.built_ins)
+            hook_tools.update(tools)
             for name in _FILE_TOOLS & tools.keys():
-                tools[name] = with_path_instructions(
-                    tools[name], thread_workspace.path_instructions
-                )
-            memory = session_memory(self._settings, setup, thread_workspace.paths.workspace)
+                tools[name] = with_path_instructions(tools[name], instructions)
+            memory = session_memory(self._settings, setup, thread_workspace.paths.workspace, stack)
             if memory is not None:
                 more = {item.spec.name: item for item in memory_tools(memory)}
                 tools |= select_tools(remove_denied(more, policy), setup.agent.built_ins)
                 facts += tuple(await memory.wake_up() if setup.thread.messages == 0 else ())
-                stack.push_async_callback(learn_from_run, memory, setup.log, setup.writer)
             servers = await self._open_servers(setup, session.servers, sandbox_session, stack)
             foreign = remove_denied(servers.tools, policy)
             authorizer.add_rules(servers.rules)
@@ -224,9 +224,10 @@ class ToolboxBuilder:
                 ),
                 pending_facts=side_events,
                 facts=(*facts, *servers.facts, *loading.facts),
-                recall=None if memory is None else memory.recall,
+                recall=memory and session_recall(self._settings, setup, self._models, memory),
                 for_thread=partial(self._for_thread, session, thread_workspace),
                 on_call_announced=_sandbox_preparation(sandbox_session),
+                hook_events=hooked,
                 worktrees=self._worktrees(setup, thread_workspace),
                 changes=_tool_changes(servers, policy, loading),
                 message_context=servers.message_context,

@@ -29,7 +29,11 @@ _CACHE = ".cache"
 _NPM_LOCK = "package-lock.json"
 _UV_LOCK = "requirements.txt"
 _UV_PYTHON = "env/bin/python"
-_NPM_OPTIONS = ("--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error")
+_NPM_OPTIONS = (
+    *("--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"),
+    # somebody waits for it; npm would wait up to minutes between two attempts
+    *("--fetch-retries=2", "--fetch-retry-mintimeout=500", "--fetch-retry-maxtimeout=5000"),
+)
 
 
 class RunInstaller(Protocol):

@@ -119,6 +119,8 @@ class _Chat:
         while status is None:
             await self._show_status()
             status = await self._read_and_reply()
+        if self._session is not None:
+            await self._report_errors(self._session.end("prompt_input_exit"))
         self._print_resume_hint()
         return status
 

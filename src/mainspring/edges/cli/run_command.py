@@ -111,7 +111,9 @@ async def run(
         if text is not None:
             own.add(await submit_prompt(settings, stage, outcome, session, text))
         try:
-            return await _run_prompt(settings, stage, session, own, json=json)
+            status = await _run_prompt(settings, stage, session, own, json=json)
+            await session.end()
+            return status
         except LeaseHeld:
             if not own:
                 raise

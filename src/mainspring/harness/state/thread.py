@@ -32,6 +32,10 @@ OUTPUT_TOOL = "final_result"
 """The tool by which the model gives back what the agent's output type asks for."""
 JUDGEMENT = "judgement"
 """The purpose of a model request of the authorizer: only its cost counts."""
+RECALL = "recall"
+"""The purpose of one that picks memories for a message."""
+BESIDE = frozenset((JUDGEMENT, RECALL))
+"""Purposes of requests that only their end is recorded of."""
 SUMMARY = "summary"
 """The purpose of one that shortens the conversation."""
 
@@ -216,7 +220,7 @@ def _request_started(thread: Thread, event: Event, payload: events.ModelRequestS
 
 
 def _request_ended(thread: Thread, event: Event, payload: events.ModelRequestEnded) -> None:
-    if payload.purpose == JUDGEMENT:
+    if payload.purpose in BESIDE:
         return  # beside the conversation, while another request may be open
     purpose = payload.purpose or thread.open_purpose
     thread.open_request = thread.open_purpose = None
