@@ -195,19 +195,18 @@ class ToolboxBuilder:
                 tools[name] = with_path_instructions(tools[name], instructions)
             memory = session_memory(self._settings, setup, thread_workspace.paths.workspace, stack)
             if memory is not None:
-                more = {item.spec.name: item for item in memory_tools(memory)}
-                tools |= select_tools(remove_denied(more, policy), setup.agent.built_ins)
+                more = select_tools(memory_tools(memory), setup.agent.built_ins)
+                tools |= remove_denied(more, policy)
                 facts += tuple(await memory.wake_up() if setup.thread.messages == 0 else ())
             servers = await self._open_servers(setup, session.servers, sandbox_session, stack)
             authorizer.add_rules(servers.rules)
             foreign = remove_denied(servers.tools, policy)
             brought = {tool.spec.name: tool for tool in setup.agent.tools}
-            offered = remove_denied(brought, policy)
-            loading = self._tool_loading(setup, {**offered, **foreign})
+            loading = self._tool_loading(setup, {**remove_denied(brought, policy), **foreign})
             yield Toolbox(
                 authorizer=authorizer,
                 tools=[*tools.values(), *foreign.values(), *loading.search_tools],
-                denied=frozenset(brought.keys() - offered.keys()),
+                denied=frozenset(brought.keys() - remove_denied(brought, policy).keys()),
                 deferred=loading.deferred,
                 client_tools=[ASK_USER, EXIT_PLAN] if options.is_attended else [],
                 client_input_checks=CLIENT_INPUT_CHECKS,
