@@ -1,15 +1,14 @@
 """Eight writers and eight readers for a minute: files whole, nothing lost, index as rebuilt."""
 
-import time
 from concurrent.futures import ProcessPoolExecutor
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
 
-from mainspring.core import ids
+from mainspring.core import clock, ids
 from mainspring.core.sender import Sender
 from mainspring.runtime.memory.memory_doctor import examine
 from mainspring.runtime.memory.memory_folder import MemoryFolder
@@ -17,18 +16,18 @@ from mainspring.runtime.memory.memory_index import MemoryIndex
 from mainspring.runtime.memory.memory_versions import Change
 from mainspring.runtime.memory.note import Note
 
-SECONDS = 60.0
+SECONDS = 60
 CHANGE = Change(author=Sender(kind="agent", id="writer"), reason="test")
 
 
 def folder_at(place: Path) -> MemoryFolder:
-    return MemoryFolder(place, clock=lambda: datetime.now(UTC), new_id=ids.new_id)
+    return MemoryFolder(place, clock=clock.now, new_id=ids.new_id)
 
 
-def write(place: Path, name: int, until: float) -> int:
+def write(place: Path, name: int, until: datetime) -> int:
     folder = folder_at(place)
     for number in count():
-        if time.time() > until:
+        if clock.now() > until:
             return number
         path = f"project_{name}_{number}.md"
         folder.save(
@@ -40,9 +39,9 @@ def write(place: Path, name: int, until: float) -> int:
     raise AssertionError
 
 
-def read(place: Path, index: Path, name: int, until: float) -> int:
+def read(place: Path, index: Path, name: int, until: datetime) -> int:
     searches = 0
-    while time.time() < until:
+    while clock.now() < until:
         opened = MemoryIndex({"agent": folder_at(place)}, index)
         opened.search(f"Fact{name} number{searches}", ["agent"], 5)
         opened.close()
@@ -54,7 +53,7 @@ def read(place: Path, index: Path, name: int, until: float) -> int:
 def test_eight_writers_and_eight_readers_for_a_minute(tmp_path: Path):
     place, index = tmp_path / "memory", tmp_path / "index.db"
     place.mkdir()
-    until = time.time() + SECONDS
+    until = clock.now() + timedelta(seconds=SECONDS)
     with ProcessPoolExecutor(16, mp_context=get_context("spawn")) as pool:
         writers = [pool.submit(write, place, name, until) for name in range(8)]
         readers = [pool.submit(read, place, index, name, until) for name in range(8)]
