@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from difflib import unified_diff
@@ -325,7 +326,8 @@ def _markdown_files(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str
                 if depth < _MAX_DEPTH:
                     yield from _markdown_files(Path(entry.path), f"{path}/", depth + 1)
             elif entry.name.endswith(".md") and entry.is_file(follow_symlinks=False):
-                yield path, entry.stat(follow_symlinks=False)
+                with suppress(FileNotFoundError):  # forgotten meanwhile
+                    yield path, entry.stat(follow_symlinks=False)
 
 
 def _with_line(text: str, note: Note) -> str:
