@@ -24,6 +24,7 @@ import start
 import streams
 import subagents
 import takeover
+import terminal
 import tokens
 import turns
 import workers
@@ -39,6 +40,7 @@ BENCHES = {
     "providers": providers.measure,
     "turns": turns.measure,
     "tokens": tokens.measure,
+    "terminal": terminal.measure,
     "deltas": deltas.measure,
     "sandbox": sandbox.measure,
     "early": early.measure,
