@@ -135,9 +135,7 @@ class Agent(Generic[Output]):
             InvalidInput: there is no such folder, or it describes no agent.
         """
         if cls.folder_reader is None:
-            raise InvalidInput(
-                "use `from mainspring import Agent` to read folders"
-            )
+            raise InvalidInput("use `from mainspring import Agent` to read folders")
         return cls.folder_reader(Path(folder))
 
     def __post_init__(self) -> None:

@@ -20,6 +20,7 @@ from mainspring.runtime.memory.memory_index import MemoryIndex
 from mainspring.runtime.memory.recall import Recall, utility_reader
 from mainspring.runtime.memory.session_memory import SessionMemory
 from mainspring.runtime.model_question import make_ask_model
+from mainspring.runtime.session.session_paths import memory_places
 from mainspring.runtime.session_context import Models, SetupRequest
 from mainspring.runtime.utility.utility_table import UtilityTable
 from mainspring.wiring.user_vault import known_secrets
@@ -35,13 +36,10 @@ def memory_folders(settings: Settings) -> dict[str, MemoryFolder]:
         content = text.encode(errors="replace")
         return None if scrub(content) == content else "it has a secret, which memory must not"
 
-    places = {
-        AGENT: Path(settings.folder) / "memory",
-        USER: Path(settings.home) / ".mainspring/memory",
-    }
+    places = memory_places(Path(settings.folder), Path(settings.home))
     return {
         scope: MemoryFolder(place, clock=clock.now, new_id=ids.new_id, refuse=refuse)
-        for scope, place in places.items()
+        for scope, place in zip((AGENT, USER), places, strict=True)
     }
 
 
