@@ -67,7 +67,6 @@ else:
     session_hooks = LazyModule("mainspring.wiring.session_hooks")  # most sessions have none
     mcp_servers = LazyModule("mainspring.wiring.mcp_servers")
 
-
 _MAX_CACHED = 1000
 """Sessions and warnings that are remembered between runs."""
 _PROGRAM_TOOLS = frozenset(("bash", "service_start"))
@@ -156,9 +155,7 @@ class ToolboxBuilder:
     ) -> AsyncGenerator[Toolbox, None]:
         """The toolbox of one thread."""
         sandbox_session, policy, options = thread_workspace.sandbox, session.policy, setup.options
-        side_events: list[KnownPayload] = (
-            [] if sandbox_session is None else sandbox_session.network_facts
-        )
+        side_events = sandbox_session.network_facts if sandbox_session else list[KnownPayload]()
         authorizer = self._permission_engine(setup, policy, thread_workspace)
         instructions = thread_workspace.path_instructions
         authorizer.on_compaction = partial(instructions.forget, setup.thread.id)
@@ -186,6 +183,7 @@ class ToolboxBuilder:
                     await self._file_tools(setup, thread_workspace),
                     sandbox_session,
                     self._sandboxes.workers,
+                    self._settings,
                 ),
                 **web_tools(
                     setup, session.sandbox_environment, options.web_fetch, side_events.append
@@ -197,19 +195,18 @@ class ToolboxBuilder:
                 tools[name] = with_path_instructions(tools[name], instructions)
             memory = session_memory(self._settings, setup, thread_workspace.paths.workspace, stack)
             if memory is not None:
-                more = {item.spec.name: item for item in memory_tools(memory)}
-                tools |= select_tools(remove_denied(more, policy), setup.agent.built_ins)
+                more = select_tools(memory_tools(memory), setup.agent.built_ins)
+                tools |= remove_denied(more, policy)
                 facts += tuple(await memory.wake_up() if setup.thread.messages == 0 else ())
             servers = await self._open_servers(setup, session.servers, sandbox_session, stack)
-            foreign = remove_denied(servers.tools, policy)
             authorizer.add_rules(servers.rules)
+            foreign = remove_denied(servers.tools, policy)
             brought = {tool.spec.name: tool for tool in setup.agent.tools}
-            offered = remove_denied(brought, policy)
-            loading = self._tool_loading(setup, {**offered, **foreign})
+            loading = self._tool_loading(setup, {**remove_denied(brought, policy), **foreign})
             yield Toolbox(
                 authorizer=authorizer,
                 tools=[*tools.values(), *foreign.values(), *loading.search_tools],
-                denied=frozenset(brought.keys() - offered.keys()),
+                denied=frozenset(brought.keys() - remove_denied(brought, policy).keys()),
                 deferred=loading.deferred,
                 client_tools=[ASK_USER, EXIT_PLAN] if options.is_attended else [],
                 client_input_checks=CLIENT_INPUT_CHECKS,
