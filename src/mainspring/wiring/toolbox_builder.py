@@ -291,7 +291,7 @@ class ToolboxBuilder:
         cleanup = stack if sandbox is None else sandbox.cleanup
         packages = sandbox and open_package_cache(self._settings, self._sandboxes, sandbox)
         host = mcp_servers.ServerHost(self._sandboxes.group, cleanup, sandbox, packages)
-        access = mcp_servers.session_access(setup, self._settings, self._networks)
+        access = mcp_servers.session_access(setup, self._settings, self._networks, self._models)
         opened = await mcp_servers.open_servers(servers, host, access)
         for problem in opened.problems:
             self._warn(setup.options, problem)
