@@ -54,6 +54,8 @@ def session_memory(
     if setup.subagent is not None or setup.options.is_served:
         return None
     folders = memory_folders(replace(settings, folder=str(workspace)))
+    if (own := setup.options.memory) is not None:
+        folders = {AGENT: MemoryFolder(own, clock=clock.now, new_id=ids.new_id)}
     present = {scope: folder for scope, folder in folders.items() if folder.is_present}
     if not present:
         return None
@@ -67,6 +69,7 @@ def session_memory(
         session_id=setup.writer.session_id,
         author=Sender(kind="agent", id=setup.agent.name),
         clock=clock.now,
+        is_read_only=own is not None,
     )
     stack.push_async_callback(learn_from_run, memory, setup.log, setup.writer)
     return memory

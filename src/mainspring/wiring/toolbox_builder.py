@@ -33,7 +33,6 @@ from mainspring.harness.permissions.tool_names import ALIASES
 from mainspring.harness.toolbox import FindToolChanges, Toolbox
 from mainspring.log.lru_cache import LruCache
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
-from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.mcp_server import McpServer, ServerParts
 from mainspring.runtime.memory.memory_tools import memory_tools
 from mainspring.runtime.model_question import make_ask_model
@@ -42,8 +41,8 @@ from mainspring.runtime.session.session_paths import WORKSPACE_ALIASES, SessionP
 from mainspring.runtime.session_context import SetupRequest, toolbox_without_tools
 from mainspring.runtime.settings.pinned_policy import pin_policy, reading_rules, with_rules
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
-from mainspring.runtime.settings.session_servers import usable_servers
 from mainspring.wiring.builtin_tools import built_in_tools, select_tools, web_tools, workspace_tools
+from mainspring.wiring.mcp_inputs import user_servers
 from mainspring.wiring.mcp_packages import open_package_cache
 from mainspring.wiring.memory import session_memory, session_recall
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
@@ -67,7 +66,6 @@ else:
     hook_config = LazyModule("mainspring.capabilities.hooks.config")
     session_hooks = LazyModule("mainspring.wiring.session_hooks")  # most sessions have none
     mcp_servers = LazyModule("mainspring.wiring.mcp_servers")
-
 
 _MAX_CACHED = 1000
 """Sessions and warnings that are remembered between runs."""
@@ -157,9 +155,7 @@ class ToolboxBuilder:
     ) -> AsyncGenerator[Toolbox, None]:
         """The toolbox of one thread."""
         sandbox_session, policy, options = thread_workspace.sandbox, session.policy, setup.options
-        side_events: list[KnownPayload] = (
-            [] if sandbox_session is None else sandbox_session.network_facts
-        )
+        side_events = sandbox_session.network_facts if sandbox_session else list[KnownPayload]()
         authorizer = self._permission_engine(setup, policy, thread_workspace)
         instructions = thread_workspace.path_instructions
         authorizer.on_compaction = partial(instructions.forget, setup.thread.id)
@@ -187,6 +183,7 @@ class ToolboxBuilder:
                     await self._file_tools(setup, thread_workspace),
                     sandbox_session,
                     self._sandboxes.workers,
+                    self._settings,
                 ),
                 **web_tools(
                     setup, session.sandbox_environment, options.web_fetch, side_events.append
@@ -198,19 +195,18 @@ class ToolboxBuilder:
                 tools[name] = with_path_instructions(tools[name], instructions)
             memory = session_memory(self._settings, setup, thread_workspace.paths.workspace, stack)
             if memory is not None:
-                more = {item.spec.name: item for item in memory_tools(memory)}
-                tools |= select_tools(remove_denied(more, policy), setup.agent.built_ins)
+                more = select_tools(memory_tools(memory), setup.agent.built_ins)
+                tools |= remove_denied(more, policy)
                 facts += tuple(await memory.wake_up() if setup.thread.messages == 0 else ())
             servers = await self._open_servers(setup, session.servers, sandbox_session, stack)
-            foreign = remove_denied(servers.tools, policy)
             authorizer.add_rules(servers.rules)
+            foreign = remove_denied(servers.tools, policy)
             brought = {tool.spec.name: tool for tool in setup.agent.tools}
-            offered = remove_denied(brought, policy)
-            loading = self._tool_loading(setup, {**offered, **foreign})
+            loading = self._tool_loading(setup, {**remove_denied(brought, policy), **foreign})
             yield Toolbox(
                 authorizer=authorizer,
                 tools=[*tools.values(), *foreign.values(), *loading.search_tools],
-                denied=frozenset(brought.keys() - offered.keys()),
+                denied=frozenset(brought.keys() - remove_denied(brought, policy).keys()),
                 deferred=loading.deferred,
                 client_tools=[ASK_USER, EXIT_PLAN] if options.is_attended else [],
                 client_input_checks=CLIENT_INPUT_CHECKS,
@@ -267,8 +263,7 @@ class ToolboxBuilder:
     ) -> tuple[McpServer, ...]:
         if options.is_served:
             return options.servers
-        scopes = Scopes(folder=paths.workspace, home=self._home, managed=MANAGED)
-        return await to_thread.run_sync(usable_servers, scopes, self._settings.environment, loaded)
+        return await to_thread.run_sync(user_servers, self._settings, paths.workspace, loaded)
 
     async def _open_servers(
         self,
@@ -281,8 +276,7 @@ class ToolboxBuilder:
         if not servers:
             return ServerParts()
         cleanup = stack if sandbox is None else sandbox.cleanup
-        say = partial(self._warn, setup.options)
-        packages = sandbox and open_package_cache(self._settings, self._sandboxes, sandbox, say)
+        packages = sandbox and open_package_cache(self._settings, self._sandboxes, sandbox)
         host = mcp_servers.ServerHost(self._sandboxes.group, cleanup, sandbox, packages)
         access = mcp_servers.session_access(setup, self._settings, self._networks)
         opened = await mcp_servers.open_servers(servers, host, access)
