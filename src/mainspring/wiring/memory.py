@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from mainspring.capabilities.vault.redaction import Scrubber
@@ -13,6 +14,7 @@ from mainspring.core.sender import Sender
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_index import MemoryIndex
 from mainspring.runtime.memory.session_memory import SessionMemory
+from mainspring.runtime.memory.vector_settings import open_vectors
 from mainspring.runtime.session_context import SetupRequest
 from mainspring.wiring.user_vault import known_secrets
 
@@ -51,7 +53,7 @@ def session_memory(
     state = setup.thread.session_state
     return SessionMemory(
         folders=present,
-        index_path=index_file(settings, present),
+        open_index=partial(open_memory_index, settings, present),
         warn=setup.options.warn,
         recalled=state.recalled,
         has_read_others=lambda: state.has_read_others,
@@ -64,7 +66,8 @@ def session_memory(
 def open_memory_index(settings: Settings, folders: dict[str, MemoryFolder]) -> MemoryIndex:
     """One file for each set of folders."""
     present = {scope: folder for scope, folder in folders.items() if folder.is_present}
-    return MemoryIndex(present, index_file(settings, present) if present else None)
+    path = index_file(settings, present) if present else None
+    return MemoryIndex(present, path, vectors=open_vectors(Path(settings.home)))
 
 
 def index_file(settings: Settings, folders: dict[str, MemoryFolder]) -> Path:

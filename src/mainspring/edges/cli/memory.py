@@ -39,6 +39,11 @@ from mainspring.runtime.memory.note import (
     note_path,
     parse_note,
 )
+from mainspring.runtime.memory.vector_settings import (
+    read_vector_settings,
+    remove_vectors,
+    set_vectors,
+)
 from mainspring.wiring.memory import AGENT, USER, memory_folders, open_memory_index
 
 app = command_group()
@@ -307,6 +312,35 @@ async def doctor(
         empty="no problem was found",
     )
     return int(bool(findings))
+
+
+@command(app)
+async def vectors(
+    settings: Settings,
+    *,
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="[TABLE]",
+            help="An .npz table, or a folder of model2vec; `off` searches by words only.",
+        ),
+    ] = "",
+    json: JsonOption = False,
+) -> int:
+    """Search by vectors too, with a table of yours. Without TABLE, show which one is used."""
+    home = Path(settings.home)
+    if table == "off":
+        remove_vectors(home)
+    elif table:
+        await to_thread.run_sync(set_vectors, home, Path(table))
+    current = read_vector_settings(home)
+    if json:
+        Screen(settings).json(current)
+    elif current is None:
+        print_note(settings, "searches by words only")
+    else:
+        print_note(settings, f"searches with {current.table} ({current.fingerprint})")
+    return 0
 
 
 def _folders(settings: Settings, scope: str) -> dict[str, MemoryFolder]:
