@@ -31,7 +31,9 @@ from mainspring.improve.evals.suite import Case, Suite, SuiteFile
 
 CASES = 1000
 PARALLEL = 32
-WORLDS = 4_000
+WORLDS = 20_000
+SEED = 3_141_592
+"""Not one of those that statistics were tried on."""
 AGENT = Agent(name="bench", model="scripted:bench")
 
 
@@ -169,18 +171,29 @@ def world(rng: random.Random, delta: float) -> tuple[list[list[float]], list[lis
 
 
 def gate_rates() -> list[Measure]:
-    found: list[Measure] = []
-    for delta, target in ((0.0, "<= 0.05"), (-0.05, "<= 0.005"), (0.10, ">= 0.85")):
-        note(f"  {WORLDS} worlds at {delta * 100:+.0f} points ...")
-        rng = random.Random(20_261_117)
-        hits = sum(paired_test(*world(rng, delta)).p_better < 0.05 for _ in range(WORLDS))
-        share = hits / WORLDS
-        error = math.sqrt(share * (1 - share) / WORLDS)
-        name = f"gate: promoted at {delta * 100:+.0f} points"
-        found.append(
-            Measure(name=name, value=share, unit="share", target=target, detail=f"+- {error:.4f}")
-        )
-    return found
+    """Chances end at 1, so what is meant to be +10 points is +8.1 on average; the last line is a
+    world that gains +10."""
+    return [
+        gate_rate(0.0, "at +0 points", "<= 0.05"),
+        gate_rate(-0.05, "at -5 points", "<= 0.005"),
+        gate_rate(0.10, "at +10 points", ">= 0.85"),
+        gate_rate(0.125, "at +10 points after the ceiling", ""),
+    ]
+
+
+def gate_rate(delta: float, name: str, target: str) -> Measure:
+    note(f"  {WORLDS} worlds {name} ...")
+    rng = random.Random(SEED + round(delta * 1000))
+    hits = sum(paired_test(*world(rng, delta)).p_better < 0.05 for _ in range(WORLDS))
+    share = hits / WORLDS
+    half = 1.96 * math.sqrt(share * (1 - share) / WORLDS)
+    return Measure(
+        name=f"gate: promoted {name}",
+        value=share,
+        unit="share",
+        target=target,
+        detail=f"{share:.4f}, 95 %: {share - half:.4f} to {share + half:.4f}",
+    )
 
 
 PAIRS, ROUNDS, LABELLED = 3000, 3, 200

@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import memory_utility
 import numpy as np
 from memory_notes import note_measures
 from memory_scale import scale_measures
@@ -56,7 +57,12 @@ class Conversation:
 
 
 async def measure() -> list[Measure]:
-    return [*_conversation_measures(), *note_measures(_data(TABLE)), *scale_measures()]
+    return [
+        *_conversation_measures(),
+        *note_measures(_data(TABLE)),
+        *scale_measures(),
+        *await memory_utility.measure(),
+    ]
 
 
 def _data(path: str) -> Path | None:

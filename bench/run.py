@@ -9,6 +9,7 @@ import sys
 import anyio
 import append
 import deferred_tools
+import deltas
 import early
 import evals
 import events
@@ -22,6 +23,7 @@ import snapshots
 import start
 import streams
 import subagents
+import terminal
 import tokens
 import turns
 import workers
@@ -37,6 +39,8 @@ BENCHES = {
     "providers": providers.measure,
     "turns": turns.measure,
     "tokens": tokens.measure,
+    "terminal": terminal.measure,
+    "deltas": deltas.measure,
     "sandbox": sandbox.measure,
     "early": early.measure,
     "monty": monty.measure,

@@ -46,3 +46,36 @@ async def test_a_session_that_is_archived_takes_no_commands(tmp_path: Path):
         status, told = await give(api, "user", "compact")
         assert status == 400
         assert "archived" in told["error"]["message"]
+
+
+async def test_people_rate_what_the_session_has(tmp_path: Path):
+    async with whole(tmp_path) as api:
+        session = api.ids["acme"]["session_id"]
+
+        async def rate(role: Role, type_: str, id_: str, **fields: object) -> tuple[int, str]:
+            event = {"type": "feedback.given", "subject": {"type": type_, "id": id_}, **fields}
+            answer = await api.ask(
+                "POST",
+                f"/v1/sessions/{session}/events",
+                key=api.keys["acme", role],
+                body={"events": [event]},
+            )
+            return answer.status, answer.body
+
+        assert (await rate("user", "session", session, rating="good", text="quick"))[0] == 200
+        assert (await rate("user", "skill", "release", rating="bad"))[0] == 200
+        assert (await rate("viewer", "session", session, rating="good"))[0] == 403
+        for type_, id_, rating, problem in (
+            ("session", "sesn_other", "good", "sent to the session it is about"),
+            ("message", "sevt_none", "good", "this session has no message sevt_none"),
+            ("tool_call", "sevt_none", "bad", "this session has no tool_call sevt_none"),
+            ("session", session, "fine", "rating"),
+            ("planet", session, "good", "subject.type"),
+        ):
+            status, body = await rate("user", type_, id_, rating=rating)
+            assert (status, problem in body) == (400, True), body
+        assert (await give(api, "user", "bad", "too slow"))[1]["reply"]["type"] == "sent"
+        pending = await api.service.infrastructure.store.pending(session)
+        rated = [item.body for item in pending if item.type == "feedback.given"]
+        assert len(rated) == 3
+        assert '"rating":"bad","text":"too slow"' in rated[2]

@@ -191,6 +191,31 @@ def test_sessions_are_cleared_forked_and_compacted(chat: Chat, upstream: Upstrea
     assert len(mainspring("sessions", "ls", "--json").stdout.splitlines()) == 3
 
 
+def test_a_rating_is_in_the_log_at_once_and_the_model_does_not_read_it(
+    chat: Chat, upstream: Upstream, mainspring: Run
+):
+    with chat() as terminal:
+        terminal.type("/good\r")
+        terminal.expect("nothing yet")
+        terminal.type("hello\r")
+        terminal.expect("all I know")
+        terminal.expect("> ")
+        terminal.type("/bad not what I meant\r")
+        terminal.expect("rated bad: the message")
+        terminal.expect("> ")
+        lines = mainspring("log", "export", "last").stdout.splitlines()
+        logged = [event for event in map(json.loads, lines) if "payload" in event]
+        [rated] = [event for event in logged if event["payload"]["type"] == "feedback.given"]
+        message = next(event for event in logged if event["payload"]["type"] == "agent.message")
+        assert rated["payload"]["subject"] == {"type": "message", "id": message["id"]}
+        assert rated["payload"]["text"] == "not what I meant"
+        assert rated["sender"]["kind"] == "person"
+        terminal.type("and now?\r")
+        terminal.expect("all I know")
+        terminal.expect("> ")
+        assert "not what I meant" not in told(upstream.requests[-1])
+
+
 def test_unknown_commands_are_not_sent(chat: Chat, upstream: Upstream, place: Path):
     (place / ".claude/commands").mkdir(parents=True)
     greet = "---\ndescription: Greets.\nargument-hint: NAME\n---\nSay hello to $ARGUMENTS."

@@ -14,7 +14,10 @@ FORM = {
         "required": ["seat"],
     },
 }
-tools = [{"name": "book"}, {"name": "grow"}]
+QUESTIONS = 3
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJ1c2VyIjoiYWRhIn0.dGhpcy1pcy1hLXNpZ25hdHVyZS1vZi0zMi1ieXRl"
+"""What states look like: one that is redacted on the way is not taken back."""
+tools = [{"name": "book"}, {"name": "grow"}, {"name": "tour"}]
 waiting: list[object] = []
 
 
@@ -32,11 +35,27 @@ def text(value):
     return {"content": [{"type": "text", "text": str(value)}], "resultType": "complete"}
 
 
+def tour(params):
+    """Asks the same thing several times; what was answered so far is in the state."""
+    state = params.get("requestState", "")
+    stops = state.removeprefix(JWT).split()
+    if "inputResponses" in params:
+        assert state.startswith(JWT)
+        stops.append(params["inputResponses"]["q"]["content"]["seat"])
+    if len(stops) == QUESTIONS:
+        return text(f"toured {' '.join(stops)}")
+    asked = {"q": {"method": "elicitation/create", "params": FORM}}
+    state = f"{JWT} {' '.join(stops)}"
+    return {"resultType": "input_required", "inputRequests": asked, "requestState": state}
+
+
 def call(id_, params):
     name = params["name"]
     note(name)
+    if name == "tour":
+        return tour(params)
     if name == "grow":
-        tools[:] = [{"name": "book"}, {"name": "harvest", "description": "Harvest it."}]
+        tools[1] = {"name": "harvest", "description": "Harvest it."}
         send(method="notifications/tools/list_changed")
         return text("grown")
     if name == "harvest":

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import anyio
 import pytest
 from tests.mcp.scripted_server import (
+    DISCOVERED,
     INITIALIZED,
     Fields,
     error,
@@ -57,6 +58,21 @@ async def test_a_server_that_is_silent_about_the_probe_is_asked_as_a_legacy_one(
     async with scripted_client(respond, limits=limits) as (client, program):
         assert (await client.connect()).era == "legacy"
     assert program.methods() == ["server/discover", "initialize", "notifications/initialized"]
+
+
+async def test_a_modern_server_that_is_slow_to_start_is_not_taken_for_a_legacy_one() -> None:
+    waiting: list[Fields] = []
+
+    def respond(message: Fields) -> list[object]:
+        waiting.append(message)
+        if message["method"] != "initialize":
+            return []
+        return [error(message, -32601, "unknown"), result(waiting[0], **DISCOVERED)]
+
+    limits = ClientLimits(probe_seconds=0.05)
+    async with scripted_client(respond, limits=limits) as (client, program):
+        assert (await client.connect()).era == "modern"
+    assert program.methods() == ["server/discover", "initialize"]
 
 
 async def test_an_era_that_is_known_is_not_probed_again() -> None:

@@ -1,5 +1,7 @@
 """Ranking names and texts by a query."""
 
+from collections.abc import Sequence
+
 from mainspring.retrieval.bm25 import Bm25Index, Text
 
 TOOLS = Bm25Index(
@@ -27,3 +29,32 @@ def test_an_exact_key_comes_first():
 def test_a_query_of_stop_words_only_is_a_query():
     assert Bm25Index({"who": "who is it"}).search("who", 1) == ["who"]
     assert Bm25Index({}).search("anything", 3) == []
+
+
+def test_the_action_that_is_asked_for_comes_before_others():
+    notes = Bm25Index(
+        {f"{verb}_note": f"{verb.title()} a note." for verb in ("create", "delete", "get")}
+    )
+    assert notes.search("erase the note", 1) == ["delete_note"]
+    assert notes.search("which notes are there", 1) == ["get_note"]
+
+
+def test_a_name_that_asks_for_nothing_else_comes_first():
+    reports = Bm25Index({"create_cost_report": "Create a report.", "create_report": "Create one."})
+    assert reports.search("make a report", 1) == ["create_report"]
+
+
+def test_other_groups_have_a_place_among_those_that_answer_the_same():
+    verbs = ("export", "get", "list", "search", "read", "find")
+    many = [Text(f"a_{verb}", f"{verb}_report", "About reports.", group="a") for verb in verbs]
+    other = Text("b", "report_views", "About reports and how often they are read.", group="b")
+    assert "b" in Bm25Index([*many, other]).search("what is in the report", 4)
+
+
+def test_vectors_find_what_no_word_does():
+    def encode(texts: Sequence[str]) -> list[list[float]]:
+        return [[1.0, 0.0] if "car" in text or "lorry" in text else [0.0, 1.0] for text in texts]
+
+    texts = {"wash_car": "Clean it.", "read_mail": "Show it."}
+    assert Bm25Index(texts).search("lorry", 1) == []
+    assert Bm25Index(texts, encode=encode).search("lorry", 1) == ["wash_car"]

@@ -1,17 +1,27 @@
 """What MCP servers ask, change and offer in the middle of a session."""
 
 import json
+import sys
 from pathlib import Path
 
+import anyio
 import pytest
-from tests.session_e2e.session_setup import Scene, read_by_model, read_results, spoken
+from tests.session_e2e.session_setup import (
+    MODEL,
+    Scene,
+    at_work,
+    read_by_model,
+    read_results,
+    spoken,
+)
 
-from mainspring.capabilities.providers.scripted import ScriptAnswer, calls, says
+from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted, calls, says
 from mainspring.core.events import ApprovalRequested, ContextAdded
 from mainspring.core.model import Request
 from mainspring.wiring.settings_files import trust
 
-SERVER = Path(__file__).parents[1] / "mcp/asking_server.py"
+ROOT = Path(__file__).parents[2]
+SERVER = ROOT / "tests/mcp/asking_server.py"
 
 
 def with_server(scene: Scene, era: str) -> None:
@@ -52,6 +62,47 @@ async def test_an_answer_counts_in_another_process(scene: Scene, era: str) -> No
         [booked] = read_results(play.model.requests[-1])
         assert len(await play.events(ApprovalRequested)) == 1
     assert booked == "booked {'action': 'accept', 'content': {'seat': 'window'}}"
+    assert scene.read("calls.txt") == "book\nbook\n"  # a modern server goes on where it was
+
+
+@pytest.mark.slow
+async def test_a_call_that_asks_goes_on_where_it_was_however_often_it_is_killed(
+    scene: Scene,
+) -> None:
+    with_server(scene, "modern")
+    async with scene.runtime() as runtime:
+        runtime.models.put(MODEL, Scripted())
+        session_id = (await runtime.start(at_work(), "tour")).id
+    for number, seat in enumerate(("aisle", "window", "aisle"), start=1):
+        await run_and_kill(scene, session_id)
+        async with scene.runtime() as runtime:
+            runtime.models.put(MODEL, Scripted())
+            session = await runtime.resume(at_work(), session_id)
+            requests = [item for item in await session.events()
+                        if isinstance(item.payload, ApprovalRequested)]  # fmt: skip
+            assert len(requests) == number
+            asked = requests[-1].payload
+            assert isinstance(asked, ApprovalRequested)
+            assert asked.tool_use_id is not None
+            await session.answer(asked.tool_use_id, "allow", form={"seat": seat})
+    async with scene.play(says("done"), go_on=session_id) as play:
+        assert (await play.run()).ok
+        [toured] = read_results(play.model.requests[-1])
+    assert toured == "toured aisle window aisle"
+    assert scene.read("calls.txt") == "tour\n" * 4
+    stored = b"".join(file.read_bytes() for file in scene.home.rglob("*") if file.is_file())
+    assert b"eyJhbGciOiJIUzI1NiJ9" not in stored
+
+
+async def run_and_kill(scene: Scene, session_id: str) -> None:
+    """Another process runs the session until it waits for a person."""
+    command = [sys.executable, "-m", "tests.mcp.asked_worker"]
+    command += [str(scene.home), str(scene.workspace), session_id]
+    with anyio.fail_after(60):
+        async with await anyio.open_process(command, cwd=ROOT, stderr=None) as worker:
+            assert worker.stdout is not None
+            assert await worker.stdout.receive() == b"waits\n"
+            worker.kill()
 
 
 async def test_tools_that_change_in_mid_session_are_announced_at_the_end(scene: Scene) -> None:

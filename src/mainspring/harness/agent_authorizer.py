@@ -21,7 +21,11 @@ from mainspring.harness.function_hooks import (
     merge_hook_results,
     run_function_hooks,
 )
-from mainspring.harness.permissions.engine import apply_hook_permission, with_hook_output
+from mainspring.harness.permissions.engine import (
+    apply_hook_permission,
+    deny_by_hook,
+    with_hook_output,
+)
 from mainspring.harness.state.thread import OUTPUT_TOOL, Thread
 from mainspring.harness.stop_reasons import Continue, Ended
 
@@ -70,8 +74,7 @@ class AgentAuthorizer:
         event = hook_events.permission_requested(call, decision.reason)
         result = await run_function_hooks(self.hooks, event, call)
         if result.permission == "deny" or result.blocked:
-            reason = result.reason or "a hook denied it"
-            decision = Decision(decision="deny", gate="hook", reason=reason)
+            decision = deny_by_hook(result)
         return with_hook_output(replace(result, updated_input=None), decision)
 
     def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:

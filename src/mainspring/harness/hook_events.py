@@ -44,6 +44,10 @@ def session_started(source: str, model: str) -> HookEvent:
     )
 
 
+def session_ended(reason: str) -> HookEvent:
+    return HookEvent(event="SessionEnd", subject=reason, fields={"reason": reason})
+
+
 def prompt_submitted(text: str) -> HookEvent:
     return HookEvent(event="UserPromptSubmit", fields={"prompt": text})
 

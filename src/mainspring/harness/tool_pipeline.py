@@ -232,6 +232,8 @@ async def _deny(
     denied = hook_events.permission_denied(normalized_call(asked, tool), call.reason)
     hook_result = await context.run_hooks(denied, is_context=False)
     texts = [denial_text(call.reason), *hook_result.context]
+    if hook_result.retry:
+        texts.append("A hook lets you try it again.")
     is_plan = decision is not None and decision.gate == "mode"
     if is_plan and tool.preview is not None and (preview := await tool.preview(asked)):
         texts.append(f"It would do this:\n{preview}")

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from mainspring.core.events import KnownPayload
+from mainspring.core.hook import HookEventName
 from mainspring.core.model import ToolSpec
 from mainspring.core.ports import SandboxInfo, Snapshots, Worktrees
 from mainspring.core.tool import Tool
@@ -103,6 +104,8 @@ class Toolbox:
     """What a user's message names and the model reads behind it, such as a resource."""
     changes: FindToolChanges = None
     """Asked before each turn what has changed about the tools."""
+    hook_events: frozenset[HookEventName] = frozenset()
+    """The events that hooks of the settings wait for."""
     worktrees: Worktrees | None = None
     """Separate working folders for threads that must not share one."""
     _by_name: Mapping[str, Tool] = field(init=False, repr=False, compare=False)

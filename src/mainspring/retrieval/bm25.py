@@ -6,81 +6,174 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import mul
+from typing import TypeAlias
 
 from msgspec import Struct
 
-from mainspring.retrieval.stems import STOP_WORDS, name_words, stem, words
+from mainspring.retrieval.requests import Request, action_of, parse_request
+from mainspring.retrieval.stems import STOP_WORDS, name_words, stem
 from mainspring.retrieval.thesaurus import related_stems
 
-_K1 = 1.2
+_K1 = 1.0
 _B = 0.6  # descriptions differ in length for no deep reason
-_FIELD_WEIGHTS = (4.0, 1.0, 0.4)  # of a name, a text and keywords
-_RELATED_WEIGHT = 0.4
-_COVERAGE_WEIGHT = 0.5
+_FIELD_WEIGHTS = (3.0, 4.0, 1.0, 0.5, 0.2)  # of a group, a name, a lead, a text and keywords
+_RELATED_WEIGHT = 0.5
+_COVERAGE_WEIGHT = 0.6  # how much of the request a text answers
+_NAME_WEIGHT = 0.5  # how much of its name is asked for
+_SAME_ACTION = 1.3
+_OTHER_ACTION = 0.85
+_GROUP_WEIGHT = 0.1
+_GROUP_BEST = 3
+_REPEATED = 0.87  # for each text before it that answers the same words, out of the same group
+_COMPARED = 60
+_VECTOR_WEIGHT = 5.0
+_ENCODED_CHARACTERS = 200  # of a text: the rest is about details
 _EXACT = 1000.0
 
 
+Encode: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]]]
+"""Vectors of length one for texts, from a table or a model that the caller has."""
+
+
 class Text(Struct, frozen=True):
-    """What is ranked: the name counts most, the keywords least."""
+    """What is ranked: the name counts most, then the group, the keywords least."""
 
     key: str
     name: str
     text: str
     keywords: str = ""
+    group: str = ""
+    """Where it comes from, such as a server. Of those that answer the same, other groups get a
+    place too."""
+
+
+class _Entry(Struct, frozen=True):
+    key: str
+    group: str
+    name_stems: frozenset[str]
+    action: str
+
+
+class _Match(Struct):
+    score: float = 0.0
+    rarity: float = 0.0
+    terms: int = 0
+    """One bit for each term of the request."""
 
 
 class Bm25Index:
-    """Finds texts by what they say, in the words of the asker or in related ones."""
+    """Finds texts by what they say, in the words of the asker or in related ones; with `encode`,
+    by what they mean too.
+    """
 
-    def __init__(self, texts: Sequence[Text] | Mapping[str, str]) -> None:
+    def __init__(
+        self, texts: Sequence[Text] | Mapping[str, str], *, encode: Encode | None = None
+    ) -> None:
         if isinstance(texts, Mapping):
             texts = [Text(name, name, text) for name, text in texts.items()]
-        by_name = {text.key: text for text in texts}
-        self._names = sorted(by_name)
+        by_key = {text.key: text for text in texts}
+        ordered = [by_key[key] for key in sorted(by_key)]
+        self._entries = [_entry(text) for text in ordered]
+        self._exact = {text.key.lower(): text.key for text in ordered}
         self._postings: dict[str, dict[int, float]] = defaultdict(dict)
-        fields = [_fields(by_name[name]) for name in self._names]
-        means = (
-            [max(1.0, sum(len(text[at]) for text in fields) / len(fields)) for at in range(3)]
-            if fields
-            else []
-        )
-        for number, text in enumerate(fields):
-            for stems, mean, weight in zip(text, means, _FIELD_WEIGHTS, strict=True):
-                spread = 1 - _B + _B * len(stems) / mean
-                for word, count in Counter(stems).items():
+        self._encode = encode
+        self._vectors = encode([_encoded_text(text) for text in ordered]) if encode else ()
+        fields = [_fields(text) for text in ordered]
+        for at, field_weight in enumerate(_FIELD_WEIGHTS):
+            mean = max(1.0, sum(len(text[at]) for text in fields) / (len(fields) or 1))
+            for number, text in enumerate(fields):
+                spread = 1 - _B + _B * len(text[at]) / mean
+                for word, count in Counter(text[at]).items():
                     weights = self._postings[word]
-                    weights[number] = weights.get(number, 0.0) + weight * count / spread
+                    weights[number] = weights.get(number, 0.0) + field_weight * count / spread
 
     def search(self, query: str, count: int) -> list[str]:
-        """The names that fit a query, best first; the same order for the same texts."""
-        scores = self.scores(query)
-        return sorted(scores, key=lambda name: (-scores[name], name))[:count]
+        """The keys that fit a query, best first; the same order for the same texts."""
+        matches = self._matches(query)
+        best = sorted(matches, key=lambda number: (-matches[number].score, number))
+        scores = self._varied({number: matches[number] for number in best[:_COMPARED]})
+        first = sorted(scores, key=lambda number: (-scores[number], number))
+        keys = [self._entries[number].key for number in (*first, *best[_COMPARED:])]
+        exact = self._exact.get(query.strip().lower())
+        ranked = keys if exact is None else [exact, *(key for key in keys if key != exact)]
+        return ranked[:count]
 
     def scores(self, query: str) -> dict[str, float]:
-        """How well each name fits, for those that fit at all."""
-        totals: dict[int, float] = defaultdict(float)
-        coverage: dict[int, float] = defaultdict(float)
-        asked = list(dict.fromkeys(_query_stems(query)))
-        weight_of = {word: self._rarity(word) for word in asked}
-        everything = sum(weight_of.values()) or 1.0
-        for word in asked:
-            for number, score in self._word_scores(word).items():
-                totals[number] += score
-                coverage[number] += weight_of[word] / everything
-        scores = {
-            self._names[number]: total
-            * (1 - _COVERAGE_WEIGHT + _COVERAGE_WEIGHT * coverage[number])
-            for number, total in totals.items()
+        """How well each key fits, for those that fit at all."""
+        matches = self._matches(query)
+        scores = {self._entries[number].key: match.score for number, match in matches.items()}
+        if (exact := self._exact.get(query.strip().lower())) is not None:
+            scores[exact] = scores.get(exact, 0.0) + _EXACT
+        return scores
+
+    def _matches(self, query: str) -> dict[int, _Match]:
+        request = parse_request(query)
+        matches = self._word_matches(request)
+        asked = _with_related(term.stem for term in request.terms)
+        for number, match in matches.items():
+            entry = self._entries[number]
+            match.score *= 1 - _NAME_WEIGHT + _NAME_WEIGHT * self._asked_share(entry, asked)
+            match.score *= _action_factor(request.action, entry.action)
+        self._add_vector_scores(matches, query)
+        self._add_group_scores(matches)
+        return matches
+
+    def _word_matches(self, request: Request) -> dict[int, _Match]:
+        matches: dict[int, _Match] = defaultdict(_Match)
+        everything = 0.0
+        for at, term in enumerate(request.terms):
+            rarity = self._rarity(term.stem) * term.weight
+            everything += rarity
+            for number, score in self._word_scores(term.stem).items():
+                match = matches[number]
+                match.score += score * term.weight
+                match.rarity += rarity
+                match.terms |= 1 << at
+        for match in matches.values():
+            coverage = match.rarity / (everything or 1.0)
+            match.score *= 1 - _COVERAGE_WEIGHT + _COVERAGE_WEIGHT * coverage
+        return matches
+
+    def _add_vector_scores(self, matches: dict[int, _Match], query: str) -> None:
+        if self._encode is None or not self._vectors:
+            return
+        (asked,) = self._encode([query])
+        for number, vector in enumerate(self._vectors):
+            if (similarity := sum(map(mul, asked, vector))) > 0:
+                matches[number].score += _VECTOR_WEIGHT * similarity
+
+    def _asked_share(self, entry: _Entry, asked: frozenset[str]) -> float:
+        whole = sum(map(self._rarity, entry.name_stems))
+        return sum(map(self._rarity, entry.name_stems & asked)) / whole if whole else 0.0
+
+    def _add_group_scores(self, matches: Mapping[int, _Match]) -> None:
+        """A text counts more if others of its group fit too."""
+        groups: dict[str, list[float]] = defaultdict(list)
+        for number, match in matches.items():
+            groups[self._entries[number].group].append(match.score)
+        best = {
+            group: sum(sorted(scores, reverse=True)[:_GROUP_BEST]) / min(len(scores), _GROUP_BEST)
+            for group, scores in groups.items()
+            if group
         }
-        for name in self._names:
-            if name.lower() == query.strip().lower():
-                scores[name] = scores.get(name, 0.0) + _EXACT
+        for number, match in matches.items():
+            match.score += _GROUP_WEIGHT * best.get(self._entries[number].group, 0.0)
+
+    def _varied(self, matches: Mapping[int, _Match]) -> dict[int, float]:
+        """Scores of the best, in their order: less for what repeats one before it."""
+        seen: Counter[tuple[str, int]] = Counter()
+        scores: dict[int, float] = {}
+        for number, match in matches.items():
+            group = self._entries[number].group
+            scores[number] = match.score * _REPEATED ** (seen[group, match.terms] if group else 0)
+            seen[group, match.terms] += 1
         return scores
 
     def _rarity(self, word: str) -> float:
         having = len(self._postings.get(word, ()))
-        return math.log(1 + (len(self._names) - having + 0.5) / (having + 0.5))
+        return math.log(1 + (len(self._entries) - having + 0.5) / (having + 0.5))
 
     def _word_scores(self, word: str) -> dict[int, float]:
         """Of the texts that have the word, or else a related one: the best of these counts."""
@@ -102,14 +195,32 @@ def tokenize(text: str) -> list[str]:
     return [stem(word) for word in name_words(text)]
 
 
-def _query_stems(query: str) -> list[str]:
-    found = [word for word in name_words(query) if word not in STOP_WORDS]
-    return [stem(word) for word in found or words(query)]
+def _with_related(words: Iterable[str]) -> frozenset[str]:
+    related = related_stems()
+    return frozenset(other for word in words for other in (word, *related.get(word, ())))
 
 
-def _fields(text: Text) -> tuple[list[str], list[str], list[str]]:
-    name, body, keywords = (
-        [stem(word) for word in name_words(part) if word not in STOP_WORDS]
-        for part in (text.name, text.text, text.keywords)
-    )
-    return name, body, keywords
+def _action_factor(asked: str, offered: str) -> float:
+    if not asked or not offered:
+        return 1.0
+    return _SAME_ACTION if asked == offered else _OTHER_ACTION
+
+
+def _entry(text: Text) -> _Entry:
+    action = action_of(name_words(text.name)) or action_of(name_words(text.text)[:1])
+    return _Entry(text.key, text.group, frozenset(_content_stems(text.name)), action)
+
+
+def _encoded_text(text: Text) -> str:
+    name = " ".join((*name_words(text.group), *name_words(text.name)))
+    return f"{name}. {' '.join(text.text.split())[:_ENCODED_CHARACTERS]}"
+
+
+def _fields(text: Text) -> tuple[list[str], ...]:
+    lead = " ".join(text.text.split()).partition(". ")[0]
+    parts = (text.group, text.name, lead, text.text, text.keywords)
+    return tuple(_content_stems(part) for part in parts)
+
+
+def _content_stems(text: str) -> list[str]:
+    return [stem(word) for word in name_words(text) if word not in STOP_WORDS]

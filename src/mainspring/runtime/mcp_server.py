@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
@@ -9,10 +10,13 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from mainspring.core.content import plain_text
 from mainspring.core.envelope import KnownPayload
+from mainspring.core.errors import McpFailed
 from mainspring.core.events import Permission
+from mainspring.core.ids import new_id
 from mainspring.core.model import ToolSpec
-from mainspring.core.tool import Tool
+from mainspring.core.tool import Call, Tool, ToolOrigin
 from mainspring.harness.permissions.policy import PolicyRule
 from mainspring.harness.toolbox import FindToolChanges, ToolChanges, compare_tools
 
@@ -20,7 +24,20 @@ Transport: TypeAlias = Literal["stdio", "http", "sse", "ws"]
 ServerScope: TypeAlias = Literal["managed", "local", "project", "user"]
 """`local`: the user's, for one project."""
 
+_MAX_ERROR = 300
 _RULE_SOURCE = "the agent's tools"
+_INPUT = re.compile(r"\$\{input:([^{}]{1,200})\}")
+
+
+class ServerInput(Struct, frozen=True, kw_only=True):
+    """A value that a person is asked for once, as VS Code's `inputs` describe it."""
+
+    id: str
+    description: str = ""
+    password: bool = True
+    """Whether nobody may see it; what is not described may be anything."""
+    default: str = ""
+    options: tuple[str, ...] = ()
 
 
 class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -44,6 +61,8 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     always_load: bool = False
     """Whether the model sees its tools from the start, not only when it searches for them."""
     description: str = ""
+    inputs: tuple[ServerInput, ...] = ()
+    """What `${input:ID}` in it stands for."""
     scope: ServerScope = "project"
     file: str = ""
     """For display."""
@@ -61,12 +80,17 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"McpServer(name={self.name!r}, transport={self.transport!r})"
 
     @property
+    def missing_inputs(self) -> tuple[ServerInput, ...]:
+        """Those whose values are not known: `${input:ID}` is still there."""
+        texts = (self.command, *self.args, *self.env.values(), self.cwd or "", self.url)
+        texts = (*texts, *self.headers.values(), self.headers_helper or "")
+        ids = dict.fromkeys(id_ for text in texts for id_ in _INPUT.findall(text))
+        by_id = {item.id: item for item in self.inputs}
+        return tuple(by_id.get(id_, ServerInput(id=id_)) for id_ in ids)
+
+    @property
     def unused_reason(self) -> str | None:
-        if not self.is_enabled:
-            return "disabled"
-        if self.headers_helper is not None:
-            return "headersHelper is not supported yet"
-        return None
+        return None if self.is_enabled else "disabled"
 
 
 class McpToolConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -122,6 +146,37 @@ class ServerParts:
             return replace(found, tools={**found.tools, made.spec.name: made})
 
         return changes
+
+
+async def call_server_tool(
+    tools: Iterable[Tool], origin: ToolOrigin, given: Mapping[str, object], session_id: str
+) -> str:
+    """The text of a tool's result, outside any turn: for hooks.
+
+    Raises:
+        McpFailed: there is no such tool, or the call failed.
+    """
+    tool = next((tool for tool in tools if tool.origin == origin), None)
+    if tool is None:
+        raise McpFailed(f"the MCP server {origin.server} has no tool {origin.name} here")
+    if (problem := tool.invalid(given)) is not None:
+        raise McpFailed(problem)
+    call_id = new_id("hook")
+    call = Call(
+        id=call_id,
+        name=tool.spec.name,
+        input=given,
+        idempotency_key=call_id,
+        session_id=session_id,
+        thread_id="",
+    )
+    result = await tool.run(call)
+    if result.questions or result.waits_for:
+        raise McpFailed("it asks a person, and a hook has none")
+    text = plain_text(result.content)
+    if not result.ok:
+        raise McpFailed(text[:_MAX_ERROR])
+    return text
 
 
 def select_mcp_tools(toolsets: Sequence[McpToolset], tools: Iterable[Tool]) -> dict[str, Tool]:

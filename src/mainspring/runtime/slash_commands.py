@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from difflib import get_close_matches
+from functools import partial
 from typing import Literal
 
 from msgspec import Struct
@@ -51,6 +52,7 @@ from mainspring.runtime.command_results import (
     TextResult,
     ThreadView,
 )
+from mainspring.runtime.feedback import Rating, feedback_on_last_message
 from mainspring.runtime.session import session_summary
 from mainspring.runtime.session.xrays import read_shots
 
@@ -105,6 +107,8 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand(name="context", about="what the last request was made of"),
     SlashCommand(name="compact", hint="[WHAT TO KEEP]", about="sum up what is old"),
     SlashCommand(name="cost", about="what the session took so far"),
+    SlashCommand(name="good", hint="[WHY]", about="rate the last reply: it was good"),
+    SlashCommand(name="bad", hint="[WHY]", about="rate the last reply: it was bad"),
     SlashCommand(
         name="mcp",
         hint="[WHAT SERVER]",
@@ -294,6 +298,12 @@ def skills_of(agent: Agent) -> SkillsResult:
     )
 
 
+async def _rate(rating: Rating, context: CommandContext, text: str) -> SlashCommandResult:
+    feedback = await feedback_on_last_message(context.log, context.session_id, rating, text)
+    sent = await context.submit(feedback)
+    return SubmittedResult(text=f"rated {rating}: the {feedback.subject.type}", event_ids=sent)
+
+
 async def _approve(context: CommandContext, arguments: str) -> SlashCommandResult:
     calls = await _pending_calls(context)
     if not arguments:
@@ -362,4 +372,6 @@ _HANDLERS: dict[str, Callable[[CommandContext, str], Awaitable[SlashCommandResul
     "agents": _agents,
     "skills": _skills,
     "approve": _approve,
+    "good": partial(_rate, "good"),
+    "bad": partial(_rate, "bad"),
 }

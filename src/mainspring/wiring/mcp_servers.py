@@ -22,6 +22,7 @@ from mainspring.capabilities.mcp.client import ClientLimits, ToolList
 from mainspring.capabilities.mcp.elicitation import Elicitations
 from mainspring.capabilities.mcp.foreign_text import clean_line
 from mainspring.capabilities.mcp.messages import Implementation
+from mainspring.capabilities.mcp.package_cache import PackageCache, ServerProgram
 from mainspring.capabilities.mcp.references import referenced_texts
 from mainspring.capabilities.mcp.server_auth import (
     BearerToken,
@@ -31,6 +32,7 @@ from mainspring.capabilities.mcp.server_auth import (
 )
 from mainspring.capabilities.mcp.server_connection import OpenTransport, ServerConnection
 from mainspring.capabilities.mcp.stdio import LineChannel
+from mainspring.capabilities.mcp.stored_rounds import OpenSeal
 from mainspring.capabilities.mcp.tools import (
     definition_hash,
     definition_text,
@@ -66,6 +68,7 @@ from mainspring.runtime.settings.tool_pins import (
 )
 from mainspring.wiring import mcp_auth
 from mainspring.wiring.builtin_tools import ALL_TOOLS
+from mainspring.wiring.user_vault import open_seal
 
 CLIENT = Implementation(name="mainspring", version=__version__)
 _SERVER_SECONDS = 30 * 24 * 3600.0
@@ -84,6 +87,8 @@ class ServerAccess:
     """Addresses that are no public ones and may be reached all the same; `None`: all."""
     trace: Trace | None = None
     """Shows every message."""
+    open_seal: OpenSeal | None = None
+    """Seals what servers leave with a call for the time until a person has answered."""
 
     def is_legacy(self, server: McpServer) -> bool:
         return self.home is not None and is_known_legacy(self.home, server, clock.now())
@@ -96,6 +101,7 @@ class ServerHost:
     group: TaskGroup
     cleanup: AsyncExitStack
     sandbox: SandboxSession | None
+    packages: PackageCache | None = None
 
 
 @dataclass(slots=True, kw_only=True, weakref_slot=True, eq=False)
@@ -204,15 +210,18 @@ def session_access(
 ) -> ServerAccess:
     scrub, options = setup.log.scrub, setup.options
     scrub = scrub if isinstance(scrub, Scrubber) else Scrubber({})
+    seal = partial(open_seal, settings)
     if not options.is_served:
         home, authenticate = Path(settings.home), partial(mcp_auth.server_auth, settings)
-        return ServerAccess(scrub=scrub, home=home, authenticate=authenticate)
+        return ServerAccess(scrub=scrub, home=home, authenticate=authenticate, open_seal=seal)
 
     def authenticate(server: McpServer, learn: Learn) -> ServerAuth:
         get = options.server_token
         return BearerToken(partial(get, server.url), learn) if get else StaticHeaders({})
 
-    return ServerAccess(scrub=scrub, home=None, networks=networks, authenticate=authenticate)
+    return ServerAccess(
+        scrub=scrub, home=None, networks=networks, authenticate=authenticate, open_seal=seal
+    )
 
 
 async def open_servers(
@@ -235,12 +244,12 @@ async def open_servers(
         key = server_key(server.name)
         if by_key.setdefault(key, server) is server:
             opened.connections[key] = ServerConnection(
-                partial(_open_connection, opened, server, host.sandbox),
+                partial(_open_connection, opened, server, host),
                 host.group,
                 implementation=CLIENT,
                 era="legacy" if access.is_legacy(server) else None,
                 limits=_limits(server),
-                elicitations=Elicitations(server.name, host.group),
+                elicitations=Elicitations(server.name, host.group, access.open_seal),
             )
     _OPENED[host.cleanup] = opened
     host.cleanup.push_async_callback(opened.aclose)
@@ -308,21 +317,24 @@ def _refused_tools(
 
 
 async def _open_connection(
-    opened: SessionServers, server: McpServer, sandbox: SandboxSession | None
+    opened: SessionServers, server: McpServer, host: ServerHost
 ) -> OpenTransport:
-    made, trace = await _open_transport(opened, server, sandbox), opened.access.trace
+    made, trace = await _open_transport(opened, server, host), opened.access.trace
     return (
         made if trace is None else replace(made, transport=TracedTransport(made.transport, trace))
     )
 
 
 async def _open_transport(
-    opened: SessionServers, server: McpServer, sandbox: SandboxSession | None
+    opened: SessionServers, server: McpServer, host: ServerHost
 ) -> OpenTransport:
+    if missing := server.missing_inputs:
+        raise McpFailed(
+            f"it needs the input {missing[0].id}: run `mainspring mcp auth {server.name}`",
+            needs_auth=True,
+        )
     if server.transport == "stdio":
-        if sandbox is None:
-            raise McpFailed("it would need a sandbox, and there is none")
-        return await _start_program(server, server_key(server.name), sandbox)
+        return await _start_program(server, server_key(server.name), host)
     networks, connector = opened.access.networks, None
     if networks is not None:
         connector = await guarded_connector(server.url, networks)
@@ -337,19 +349,24 @@ async def _open_transport(
     )
 
 
-async def _start_program(server: McpServer, key: str, sandbox: SandboxSession) -> OpenTransport:
+async def _start_program(server: McpServer, key: str, host: ServerHost) -> OpenTransport:
+    if (sandbox := host.sandbox) is None:
+        raise McpFailed("it would need a sandbox, and there is none")
     name = f"mcp{hashlib.sha256(key.encode()).hexdigest()[:9]}"  # becomes part of a socket's path
+    program = ServerProgram(argv=(server.command, *server.args))
+    if host.packages is not None:
+        program = await host.packages.program(server.command, server.args)
     wanted = ExecRequest(
         key=new_id("mcp"),
-        argv=(server.command, *server.args),
+        argv=program.argv,
         cwd=server.cwd,
-        env={**sandbox.variables, **server.env},
+        env={**sandbox.variables, **program.env, **server.env},
         wall_seconds=_SERVER_SECONDS,
         max_bytes=64_000,
     )
-    program = await attach_program(sandbox.open_another(name), wanted)
+    attached = await attach_program(sandbox.open_another(name, program.read_only), wanted)
     return OpenTransport(
-        transport=ChannelTransport(LineChannel(program)), error_output=program.error_output
+        transport=ChannelTransport(LineChannel(attached)), error_output=attached.error_output
     )
 
 

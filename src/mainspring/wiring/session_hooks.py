@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,7 +17,9 @@ from mainspring.capabilities.hooks.runner import HookPolicy, HookRunner, HookSes
 from mainspring.capabilities.hooks.scripts import Scripts
 from mainspring.config import Settings
 from mainspring.core.events import KnownPayload
-from mainspring.core.tool import Traits
+from mainspring.core.hook import HookEventName
+from mainspring.core.lazy_module import LazyModule
+from mainspring.core.tool import Tool, ToolOrigin, Traits
 from mainspring.harness.permissions.call_analysis import analyze_call, location_after
 from mainspring.harness.permissions.engine import PermissionEngine
 from mainspring.harness.permissions.policy import PolicyRule
@@ -25,9 +28,15 @@ from mainspring.harness.permissions.tool_names import ALIASES
 from mainspring.log.lru_cache import LruCache
 from mainspring.runtime.definition_files.settings_file import Preferences
 from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
-from mainspring.runtime.model_question import AskModel
-from mainspring.runtime.session_context import SetupRequest
+from mainspring.runtime.hook_agent import HookAgent
+from mainspring.runtime.mcp_server import call_server_tool
+from mainspring.runtime.session_context import Models, SetupRequest
 from mainspring.runtime.settings.pinned_policy import PinnedPolicy, hook_runs
+
+if TYPE_CHECKING:
+    from mainspring.wiring import mcp_servers
+else:
+    mcp_servers = LazyModule("mainspring.wiring.mcp_servers")  # only hooks that call servers do
 
 _TRUSTED_SCOPES: tuple[Scope, ...] = ("managed", "user")
 _PROJECT_SCOPES: tuple[Scope, ...] = ("project", "local")
@@ -39,7 +48,9 @@ class SessionHookPorts:
 
     settings: Settings
     preferences: Preferences
-    ask_model: AskModel
+    models: Models
+    tools: Mapping[str, Tool]
+    """What agents of hooks look with; filled before any hook runs."""
     side_events: list[KnownPayload]
     """Gets the cost of models that hooks ask."""
     transcripts: LruCache[str, TranscriptFiles]
@@ -47,6 +58,8 @@ class SessionHookPorts:
     folder: Path
     """Where transcripts are."""
     warn: Callable[[str], None]
+    """Each text once."""
+    show: Callable[[str], None]
 
 
 async def attach_hooks(
@@ -55,9 +68,9 @@ async def attach_hooks(
     setup: SetupRequest,
     authorizer: PermissionEngine,
     ports: SessionHookPorts,
-) -> None:
+) -> frozenset[HookEventName]:
     """Let the authorizer ask the session's hooks, with a transcript that they can read, as long as
-    the stack is open."""
+    the stack is open. Returns the events that they wait for."""
     ran = await hook_runs(setup.log, setup.writer.session_id, pinned_policy)
     transcript = _open_transcript(setup, ports)
     runner = _hook_runner(pinned_policy, setup, authorizer, ports, ran, transcript)
@@ -66,6 +79,7 @@ async def attach_hooks(
     authorizer.hooks = await stack.enter_async_context(runner)
     for warning in runner.warnings:
         ports.warn(warning)
+    return runner.events
 
 
 def _open_transcript(setup: SetupRequest, ports: SessionHookPorts) -> TranscriptFiles:
@@ -120,13 +134,6 @@ def _hook_runner(
         roots = pinned_policy.policy.roots(PolicyRule(text=text, behavior="ask"))
         return forbids(parse_rule(text), call, roots, "ask")
 
-    async def answer(prompt: str, _model: str | None) -> str:
-        text, facts = await ports.ask_model(
-            "Answer with the JSON that is asked for, and nothing else.", prompt
-        )
-        ports.side_events.extend(facts)
-        return text
-
     configs = [msgspec.json.decode(hook, type=HookConfig) for hook in pinned_policy.hooks]
     permitted = [
         config
@@ -136,7 +143,6 @@ def _hook_runner(
     for config in configs:
         if config.hooks and config not in permitted:
             ports.warn(f"{config.source}: its hooks do not run: the settings do not allow them")
-    env = ports.preferences.hook_env
     return HookRunner(
         [config for config in permitted if config.subagent in (None, agent)],
         HookSession(
@@ -146,19 +152,9 @@ def _hook_runner(
             ran_before=ran,
             active_skills=lambda: [skill.name for skill in authorizer.thread.session_state.skills],
             warn=ports.warn,
+            show=ports.show,
         ),
-        HandlerPorts(
-            environment=HookEnvironment(
-                project=Path(pinned_policy.policy.workspace),
-                environment={**ports.settings.environment, **env},
-                also_passed=frozenset(env),
-                scripts=Scripts(
-                    roots=pinned_policy.hook_roots or (pinned_policy.policy.workspace,),
-                    files=pinned_policy.hook_files,
-                ),
-            ),
-            ask_model=answer,
-        ),
+        _handler_ports(pinned_policy, setup, authorizer, ports),
         policy=HookPolicy(
             trusted=frozenset(
                 (*_TRUSTED_SCOPES, *_PROJECT_SCOPES)
@@ -168,4 +164,43 @@ def _hook_runner(
             fail_open=bool(pinned_policy.policy.hooks_fail_open),
             aliases=ALIASES,
         ),
+    )
+
+
+def _handler_ports(
+    pinned_policy: PinnedPolicy,
+    setup: SetupRequest,
+    authorizer: PermissionEngine,
+    ports: SessionHookPorts,
+) -> HandlerPorts:
+    session_id, env = setup.writer.session_id, ports.preferences.hook_env
+
+    async def call_tool(server: str, tool: str, given: Mapping[str, object]) -> str:
+        opened = mcp_servers.servers_of(session_id)
+        tools = () if opened is None else opened.tools.values()
+        return await call_server_tool(tools, ToolOrigin(server, tool), given, session_id)
+
+    hook_agent = HookAgent(
+        models=ports.models,
+        model=setup.agent.model,
+        tools=ports.tools,
+        decide=authorizer.decide_by_rules,
+        record=ports.side_events.extend,
+        scrub=setup.writer.scrubbed,
+        session_id=session_id,
+        thread_id=setup.thread.id,
+    )
+    return HandlerPorts(
+        environment=HookEnvironment(
+            project=Path(pinned_policy.policy.workspace),
+            environment={**ports.settings.environment, **env},
+            also_passed=frozenset(env),
+            scripts=Scripts(
+                roots=pinned_policy.hook_roots or (pinned_policy.policy.workspace,),
+                files=pinned_policy.hook_files,
+            ),
+        ),
+        call_tool=call_tool,
+        ask_model=hook_agent.ask,
+        run_hook_agent=hook_agent.run,
     )

@@ -20,6 +20,7 @@ from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import KnownPayload
+from mainspring.core.hook import HookEventName
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.ports import Worktrees
 from mainspring.core.tool import Tool
@@ -32,7 +33,6 @@ from mainspring.harness.permissions.tool_names import ALIASES
 from mainspring.harness.toolbox import FindToolChanges, Toolbox
 from mainspring.log.lru_cache import LruCache
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
-from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.mcp_server import McpServer, ServerParts
 from mainspring.runtime.memory.memory_tools import memory_tools
 from mainspring.runtime.model_question import make_ask_model
@@ -41,9 +41,10 @@ from mainspring.runtime.session.session_paths import WORKSPACE_ALIASES, SessionP
 from mainspring.runtime.session_context import SetupRequest, toolbox_without_tools
 from mainspring.runtime.settings.pinned_policy import pin_policy, reading_rules, with_rules
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
-from mainspring.runtime.settings.session_servers import usable_servers
 from mainspring.wiring.builtin_tools import built_in_tools, select_tools, web_tools, workspace_tools
-from mainspring.wiring.memory import session_memory
+from mainspring.wiring.mcp_inputs import user_servers
+from mainspring.wiring.mcp_packages import open_package_cache
+from mainspring.wiring.memory import session_memory, session_recall
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.session_repositories import open_worktrees, shared_repository
@@ -65,7 +66,6 @@ else:
     hook_config = LazyModule("mainspring.capabilities.hooks.config")
     session_hooks = LazyModule("mainspring.wiring.session_hooks")  # most sessions have none
     mcp_servers = LazyModule("mainspring.wiring.mcp_servers")
-
 
 _MAX_CACHED = 1000
 """Sessions and warnings that are remembered between runs."""
@@ -155,25 +155,25 @@ class ToolboxBuilder:
     ) -> AsyncGenerator[Toolbox, None]:
         """The toolbox of one thread."""
         sandbox_session, policy, options = thread_workspace.sandbox, session.policy, setup.options
-        side_events: list[KnownPayload] = (
-            [] if sandbox_session is None else sandbox_session.network_facts
-        )
+        side_events = sandbox_session.network_facts if sandbox_session else list[KnownPayload]()
         authorizer = self._permission_engine(setup, policy, thread_workspace)
-        authorizer.on_compaction = partial(
-            thread_workspace.path_instructions.forget, setup.thread.id
-        )
+        instructions = thread_workspace.path_instructions
+        authorizer.on_compaction = partial(instructions.forget, setup.thread.id)
+        hook_tools, hooked = dict[str, Tool](), frozenset[HookEventName]()
         async with AsyncExitStack() as stack:
             if session.pinned_policy.hooks:
                 ports = session_hooks.SessionHookPorts(
                     settings=self._settings,
                     preferences=session.preferences,
-                    ask_model=make_ask_model(self._models, setup.agent.model),
+                    models=self._models,
+                    tools=hook_tools,
                     side_events=side_events,
                     transcripts=self._transcripts,
                     folder=thread_workspace.paths.transcripts,
                     warn=partial(self._warn, options),
+                    show=options.warn,
                 )
-                await session_hooks.attach_hooks(
+                hooked = await session_hooks.attach_hooks(
                     stack, session.pinned_policy, setup, authorizer, ports
                 )
             tools = {
@@ -183,24 +183,24 @@ class ToolboxBuilder:
                     await self._file_tools(setup, thread_workspace),
                     sandbox_session,
                     self._sandboxes.workers,
+                    self._settings,
                 ),
                 **web_tools(
                     setup, session.sandbox_environment, options.web_fetch, side_events.append
                 ),
             }
             tools = select_tools(remove_denied(tools, policy), setup.agent.built_ins)
+            hook_tools.update(tools)
             for name in _FILE_TOOLS & tools.keys():
-                tools[name] = with_path_instructions(
-                    tools[name], thread_workspace.path_instructions
-                )
-            memory = session_memory(self._settings, setup, thread_workspace.paths.workspace)
+                tools[name] = with_path_instructions(tools[name], instructions)
+            memory = session_memory(self._settings, setup, thread_workspace.paths.workspace, stack)
             if memory is not None:
                 more = {item.spec.name: item for item in memory_tools(memory)}
                 tools |= select_tools(remove_denied(more, policy), setup.agent.built_ins)
                 facts += tuple(await memory.wake_up() if setup.thread.messages == 0 else ())
             servers = await self._open_servers(setup, session.servers, sandbox_session, stack)
-            foreign = remove_denied(servers.tools, policy)
             authorizer.add_rules(servers.rules)
+            foreign = remove_denied(servers.tools, policy)
             brought = {tool.spec.name: tool for tool in setup.agent.tools}
             offered = remove_denied(brought, policy)
             loading = self._tool_loading(setup, {**offered, **foreign})
@@ -221,9 +221,10 @@ class ToolboxBuilder:
                 ),
                 pending_facts=side_events,
                 facts=(*facts, *servers.facts, *loading.facts),
-                recall=None if memory is None else memory.recall,
+                recall=memory and session_recall(self._settings, setup, self._models, memory),
                 for_thread=partial(self._for_thread, session, thread_workspace),
                 on_call_announced=_sandbox_preparation(sandbox_session),
+                hook_events=hooked,
                 worktrees=self._worktrees(setup, thread_workspace),
                 changes=_tool_changes(servers, policy, loading),
                 message_context=servers.message_context,
@@ -263,8 +264,7 @@ class ToolboxBuilder:
     ) -> tuple[McpServer, ...]:
         if options.is_served:
             return options.servers
-        scopes = Scopes(folder=paths.workspace, home=self._home, managed=MANAGED)
-        return await to_thread.run_sync(usable_servers, scopes, self._settings.environment, loaded)
+        return await to_thread.run_sync(user_servers, self._settings, paths.workspace, loaded)
 
     async def _open_servers(
         self,
@@ -277,7 +277,8 @@ class ToolboxBuilder:
         if not servers:
             return ServerParts()
         cleanup = stack if sandbox is None else sandbox.cleanup
-        host = mcp_servers.ServerHost(self._sandboxes.group, cleanup, sandbox)
+        packages = sandbox and open_package_cache(self._settings, self._sandboxes, sandbox)
+        host = mcp_servers.ServerHost(self._sandboxes.group, cleanup, sandbox, packages)
         access = mcp_servers.session_access(setup, self._settings, self._networks)
         opened = await mcp_servers.open_servers(servers, host, access)
         for problem in opened.problems:

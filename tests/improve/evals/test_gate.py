@@ -1,5 +1,6 @@
 """The gate in CI, its reports, and the health of a suite."""
 
+import json
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -11,6 +12,7 @@ from tests.improve.evals.suite_setup import MODEL, AgentWithSuite
 
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli import eval as eval_command
+from mainspring.edges.cli import eval_health
 from mainspring.edges.cli.eval import RunningArguments, SelectionArguments
 from mainspring.edges.cli.eval_report import ReportFiles
 from mainspring.improve.evals.comparison import (
@@ -129,6 +131,32 @@ async def test_a_suite_that_passes_without_doing_anything_is_not_healthy(agent: 
     assert found.shuffled_passed == ("lenient", "wrong")  # they want what their neighbours say
     assert (found.solutions, found.cases) == (3, 4)
     assert msgspec.json.encode(found)
+
+
+async def test_what_scores_high_and_misses_the_intent_is_shown(
+    agent: AgentWithSuite, capfd: pytest.CaptureFixture[str]
+):
+    short = {"type": "measure", "value": "answer_chars", "best": 0, "worst": 100, "weight": 1}
+    held = {
+        "id": "held",
+        "input": "x",
+        "graders": [{"type": "contains", "text": "forty-two"}, short],
+        "solution": {"steps": [{"says": "It is forty-two."}]},
+        "failure": {"steps": [{"says": "Ok."}]},
+    }
+    gamed = {**held, "id": "gamed", "graders": [short]}
+    agent.write_suite({"cases": [held, gamed]})
+    assert await eval_health.check(agent.settings, json=True) == 1
+    rows = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    shown = {(row["case_id"], row["outcome"]): row for row in rows}
+    assert shown["gamed", "its failing script"]["passed"]
+    assert shown["gamed", "doing nothing"]["constraints"] == []
+    withheld = shown["held", "its failing script"]
+    assert not withheld["passed"]
+    assert withheld["incentives"] > withheld["solution"]
+    assert withheld["constraints"] == ["contains: contains forty-two"]
+    agent.write_suite({"cases": [held]})
+    assert await eval_health.check(agent.settings) == 0
 
 
 async def test_a_candidate_is_scored_apart_from_the_suites_own_runs(agent: AgentWithSuite):

@@ -1,5 +1,7 @@
 """Judges: verdicts, what never becomes one, their cache, their marks, and labels beside them."""
 
+import json
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
@@ -8,9 +10,18 @@ from tests.improve.evals.suite_setup import MODEL, AgentWithSuite, outcomes
 
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli import eval_labels
+from mainspring.improve.evals.calibration import answer_evidence, calibrate_judges
+from mainspring.improve.evals.graders import Pairwise
 from mainspring.improve.evals.judge_bias import LabelledPair, fit_length_bias, pair_verdict
-from mainspring.improve.evals.judges import model_family, read_pair, read_verdict
-from mainspring.improve.evals.labels import read_calibrations, read_labels
+from mainspring.improve.evals.judges import Judges, model_family, read_pair, read_verdict
+from mainspring.improve.evals.labels import (
+    Label,
+    add_label,
+    read_calibrations,
+    read_labels,
+    save_calibration,
+)
+from mainspring.improve.evals.pair_calibration import PairReport
 from mainspring.improve.evals.runner import RunSettings
 
 MET = '{"reason": "It is there.", "verdict": "met"}'
@@ -25,6 +36,7 @@ MALFORMED = [
     '{"reason": "x", "verdict": "yes"}',
     '{"reason": "x", "verdict": true}',
     '{"reason": "x", "verdict": "met", "verdict": "not met"}',
+    '{"reason": "x", "verdict": "met", "\\u0076erdict": "not met"}',
     '{"reason": "x", "verdict": "met", "confidence": 1}',
     '{"reason": "x", "verdict": "met"} {"reason": "y", "verdict": "not met"}',
     '[{"reason": "x", "verdict": "met"}]',
@@ -41,7 +53,7 @@ def test_a_malformed_reply_never_becomes_a_verdict(reply: str):
     with pytest.raises(InvalidInput):
         read_verdict(reply, ())
     with pytest.raises(InvalidInput):
-        read_pair(reply.replace("verdict", "better").replace("met", "first") + "x")
+        read_pair(reply.replace("verdict", "better").replace("met", "first"))
 
 
 def test_a_verdict_is_read_from_plain_and_fenced_json():
@@ -121,6 +133,59 @@ def test_what_a_judge_gives_for_length_is_taken_off_again():
     assert pair_verdict(4, 6, lengths=(200, 100), length_bias=bias) != "first"
     assert pair_verdict(4, 6, lengths=(100, 200), length_bias=bias) == "first"
     assert fit_length_bias([]) == 0
+
+
+LONG, SHORT = "It is forty-two, as the table on the second page says." * 3, "It is 42."
+
+
+async def prefers_the_longer(model: str, system: str, question: str) -> tuple[str, Decimal]:
+    _, _, work = question.partition("FIRST ANSWER\n")
+    first, _, second = work.partition("\n\nSECOND ANSWER\n")
+    better = "first" if len(first) > len(second.partition("\n===")[0]) else "second"
+    return json.dumps({"reason": "It says more.", "better": better}), Decimal(0)
+
+
+async def test_a_calibrated_judge_of_pairs_gives_nothing_for_length(
+    agent: AgentWithSuite, tmp_path: Path
+):
+    """People like short and long answers alike; the judge only looks at the length."""
+    grader = {"type": "pairwise", "model": "other:judge"}
+    cases = [
+        {"id": f"c{at}", "input": "How much?", "gold": SHORT, "graders": [grader]}
+        for at in range(24)
+    ]
+    suite = agent.write_suite({"cases": cases})
+    for at in range(24):
+        for passed in (True, False):
+            text = (LONG if (at % 2 == 0) == passed else SHORT) + f" {at}"
+            made = Label(
+                case_id=f"c{at}",
+                session_id=f"s{at}{passed}",
+                answer=text,
+                passed=passed,
+                by="ann",
+                time=datetime(2026, 11, 17, tzinfo=UTC),
+            )
+            add_label(suite, made)
+    judges = Judges(
+        ask=prefers_the_longer,
+        verdicts=tmp_path / "verdicts",
+        default_model="x:a",
+        judged_model="x:a",
+    )
+    [report] = await calibrate_judges(judges, suite, read_labels(suite))
+    assert isinstance(report, PairReport)
+    assert report.calibration.labels >= 20
+    assert report.calibration.length_bias > 1
+    assert report.identical_first == 0.5
+    padded = answer_evidence(suite, suite.suite.cases[0], LONG)
+    pairwise = suite.suite.cases[0].graders[0]
+    assert isinstance(pairwise, Pairwise)
+    assert (await judges.pairwise(pairwise, padded))[0] == 1.0  # before it is calibrated
+    save_calibration(suite, report.calibration)
+    judges.calibrations = read_calibrations(suite)
+    assert (await judges.pairwise(pairwise, padded))[0] < 1.0
+    assert judges.note(pairwise) != "judge not calibrated: 0 labels"
 
 
 def test_a_model_family_is_known_whoever_serves_it():

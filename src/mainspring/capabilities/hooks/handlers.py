@@ -231,7 +231,7 @@ class HandlerResult:
                 result = combine(self.event.event, [self.reply])
                 outcome = "blocked" if result.blocked else "ok"
             case _:
-                assert_never(self.handler_reply)
+                assert_never(self.reply)
         return HookRan(
             hook_event=self.event.event,
             handler=self.label,

@@ -78,7 +78,9 @@ class HookSession:
     active_skills: Callable[[], Collection[str]] = tuple
     """Names of the skills that are in use now: their hooks run."""
     warn: Callable[[str], None] = lambda _: None
-    """Shows people what hooks say to them, and what of a hook's output has no effect."""
+    """Tells people once what of a hook's output has no effect."""
+    show: Callable[[str], None] = lambda _: None
+    """Shows people what hooks say to them, each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +142,11 @@ class HookRunner:
         """Whether any hook can run at all."""
         return bool(self._wired)
 
+    @property
+    def events(self) -> frozenset[HookEventName]:
+        """What hooks wait for."""
+        return frozenset(hook.event for hook in self._wired)
+
     async def __aenter__(self) -> Self:
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
         return self
@@ -169,7 +176,7 @@ class HookRunner:
 
     def _shown(self, result: HookResult) -> HookResult:
         for message in result.messages:
-            self._session.warn(message)
+            self._session.show(message)
         return result
 
     def _wire(self, hook: Hook, folder: HookFolder | None) -> _BoundHook:

@@ -18,6 +18,7 @@ from mainspring.capabilities.mcp.messages import (
     CallResult,
     Era,
     Implementation,
+    InputRound,
     Message,
     Request,
     ToolDefinition,
@@ -58,11 +59,24 @@ class InputHandler(Protocol):
 Progress: TypeAlias = Callable[[str], None]
 
 
+class InputRounds(Protocol):
+    """Remembers what a modern server asked for last, so that another process can go on with it."""
+
+    async def load(self) -> InputRound | None: ...
+
+    async def save(self, round_: InputRound) -> None:
+        """
+        Raises:
+            McpFailed: it cannot be stored.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientLimits:
     connect_seconds: float = 30.0
     probe_seconds: float = 5.0
-    """For a server that does not answer what it does not know."""
+    """After that, a server that does not answer is asked as one of the legacy era, too."""
     request_seconds: float = 60.0
     call_seconds: float = 600.0
     """For a tool call, where its server has no limit of its own."""
@@ -182,6 +196,7 @@ class McpClient:
         *,
         seconds: float | None = None,
         progress: Progress | None = None,
+        rounds: InputRounds | None = None,
     ) -> CallResult:
         """
         Raises:
@@ -190,12 +205,12 @@ class McpClient:
         params = {"name": name, "arguments": arguments}
         seconds = seconds or self._limits.call_seconds
         try:
-            result = await self._complete("tools/call", params, seconds, progress)
+            result = await self._complete("tools/call", params, seconds, progress, rounds)
         except McpFailed as error:
             if error.code != messages.HEADER_MISMATCH or not self._transport.mirrors_params:
                 raise
             await self.list_tools()  # its parameters may be mirrored in other headers by now
-            result = await self._complete("tools/call", params, seconds, progress)
+            result = await self._complete("tools/call", params, seconds, progress, rounds)
         return decode_result(result, CallResult, "tools/call")
 
     async def list_resources(self) -> list[messages.Resource]:
@@ -270,7 +285,7 @@ class McpClient:
         cursors: set[str] = set()
         params: dict[str, object] = {}
         for _ in range(self._limits.max_pages):
-            result = await self._ask(method, params, self._limits.request_seconds)
+            result = await self._ask(method, params)
             page = decode_result(result, page_type, method)
             found += items(page)
             cursor = page.next_cursor
@@ -286,30 +301,40 @@ class McpClient:
         params: Mapping[str, object],
         seconds: float | None = None,
         progress: Progress | None = None,
+        rounds: InputRounds | None = None,
     ) -> bytes:
         """Ask, give the server what it needs to know meanwhile, and ask again."""
-        seconds = seconds or self._limits.request_seconds
-        more: dict[str, object] = {}
-        for _ in range(_MAX_ROUNDS):
+        if self._era == "legacy":
+            return await self._ask(method, params, seconds, progress)
+        last = None if rounds is None else await rounds.load()
+        for number in range(1 if last is None else last.number, _MAX_ROUNDS + 1):
+            more = {} if last is None else await self._answered(last)
             result = await self._ask(method, {**params, **more}, seconds, progress)
-            if self._era == "legacy":
-                return result
             head = decode_result(result, messages.ResultHead, method)
             if head.result_type == "complete":
                 return result
             if head.result_type != "input_required":
                 raise McpFailed(f"{method}: unknown result type {head.result_type!r:.40}")
-            more = {}
-            if head.input_requests:
-                more["inputResponses"] = {
-                    key: await self._input(item.method, bytes(item.params))
-                    for key, item in head.input_requests.items()
-                }
-            else:
-                await anyio.sleep(_RETRY_SECONDS)
-            if head.request_state is not None:
-                more["requestState"] = head.request_state
+            last = InputRound(
+                number=number + 1, requests=head.input_requests, state=head.request_state
+            )
+            if rounds is not None and last.requests:
+                await rounds.save(last)
         raise McpFailed(f"{method}: asked for more input {_MAX_ROUNDS} times")
+
+    async def _answered(self, round_: InputRound) -> dict[str, object]:
+        """What the next request has to have besides its parameters."""
+        more: dict[str, object] = {}
+        if round_.requests:
+            more["inputResponses"] = {
+                key: await self._input(item.method, bytes(item.params))
+                for key, item in round_.requests.items()
+            }
+        else:
+            await anyio.sleep(_RETRY_SECONDS)
+        if round_.state is not None:
+            more["requestState"] = round_.state
+        return more
 
     async def _input(self, method: str, params: bytes) -> Mapping[str, object]:
         if self._input_handler is None:
@@ -320,23 +345,25 @@ class McpClient:
         self,
         method: str,
         params: Mapping[str, object],
-        seconds: float,
+        seconds: float | None = None,
         progress: Progress | None = None,
     ) -> bytes:
+        seconds = seconds or self._limits.request_seconds
         request = self._request(method, params, progress is not None)
         if progress is not None:
             self._progress[request.id] = progress
+        response: Message | None = None
+        # not `fail_after`: the limit may be moved when it has been passed already
+        limit = anyio.CancelScope(deadline=anyio.current_time() + seconds)
+        self._time_limits.add(limit)
         try:
-            with anyio.fail_after(seconds) as limit:
-                self._time_limits.add(limit)
-                try:
-                    response = await self._transport.exchange(request)
-                finally:
-                    self._time_limits.discard(limit)
-        except TimeoutError as error:
-            raise McpFailed(f"{method}: no answer in {seconds:g} s", is_in_doubt=True) from error
+            with limit:
+                response = await self._transport.exchange(request)
         finally:
+            self._time_limits.discard(limit)
             self._progress.pop(request.id, None)
+        if response is None:
+            raise McpFailed(f"{method}: no answer in {seconds:g} s", is_in_doubt=True)
         if response.error is not None:
             raise messages.refusal(method, response.error)
         return bytes(response.result)

@@ -1,7 +1,8 @@
 """What MCP servers ask of the person behind the client, in the middle of a call: a form, or a link
 to open. Each becomes a question of the call that is under way.
 
-A call goes on in this process while the person thinks. In another process it begins anew, and what
+A call goes on in this process while the person thinks. In another process, a modern server gets
+back what it left for that (`stored_rounds.py`); a call of a legacy server is made anew, and what
 was answered is answered at once.
 """
 
@@ -9,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, cast
@@ -24,13 +24,16 @@ from yarl import URL
 from mainspring.capabilities.mcp import messages
 from mainspring.capabilities.mcp.foreign_text import clean_line, clean_text, clean_value
 from mainspring.capabilities.mcp.messages import CallResult, decode_result
+from mainspring.capabilities.mcp.stored_rounds import OpenSeal, StoredRounds
 from mainspring.core.errors import McpFailed
 from mainspring.core.events import ApprovalAnswered, Evidence
 from mainspring.core.tool import Call, Question
 
 Questions: TypeAlias = tuple[Question, ...]
-Perform: TypeAlias = Callable[[Callable[[str], None]], Awaitable[CallResult]]
-"""Calls the server; it is given where to show progress. Raises: McpFailed."""
+Perform: TypeAlias = Callable[[Callable[[str], None], StoredRounds], Awaitable[CallResult]]
+"""Calls the server; it is given where to show progress, and what was asked so far.
+
+Raises: McpFailed."""
 
 _MAX_CALLS = 64
 _MAX_FIELDS = 50
@@ -58,10 +61,9 @@ class _OpenQuestion:
 
 @dataclass(slots=True, eq=False)
 class _PendingCall:
+    rounds: StoredRounds
     scope: CancelScope = field(default_factory=CancelScope)
     questions: list[_OpenQuestion] = field(default_factory=list[_OpenQuestion])
-    asked: Counter[str] = field(default_factory=Counter[str])
-    """How often the server has asked the same."""
     changed: anyio.Event = field(default_factory=anyio.Event)
     progress: Callable[[str], None] = lambda _: None
     result: CallResult | None = None
@@ -76,6 +78,7 @@ class _PendingCall:
 
     def answer(self, call: Call) -> Questions:
         """Give the server what was answered; what is left."""
+        self.rounds.call = call
         for item in self.questions:
             item.answer = call.answer_to(item.question)
             if item.answer is not None:
@@ -89,9 +92,10 @@ class Elicitations:
 
     capabilities: Mapping[str, object] = {"elicitation": {"form": {}, "url": {}}}
 
-    def __init__(self, server: str, group: TaskGroup) -> None:
+    def __init__(self, server: str, group: TaskGroup, open_seal: OpenSeal | None = None) -> None:
         self._server = server
         self._group = group
+        self._open_seal = open_seal
         self._calls: dict[str, _PendingCall] = {}
 
     async def __call__(self, method: str, params: bytes) -> Mapping[str, object]:
@@ -110,7 +114,7 @@ class Elicitations:
         if pending is None:
             if len(self._calls) >= _MAX_CALLS:  # nobody came back for the oldest
                 self._calls.pop(next(iter(self._calls))).scope.cancel()
-            pending = self._calls[call.id] = _PendingCall()
+            pending = self._calls[call.id] = _PendingCall(StoredRounds(call, self._open_seal))
             self._group.start_soon(self._perform, pending, perform)
         pending.progress = progress
         try:
@@ -133,7 +137,7 @@ class Elicitations:
     async def _perform(self, pending: _PendingCall, perform: Perform) -> None:
         try:
             with pending.scope:
-                pending.result = await perform(pending.show_progress)
+                pending.result = await perform(pending.show_progress, pending.rounds)
         except McpFailed as error:
             pending.error = error
         finally:
@@ -164,8 +168,8 @@ class Elicitations:
 
     def _question(self, params: ElicitParams, pending: _PendingCall) -> Question:
         digest = hashlib.sha256(msgspec.json.encode(params)).hexdigest()[:16]
-        pending.asked[digest] += 1
-        key = f"{digest}-{pending.asked[digest]}"
+        pending.rounds.asked[digest] += 1
+        key = f"{digest}-{pending.rounds.asked[digest]}"
         text = clean_text(params.message)[:_MAX_MESSAGE_CHARS].strip()
         who = f"The MCP server {self._server}"
         if params.mode == "url":

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import anyio
 import msgspec
+from anyio import CancelScope
 
 from mainspring.capabilities.mcp import messages
 from mainspring.capabilities.mcp.messages import (
@@ -81,25 +83,72 @@ class Requests:
 async def negotiate(
     transport: Transport, requests: Requests, *, era: Era | None, probe_seconds: float
 ) -> ServerInfo:
-    """`era`: what the server was before. One that does not answer what it does not know is of the
-    legacy era after `probe_seconds`.
+    """`era`: what the server was before. One of unknown era that is silent for `probe_seconds` is
+    asked as a legacy one too.
 
     Raises:
         McpFailed: no connection.
     """
-    info = None if era == "legacy" else await _discover(transport, requests, probe_seconds)
-    return info or await _initialize(transport, requests)
+    if era == "legacy":
+        return await _initialize(transport, requests)
+    return await _EraProbe(transport, requests, probe_seconds if era is None else math.inf).run()
 
 
-async def _discover(
-    transport: Transport, requests: Requests, probe_seconds: float
-) -> ServerInfo | None:
+class _EraProbe:
+    """Asks as a modern client does. A server that stays silent is asked as a legacy one as well: it
+    may not answer what it does not know, or may still be starting. The first good answer counts."""
+
+    def __init__(self, transport: Transport, requests: Requests, silent_seconds: float) -> None:
+        self._transport = transport
+        self._requests = requests
+        self._silent_seconds = silent_seconds
+        self._is_answered = anyio.Event()
+        """The first question; if there is no `_info` then, the server is no modern one."""
+        self._info: ServerInfo | None = None
+        self._error: McpFailed | None = None
+
+    async def run(self) -> ServerInfo:
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._ask_as_modern, group.cancel_scope)
+            group.start_soon(self._ask_as_legacy, group.cancel_scope)
+        if self._info is None:
+            raise self._error or McpFailed("the server does not say which version of MCP it speaks")
+        return self._info
+
+    async def _ask_as_modern(self, scope: CancelScope) -> None:
+        try:
+            self._info = await _discover(self._transport, self._requests)
+        except McpFailed as error:
+            self._error = error
+            scope.cancel()
+        if self._info is not None:
+            scope.cancel()
+        self._is_answered.set()
+
+    async def _ask_as_legacy(self, scope: CancelScope) -> None:
+        with anyio.move_on_after(self._silent_seconds):
+            await self._is_answered.wait()
+        try:
+            info = await _initialize(self._transport, self._requests)
+        except McpFailed as error:
+            self._error = self._error or error
+            with anyio.move_on_after(self._silent_seconds):  # it may yet answer as a modern one
+                await self._is_answered.wait()
+        else:
+            self._info = self._info or info
+        scope.cancel()
+
+
+async def _discover(transport: Transport, requests: Requests) -> ServerInfo | None:
     """`None` if the server is of the legacy era."""
     version, has_agreed = MODERN_VERSIONS[0], False
     while True:
         request = requests.new("server/discover", {}, version=version, era="modern")
-        response = await _probe(transport, request, probe_seconds)
-        if response is None:
+        try:
+            response = await transport.exchange(request)
+        except McpFailed as error:
+            if error.code is None:
+                raise
             return None
         if response.error is None:
             return _discovered(response, version)
@@ -112,17 +161,6 @@ async def _discover(
         if not common or has_agreed:
             raise McpFailed(f"speaks only other versions of MCP than {', '.join(MODERN_VERSIONS)}")
         version, has_agreed = common[0], True
-
-
-async def _probe(transport: Transport, request: Request, seconds: float) -> Message | None:
-    """Its answer to the first request of the modern era, if it has any."""
-    try:
-        with anyio.move_on_after(seconds):
-            return await transport.exchange(request)
-    except McpFailed as error:
-        if error.code is None:
-            raise
-    return None
 
 
 def _discovered(response: Message, version: str) -> ServerInfo | None:

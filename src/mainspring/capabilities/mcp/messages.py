@@ -244,6 +244,16 @@ class InputRequest(Struct, frozen=True, kw_only=True):
     params: Raw = Raw(b"{}")
 
 
+class InputRound(Struct, frozen=True, kw_only=True):
+    """What a modern server wants to know before it goes on with a request."""
+
+    number: int
+    """Of the request that will have the answers; the first one is 1."""
+    requests: dict[str, InputRequest]
+    state: str | None = None
+    """What the server wants back; nobody else can read it."""
+
+
 class ResultHead(Struct, frozen=True, kw_only=True, rename="camel"):
     """The part of every result that says how to read the rest."""
 

@@ -112,7 +112,9 @@ class ServerConnection:
         if self._elicitations is None:
             return await client.call_tool(name, call.input, progress=progress)
         return await self._elicitations.run(
-            call, lambda show: client.call_tool(name, call.input, progress=show), progress
+            call,
+            lambda show, rounds: client.call_tool(name, call.input, progress=show, rounds=rounds),
+            progress,
         )
 
     async def reconnect(self) -> None:

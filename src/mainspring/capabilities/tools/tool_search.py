@@ -102,9 +102,12 @@ def tool_search(deferred: Sequence[ToolSpec]) -> Tool:
 
 
 def search_text(spec: ToolSpec) -> Text:
-    """A tool as it is searched: by its name, its description, and what its inputs are called."""
-    name = spec.name.removeprefix(_SERVER_PREFIX)
-    return Text(spec.name, name, spec.description, " ".join(_schema_words(spec.input_schema, 0)))
+    """A tool as it is searched: by its server, its name, its description, and its inputs."""
+    server, _, name = spec.name.removeprefix(_SERVER_PREFIX).partition("__")
+    if not (spec.name.startswith(_SERVER_PREFIX) and name):
+        server, name = "", spec.name
+    inputs = " ".join(_schema_words(spec.input_schema, 0))
+    return Text(spec.name, name, spec.description, inputs, group=server)
 
 
 def _schema_words(schema: object, depth: int) -> Iterable[str]:

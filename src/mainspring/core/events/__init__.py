@@ -11,11 +11,13 @@ from mainspring.core.events.agent import *
 from mainspring.core.events.approval import *
 from mainspring.core.events.client import *
 from mainspring.core.events.evals import *
+from mainspring.core.events.feedback import *
 from mainspring.core.events.harness import *
 from mainspring.core.events.memory import *
 from mainspring.core.events.payload import *
 from mainspring.core.events.session import *
 from mainspring.core.events.span import *
+from mainspring.core.events.utility import *
 from mainspring.core.events.workflow import *
 from mainspring.core.events.workspace import *
 
@@ -30,5 +32,6 @@ KnownPayload: TypeAlias = (
     | WorkspacePayload
     | MemoryPayload
     | EvalPayload
+    | UtilityPayload
 )
 """Every event that this release can read and write."""

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from mainspring.core.content import Block
 from mainspring.core.events.approval import ApprovalAnswered
+from mainspring.core.events.feedback import FeedbackGiven
 from mainspring.core.events.payload import Payload
 from mainspring.core.ids import FileId
 
@@ -142,4 +143,5 @@ ClientPayload: TypeAlias = (
     | CompactionRequested
     | ThreadStatusTerminated
     | ApprovalAnswered
+    | FeedbackGiven
 )

@@ -28,8 +28,10 @@ from mainspring.edges.cli.session_runner import (
 )
 from mainspring.edges.cli.slash_output import print_help, print_reply, print_unknown_command
 from mainspring.edges.cli.terminal_input import Keyboard
+from mainspring.edges.cli.worktree_option import open_worktree
 from mainspring.runtime.command_results import AgentsResult, SubmittedResult
 from mainspring.runtime.run_options import RunOptions
+from mainspring.runtime.session.lease import record_updates
 from mainspring.runtime.session.run_result import RunResult
 from mainspring.runtime.session.session import Session
 from mainspring.runtime.session.session_summary import summarize_session
@@ -61,7 +63,7 @@ _COMMANDS_BEFORE_SESSION = ("plan", "mode")
 
 async def chat(settings: Settings, *, arguments: RunArguments) -> int:
     """Talk with an agent. /help lists the commands; Ctrl-D leaves."""
-    options = arguments.options()
+    options = await open_worktree(settings, arguments)
     async with open_session_runner(settings, options, arguments.session()) as stage:
         keyboard = Keyboard(_history_file(settings), colour=settings.color)
         keyboard.open()
@@ -117,6 +119,8 @@ class _Chat:
         while status is None:
             await self._show_status()
             status = await self._read_and_reply()
+        if self._session is not None:
+            await self._report_errors(self._session.end("prompt_input_exit"))
         self._print_resume_hint()
         return status
 
@@ -278,6 +282,8 @@ class _Chat:
         reply = await run_command(at, command.name, command.arguments)
         if reply is not None:
             print_reply(self._notes, reply)
+        if command.name in ("good", "bad"):
+            await record_updates(session.log, session.id)
         if isinstance(reply, SubmittedResult) and reply.is_work:
             return await self._turn(session, set(reply.event_ids))
         return None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
@@ -13,8 +12,10 @@ import typer
 from anyio import to_thread
 
 from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.eval_exchange import import_
+from mainspring.edges.cli.eval_health import health, reward
 from mainspring.edges.cli.eval_labels import calibrate, label
 from mainspring.edges.cli.eval_progress import EvalProgress
 from mainspring.edges.cli.eval_report import (
@@ -24,24 +25,30 @@ from mainspring.edges.cli.eval_report import (
     print_models,
     print_suites,
     print_summary,
+    print_topologies,
     report,
     write_reports,
 )
 from mainspring.edges.cli.eval_suites import AgentOption, SuitesArgument, load_suites
 from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.options import JsonOption, SessionArgument, parse_dollars
-from mainspring.edges.cli.printing import Screen, StyledText, dollars, plural, print_note
+from mainspring.edges.cli.printing import Screen, dollars, plural, print_note
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.files.atomic_file import write_atomic
 from mainspring.improve.evals.case_recording import add_case
 from mainspring.improve.evals.comparison import baseline_of, encode_baseline, gate, read_baseline
 from mainspring.improve.evals.new_suite import write_first_suite, write_suite
+from mainspring.improve.evals.ready.suites import ready_suite
 from mainspring.improve.evals.run_log import EvalRun
 from mainspring.improve.evals.runner import Plan, RunSettings, Selection, SuiteRunner
-from mainspring.improve.evals.safety_suite import safety_suite
 from mainspring.improve.evals.suite import SuiteFile
 from mainspring.improve.evals.suite_files import EVALS_FOLDER
-from mainspring.improve.evals.suite_health import SuiteHealth, check_health
+from mainspring.improve.evals.topologies import (
+    Topology,
+    parse_topologies,
+    topology_results,
+    with_topology,
+)
 from mainspring.runtime.run_options import RunOptions
 from mainspring.wiring.eval_assembly import open_suite_runner
 
@@ -51,6 +58,8 @@ command(app)(compare)
 command(app, "import")(import_)
 command(app)(label)
 command(app)(calibrate)
+command(app)(health)
+app.add_typer(reward, name="reward", help="Check what a suite rewards.")
 
 
 class OfflineName(StrEnum):
@@ -101,6 +110,14 @@ class RunningArguments:
             "--model", "-m", metavar="NAMES", help="Instead of the agent's; several are compared."
         ),
     ] = None
+    topology: Annotated[
+        str | None,
+        typer.Option(
+            "--topology",
+            metavar="NAMES",
+            help="Compare the agent as `single`, `vote`, `peers` and `manager`.",
+        ),
+    ] = None
     budget: Annotated[
         Decimal | None,
         typer.Option(
@@ -133,6 +150,14 @@ class RunningArguments:
         """A run for each: a list of fallbacks is for `mainspring run`."""
         return [name.strip() for name in self.model.split(",")] if self.model else [None]
 
+    def topologies(self) -> list[Topology]:
+        """Raises: InvalidInput: there is no such topology, or a gate is asked for, too."""
+        if self.topology is None:
+            return []
+        if self.gate or self.save_baseline:
+            raise InvalidInput("--gate and --save-baseline are for the agent as it is")
+        return parse_topologies(self.topology)
+
     def run_settings(self) -> RunSettings:
         return RunSettings(
             budget_usd=self.budget,
@@ -147,16 +172,22 @@ class RunningArguments:
 async def init(
     settings: Settings,
     *,
-    safety: Annotated[
-        bool, typer.Option("--safety", help="The ready safety suite: 60 cases.")
-    ] = False,
+    ready: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            help="Ready suites: safety, tool-use, context-use, consistency, privacy, coding.",
+        ),
+    ] = None,
     agent: AgentOption = None,
 ) -> int:
-    """Write a first suite into the agent's folder."""
+    """Write a first suite into the agent's folder, or ready ones."""
     folder = Path(settings.folder, agent or ".")
-    file = write_suite(folder, safety_suite()) if safety else write_first_suite(folder)
+    suites = [ready_suite(name) for name in ready or ()]
+    files = [write_suite(folder, suite) for suite in suites] or [write_first_suite(folder)]
     screen = Screen(settings)
-    screen.line(("wrote ", ""), (str(file.relative_to(folder)), "bold"))
+    for file in files:
+        screen.line(("wrote ", ""), (str(file.relative_to(folder)), "bold"))
     print_note(settings, "change its cases, then: mainspring eval run")
     return 0
 
@@ -202,16 +233,21 @@ async def run(  # noqa: PLR0913 (groups of options)
     again."""
     folder = Path(settings.folder, agent or ".")
     suite_files = load_suites(folder, suites or [])
+    topologies = running.topologies()
     runs: list[EvalRun] = []
     status = 0
     for model in running.models():
         async with open_suite_runner(settings, RunOptions(agent=folder, model=model)) as runner:
             for suite_file in suite_files:
                 suite_run = _SuiteRun(settings, runner, suite_file, running, json)
+                if topologies:
+                    arranged = await suite_run.run_topologies(topologies, cases.selection())
+                    status = max(status, arranged)
+                    continue
                 outcome = await suite_run.run(cases.selection())
                 status = max(status, await suite_run.finish(outcome, files))
                 runs.append(outcome)
-    if len(running.models()) > 1:
+    if len(running.models()) > 1 and runs:
         print_models(settings, runs, json=json)
     return status
 
@@ -224,8 +260,19 @@ class _SuiteRun:
     arguments: RunningArguments
     is_json: bool
 
-    async def run(self, selection: Selection) -> EvalRun:
-        run_settings = self.arguments.run_settings()
+    async def run_topologies(self, topologies: list[Topology], selection: Selection) -> int:
+        """Each in a run of its own; one table in the end."""
+        runs: list[tuple[Topology, EvalRun]] = []
+        for topology in topologies:
+            agent = with_topology(self.runner.agent, topology)
+            arranged = replace(self, runner=replace(self.runner, agent=agent))
+            runs.append((topology, await arranged.run(selection, listed_as=f" ({topology})")))
+        results = await topology_results(self.runner.runtime.log, runs)
+        print_topologies(self.settings, results, json=self.is_json)
+        return int(not all(_all_passed(run) for _, run in runs))
+
+    async def run(self, selection: Selection, *, listed_as: str = "") -> EvalRun:
+        run_settings = replace(self.arguments.run_settings(), listed_as=listed_as)
         plan = await self.runner.plan(self.suite_file, selection, run_settings)
         if not self.is_json:
             _print_plan(self.settings, self.suite_file, plan, self.runner.agent.model)
@@ -276,45 +323,3 @@ async def ls(settings: Settings, *, agent: AgentOption = None, json: JsonOption 
     files = load_suites(folder, [])
     async with open_suite_runner(settings, RunOptions(agent=folder)) as runner:
         return await print_suites(settings, runner, files, json=json)
-
-
-@command(app)
-async def health(
-    settings: Settings,
-    *,
-    suites: SuitesArgument = None,
-    agent: AgentOption = None,
-    json: JsonOption = False,
-) -> int:
-    """Check whether suites can be trusted: doing nothing must fail, solutions must pass. Nothing
-    is paid. Exit status 1 if a suite is not healthy."""
-    folder = Path(settings.folder, agent or ".")
-    screen, status = Screen(settings), 0
-    async with open_suite_runner(settings, RunOptions(agent=folder)) as runner:
-        for suite_file in load_suites(folder, suites or []):
-            found = await check_health(runner, suite_file)
-            status = max(status, int(not found.is_healthy))
-            if json:
-                screen.json(found)
-            else:
-                for line in _health_lines(suite_file, found):
-                    screen.paragraph(*line)
-    return status
-
-
-def _health_lines(suite_file: SuiteFile, found: SuiteHealth) -> Iterator[tuple[StyledText, ...]]:
-    words = ("healthy", "green") if found.is_healthy else ("not healthy", "bold red")
-    yield (suite_file.suite.name, "bold"), (f"  {words[0]}", words[1])
-    yield ((f"  {found.solutions} of {plural(found.cases, 'case')} have a solution", ""),)
-    for problem, names, style in (
-        ("pass although nothing is done", found.noop_passed, "red"),
-        ("fail with their own solution", found.oracle_failed, "red"),
-        ("pass with their own failing script", found.failure_passed, "red"),
-        ("pass with another case's solution", found.shuffled_passed, "yellow"),
-        ("have passed in every run", found.never_failed, "yellow"),
-        ("come from a session that is gone", found.missing_sources, "yellow"),
-    ):
-        if names:
-            yield ((f"  {problem}: {', '.join(names)}", style),)
-    shares = (f"{tag} {count / found.cases:.0%}" for tag, count in sorted(found.tags.items()))
-    yield ((f"  tags: {', '.join(shares)}", "dim"),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +19,9 @@ from mainspring.edges.cli.options import JsonOption
 from mainspring.edges.cli.printing import Screen, plural, print_note
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.improve.evals.calibration import JudgeReport, calibrate_judges
+from mainspring.improve.evals.judges import LEAST_LABELS
 from mainspring.improve.evals.labels import Label, add_label, read_labels, save_calibration
+from mainspring.improve.evals.pair_calibration import PairReport
 from mainspring.improve.evals.run_log import read_run
 from mainspring.improve.evals.trajectory import read_trajectory
 from mainspring.runtime.run_options import RunOptions
@@ -64,6 +67,7 @@ async def label(
                 passed=given,
                 by=settings.user,
                 time=clock.now(),
+                model=outcome.created.model,
             )
             await to_thread.run_sync(add_label, suite_file, made)
             count += 1
@@ -114,16 +118,33 @@ async def calibrate(
     return 0
 
 
-def _print_report(screen: Screen, report: JudgeReport) -> None:
+def _print_report(screen: Screen, report: JudgeReport | PairReport) -> None:
     found = report.agreement
+    unit = "pair" if isinstance(report, PairReport) else "label"
     screen.line((report.grader, "bold"), (f"  {report.model}", "dim"))
     kappa = f"kappa {found.kappa:.2f} ({found.interval.low:.2f} to {found.interval.high:.2f})"
-    labels = f"{plural(found.labels, 'label')}, agrees on {found.agreement:.0%}, {kappa}"
-    more = "" if found.is_calibrated else "; fewer than 20 labels: not calibrated"
-    screen.line((f"  {labels}{more}", "" if found.is_calibrated else "yellow"))
-    table = f"both pass {found.both_pass}, both fail {found.both_fail}, only the judge passes"
-    screen.line((f"  {table} {found.judge_only}, only people pass {found.people_only}", ""))
-    if report.padding_flips is not None:
-        screen.line((f"  a padded answer gets another verdict: {report.padding_flips:.0%}", ""))
+    labels = f"{plural(found.labels, unit)}, agrees on {found.agreement:.0%}, {kappa}"
+    is_calibrated = report.calibration.labels >= LEAST_LABELS
+    more = "" if is_calibrated else f"; fewer than {LEAST_LABELS} {unit}s: not calibrated"
+    screen.line((f"  {labels}{more}", "" if is_calibrated else "yellow"))
+    for line in _pair_lines(report) if isinstance(report, PairReport) else _label_lines(report):
+        screen.line((f"  {line}", ""))
     if report.malformed:
-        screen.line((f"  no verdict on {plural(report.malformed, 'answer')}", "yellow"))
+        screen.line((f"  no verdict on {plural(report.malformed, unit)}", "yellow"))
+
+
+def _label_lines(report: JudgeReport) -> Iterator[str]:
+    found = report.agreement
+    table = f"both pass {found.both_pass}, both fail {found.both_fail}, only the judge passes"
+    yield f"{table} {found.judge_only}, only people pass {found.people_only}"
+    if report.padding_flips is not None:
+        yield f"a padded answer gets another verdict: {report.padding_flips:.0%}"
+    if report.own_family is not None:
+        yield f"answers of its own family: {report.own_family * 100:+.0f} points in their favor"
+
+
+def _pair_lines(report: PairReport) -> Iterator[str]:
+    yield f"ties {report.ties}, the order changes the verdict: {report.order_flips:.0%}"
+    yield f"of two identical answers the first wins: {report.identical_first:.2f}"
+    bias = report.calibration.length_bias
+    yield f"a padded answer wins: {report.padding_wins:.2f} (length bias {bias:.2f} taken off)"

@@ -35,6 +35,7 @@ from mainspring.files.atomic_file import write_atomic
 from mainspring.harness.context.xray import cached_share
 from mainspring.improve.evals.comparison import (
     GateResult,
+    Summary,
     case_results,
     summarize,
 )
@@ -43,10 +44,12 @@ from mainspring.improve.evals.comparison import (
 )
 from mainspring.improve.evals.exchange import inspect_log
 from mainspring.improve.evals.html_report import html_page
+from mainspring.improve.evals.ready.safety import dimension_results
 from mainspring.improve.evals.report_files import failures_of, junit, markdown, share_text
 from mainspring.improve.evals.run_log import EvalRun, existing_runs, list_runs, read_run
 from mainspring.improve.evals.runner import SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
+from mainspring.improve.evals.topologies import TopologyResult, advice
 from mainspring.improve.evals.trajectory import read_trajectory
 from mainspring.log.session_log import SessionLog
 
@@ -144,10 +147,26 @@ def print_summary(settings: Settings, run: EvalRun) -> None:
         (f"  {summary.pass_rate:.1%} of cases (95 %: {summary.interval}){several}", ""),
         (f"  {dollars(run.cost_usd)}  run {short_id(run.id)}", "dim"),
     )
+    _print_dimensions(screen, summary)
     if summary.flaky:
         print_note(settings, f"flaky: {', '.join(summary.flaky)}", "yellow")
     if run.ended is not None and run.ended.status == "budget_reached":
         print_note(settings, "the budget was reached before all trials were run", "yellow")
+
+
+def _print_dimensions(screen: Screen, summary: Summary) -> None:
+    """Of the safety suite: beside what an audit found for another agent, on cases of its own."""
+    rows = [
+        (
+            (result.dimension, ""),
+            (str(result.cases), ""),
+            (f"{result.pass_rate:.1%}", ""),
+            ("" if result.openclaw is None else f"{result.openclaw:.1%}", "dim"),
+        )
+        for result in dimension_results(summary)
+    ]
+    if rows:
+        screen.table(["DIMENSION", "CASES", "PASSED", "OPENCLAW (2602.14364)"], rows)
 
 
 def print_gate(settings: Settings, suite_file: SuiteFile, result: GateResult) -> None:
@@ -190,6 +209,36 @@ def _model_row(run: EvalRun) -> dict[str, object]:
         "cost": dollars(run.cost_usd),
         "p50": f"{median(item.seconds for item in items):.1f} s" if items else "",
         "cached": f"{fmean(cached):.0%}" if cached else "",
+    }
+
+
+def print_topologies(settings: Settings, results: list[TopologyResult], *, json: bool) -> None:
+    """The same agent alone and as several, and whether that is worth it."""
+    rows = [_topology_row(result) for result in results]
+    print_list(
+        settings,
+        rows,
+        json=json,
+        heads=["TOPOLOGY", "CASES", "95 %", "COST", "P50", "SUBAGENTS", "POINTS", "VERDICT"],
+        row=lambda row: [(str(value), "") for value in row.values()],
+        empty="nothing was run",
+    )
+    if not json:
+        for line in advice(results):
+            Screen(settings).paragraph((line, "bold"))
+
+
+def _topology_row(result: TopologyResult) -> dict[str, object]:
+    compared = result.comparison
+    return {
+        "topology": result.topology,
+        "cases": f"{result.summary.pass_rate:.1%}",
+        "interval": str(result.summary.interval),
+        "cost": dollars(result.cost_usd),
+        "p50": f"{result.seconds:.1f} s",
+        "subagents": f"{result.subagents:.1f}",
+        "points": "" if compared is None else f"{compared.test.difference * 100:+.1f}",
+        "verdict": "" if compared is None else compared.verdict,
     }
 
 

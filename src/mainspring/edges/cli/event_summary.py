@@ -122,6 +122,12 @@ def _(payload: events.ApprovalAnswered) -> str:
 
 
 @summarize_payload.register
+def _(payload: events.FeedbackGiven) -> str:
+    why = f": {payload.text}" if payload.text else ""
+    return f"{payload.rating}  {payload.subject.type} {short_id(payload.subject.id)}{why}"
+
+
+@summarize_payload.register
 def _(payload: events.ApprovalVoided) -> str:
     return f"{short_id(payload.approval_id)}: {payload.reason}"
 

@@ -19,7 +19,7 @@ from mainspring.config import Settings
 from mainspring.core.content import plain_text
 from mainspring.core.errors import InvalidInput, McpFailed
 from mainspring.edges.cli.commands import command, command_group
-from mainspring.edges.cli.login_browser import log_in
+from mainspring.edges.cli.login_browser import give_inputs, log_in
 from mainspring.edges.cli.mcp_inspection import ask_arguments, offers
 from mainspring.edges.cli.mcp_views import (
     LoginState,
@@ -35,6 +35,7 @@ from mainspring.runtime.agent_folder import mcp_edits
 from mainspring.runtime.definition_files.json_file import JsonObject, as_object
 from mainspring.runtime.settings.tool_pins import accept_tools
 from mainspring.wiring import mcp_auth
+from mainspring.wiring.mcp_packages import forget_packages
 from mainspring.wiring.project_servers import (
     ProjectServers,
     connect_servers,
@@ -205,7 +206,7 @@ async def check(settings: Settings, *, name: ServerName, json: JsonOption = Fals
 
 
 @command(app)
-async def auth(
+async def auth(  # noqa: PLR0913 (a command's options)
     settings: Settings,
     *,
     name: ServerName,
@@ -214,19 +215,23 @@ async def auth(
     paste: Annotated[
         bool, typer.Option("--paste", help="Use a browser of another machine.")
     ] = False,
+    device: Annotated[bool, typer.Option("--device", help="Enter a code on any machine.")] = False,
     json: JsonOption = False,
 ) -> int:
-    """Log in to a server in a browser. The tokens are kept in the vault."""
+    """Log in to a server in a browser, or give the inputs that it needs. Both are in the vault."""
     project = await to_thread.run_sync(read_project_servers, settings)
     _known(project, name)
     server = next((item for item in project.usable if item.name == name), None)
     if server is None:
         raise InvalidInput(f"{name} is not used here: {unused_view(project, name).detail}")
+    if server.missing_inputs and not (logout or status):
+        stored = {"name": name, "inputs": await give_inputs(settings, server)}
+        return print_result(settings, stored, (f"{name}: ", "bold"), ("stored", ""), json=json)
     grants = mcp_auth.VaultGrants(settings, server)
     if logout:
         await grants.remove()
     elif not status:
-        await log_in(settings, server, paste=paste)
+        await log_in(settings, server, paste=paste, device=device)
     grant = await grants.load()
     expires = None if grant is None else grant.expires_at
     state = LoginState(
@@ -291,14 +296,23 @@ async def inspect(
 
 
 @command(app)
-async def accept(settings: Settings, *, name: ServerName, json: JsonOption = False) -> int:
+async def accept(
+    settings: Settings,
+    *,
+    name: ServerName,
+    update: Annotated[
+        bool, typer.Option("--update", help="Load the newest npx or uvx packages next time.")
+    ] = False,
+    json: JsonOption = False,
+) -> int:
     """Accept the tools of a server as they are now. Without it, tools that have changed since you
     first used the server, or are new, are left out."""
     project = await to_thread.run_sync(read_project_servers, settings)
     _known(project, name)
     servers = [server for server in project.usable if server.name == name]
     count = sum(accept_tools(Path(settings.home), server) for server in servers)
-    result = {"accepted": name, "changed": bool(count)}
+    updated = update and any([forget_packages(settings, server) for server in servers])
+    result = {"accepted": name, "changed": bool(count), "updated": updated}
     return print_result(settings, result, ("accepted ", "green"), (name, "bold"), json=json)
 
 

@@ -39,12 +39,7 @@ from mainspring.runtime.memory.note import (
     note_path,
     parse_note,
 )
-from mainspring.runtime.memory.vector_settings import (
-    read_vector_settings,
-    remove_vectors,
-    set_vectors,
-)
-from mainspring.wiring.memory import AGENT, USER, memory_folders, open_memory_index
+from mainspring.wiring.memory import AGENT, USER, open_memory_index
 
 app = command_group()
 
@@ -94,7 +89,7 @@ class NewMemory:
 @command(app)
 async def ls(settings: Settings, *, scope: ScopeOption = "", json: JsonOption = False) -> int:
     """List memories."""
-    views = await to_thread.run_sync(_views, _folders(settings, scope))
+    views = await to_thread.run_sync(_views, scoped_folders(settings, scope))
     return print_list(
         settings,
         views,
@@ -129,7 +124,7 @@ async def search(
     json: JsonOption = False,
 ) -> int:
     """Find memories that answer a question, with the line and what ranked them."""
-    folders = _folders(settings, scope)
+    folders = scoped_folders(settings, scope)
 
     def work() -> list[MemoryHit]:
         with closing(open_memory_index(settings, folders)) as index:
@@ -171,14 +166,14 @@ async def add(
         description=memory.description,
         type=memory.type,
     )
-    (folder,) = _folders(settings, scope).values()
+    (folder,) = scoped_folders(settings, scope).values()
     if folder.root.is_dir() and not folder.is_present:
         raise InvalidInput(
             f"{folder.root} has files that are not memories: move them elsewhere, or make an empty"
             f" {INDEX_FILE} there if its Markdown files are yours"
         )
     version = await to_thread.run_sync(
-        lambda: folder.save(note, _change(settings, reason), expected="")
+        lambda: folder.save(note, change_by_hand(settings, reason), expected="")
     )
     return _print_version(settings, version, "remembered", json=json)
 
@@ -200,7 +195,9 @@ async def edit(
     else:
         text = sys.stdin.read()
     version = await to_thread.run_sync(
-        lambda: folder.write(path, text, _change(settings, reason), expected=content_hash(before))
+        lambda: folder.write(
+            path, text, change_by_hand(settings, reason), expected=content_hash(before)
+        )
     )
     return _print_version(settings, version, "changed", json=json)
 
@@ -221,9 +218,9 @@ async def forget(
     found, folder = _find(settings, path, scope)
 
     def work() -> MemoryVersion:
-        version = folder.forget(path, _change(settings, reason), purges=purge)
+        version = folder.forget(path, change_by_hand(settings, reason), purges=purge)
         if purge:
-            _purge_index(open_memory_index(settings, memory_folders(settings)), found)
+            _purge_index(open_memory_index(settings, memoryscoped_folders(settings)), found)
         return version
 
     version = await to_thread.run_sync(work)
@@ -241,7 +238,7 @@ async def history(
 ) -> int:
     """List versions, the newest first: who wrote what, and why."""
     screen = Screen(settings)
-    for folder in _folders(settings, scope).values():
+    for folder in scoped_folders(settings, scope).values():
         versions = await to_thread.run_sync(folder.history, path or None)
         for version in versions:
             if json:
@@ -270,14 +267,14 @@ async def revert(
     json: JsonOption = False,
 ) -> int:
     """Take one version back, and list the sessions that were given it."""
-    for folder in _folders(settings, scope).values():
+    for folder in scoped_folders(settings, scope).values():
         matches = await to_thread.run_sync(folder.find_versions, version)
         if len(matches) > 1:
             raise InvalidInput(f"{version} stands for {len(matches)} versions: give more of it")
         for found in matches:
             why = reason or f"reverts {found.id[-12:]}"
             readers = folder.readers(found)
-            made = await to_thread.run_sync(folder.revert, found, _change(settings, why))
+            made = await to_thread.run_sync(folder.revert, found, change_by_hand(settings, why))
             _print_version(settings, made, "reverted", json=json)
             if not json:
                 print_note(settings, _readers_note(readers))
@@ -293,7 +290,7 @@ async def doctor(
     json: JsonOption = False,
 ) -> int:
     """Check the files, their versions and the index."""
-    folders = _folders(settings, "")
+    folders = scoped_folders(settings, "")
     findings = [
         finding
         for folder in folders.values()
@@ -314,37 +311,8 @@ async def doctor(
     return int(bool(findings))
 
 
-@command(app)
-async def vectors(
-    settings: Settings,
-    *,
-    table: Annotated[
-        str,
-        typer.Argument(
-            metavar="[TABLE]",
-            help="An .npz table, or a folder of model2vec; `off` searches by words only.",
-        ),
-    ] = "",
-    json: JsonOption = False,
-) -> int:
-    """Search by vectors too, with a table of yours. Without TABLE, show which one is used."""
-    home = Path(settings.home)
-    if table == "off":
-        remove_vectors(home)
-    elif table:
-        await to_thread.run_sync(set_vectors, home, Path(table))
-    current = read_vector_settings(home)
-    if json:
-        Screen(settings).json(current)
-    elif current is None:
-        print_note(settings, "searches by words only")
-    else:
-        print_note(settings, f"searches with {current.table} ({current.fingerprint})")
-    return 0
-
-
-def _folders(settings: Settings, scope: str) -> dict[str, MemoryFolder]:
-    folders = memory_folders(settings)
+def scoped_folders(settings: Settings, scope: str) -> dict[str, MemoryFolder]:
+    folders = memoryscoped_folders(settings)
     if not scope:
         return folders
     if scope not in folders:
@@ -353,7 +321,7 @@ def _folders(settings: Settings, scope: str) -> dict[str, MemoryFolder]:
 
 
 def _find(settings: Settings, path: str, scope: str) -> tuple[str, MemoryFolder]:
-    for name, folder in _folders(settings, scope).items():
+    for name, folder in scoped_folders(settings, scope).items():
         try:
             folder.content(path)
         except NotFound:
@@ -362,7 +330,7 @@ def _find(settings: Settings, path: str, scope: str) -> tuple[str, MemoryFolder]
     raise NotFound("memory", path)
 
 
-def _change(settings: Settings, reason: str) -> Change:
+def change_by_hand(settings: Settings, reason: str) -> Change:
     return Change(author=local_user(settings.user), reason=reason)
 
 

@@ -89,7 +89,9 @@ class PermissionEngine:
         if result.updated_input is not None:
             call = replace(call, input=tool.normalize_input(result.updated_input))
             traits = tool.traits(result.updated_input)
-        decision = self._with_ask_target(apply_hook_permission(result, self._decide(call, traits)))
+        decision = self._with_ask_target(
+            apply_hook_permission(result, self.decide_by_rules(call, traits))
+        )
         if decision.decision == "ask":
             decision = await self._ask(call, tool, decision)
         return with_hook_output(result, decision)
@@ -103,10 +105,11 @@ class PermissionEngine:
         return replace(decision, decision="deny", reason=reason)
 
     def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:
-        decision = self._decide(call, traits)
+        decision = self.decide_by_rules(call, traits)
         return decision if decision.decision == "deny" else None
 
-    def _decide(self, call: Call, traits: Traits) -> Decision:
+    def decide_by_rules(self, call: Call, traits: Traits) -> Decision:
+        """What the rules and the mode say, without hooks."""
         location = location_after(self.thread.session_state.commands, self.location())
         return decide(
             analyze_call(call.name, call.input, traits, location),
@@ -128,13 +131,12 @@ class PermissionEngine:
         result = await self.hooks.run(hook_events.permission_requested(call, decision.reason))
         answer = decision
         if result.permission == "deny" or result.blocked:
-            reason = result.reason or "a hook denied it"
-            answer = Decision(decision="deny", gate="hook", reason=reason)
+            answer = deny_by_hook(result)
         elif result.permission == "allow":
             changed = result.updated_input
             if changed is not None:  # the rules apply to the changed call too
                 call = replace(call, input=tool.normalize_input(changed))
-                decision = self._with_ask_target(self._decide(call, tool.traits(changed)))
+                decision = self._with_ask_target(self.decide_by_rules(call, tool.traits(changed)))
             allowed = Decision(decision="allow", gate="hook", reason=result.reason)
             is_open = decision.decision == "ask" and decision.gate not in ("rule", "guardrail")
             answer = replace(allowed if is_open else decision, updated_input=changed)
@@ -183,6 +185,13 @@ def apply_hook_permission(result: HookResult, decision: Decision) -> Decision:
     if result.permission == "allow" and decision.decision == "ask" and not is_settled:
         return Decision(decision="allow", gate="hook", reason=result.reason)
     return decision
+
+
+def deny_by_hook(result: HookResult) -> Decision:
+    """What a hook denies in a person's place; with `interrupt`, the run ends too."""
+    reason = result.reason or "a hook denied it"
+    stop = reason if result.interrupt else None
+    return Decision(decision="deny", gate="hook", reason=reason, stop=stop)
 
 
 def with_hook_output(result: HookResult, decision: Decision) -> Decision:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, field
 
 from mainspring.core import events
 from mainspring.core.envelope import AnyPayload, Event
@@ -17,6 +17,7 @@ from mainspring.harness.limits import Spending
 from mainspring.harness.state.open_call import call_id_of
 from mainspring.harness.state.session_state import SessionState
 from mainspring.harness.state.thread import Thread
+from mainspring.harness.state.utility import RELEVANT, UtilityFold
 from mainspring.harness.stop_reasons import INTERRUPTED_REASONS
 
 ThreadMessage: TypeAlias = events.ThreadMessageSent | ThreadMessageReceived
@@ -39,7 +40,7 @@ _CONCERNING_OTHERS = frozenset[type](
     )
 )
 """Types of events that may mean something for other threads than their own."""
-
+_EARNING = frozenset[type](RELEVANT)
 
 _UNAWAITED = ("background", "handoff")
 """Modes of threads that no call waits for."""
@@ -72,6 +73,7 @@ def add_usage(one: Usage, other: Usage) -> Usage:
         + other.cache_creation_input_tokens,
         cache_read_input_tokens=one.cache_read_input_tokens + other.cache_read_input_tokens,
         output_tokens=one.output_tokens + other.output_tokens,
+        thinking_tokens=one.thought_tokens + other.thought_tokens or UNSET,
     )
 
 
@@ -113,6 +115,7 @@ class ThreadTree:
         self._mail: dict[str, dict[str, ThreadMessageReceived]] = {}
         """Messages that were not received yet, by addressee and by the event that sent them."""
         self._by_call: dict[str, ThreadNode] = {}
+        self.utility = UtilityFold()
 
     @classmethod
     def of(cls, log: Iterable[Event], main_id: str) -> ThreadTree:
@@ -126,6 +129,8 @@ class ThreadTree:
         if member is None:
             return  # no event has created this thread
         member.thread.apply(event)
+        if type(event.payload) in _EARNING:
+            self.utility.apply(event)
         if member is self.main:
             member.spend_account.apply(event)
         else:

@@ -124,11 +124,11 @@ def measured(name: graders.Measured, evidence: Evidence) -> float:
             return len(evidence.answer)
 
 
-def measure_score(grader: graders.Measure, evidence: Evidence) -> float:
+def measure(grader: graders.Measure, evidence: Evidence) -> tuple[float, list[EvalCheck]]:
     """1 at `best`, 0 at `worst`, in between by the unit."""
     value, span = measured(grader.value, evidence), grader.worst - grader.best
     share = (grader.worst - value) / span if span else float(value == grader.best)
-    return min(1.0, max(0.0, share))
+    return min(1.0, max(0.0, share)), []
 
 
 def no_prompt_leak(grader: graders.NoPromptLeak, evidence: Evidence) -> list[EvalCheck]:

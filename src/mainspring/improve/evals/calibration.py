@@ -1,18 +1,20 @@
-"""Measures judges: how well they agree with people on labelled answers, and whether padding sways
-them."""
+"""Measures judges: how well they agree with people on labelled answers, and whether padding or
+their own family's models sway them. Judges of pairs: `pair_calibration.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.ports import ExecRequest, ExecResult
 from mainspring.improve.evals.evidence import Evidence
-from mainspring.improve.evals.graders import Judge
-from mainspring.improve.evals.judges import Calibration, Judges, grader_hash
+from mainspring.improve.evals.graders import Judge, Pairwise
+from mainspring.improve.evals.judges import Calibration, Judges, grader_hash, model_family
 from mainspring.improve.evals.labels import Agreement, Label, agreement, latest_labels
+from mainspring.improve.evals.pair_calibration import PairReport, calibrate_pairs
 from mainspring.improve.evals.suite import Case, SuiteFile
 from mainspring.improve.evals.trajectory import TrajectoryLog
 
@@ -27,6 +29,9 @@ class JudgeReport:
     agreement: Agreement
     padding_flips: float | None
     """How often a padded copy of an answer gets another verdict than the answer."""
+    own_family: float | None
+    """How much more often it passes what people fail if a model of its family wrote it, in points
+    of 1; absent without labelled answers of both kinds."""
     malformed: int
     """Answers on which the judge gave no verdict."""
     calibration: Calibration
@@ -34,13 +39,13 @@ class JudgeReport:
 
 async def calibrate_judges(
     judges: Judges, suite_file: SuiteFile, labels: Sequence[Label]
-) -> list[JudgeReport]:
+) -> list[JudgeReport | PairReport]:
     """Every judge of the suite on every label of its cases.
 
     Raises: InvalidInput: no label is of a case with a judge.
     """
     cases = {case.id: case for case in suite_file.suite.cases}
-    measured: dict[str, tuple[Judge, list[Label]]] = {}
+    measured: dict[str, tuple[Judge | Pairwise, list[Label]]] = {}
     for label in latest_labels(labels):
         if label.case_id not in cases:
             continue
@@ -50,20 +55,24 @@ async def calibrate_judges(
     if not measured:
         raise InvalidInput("no label is of a case with a judge; `mainspring eval label` adds them")
     return [
-        await _measure(judges, grader, suite_file, labelled)
+        await calibrate_pairs(judges, grader, suite_file, labelled)
+        if isinstance(grader, Pairwise)
+        else await _measure(judges, grader, suite_file, labelled)
         for grader, labelled in measured.values()
     ]
 
 
-def _judges_of(suite_file: SuiteFile, case: Case) -> Iterator[Judge]:
-    yield from (item for item in suite_file.suite.graders_of(case) if isinstance(item, Judge))
+def _judges_of(suite_file: SuiteFile, case: Case) -> Iterator[Judge | Pairwise]:
+    for item in suite_file.suite.graders_of(case):
+        if isinstance(item, Judge | Pairwise):
+            yield item
 
 
 async def _measure(
     judges: Judges, grader: Judge, suite_file: SuiteFile, labels: Sequence[Label]
 ) -> JudgeReport:
     cases = {case.id: case for case in suite_file.suite.cases}
-    people: list[bool] = []
+    answered: list[Label] = []
     verdicts: list[bool] = []
     flips: list[bool] = []
     for label in labels:
@@ -75,15 +84,16 @@ async def _measure(
                 flips.append(await _passes(judges, grader, suite_file, case, padded) != verdict)
         except InvalidInput:
             continue
-        people.append(label.passed)
+        answered.append(label)
         verdicts.append(verdict)
-    found = agreement(people, verdicts)
+    found = agreement([label.passed for label in answered], verdicts)
     model = grader.model or judges.default_model
     return JudgeReport(
         grader=grader.name or "judge",
         model=model,
         agreement=found,
         padding_flips=sum(flips) / len(flips) if flips else None,
+        own_family=_own_family(model_family(model), answered, verdicts),
         malformed=len(labels) - len(verdicts),
         calibration=Calibration(
             judge=grader_hash(grader, model),
@@ -96,10 +106,25 @@ async def _measure(
     )
 
 
+def _own_family(family: str, labels: Sequence[Label], verdicts: Sequence[bool]) -> float | None:
+    excess: dict[bool, list[int]] = {True: [], False: []}
+    for label, verdict in zip(labels, verdicts, strict=True):
+        if label.model:
+            excess[model_family(label.model) == family].append(verdict - label.passed)
+    own, others = excess[True], excess[False]
+    return fmean(own) - fmean(others) if own and others else None
+
+
 async def _passes(
     judges: Judges, grader: Judge, suite_file: SuiteFile, case: Case, answer: str
 ) -> bool:
-    evidence = Evidence(
+    _, checks = await judges.judge(grader, answer_evidence(suite_file, case, answer))
+    return all(item.passed for item in checks)
+
+
+def answer_evidence(suite_file: SuiteFile, case: Case, answer: str) -> Evidence:
+    """An answer alone, without a session around it."""
+    return Evidence(
         case=case,
         trajectory=TrajectoryLog(answers=[answer]),
         seconds=0.0,
@@ -110,8 +135,6 @@ async def _passes(
         run_program=_no_program,
         key="",
     )
-    _, checks = await judges.judge(grader, evidence)
-    return all(item.passed for item in checks)
 
 
 async def _no_program(folder: Path, program: ExecRequest) -> ExecResult:

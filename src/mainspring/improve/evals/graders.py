@@ -150,6 +150,8 @@ class Trajectory(_Grader, frozen=True, kw_only=True, tag_field="type", tag="traj
     no_effects: bool = False
     """Nothing ran that changes anything."""
     no_network: bool = False
+    in_context: Texts = ()
+    """The last model request had these words, also after a compaction."""
     ended: Texts = ()
     """One of these reasons ended the session."""
 
@@ -201,11 +203,12 @@ class Judge(_Grader, frozen=True, kw_only=True, tag_field="type", tag="judge"):
 
 class Pairwise(_Grader, frozen=True, kw_only=True, tag_field="type", tag="pairwise"):
     """Whether the answer is at least as good as `gold`: asked in both orders, and counted only if
-    both agree; a longer answer is not better for its length."""
+    both agree. Once the judge is calibrated, what it gives for length alone is taken off."""
 
     question: str = "Which answer is better?"
     model: str | None = None
-    rounds: Annotated[int, Meta(ge=1, le=9)] = 1
+    rounds: Annotated[int, Meta(ge=1, le=9)] = 3
+    """Of two requests each. With one round, length cannot be controlled."""
 
 
 Grader: TypeAlias = (

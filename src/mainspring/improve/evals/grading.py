@@ -6,8 +6,9 @@ says. The reward is the weighted mean of the incentives.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TypeAlias, assert_never, get_args
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias, get_args
 
 import msgspec
 
@@ -19,22 +20,55 @@ from mainspring.improve.evals.evidence import Evidence
 from mainspring.improve.evals.graders import Grader, grader_name
 from mainspring.improve.evals.judges import Judges
 
-Deterministic: TypeAlias = (
-    specs.Contains
-    | specs.NotContains
-    | specs.Equals
-    | specs.Regex
-    | specs.Schema
-    | specs.Bounds
-    | specs.Measure
-    | specs.NoPromptLeak
-    | specs.Citations
-    | specs.FileCheck
-    | specs.CommandCheck
-    | specs.Trajectory
-    | specs.Retrieval
-    | specs.Similarity
-)
+Grading: TypeAlias = tuple[float | None, Sequence[EvalCheck]]
+"""A score, if it is not the share of checks that hold; and the checks."""
+# Any: a function of the table takes the grader that it stands for
+GradeBy: TypeAlias = Callable[[Any, Evidence, Judges], Awaitable[Grading]]
+
+
+def _by_checks(function: Callable[[Any, Evidence], Sequence[EvalCheck]]) -> GradeBy:
+    async def grade(grader: Grader, evidence: Evidence, judges: Judges) -> Grading:
+        return None, function(grader, evidence)
+
+    return grade
+
+
+def _by_score(function: Callable[[Any, Evidence], Grading]) -> GradeBy:
+    async def grade(grader: Grader, evidence: Evidence, judges: Judges) -> Grading:
+        return function(grader, evidence)
+
+    return grade
+
+
+def _by_workspace(function: Callable[[Any, Evidence], Awaitable[Sequence[EvalCheck]]]) -> GradeBy:
+    async def grade(grader: Grader, evidence: Evidence, judges: Judges) -> Grading:
+        return None, await function(grader, evidence)
+
+    return grade
+
+
+_JUDGES: dict[type, GradeBy] = {
+    specs.Judge: lambda grader, evidence, judges: judges.judge(grader, evidence),
+    specs.Pairwise: lambda grader, evidence, judges: judges.pairwise(grader, evidence),
+}
+_GRADERS: dict[type, GradeBy] = {
+    specs.Contains: _by_checks(answer_checks.contains),
+    specs.NotContains: _by_checks(answer_checks.not_contains),
+    specs.Equals: _by_checks(answer_checks.equals),
+    specs.Regex: _by_checks(answer_checks.regex),
+    specs.Schema: _by_checks(answer_checks.schema),
+    specs.Bounds: _by_checks(answer_checks.bounds),
+    specs.Measure: _by_score(answer_checks.measure),
+    specs.NoPromptLeak: _by_checks(answer_checks.no_prompt_leak),
+    specs.Citations: _by_checks(answer_checks.citations),
+    specs.FileCheck: _by_workspace(workspace_checks.file),
+    specs.CommandCheck: _by_workspace(workspace_checks.command),
+    specs.Trajectory: _by_checks(trajectory_checks.trajectory),
+    specs.Retrieval: _by_checks(trajectory_checks.retrieval),
+    specs.Similarity: _by_score(answer_checks.similarity),
+    **_JUDGES,
+}
+"""How each type of grader judges."""
 _COST_ORDER: dict[type, int] = {kind: at for at, kind in enumerate(get_args(Grader))}
 
 
@@ -47,93 +81,23 @@ async def grade_trial(
         checks = trajectory_checks.expectation(evidence.case.expect, evidence)
         grades.append(_grade(f"expect {evidence.case.expect}", None, checks))
     for number, grader in enumerate(sorted(graders, key=lambda item: _COST_ORDER[type(item)])):
-        if isinstance(grader, specs.Judge | specs.Pairwise) and not holds_constraints(grades):
+        if type(grader) in _JUDGES and not holds_constraints(grades):
             continue
-        grades.append(await _graded(grader, evidence, number, judges))
+        grades.append(await _graded(grader, replace(evidence, grader_number=number), judges))
     return tuple(grades)
 
 
-async def _graded(grader: Grader, evidence: Evidence, number: int, judges: Judges) -> EvalGrade:
+async def _graded(grader: Grader, evidence: Evidence, judges: Judges) -> EvalGrade:
     """A grader that cannot judge gives a failed grade with its error, never a pass."""
     name, weight = grader_name(grader), grader.weight
     try:
-        if isinstance(grader, specs.Judge | specs.Pairwise):
-            judge = judges.judge if isinstance(grader, specs.Judge) else judges.pairwise
-            score, checks = await judge(grader, evidence)  # pyright: ignore[reportArgumentType] (as chosen)
-            grade = _grade(name, weight, checks, score)
-            return msgspec.structs.replace(grade, note=judges.note(grader))
-        checks, score = await _judged(grader, evidence, number)
+        score, checks = await _GRADERS[type(grader)](grader, evidence, judges)
     except MainspringError as error:
         return EvalGrade(grader=name, passed=False, score=0.0, weight=weight, error=str(error))
-    return _grade(name, weight, checks, score)
-
-
-async def _judged(
-    grader: Deterministic, evidence: Evidence, number: int
-) -> tuple[list[EvalCheck], float | None]:
-    match grader:
-        case specs.FileCheck():
-            return await workspace_checks.file(grader, evidence), None
-        case specs.CommandCheck():
-            return await workspace_checks.command(grader, evidence, number), None
-        case specs.Similarity():
-            score, checks = answer_checks.similarity(grader, evidence)
-            return checks, score
-        case specs.Measure():
-            return [], answer_checks.measure_score(grader, evidence)
-        case _:
-            return _text_checks(grader, evidence), None
-
-
-def _text_checks(
-    grader: specs.Contains
-    | specs.NotContains
-    | specs.Equals
-    | specs.Regex
-    | specs.Schema
-    | specs.Bounds
-    | specs.NoPromptLeak
-    | specs.Citations
-    | specs.Trajectory
-    | specs.Retrieval,
-    evidence: Evidence,
-) -> list[EvalCheck]:
-    match grader:
-        case specs.Contains():
-            return answer_checks.contains(grader, evidence)
-        case specs.NotContains():
-            return answer_checks.not_contains(grader, evidence)
-        case specs.Equals():
-            return answer_checks.equals(grader, evidence)
-        case specs.Regex():
-            return answer_checks.regex(grader, evidence)
-        case specs.Schema():
-            return answer_checks.schema(grader, evidence)
-        case _:
-            return _log_checks(grader, evidence)
-
-
-def _log_checks(
-    grader: specs.Bounds
-    | specs.NoPromptLeak
-    | specs.Citations
-    | specs.Trajectory
-    | specs.Retrieval,
-    evidence: Evidence,
-) -> list[EvalCheck]:
-    match grader:
-        case specs.Bounds():
-            return answer_checks.bounds(grader, evidence)
-        case specs.NoPromptLeak():
-            return answer_checks.no_prompt_leak(grader, evidence)
-        case specs.Citations():
-            return answer_checks.citations(grader, evidence)
-        case specs.Trajectory():
-            return trajectory_checks.trajectory(grader, evidence)
-        case specs.Retrieval():
-            return trajectory_checks.retrieval(grader, evidence)
-        case _:
-            assert_never(grader)
+    grade = _grade(name, weight, checks, score)
+    if isinstance(grader, specs.Judge | specs.Pairwise):
+        return msgspec.structs.replace(grade, note=judges.note(grader))
+    return grade
 
 
 def _grade(
@@ -155,9 +119,14 @@ def reward(grades: Sequence[EvalGrade]) -> float:
     """0 if a constraint is broken, else the weighted mean of the incentives; 1 without any."""
     if not holds_constraints(grades):
         return 0.0
+    incentives = weighted_incentives(grades)
+    return 1.0 if incentives is None else incentives
+
+
+def weighted_incentives(grades: Sequence[EvalGrade]) -> float | None:
     incentives = [(grade.weight, grade.score) for grade in grades if grade.weight is not None]
     total = sum(weight for weight, _ in incentives)
-    return sum(weight * score for weight, score in incentives) / total if total else 1.0
+    return sum(weight * score for weight, score in incentives) / total if total else None
 
 
 def is_passed(grades: Sequence[EvalGrade], *, pass_score: float) -> bool:

@@ -1,10 +1,10 @@
 """What is known of a judge that prefers the first answer, or the longer one: verdicts that do not
-depend on either, and probes that measure both. Pure."""
+depend on either. Pure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -18,20 +18,17 @@ def pair_verdict(
     votes: int, asked: int, *, lengths: tuple[int, int], length_bias: float = 0.0
 ) -> PairVerdict:
     """Of `asked` votes, half in each order, `votes` were for the first answer. With one vote in
-    each order it counts only if both agree. `length_bias`: see `fit_length_bias`."""
+    each order it counts only if both agree; two votes are too few to take a length bias off.
+    `length_bias`: see `fit_length_bias`."""
     share = votes / asked
-    if not length_bias:
-        return "first" if share > 0.5 and (asked > 2 or share == 1) else _second(share, asked)
+    if asked == 2 or not length_bias:
+        return "tie" if share == 0.5 else "first" if share > 0.5 else "second"
     share = min(0.97, max(0.03, share))
     ratio = math.log(max(1, lengths[0]) / max(1, lengths[1]))
     odds = math.log(share / (1 - share)) - length_bias * ratio
     if abs(odds) <= _DECIDED:
         return "tie"
     return "first" if odds > 0 else "second"
-
-
-def _second(share: float, asked: int) -> PairVerdict:
-    return "second" if share < 0.5 and (asked > 2 or share == 0) else "tie"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,33 +55,3 @@ def fit_length_bias(pairs: Sequence[LabelledPair]) -> float:
         quality += 2 * by_quality / len(pairs)
         bias += 2 * by_length / len(pairs)
     return bias
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeProbes:
-    identical_first: float
-    """How often the first of two identical answers wins; a tie is half. 0.5 is fair."""
-    padding_wins: float
-    """How often an answer wins over itself without padding."""
-    flips: float
-    """How often the verdict changes with the order alone."""
-
-
-def probe_judge(
-    decide: Callable[[str, str], PairVerdict],
-    single: Callable[[str, str], bool],
-    answers: Iterable[str],
-) -> JudgeProbes:
-    """`decide` judges a pair as the grader does; `single` asks once whether the first is better."""
-    texts = list(answers)
-    worth: dict[PairVerdict, float] = {"first": 1.0, "tie": 0.5, "second": 0.0}
-    count = max(1, len(texts))
-    padded = [f"{text} {text}" for text in texts]
-    return JudgeProbes(
-        identical_first=sum(worth[decide(text, text)] for text in texts) / count,
-        padding_wins=sum(
-            worth[decide(long, text)] for long, text in zip(padded, texts, strict=True)
-        )
-        / count,
-        flips=sum(single(text, text) == single(text, text) for text in texts) / count,
-    )

@@ -8,12 +8,13 @@ error. Pairs are judged in both orders, and count only if both agree.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Literal, TypeAlias, TypeVar
+from typing import Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 from anyio import to_thread
@@ -25,6 +26,7 @@ from mainspring.files.atomic_file import read_bounded, write_atomic
 from mainspring.improve.evals.evidence import Evidence, check, shorten
 from mainspring.improve.evals.graders import Criterion, Judge, Level, Pairwise
 from mainspring.improve.evals.judge_bias import PairVerdict, pair_verdict
+from mainspring.improve.evals.suite import Case
 
 AskJudge: TypeAlias = Callable[[str, str, str], Awaitable[tuple[str, Decimal]]]
 """Model, system prompt and question, to the reply and what it cost."""
@@ -87,6 +89,7 @@ class Calibration(Struct, frozen=True, kw_only=True):
     kappa_low: float
     kappa_high: float
     length_bias: float = 0.0
+    """Of a judge of pairs: how much its log odds grow with the log of the length ratio."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -124,24 +127,28 @@ class Judges:
         gold, model = evidence.case.gold, grader.model or self.default_model
         if gold is None:
             raise InvalidInput("pairwise: the case has no `gold`")
-        known = self.calibrations.get(judge_hash(model, grader.question))
-        votes = 0
-        for number in range(grader.rounds):
-            forward = await self._pair(
-                model, grader.question, evidence, evidence.answer, gold, number
-            )
-            backward = await self._pair(
-                model, grader.question, evidence, gold, evidence.answer, number
-            )
-            votes += (forward == "first") + (backward == "second")
+        known = self.calibrations.get(grader_hash(grader, model))
+        bias = known.length_bias if known is not None and known.labels >= LEAST_LABELS else 0.0
         verdict: PairVerdict = pair_verdict(
-            votes,
+            await self.votes(grader, evidence.case, evidence.answer, gold),
             2 * grader.rounds,
             lengths=(len(evidence.answer), len(gold)),
-            length_bias=0.0 if known is None else known.length_bias,
+            length_bias=bias,
         )
         score = {"first": 1.0, "tie": 0.5, "second": 0.0}[verdict]
         return score, [check("not worse than the gold answer", verdict != "second", verdict)]
+
+    async def votes(self, grader: Pairwise, case: Case, first: str, second: str) -> int:
+        """How many of the votes, half of them in each order, are for the first answer.
+
+        Raises: InvalidInput: the judge gives no verdict.
+        """
+        model, votes = grader.model or self.default_model, 0
+        for number in range(1, grader.rounds + 1):
+            asked = f"{grader.question} Round {number}."
+            votes += await self._pair(model, asked, case, first, second) == "first"
+            votes += await self._pair(model, asked, case, second, first) == "second"
+        return votes
 
     def note(self, grader: Judge | Pairwise) -> str | None:
         """What everybody must know who reads this judge's number."""
@@ -163,7 +170,7 @@ class Judges:
             f"\nLevel {at}: {level.criterion}" for at, level in enumerate(criterion.levels)
         )
         shape = _LEVEL if criterion.levels else _MET
-        question = _question(evidence, f"Criterion: {criterion.text}{levels}", work)
+        question = _question(evidence.case, f"Criterion: {criterion.text}{levels}", work)
 
         def read(text: str) -> tuple[float, str]:
             return read_verdict(text, criterion.levels)
@@ -171,11 +178,12 @@ class Judges:
         return await self._verdict(model, _SYSTEM + shape, question, read)
 
     async def _pair(
-        self, model: str, question: str, evidence: Evidence, first: str, second: str, number: int
+        self, model: str, question: str, case: Case, first: str, second: str
     ) -> Literal["first", "second"]:
         work = f"FIRST ANSWER\n{first[:_MAX_SHOWN]}\n\nSECOND ANSWER\n{second[:_MAX_SHOWN]}"
-        asked = _question(evidence, f"{question} Round {number + 1}.", work)
-        return await self._verdict(model, _SYSTEM + _PAIR, asked, read_pair)
+        return await self._verdict(
+            model, _SYSTEM + _PAIR, _question(case, question, work), read_pair
+        )
 
     async def _verdict(
         self, model: str, system: str, question: str, read: Callable[[str], Verdict]
@@ -225,10 +233,9 @@ def _decode(text: str, shape: type[Shape], verdict: str) -> Shape:
         value = msgspec.json.decode(bare, type=shape)
     except msgspec.MsgspecError as error:
         raise InvalidInput(f"{error}: {shorten(text)!r}") from error
-    if bare.count(f'"{verdict}"') != 1 or bare.count('"reason"') != 1:
-        raise InvalidInput(f"more than one verdict: {shorten(text)!r}")
-    if not value.reason.strip() or bare.index('"reason"') > bare.index(f'"{verdict}"'):
-        raise InvalidInput(f"a verdict without a reason before it: {shorten(text)!r}")
+    pairs = cast("list[tuple[str, object]]", json.loads(bare, object_pairs_hook=list))
+    if [name for name, _ in pairs] != ["reason", verdict] or not value.reason.strip():
+        raise InvalidInput(f"not one verdict with a reason before it: {shorten(text)!r}")
     return value
 
 
@@ -249,8 +256,8 @@ def _work(evidence: Evidence, *, shows_calls: bool) -> str:
     return f"CALLS AND RESULTS\n{calls[:_MAX_SHOWN] or 'none'}\n\n{answer}"
 
 
-def _question(evidence: Evidence, criterion: str, work: str) -> str:
-    asked = "\n\n".join(evidence.case.messages)
+def _question(case: Case, criterion: str, work: str) -> str:
+    asked = "\n\n".join(case.messages)
     marker = hashlib.sha256(work.encode("utf-8", "replace")).hexdigest()[:16]
     return (
         f"{criterion}\n\nThe user asked:\n{asked[:_MAX_SHOWN]}\n\n"

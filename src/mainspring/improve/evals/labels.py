@@ -30,6 +30,8 @@ class Label(Struct, frozen=True, kw_only=True):
     by: str
     time: datetime
     text: str = ""
+    model: str = ""
+    """The model that gave the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

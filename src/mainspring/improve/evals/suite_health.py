@@ -4,8 +4,9 @@ must, another case's solution must not; and which cases tell nothing any more.""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from mainspring.core.errors import SessionNotFound
 from mainspring.improve.evals.run_log import EvalRun, existing_runs
@@ -41,42 +42,50 @@ class SuiteHealth:
         return not (self.noop_passed or self.oracle_failed or self.failure_passed)
 
 
+ScriptRuns: TypeAlias = Mapping[str, EvalRun | None]
+"""By purpose: `no-op`, `oracle`, `failure`, `shuffled`."""
+
+
 async def check_health(runner: SuiteRunner, suite_file: SuiteFile) -> SuiteHealth:
-    """Runs the suite with scripted models; nothing is paid."""
+    """Runs the suite with scripted models; only its judges cost anything."""
     cases = suite_file.suite.cases
-    solved = [case for case in cases if case.solution is not None]
-    others = {
-        case.id: other for case, other in zip(solved, [*solved[1:], *solved[:1]], strict=True)
-    }
-    noop = await _run(runner, suite_file, [case.id for case in cases], lambda _: NOTHING, "no-op")
-    oracle = await _run(
-        runner, suite_file, [case.id for case in solved], lambda case: case.solution, "oracle"
-    )
-    failing = await _run(
-        runner,
-        suite_file,
-        [case.id for case in cases if case.failure is not None],
-        lambda case: case.failure,
-        "failure",
-    )
-    shuffled = await _run(
-        runner,
-        suite_file,
-        [name for name, other in others.items() if name != other.id],
-        lambda case: others[case.id].solution,
-        "shuffled",
-    )
+    runs = await run_scripts(runner, suite_file)
     return SuiteHealth(
-        noop_passed=_with(noop, is_passed=True),
-        oracle_failed=_with(oracle, is_passed=False),
-        failure_passed=_with(failing, is_passed=True),
-        shuffled_passed=_with(shuffled, is_passed=True),
-        solutions=len(solved),
+        noop_passed=_with(runs["no-op"], is_passed=True),
+        oracle_failed=_with(runs["oracle"], is_passed=False),
+        failure_passed=_with(runs["failure"], is_passed=True),
+        shuffled_passed=_with(runs["shuffled"], is_passed=True),
+        solutions=sum(case.solution is not None for case in cases),
         cases=len(cases),
         never_failed=await _never_failed(runner, suite_file),
         missing_sources=await _missing_sources(runner, suite_file),
         tags=dict(Counter(tag for case in cases for tag in case.tags or ("untagged",))),
     )
+
+
+async def run_scripts(runner: SuiteRunner, suite_file: SuiteFile) -> ScriptRuns:
+    """The suite with an agent that does nothing, each case's own scripts, and each other's."""
+    cases = suite_file.suite.cases
+    solved = [case for case in cases if case.solution is not None]
+    others = {
+        case.id: other for case, other in zip(solved, [*solved[1:], *solved[:1]], strict=True)
+    }
+    scripts: dict[str, tuple[list[str], Callable[[Case], Script | None]]] = {
+        "no-op": ([case.id for case in cases], lambda _: NOTHING),
+        "oracle": ([case.id for case in solved], lambda case: case.solution),
+        "failure": (
+            [case.id for case in cases if case.failure is not None],
+            lambda case: case.failure,
+        ),
+        "shuffled": (
+            [name for name, other in others.items() if name != other.id],
+            lambda case: others[case.id].solution,
+        ),
+    }
+    return {
+        purpose: await _run(runner, suite_file, names, script, purpose)
+        for purpose, (names, script) in scripts.items()
+    }
 
 
 async def _run(

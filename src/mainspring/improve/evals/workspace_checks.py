@@ -80,16 +80,16 @@ def _original(evidence: Evidence, name: str) -> bytes | None:
     return read_workspace_file(evidence.suite_folder / case.workspace, name)
 
 
-async def command(grader: CommandCheck, evidence: Evidence, number: int) -> list[EvalCheck]:
+async def command(grader: CommandCheck, evidence: Evidence) -> list[EvalCheck]:
     """Raises: SandboxFailed: there is no sandbox, so there is no verdict."""
-    place = evidence.scratch / f"command-{number}"
+    place = evidence.scratch / f"command-{evidence.grader_number}"
     try:
         await to_thread.run_sync(_lay_out, grader, evidence, place)
     except InvalidInput as error:
         return [check("the workspace can be copied", False, str(error))]
     argv = ("/bin/sh", "-c", grader.run) if isinstance(grader.run, str) else grader.run
     program = ExecRequest(
-        key=f"{evidence.key}-{number}",
+        key=f"{evidence.key}-{evidence.grader_number}",
         argv=argv,
         stdin=grader.stdin.encode(),
         wall_seconds=grader.timeout_seconds,

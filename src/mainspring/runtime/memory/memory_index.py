@@ -107,7 +107,7 @@ class MemoryIndex:
         known = self._passages.hashes(scope)
         if gone := known.keys() - stamps.keys():
             self._passages.remove(scope, *gone)
-        changed = [path for path, stamp in stamps.items() if known.get(path) != stamp]
+        changed = sorted(path for path, stamp in stamps.items() if known.get(path) != stamp)
         for start in range(0, len(changed), _BATCH):
             batch = changed[start : start + _BATCH]
             self._passages.put(*_containers(folder, scope, batch, stamps))

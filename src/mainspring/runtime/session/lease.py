@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import anyio
@@ -15,7 +16,7 @@ import anyio
 from mainspring.core import ids
 from mainspring.core.envelope import AnyPayload
 from mainspring.core.errors import Fenced, LeaseHeld, StoreFailed, StoreUnavailable
-from mainspring.core.events import SessionUpdated
+from mainspring.core.events import FeedbackGiven, SessionUpdated
 from mainspring.core.sender import Sender
 from mainspring.log.session_log import SessionLog
 from mainspring.log.task_groups import run_in_background
@@ -43,6 +44,7 @@ def is_dead(owner: str) -> bool:
     return False
 
 
+@cache
 def _boot_and_namespace() -> str | None:
     """This boot of this machine, as seen from this PID namespace. Linux only."""
     try:
@@ -107,13 +109,17 @@ _NOT_APPLIED = ""
 
 
 def _select_updates(payload: AnyPayload, thread_id: str) -> str:
-    return thread_id if isinstance(payload, SessionUpdated) else _NOT_APPLIED
+    return thread_id if isinstance(payload, SessionUpdated | FeedbackGiven) else _NOT_APPLIED
 
 
 async def set_title(log: SessionLog, session_id: str, title: str, *, sender: Sender) -> None:
-    """Put the title into the inbox, and into the log if no process runs the session; otherwise the
-    process that runs it does that."""
     await log.submit(session_id, SessionUpdated(title=title), sender=sender)
+    await record_updates(log, session_id)
+
+
+async def record_updates(log: SessionLog, session_id: str) -> None:
+    """Take titles and ratings from the inbox into the log, if no process runs the session;
+    otherwise the process that runs it does that. They start no run."""
     with suppress(LeaseHeld):
         async with hold_session(log, session_id) as writer:
             await writer.stage_inbox(_select_updates, lambda thread_id: thread_id != _NOT_APPLIED)

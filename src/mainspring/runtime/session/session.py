@@ -24,14 +24,13 @@ from mainspring.core.events import (
 )
 from mainspring.core.model import Delta, Message
 from mainspring.core.sender import Origin, Sender
-from mainspring.core.tool import Tool
 from mainspring.harness import hook_events
 from mainspring.harness.authorizer import AllowAll
 from mainspring.harness.budget import Budget
 from mainspring.harness.event_sink import EventSink, ignore_event
 from mainspring.harness.permissions.grant_state import check_updates
-from mainspring.harness.state.thread_tree import ThreadNode, ThreadTree
-from mainspring.harness.thread_context import ignore_delta
+from mainspring.harness.state.thread_tree import ThreadTree
+from mainspring.harness.thread_context import ThreadContext, ignore_delta
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
 from mainspring.runtime.agent import Agent, AnyAgent, Output, check_deps
@@ -59,10 +58,9 @@ from mainspring.runtime.session_context import (
     ToolboxFactory,
     toolbox_without_tools,
 )
-from mainspring.runtime.subagents.handoff import handoff_tools, run_conversation
-from mainspring.runtime.subagents.skill_tool import skill_call_lookup, skill_tools
-from mainspring.runtime.subagents.subagent_tools import subagent_tools
-from mainspring.runtime.subagents.supervisor import SubagentSupervisor, open_supervisor
+from mainspring.runtime.subagents.handoff import run_conversation, thread_tools
+from mainspring.runtime.subagents.skill_tool import skill_call_lookup
+from mainspring.runtime.subagents.supervisor import open_supervisor
 
 PROGRAM = Sender(kind="system", id="program")
 """The sender for programs that do not name one."""
@@ -175,6 +173,7 @@ class Session(Generic[Output]):
         self._runtime = runtime
         self._folded = None if before is None else before._folded
         self._has_started = before is not None and before._has_started
+        self._has_end_hooks = before is not None and before._has_end_hooks
 
     async def send(
         self,
@@ -307,6 +306,17 @@ class Session(Generic[Output]):
             result = await self._run(emit, tell, deps) or result
         return result
 
+    async def end(self, reason: str = "other") -> None:
+        """Run the `SessionEnd` hooks, once: nobody goes on with the session here. Nothing happens
+        if this process has not run it.
+
+        Raises:
+            LeaseHeld: another worker goes on with it.
+        """
+        if self._has_end_hooks:
+            self._has_end_hooks = False
+            await self._run(ignore_delta, ignore_event, None, end_reason=reason)
+
     async def last_result(self) -> RunResult[Output]:
         """What came of the last run, as the log has it."""
         row = await self.log.session(self.id)
@@ -321,7 +331,11 @@ class Session(Generic[Output]):
         return bool(answers)
 
     async def _run(
-        self, emit: Callable[[Delta], None], tell: Callable[[Event], None], deps: object
+        self,
+        emit: Callable[[Delta], None],
+        tell: Callable[[Event], None],
+        deps: object,
+        end_reason: str | None = None,
     ) -> RunResult[Output] | None:
         runtime = self._runtime
         async with hold_session(self.log, self.id) as writer:
@@ -356,28 +370,29 @@ class Session(Generic[Output]):
                     budget=replace(runtime.budget, agent=self.agent.name),
                     deps=deps,
                 )
-                async with open_supervisor(session, _extra_tools) as supervisor:
+                async with open_supervisor(session, thread_tools) as supervisor:
                     context = supervisor.thread_factory.main_context(emit)
                     if agent.skills:
                         context.skill_called = skill_call_lookup(agent, self.id, main.thread)
                     context.note(*facts, *toolbox.facts)
-                    if not self._has_started:  # once in every process that runs the session
-                        self._has_started = True
-                        source = "resume" if main.thread.turns else "startup"
-                        await context.run_hooks(
-                            hook_events.session_started(source, self.agent.model)
-                        )
-                    ended = await run_conversation(supervisor, context, emit)
+                    if end_reason is None:
+                        await self._begin(context)
+                        ended = await run_conversation(supervisor, context, emit)
+                        context.note(*tree.utility.due())
+                    else:
+                        await context.run_hooks(hook_events.session_ended(end_reason))
+                        ended = None
+                    await context.event_sink.commit()
             self._folded = FoldedLog(tree, writer.head.seq)
         if ended is None:
             return None
         return run_result(self.agent, self.id, ended, tree, final_message)
 
-
-def _extra_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) -> list[Tool]:
-    """The tools of every thread besides those of its agent and its toolbox."""
-    return [
-        *subagent_tools(supervisor, node, agent),
-        *skill_tools(supervisor, node, agent),
-        *handoff_tools(supervisor, node, agent),
-    ]
+    async def _begin(self, context: ThreadContext) -> None:
+        """Once in every process that runs the session."""
+        if self._has_started:
+            return
+        self._has_started = True
+        self._has_end_hooks = "SessionEnd" in context.toolbox.hook_events
+        source = "resume" if context.thread.turns else "startup"
+        await context.run_hooks(hook_events.session_started(source, self.agent.model))

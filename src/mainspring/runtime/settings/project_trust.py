@@ -93,14 +93,15 @@ class ProjectFiles:
         for file, content in self.subagents.items():
             hooks = hooks_of_subagent(content)[1]
             yield from ((item, f"hooks, {file}") for item in _commands_in([hooks]))
+        for file, content in self.servers.items():
+            yield from ((item, f"headersHelper, {file}") for item in _header_helpers(content))
 
     @property
     def server_commands(self) -> Iterator[tuple[str, str]]:
         """Commands and addresses of MCP servers, and where they come from. Commands run in the
         sandbox."""
         for file, content in self.servers.items():
-            fields = _decode_object(content)
-            servers = as_object(fields.get("mcpServers", fields)) or {}
+            servers = _servers_in(content)
             yield from ((item, file) for item in _commands_in([servers]))
             for entry in servers.values():
                 if isinstance(url := (as_object(entry) or {}).get("url"), str):
@@ -174,15 +175,12 @@ def read_project_files(folder: Path, *, home: Path, read_scripts: ReadScripts) -
     subagents = subagents_with_hooks(Scopes(folder=folder))
     described = (hooks_of_subagent(content)[1] for content in subagents.values())
     commands += [command for hooks in described for command in _commands_in([hooks])]
-    scripts: Mapping[str, bytes] = read_scripts(commands, folder) if commands else {}
     named = {path.relative_to(folder).as_posix(): text for path, text in subagents.items()}
-    servers = {name: read_bounded(folder / name) for name in SERVER_FILES}
-    return ProjectFiles(
-        settings=settings,
-        scripts=scripts,
-        subagents=named,
-        servers={name: content for name, content in servers.items() if content is not None},
-    )
+    found = {name: read_bounded(folder / name) for name in SERVER_FILES}
+    servers = {name: content for name, content in found.items() if content is not None}
+    commands += [helper for content in servers.values() for helper in _header_helpers(content)]
+    scripts: Mapping[str, bytes] = read_scripts(commands, folder) if commands else {}
+    return ProjectFiles(settings=settings, scripts=scripts, subagents=named, servers=servers)
 
 
 def subagents_with_hooks(scopes: Scopes) -> dict[Path, bytes]:
@@ -208,6 +206,18 @@ def _commands(content: bytes) -> Iterator[str]:
     fields = _decode_object(content)
     helper = {"command": fields.get("apiKeyHelper")}
     yield from _commands_in([fields.get("hooks"), fields.get("statusLine"), helper])
+
+
+def _servers_in(content: bytes) -> dict[str, object]:
+    fields = _decode_object(content)
+    return as_object(fields.get("mcpServers", fields)) or {}
+
+
+def _header_helpers(content: bytes) -> Iterator[str]:
+    """Commands that print headers for MCP servers; they run outside the sandbox."""
+    for entry in _servers_in(content).values():
+        if isinstance(helper := (as_object(entry) or {}).get("headersHelper"), str):
+            yield helper
 
 
 def _decode_object(content: bytes) -> dict[str, object]:

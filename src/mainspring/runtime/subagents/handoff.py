@@ -20,10 +20,21 @@ from mainspring.log.task_groups import retry_unavailable, run_in_background
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.subagent import Subagent
 from mainspring.runtime.subagents.delegation import new_thread, refuse
+from mainspring.runtime.subagents.skill_tool import skill_tools
+from mainspring.runtime.subagents.subagent_tools import subagent_tools
 from mainspring.runtime.subagents.supervisor import SubagentSupervisor
 
 _TASK = "{caller} has handed this conversation to you. {note}Go on with it: the user reads you now."
 _TRAITS = Traits(in_doubt="retry")
+
+
+def thread_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) -> list[Tool]:
+    """The tools of every thread besides those of its agent and its toolbox."""
+    return [
+        *subagent_tools(supervisor, node, agent),
+        *skill_tools(supervisor, node, agent),
+        *handoff_tools(supervisor, node, agent),
+    ]
 
 
 def handoff_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) -> list[Tool]:

@@ -28,7 +28,10 @@ from mainspring.core.content import (
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.events import (
     ClientPayload,
+    FeedbackGiven,
     FileRubric,
+    RatedSubject,
+    RatedType,
     SystemMessage,
     TextRubric,
     UserCustomToolResult,
@@ -108,6 +111,29 @@ class SendOutcome(Struct, frozen=True, kw_only=True, tag_field="type", tag="user
 class SendSystem(Struct, frozen=True, kw_only=True, tag_field="type", tag="system.message"):
     content: Annotated[tuple[TextBlock, ...], Meta(min_length=1, max_length=1000)]
 
+    def payload(self) -> SystemMessage:
+        return SystemMessage(content=self.content)
+
+
+class SendRatedSubject(Struct, frozen=True, kw_only=True):
+    type: RatedType
+    id: Annotated[str, Meta(min_length=1, max_length=1024)]
+    version: Annotated[str, Meta(max_length=256)] | None = None
+
+
+class SendFeedback(Struct, frozen=True, kw_only=True, tag_field="type", tag="feedback.given"):
+    """An extension: a person rates what the agent did."""
+
+    subject: SendRatedSubject
+    rating: Literal["good", "bad"]
+    text: Annotated[str, Meta(max_length=10_000)] | None = None
+
+    def payload(self) -> FeedbackGiven:
+        rated = RatedSubject(
+            type=self.subject.type, id=self.subject.id, version=self.subject.version
+        )
+        return FeedbackGiven(subject=rated, rating=self.rating, text=self.text)
+
 
 SentEvent: TypeAlias = (
     SendMessage
@@ -117,6 +143,7 @@ SentEvent: TypeAlias = (
     | SendResult
     | SendOutcome
     | SendSystem
+    | SendFeedback
 )
 InitialEvents = Annotated[
     tuple[SendMessage | SendOutcome | SendSystem, ...], Meta(max_length=MAX_INITIAL_EVENTS)
@@ -178,8 +205,8 @@ async def to_payload(
             )
         case SendOutcome():
             return await _outcome(lookups, tenant, sent, where)
-        case SendSystem():
-            return SystemMessage(content=sent.content)
+        case SendSystem() | SendFeedback():
+            return sent.payload()
         case _:
             assert_never(sent)
 

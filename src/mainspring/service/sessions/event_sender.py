@@ -12,6 +12,7 @@ from mainspring.core.envelope import payload_type
 from mainspring.core.errors import AlreadyExists, EventIdTaken, Forbidden, InvalidInput
 from mainspring.core.events import (
     ClientPayload,
+    FeedbackGiven,
     SystemMessage,
     UserCustomToolResult,
     UserDefineOutcome,
@@ -22,6 +23,7 @@ from mainspring.core.events import (
 )
 from mainspring.harness.state.open_call import OpenCall, call_id_of
 from mainspring.log.store import InboxItem
+from mainspring.runtime.feedback import check_subject
 from mainspring.service.access.principal import Principal
 from mainspring.service.resources.environments import SelfHostedConfig
 from mainspring.service.sessions.earlier_answers import (
@@ -127,6 +129,9 @@ class EventSender:
         where: str,
     ) -> ClientPayload:
         payload = await to_payload(lookups, principal.tenant, sent, where=where)
+        if isinstance(payload, FeedbackGiven):
+            principal.require_human()
+            await check_subject(self._sessions.log, session.record.id, payload.subject)
         dependencies = self._sessions.dependencies
         return _with_sender(
             await expand_skill_command(dependencies, principal.tenant, session.record, payload),

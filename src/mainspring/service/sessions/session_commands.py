@@ -100,6 +100,8 @@ def _check(principal: Principal, name: str, arguments: str) -> None:
 
     Raises: InvalidInput, Forbidden.
     """
+    if name in ("good", "bad"):
+        principal.require_human()
     if not arguments:
         return
     if name == "approve":

@@ -1,0 +1,87 @@
+"""What a server asked for in the middle of a call, stored in the session's log: another process
+goes on with the call instead of making it anew.
+
+It is sealed: a server may have put anything into its state, also what no log may have.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+import msgspec
+from anyio import to_thread
+from msgspec import Struct
+
+from mainspring.capabilities.mcp.messages import InputRound
+from mainspring.core.errors import InvalidInput, MainspringError, McpFailed
+from mainspring.core.tool import Call
+
+
+class Seal(Protocol):
+    def seal(self, plain: bytes, context: str) -> bytes: ...
+
+    def unseal(self, sealed: bytes, context: str) -> bytes:
+        """Raises: StoreCorrupt."""
+        ...
+
+
+OpenSeal: TypeAlias = Callable[[], Seal]
+"""Raises: InvalidInput: there is no key."""
+
+
+class _StoredRound(Struct, frozen=True, kw_only=True):
+    round: InputRound
+    asked: dict[str, int]
+    """How often the server had asked the same before."""
+
+
+class StoredRounds:
+    """`InputRounds` of one call. Without a seal nothing is stored."""
+
+    def __init__(self, call: Call, open_seal: OpenSeal | None) -> None:
+        self.call = call
+        """As it was last made: each process has its own log to write to."""
+        self.asked: Counter[str] = Counter()
+        self._open_seal = open_seal
+        self._last: InputRound | None = None
+
+    async def load(self) -> InputRound | None:
+        if self._last is None and isinstance(self.call.stashed, str):
+            stored = await to_thread.run_sync(self._unsealed, self.call.stashed)
+            if stored is not None:
+                self._last, self.asked = stored.round, Counter(stored.asked)
+        return self._last
+
+    async def save(self, round_: InputRound) -> None:
+        self._last = round_
+        stored = msgspec.json.encode(_StoredRound(round=round_, asked=dict(self.asked)))
+        if (sealed := await to_thread.run_sync(self._sealed, stored)) is None:
+            return
+        try:
+            await self.call.stash(sealed)
+        except InvalidInput as error:
+            raise McpFailed("the server asks with a state that is too large to store") from error
+
+    @property
+    def _context(self) -> str:
+        return f"mcp input {self.call.session_id} {self.call.id}"
+
+    def _sealed(self, stored: bytes) -> str | None:
+        if self._open_seal is None:
+            return None
+        try:
+            return self._open_seal().seal(stored, self._context).hex()
+        except InvalidInput:
+            return None  # there is no key
+
+    def _unsealed(self, stashed: str) -> _StoredRound | None:
+        """`None` if it was stored with another key: then the call is made anew."""
+        if self._open_seal is None:
+            return None
+        try:
+            stored = self._open_seal().unseal(bytes.fromhex(stashed), self._context)
+            return msgspec.json.decode(stored, type=_StoredRound)
+        except (MainspringError, ValueError):
+            return None

@@ -1,0 +1,36 @@
+"""What people think of an agent's work."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from mainspring.core.events.payload import Payload
+
+RatedType: TypeAlias = Literal[
+    "session",
+    "message",  # what the agent said; `id` is the event's
+    "tool_call",
+    "memory",
+    "skill",
+    "prompt_fragment",
+    "tool",
+]
+
+
+class RatedSubject(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a rating is about, in its version."""
+
+    type: RatedType
+    id: str
+    version: str | None = None
+
+
+class FeedbackGiven(Payload, frozen=True, kw_only=True, tag="feedback.given"):
+    """Somebody rates what the agent did. The model does not read it."""
+
+    subject: RatedSubject
+    rating: Literal["good", "bad"]
+    text: str | None = None
+    """Why, in the person's own words."""

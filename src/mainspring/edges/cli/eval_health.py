@@ -1,0 +1,100 @@
+"""`mainspring eval health` and `eval reward check`: whether a suite can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from mainspring.config import Settings
+from mainspring.edges.cli.commands import command, command_group
+from mainspring.edges.cli.eval_suites import AgentOption, SuitesArgument, load_suites
+from mainspring.edges.cli.options import JsonOption
+from mainspring.edges.cli.printing import Screen, StyledText, plural, print_list
+from mainspring.improve.evals.reward_check import HighScore, check_reward
+from mainspring.improve.evals.suite import SuiteFile
+from mainspring.improve.evals.suite_health import SuiteHealth, check_health
+from mainspring.runtime.run_options import RunOptions
+from mainspring.wiring.eval_assembly import open_suite_runner
+
+reward = command_group()
+
+
+async def health(
+    settings: Settings,
+    *,
+    suites: SuitesArgument = None,
+    agent: AgentOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Check whether suites can be trusted: doing nothing must fail, solutions must pass. Only
+    judges cost anything. Exit status 1 if a suite is not healthy."""
+    folder = Path(settings.folder, agent or ".")
+    screen, status = Screen(settings), 0
+    async with open_suite_runner(settings, RunOptions(agent=folder)) as runner:
+        for suite_file in load_suites(folder, suites or []):
+            found = await check_health(runner, suite_file)
+            status = max(status, int(not found.is_healthy))
+            if json:
+                screen.json(found)
+            else:
+                for line in _health_lines(suite_file, found):
+                    screen.paragraph(*line)
+    return status
+
+
+def _health_lines(suite_file: SuiteFile, found: SuiteHealth) -> Iterator[tuple[StyledText, ...]]:
+    words = ("healthy", "green") if found.is_healthy else ("not healthy", "bold red")
+    yield (suite_file.suite.name, "bold"), (f"  {words[0]}", words[1])
+    yield ((f"  {found.solutions} of {plural(found.cases, 'case')} have a solution", ""),)
+    for problem, names, style in (
+        ("pass although nothing is done", found.noop_passed, "red"),
+        ("fail with their own solution", found.oracle_failed, "red"),
+        ("pass with their own failing script", found.failure_passed, "red"),
+        ("pass with another case's solution", found.shuffled_passed, "yellow"),
+        ("have passed in every run", found.never_failed, "yellow"),
+        ("come from a session that is gone", found.missing_sources, "yellow"),
+    ):
+        if names:
+            yield ((f"  {problem}: {', '.join(names)}", style),)
+    shares = (f"{tag} {count / found.cases:.0%}" for tag, count in sorted(found.tags.items()))
+    yield ((f"  tags: {', '.join(shares)}", "dim"),)
+
+
+@command(reward)
+async def check(
+    settings: Settings,
+    *,
+    suites: SuitesArgument = None,
+    agent: AgentOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Show outcomes that score high although they miss the intent of their case. Exit status 1 if
+    one passes."""
+    folder = Path(settings.folder, agent or ".")
+    scores: list[HighScore] = []
+    async with open_suite_runner(settings, RunOptions(agent=folder)) as runner:
+        for suite_file in load_suites(folder, suites or []):
+            scores += await check_reward(runner, suite_file)
+    print_list(
+        settings,
+        scores,
+        json=json,
+        heads=["CASE", "OUTCOME", "VERDICT", "INCENTIVES", "SOLUTION", "HELD BACK BY"],
+        row=_score_row,
+        empty="no outcome that misses the intent scores high",
+    )
+    return int(any(score.passed for score in scores))
+
+
+def _score_row(score: HighScore) -> list[StyledText]:
+    verdict = ("passes", "bold red") if score.passed else ("fails", "")
+    return [
+        (score.case_id, "bold"),
+        (score.outcome, ""),
+        verdict,
+        *(
+            ("" if value is None else f"{value:.2f}", "")
+            for value in (score.incentives, score.solution)
+        ),
+        ("; ".join(score.constraints) or "nothing", "dim" if score.constraints else "red"),
+    ]

@@ -1,0 +1,104 @@
+"""What a request asks for: the words that count, what its literal values stand for, and the kind
+of action. Pure, and the same for every index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import re2
+from msgspec import Struct
+
+from mainspring.retrieval.stems import STOP_WORDS, name_words, stem, words
+
+_QUOTED_WEIGHT = 0.3  # what stands in quotes is data more often than the name of a thing
+_ABBREVIATIONS = {
+    "ci": "status checks",
+    "config": "configuration",
+    "db": "database",
+    "dir": "directory",
+    "docs": "documentation",
+    "env": "environment",
+    "js": "javascript",
+    "k8s": "kubernetes",
+    "mr": "merge request",
+    "pic": "picture",
+    "pr": "pull request",
+    "prs": "pull request",
+    "repo": "repository",
+}
+# What a value stands for, in the order in which they are looked for.
+_LITERALS: tuple[tuple[str, str], ...] = (
+    (r"[\w.+-]+@[\w-]+\.\w+", "email"),
+    (r"(?i)(https?://|www\.)\S+", "url"),
+    (r"(?i)\b[\w-]+\.(png|jpe?g|gif|svg|webp|bmp)\b", "file image"),
+    (r"(?i)\b[\w-]+\.(mp3|wav|ogg|flac)\b", "file audio"),
+    (
+        r"(?i)\b[\w-]+\.(mp4|mov|avi|mkv|txt|md|csv|json|ya?ml|toml|pdf|docx?|xlsx?|py|js|ts|log"
+        r"|html?|xml|ini|zip)\b",
+        "file",
+    ),
+    (r"\B#[a-z][\w-]+", "channel"),
+    (r"\B@[a-z][\w.-]+", "user"),
+    (r"\b[A-Z][A-Z0-9]+-\d+\b", "issue"),
+)
+_PATTERNS = tuple((re2.compile(pattern), meaning) for pattern, meaning in _LITERALS)
+_QUOTED = re2.compile(r'"[^"]*"|“[^”]*”')
+_HYPHENATED = re2.compile(r"\b[a-z]+-[a-z]+\b")
+# fmt: off
+_QUESTION_WORDS = frozenset((
+    "what", "which", "who", "whom", "whose", "when", "where", "why", "how", "is", "are", "was",
+    "were", "did", "does", "do", "has", "have", "can", "could", "any",
+))
+# fmt: on
+_ACTIONS = {
+    "read": "get list search read find query show describe fetch export check view count retrieve"
+    " look display see tell compare know lookup inspect explain watch",
+    "create": "create add make new insert post append write send start put upload install file"
+    " open generate register",
+    "update": "update edit change modify set rename move patch replace assign transition fix"
+    " correct merge scale restart",
+    "delete": "delete remove drop erase discard uninstall clear reset forget purge stop close"
+    " archive cancel",
+}
+_ACTION_OF = {stem(verb): action for action, verbs in _ACTIONS.items() for verb in verbs.split()}
+
+
+class Term(Struct, frozen=True):
+    stem: str
+    weight: float = 1.0
+
+
+class Request(Struct, frozen=True):
+    terms: tuple[Term, ...]
+    action: str
+    """`read`, `create`, `update`, `delete`, or empty if no verb says so."""
+
+
+def parse_request(text: str) -> Request:
+    """What a request says: its words without stop words, and what its values stand for."""
+    meanings: list[str] = []
+    for pattern, meaning in _PATTERNS:
+        if pattern.search(text):
+            meanings += meaning.split()
+            text = pattern.sub(" ", text)
+    quoted = [word for match in _QUOTED.finditer(text) for word in name_words(match.group())]
+    plain = _QUOTED.sub(" ", text)
+    said = name_words(plain)
+    spelled = [word for part in said for word in (part, *_ABBREVIATIONS.get(part, "").split())]
+    hyphenated = _HYPHENATED.finditer(plain.lower())
+    joined = [match.group().replace("-", "") for match in hyphenated]
+    main = [word for word in (*spelled, *joined) if word not in STOP_WORDS] + meanings
+    terms: dict[str, float] = {stem(word): 1.0 for word in main or words(text)}
+    for word in quoted:
+        if word not in STOP_WORDS:
+            terms.setdefault(stem(word), _QUOTED_WEIGHT)
+    return Request(
+        tuple(Term(word, weight) for word, weight in terms.items()),
+        "read" if said and said[0] in _QUESTION_WORDS else action_of(said),
+    )
+
+
+def action_of(said: Sequence[str]) -> str:
+    """The action of the first verb that is one."""
+    return next((kind for word in said if (kind := _ACTION_OF.get(stem(word), ""))), "")
