@@ -28,7 +28,6 @@ from mainspring.edges.cli.printing import (
     print_note,
     print_result,
 )
-from mainspring.runtime.memory.memory_doctor import examine
 from mainspring.runtime.memory.memory_folder import MemoryFolder, age_in_words
 from mainspring.runtime.memory.memory_index import MemoryHit, MemoryIndex, note_time
 from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
@@ -39,7 +38,7 @@ from mainspring.runtime.memory.note import (
     note_path,
     parse_note,
 )
-from mainspring.wiring.memory import AGENT, USER, open_memory_index
+from mainspring.wiring.memory import AGENT, USER, memory_folders, open_memory_index
 
 app = command_group()
 
@@ -220,7 +219,7 @@ async def forget(
     def work() -> MemoryVersion:
         version = folder.forget(path, change_by_hand(settings, reason), purges=purge)
         if purge:
-            _purge_index(open_memory_index(settings, memoryscoped_folders(settings)), found)
+            _purge_index(open_memory_index(settings, memory_folders(settings)), found)
         return version
 
     version = await to_thread.run_sync(work)
@@ -282,37 +281,8 @@ async def revert(
     raise NotFound("memory version", version)
 
 
-@command(app)
-async def doctor(
-    settings: Settings,
-    *,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Index everything again.")] = False,
-    json: JsonOption = False,
-) -> int:
-    """Check the files, their versions and the index."""
-    folders = scoped_folders(settings, "")
-    findings = [
-        finding
-        for folder in folders.values()
-        for finding in await to_thread.run_sync(examine, folder)
-    ]
-    if rebuild:
-        count = await to_thread.run_sync(_rebuild, settings, folders)
-        if not json:
-            print_note(settings, f"indexed {plural(count, 'file')}")
-    print_list(
-        settings,
-        findings,
-        json=json,
-        heads=["PATH", "PROBLEM", "FIX"],
-        row=lambda finding: [(finding.path, "bold"), (finding.problem, ""), (finding.fix, "dim")],
-        empty="no problem was found",
-    )
-    return int(bool(findings))
-
-
 def scoped_folders(settings: Settings, scope: str) -> dict[str, MemoryFolder]:
-    folders = memoryscoped_folders(settings)
+    folders = memory_folders(settings)
     if not scope:
         return folders
     if scope not in folders:
@@ -398,9 +368,3 @@ def _purge_index(index: MemoryIndex, scope: str) -> None:
     index.update(scope)
     index.purge()
     index.close()
-
-
-def _rebuild(settings: Settings, folders: dict[str, MemoryFolder]) -> int:
-    screen = Screen(settings, stderr=True)
-    with closing(open_memory_index(settings, folders)) as index:
-        return index.rebuild(lambda count: screen.line((f"indexed {count:,} ...", "dim")))
