@@ -28,7 +28,6 @@ from mainspring.edges.cli.printing import (
     print_note,
     print_result,
 )
-from mainspring.runtime.memory.memory_doctor import examine
 from mainspring.runtime.memory.memory_folder import MemoryFolder, age_in_words
 from mainspring.runtime.memory.memory_index import MemoryHit, MemoryIndex, note_time
 from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
@@ -89,7 +88,7 @@ class NewMemory:
 @command(app)
 async def ls(settings: Settings, *, scope: ScopeOption = "", json: JsonOption = False) -> int:
     """List memories."""
-    views = await to_thread.run_sync(_views, _folders(settings, scope))
+    views = await to_thread.run_sync(_views, scoped_folders(settings, scope))
     return print_list(
         settings,
         views,
@@ -124,7 +123,7 @@ async def search(
     json: JsonOption = False,
 ) -> int:
     """Find memories that answer a question, with the line and what ranked them."""
-    folders = _folders(settings, scope)
+    folders = scoped_folders(settings, scope)
 
     def work() -> list[MemoryHit]:
         with closing(open_memory_index(settings, folders)) as index:
@@ -166,14 +165,14 @@ async def add(
         description=memory.description,
         type=memory.type,
     )
-    (folder,) = _folders(settings, scope).values()
+    (folder,) = scoped_folders(settings, scope).values()
     if folder.root.is_dir() and not folder.is_present:
         raise InvalidInput(
             f"{folder.root} has files that are not memories: move them elsewhere, or make an empty"
             f" {INDEX_FILE} there if its Markdown files are yours"
         )
     version = await to_thread.run_sync(
-        lambda: folder.save(note, _change(settings, reason), expected="")
+        lambda: folder.save(note, change_by_hand(settings, reason), expected="")
     )
     return _print_version(settings, version, "remembered", json=json)
 
@@ -195,7 +194,9 @@ async def edit(
     else:
         text = sys.stdin.read()
     version = await to_thread.run_sync(
-        lambda: folder.write(path, text, _change(settings, reason), expected=content_hash(before))
+        lambda: folder.write(
+            path, text, change_by_hand(settings, reason), expected=content_hash(before)
+        )
     )
     return _print_version(settings, version, "changed", json=json)
 
@@ -216,7 +217,7 @@ async def forget(
     found, folder = _find(settings, path, scope)
 
     def work() -> MemoryVersion:
-        version = folder.forget(path, _change(settings, reason), purges=purge)
+        version = folder.forget(path, change_by_hand(settings, reason), purges=purge)
         if purge:
             _purge_index(open_memory_index(settings, memory_folders(settings)), found)
         return version
@@ -236,7 +237,7 @@ async def history(
 ) -> int:
     """List versions, the newest first: who wrote what, and why."""
     screen = Screen(settings)
-    for folder in _folders(settings, scope).values():
+    for folder in scoped_folders(settings, scope).values():
         versions = await to_thread.run_sync(folder.history, path or None)
         for version in versions:
             if json:
@@ -265,14 +266,14 @@ async def revert(
     json: JsonOption = False,
 ) -> int:
     """Take one version back, and list the sessions that were given it."""
-    for folder in _folders(settings, scope).values():
+    for folder in scoped_folders(settings, scope).values():
         matches = await to_thread.run_sync(folder.find_versions, version)
         if len(matches) > 1:
             raise InvalidInput(f"{version} stands for {len(matches)} versions: give more of it")
         for found in matches:
             why = reason or f"reverts {found.id[-12:]}"
             readers = folder.readers(found)
-            made = await to_thread.run_sync(folder.revert, found, _change(settings, why))
+            made = await to_thread.run_sync(folder.revert, found, change_by_hand(settings, why))
             _print_version(settings, made, "reverted", json=json)
             if not json:
                 print_note(settings, _readers_note(readers))
@@ -280,36 +281,7 @@ async def revert(
     raise NotFound("memory version", version)
 
 
-@command(app)
-async def doctor(
-    settings: Settings,
-    *,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Index everything again.")] = False,
-    json: JsonOption = False,
-) -> int:
-    """Check the files, their versions and the index."""
-    folders = _folders(settings, "")
-    findings = [
-        finding
-        for folder in folders.values()
-        for finding in await to_thread.run_sync(examine, folder)
-    ]
-    if rebuild:
-        count = await to_thread.run_sync(_rebuild, settings, folders)
-        if not json:
-            print_note(settings, f"indexed {plural(count, 'file')}")
-    print_list(
-        settings,
-        findings,
-        json=json,
-        heads=["PATH", "PROBLEM", "FIX"],
-        row=lambda finding: [(finding.path, "bold"), (finding.problem, ""), (finding.fix, "dim")],
-        empty="no problem was found",
-    )
-    return int(bool(findings))
-
-
-def _folders(settings: Settings, scope: str) -> dict[str, MemoryFolder]:
+def scoped_folders(settings: Settings, scope: str) -> dict[str, MemoryFolder]:
     folders = memory_folders(settings)
     if not scope:
         return folders
@@ -319,7 +291,7 @@ def _folders(settings: Settings, scope: str) -> dict[str, MemoryFolder]:
 
 
 def _find(settings: Settings, path: str, scope: str) -> tuple[str, MemoryFolder]:
-    for name, folder in _folders(settings, scope).items():
+    for name, folder in scoped_folders(settings, scope).items():
         try:
             folder.content(path)
         except NotFound:
@@ -328,7 +300,7 @@ def _find(settings: Settings, path: str, scope: str) -> tuple[str, MemoryFolder]
     raise NotFound("memory", path)
 
 
-def _change(settings: Settings, reason: str) -> Change:
+def change_by_hand(settings: Settings, reason: str) -> Change:
     return Change(author=local_user(settings.user), reason=reason)
 
 
@@ -396,9 +368,3 @@ def _purge_index(index: MemoryIndex, scope: str) -> None:
     index.update(scope)
     index.purge()
     index.close()
-
-
-def _rebuild(settings: Settings, folders: dict[str, MemoryFolder]) -> int:
-    screen = Screen(settings, stderr=True)
-    with closing(open_memory_index(settings, folders)) as index:
-        return index.rebuild(lambda count: screen.line((f"indexed {count:,} ...", "dim")))
