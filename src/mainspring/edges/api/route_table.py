@@ -9,6 +9,7 @@ from mainspring.edges.api.routes.agents import AgentRoutes
 from mainspring.edges.api.routes.approvals import ApprovalRoutes
 from mainspring.edges.api.routes.audit import AuditRoutes
 from mainspring.edges.api.routes.deployments import DeploymentRoutes, DeploymentRunRoutes
+from mainspring.edges.api.routes.dreams import DreamRoutes
 from mainspring.edges.api.routes.environments import EnvironmentRoutes
 from mainspring.edges.api.routes.events import EventRoutes, StreamRoutes
 from mainspring.edges.api.routes.files import FileRoutes
@@ -35,7 +36,8 @@ from mainspring.edges.mcp.service_agents import ServiceAgents
 from mainspring.service.sessions.cost_reports import Costs
 from mainspring.service.sessions.rule_evaluation import RuleEvaluator
 from mainspring.service.sessions.session_reports import SessionReports
-from mainspring.wiring.service_assembly import Service, build_transfers
+from mainspring.wiring.service_assembly import Service
+from mainspring.wiring.service_workspaces import build_transfers
 
 
 def all_routes(service: Service, *more: Route) -> tuple[Route, ...]:
@@ -65,6 +67,7 @@ def _resource_routes(service: Service) -> tuple[Route, ...]:
         McpLoginRoutes(secrets.mcp_logins),
         MemoryStoreRoutes(memory.stores),
         MemoryRoutes(memory.memories, memory.versions),
+        DreamRoutes(service.dreams),
         DeploymentRoutes(schedules.deployments, schedules.deployment_runner),
         DeploymentRunRoutes(schedules.runs),
         TriggerRoutes(schedules.triggers, schedules.trigger_intake),
