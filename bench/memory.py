@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import memory_utility
 from report import Measure, note, percentile
 
 from mainspring.core.sender import Sender
@@ -51,7 +52,7 @@ class Conversation:
 
 
 async def measure() -> list[Measure]:
-    return [*_conversation_measures(), *_note_measures()]
+    return [*_conversation_measures(), *_note_measures(), *await memory_utility.measure()]
 
 
 def _conversation_measures() -> list[Measure]:

@@ -9,6 +9,7 @@ import sys
 import anyio
 import append
 import deferred_tools
+import deltas
 import early
 import evals
 import events
@@ -37,6 +38,7 @@ BENCHES = {
     "providers": providers.measure,
     "turns": turns.measure,
     "tokens": tokens.measure,
+    "deltas": deltas.measure,
     "sandbox": sandbox.measure,
     "early": early.measure,
     "monty": monty.measure,

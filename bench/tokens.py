@@ -1,6 +1,4 @@
-"""Tokens of a reply: how soon the first one comes, with and without a sandbox to be made, and what
-each of many costs the session when each arrives in a network read of its own.
-"""
+"""How soon the first token of a reply comes, with and without a sandbox to be made."""
 
 from __future__ import annotations
 
@@ -9,13 +7,12 @@ import time
 from pathlib import Path
 
 from report import Measure, median, percentile
-from turns import cpu_seconds, runtime_at, serving
+from turns import runtime_at, serving
 
 from mainspring import Agent, Delta, Runtime
 from mainspring.core.model import TextDelta
 
 SESSIONS = 40
-WORDS, ROUNDS = 1500, 5
 
 
 async def measure() -> list[Measure]:
@@ -23,7 +20,7 @@ async def measure() -> list[Measure]:
         store = str(Path(folder, "bench.db"))
         async with serving() as url, runtime_at(url, store) as runtime:
             await _first_token_seconds(runtime, Agent(model="vllm:text-2"))  # warm
-            return [*await _first_tokens(runtime), await _delta(runtime)]
+            return await _first_tokens(runtime)
 
 
 async def _first_tokens(runtime: Runtime) -> list[Measure]:
@@ -58,17 +55,3 @@ async def _first_token_seconds(runtime: Runtime, agent: Agent) -> float:
     session = await runtime.start(agent, "go")
     await session.run(emit)
     return arrived[0] - begun
-
-
-async def _delta(runtime: Runtime) -> Measure:
-    agent = Agent(name="talker", model=f"vllm:text-{WORDS}")
-    spent: list[float] = []
-    for _ in range(ROUNDS):
-        session = await runtime.start(agent, "go")
-        spent.append(await cpu_seconds(session.run) / WORDS)
-    return Measure(
-        name="a delta through client, router and harness, CPU",
-        value=median(spent) * 1e6,
-        unit="us",
-        detail=f"least {min(spent) * 1e6:.0f}, in {ROUNDS} replies of {WORDS:,} deltas",
-    )

@@ -125,7 +125,7 @@ def test_a_shell_completes_commands_and_options(environ: dict[str, str], place: 
         text=True,
         timeout=60,
     )
-    limits = ["--max-turns", "--max-cost", "--max-iterations"]
+    limits = ["--max-turns", "--max-cost", "--max-budget-usd", "--max-iterations"]
     assert result.stdout.split() == ["sessions", *limits], result.stderr
 
 

@@ -84,7 +84,8 @@ async def told(stream: EventStream) -> list[StreamMessage]:
     """All that there is to tell now."""
     found: list[StreamMessage] = []
     with anyio.fail_after(60):
-        while more := await stream.next(seconds=0.02):
+        stream.stop_waiting()
+        while more := await stream.next():
             found += more
     return found
 

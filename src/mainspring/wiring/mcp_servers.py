@@ -22,6 +22,7 @@ from mainspring.capabilities.mcp.client import ClientLimits, ToolList
 from mainspring.capabilities.mcp.elicitation import Elicitations
 from mainspring.capabilities.mcp.foreign_text import clean_line
 from mainspring.capabilities.mcp.messages import Implementation
+from mainspring.capabilities.mcp.package_cache import PackageCache, ServerProgram
 from mainspring.capabilities.mcp.references import referenced_texts
 from mainspring.capabilities.mcp.server_auth import (
     BearerToken,
@@ -100,6 +101,7 @@ class ServerHost:
     group: TaskGroup
     cleanup: AsyncExitStack
     sandbox: SandboxSession | None
+    packages: PackageCache | None = None
 
 
 @dataclass(slots=True, kw_only=True, weakref_slot=True, eq=False)
@@ -130,9 +132,13 @@ class SessionServers:
             if ALL_TOOLS in names or any(_covers(listed, name) for listed in names)
         }
 
-    def parts(self, setup: SetupRequest) -> ServerParts:
-        """What a thread gets of them. The service reports failures in the log, once."""
-        _BY_SESSION[setup.writer.session_id] = self
+    def parts(self, setup: SetupRequest, *, is_own: bool = False) -> ServerParts:
+        """What a thread gets of them. The service reports failures in the log, once. `is_own`:
+        only this thread has them, and all their tools."""
+        if is_own:
+            setup = replace(setup, agent=replace(setup.agent, built_ins=(ALL_TOOLS,)))
+        else:
+            _BY_SESSION[setup.writer.session_id] = self
         notes = tuple(
             f"The MCP server {name} is not available: {clean_line(connection.error, 200)}."
             for name, connection in sorted(self.connections.items())
@@ -242,7 +248,7 @@ async def open_servers(
         key = server_key(server.name)
         if by_key.setdefault(key, server) is server:
             opened.connections[key] = ServerConnection(
-                partial(_open_connection, opened, server, host.sandbox),
+                partial(_open_connection, opened, server, host),
                 host.group,
                 implementation=CLIENT,
                 era="legacy" if access.is_legacy(server) else None,
@@ -315,21 +321,19 @@ def _refused_tools(
 
 
 async def _open_connection(
-    opened: SessionServers, server: McpServer, sandbox: SandboxSession | None
+    opened: SessionServers, server: McpServer, host: ServerHost
 ) -> OpenTransport:
-    made, trace = await _open_transport(opened, server, sandbox), opened.access.trace
+    made, trace = await _open_transport(opened, server, host), opened.access.trace
     return (
         made if trace is None else replace(made, transport=TracedTransport(made.transport, trace))
     )
 
 
 async def _open_transport(
-    opened: SessionServers, server: McpServer, sandbox: SandboxSession | None
+    opened: SessionServers, server: McpServer, host: ServerHost
 ) -> OpenTransport:
     if server.transport == "stdio":
-        if sandbox is None:
-            raise McpFailed("it would need a sandbox, and there is none")
-        return await _start_program(server, server_key(server.name), sandbox)
+        return await _start_program(server, server_key(server.name), host)
     networks, connector = opened.access.networks, None
     if networks is not None:
         connector = await guarded_connector(server.url, networks)
@@ -344,19 +348,24 @@ async def _open_transport(
     )
 
 
-async def _start_program(server: McpServer, key: str, sandbox: SandboxSession) -> OpenTransport:
+async def _start_program(server: McpServer, key: str, host: ServerHost) -> OpenTransport:
+    if (sandbox := host.sandbox) is None:
+        raise McpFailed("it would need a sandbox, and there is none")
     name = f"mcp{hashlib.sha256(key.encode()).hexdigest()[:9]}"  # becomes part of a socket's path
+    program = ServerProgram(argv=(server.command, *server.args))
+    if host.packages is not None:
+        program = await host.packages.program(server.command, server.args)
     wanted = ExecRequest(
         key=new_id("mcp"),
-        argv=(server.command, *server.args),
+        argv=program.argv,
         cwd=server.cwd,
-        env={**sandbox.variables, **server.env},
+        env={**sandbox.variables, **program.env, **server.env},
         wall_seconds=_SERVER_SECONDS,
         max_bytes=64_000,
     )
-    program = await attach_program(sandbox.open_another(name), wanted)
+    attached = await attach_program(sandbox.open_another(name, program.read_only), wanted)
     return OpenTransport(
-        transport=ChannelTransport(LineChannel(program)), error_output=program.error_output
+        transport=ChannelTransport(LineChannel(attached)), error_output=attached.error_output
     )
 
 

@@ -14,6 +14,7 @@ from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_index import MemoryIndex
 from mainspring.runtime.memory.session_memory import SessionMemory
 from mainspring.runtime.session_context import SetupRequest
+from mainspring.runtime.utility.utility_table import UtilityTable
 from mainspring.wiring.user_vault import known_secrets
 
 AGENT, USER = "agent", "user"
@@ -72,3 +73,9 @@ def index_file(settings: Settings, folders: dict[str, MemoryFolder]) -> Path:
     places = "\0".join(str(folder.root.resolve()) for folder in folders.values())
     name = hashlib.sha256(places.encode()).hexdigest()[:24]
     return Path(settings.home) / ".mainspring/memory-index" / f"{name}.db"
+
+
+def open_utility_table(settings: Settings) -> UtilityTable:
+    """Derived from the logs of one store. Blocks."""
+    name = hashlib.sha256(settings.store.encode()).hexdigest()[:24]
+    return UtilityTable(Path(settings.home) / ".mainspring/memory-index" / f"utility-{name}.db")

@@ -221,10 +221,14 @@ class SandboxPool:
             sandbox = KeeperSandbox(site, backend, on_listener=on_listener)
             unless_opened.pop_all()
 
-        def open_another(thread_id: str) -> KeeperSandbox:
-            state = site.state.with_name(thread_sandbox_id(site.state.name, thread_id))
-            protected = still_protected(site.workspace, site.protected)
-            own = replace(site, state=state, protected=protected)
+        def open_another(name: str, read_only: tuple[Path, ...] = ()) -> KeeperSandbox:
+            state = site.state.with_name(thread_sandbox_id(site.state.name, name))
+            own = replace(
+                site,
+                state=state,
+                protected=still_protected(site.workspace, site.protected),
+                read_only=(*site.read_only, *read_only),
+            )
             return KeeperSandbox(own, backend, on_listener=on_listener)
 
         services = SandboxServices(site, backend)
@@ -239,6 +243,7 @@ class SandboxPool:
             side_events,
             watcher,
             opened_with,
+            paths.workspace,
             open_another,
             self.group,
             cleanup=cleanup,

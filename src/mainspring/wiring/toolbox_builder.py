@@ -33,22 +33,21 @@ from mainspring.harness.permissions.tool_names import ALIASES
 from mainspring.harness.toolbox import FindToolChanges, Toolbox
 from mainspring.log.lru_cache import LruCache
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
-from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
-from mainspring.runtime.mcp_server import McpServer, ServerParts
+from mainspring.runtime.mcp_server import ServerParts
+from mainspring.runtime.memory.learning import learn_from_run
 from mainspring.runtime.memory.memory_tools import memory_tools
 from mainspring.runtime.model_question import make_ask_model
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import WORKSPACE_ALIASES, SessionPaths, worktree_paths
 from mainspring.runtime.session_context import SetupRequest, toolbox_without_tools
 from mainspring.runtime.settings.pinned_policy import pin_policy, reading_rules, with_rules
-from mainspring.runtime.settings.policy_loader import LoadedPolicy
-from mainspring.runtime.settings.session_servers import usable_servers
 from mainspring.wiring.builtin_tools import built_in_tools, select_tools, web_tools, workspace_tools
 from mainspring.wiring.memory import session_memory
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.session_repositories import open_worktrees, shared_repository
 from mainspring.wiring.settings_files import load_policy
+from mainspring.wiring.thread_servers import ThreadServers
 from mainspring.wiring.thread_workspace import (
     SessionRuntime,
     ThreadWorkspace,
@@ -61,11 +60,10 @@ if TYPE_CHECKING:
     from mainspring.capabilities.hooks import config as hook_config
     from mainspring.capabilities.network.rules import Network
     from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
-    from mainspring.wiring import mcp_servers, session_hooks
+    from mainspring.wiring import session_hooks
 else:
     hook_config = LazyModule("mainspring.capabilities.hooks.config")
     session_hooks = LazyModule("mainspring.wiring.session_hooks")  # most sessions have none
-    mcp_servers = LazyModule("mainspring.wiring.mcp_servers")
 
 
 _MAX_CACHED = 1000
@@ -93,7 +91,7 @@ class ToolboxBuilder:
         self._home = Path(settings.home)
         self._models = models
         self._sandboxes = sandboxes
-        self._networks = networks
+        self._servers = ThreadServers(settings, networks, sandboxes, self._warn)
         self._bare = toolbox_without_tools(authorizer)
         self._files: LruCache[str, list[Tool]] = LruCache(_MAX_CACHED)
         self._workspaces = ThreadWorkspaces(sandboxes, self._home, self._warn)
@@ -135,8 +133,8 @@ class ToolboxBuilder:
             pinned_policy=with_rules(rules.pinned_policy, reading_rules(setup.agent)),
             sandbox_environment=environment,
             preferences=preferences,
-            servers=await self._servers(options, paths, rules.loaded),
         )
+        session = await self._servers.add_to(session, options, paths, rules.loaded)
         async with self._workspaces.open(setup, session, paths) as thread_workspace:
             opened = sandbox_opened(setup, paths, thread_workspace.sandbox)
             async with self._toolbox(
@@ -200,7 +198,10 @@ class ToolboxBuilder:
                 more = {item.spec.name: item for item in memory_tools(memory)}
                 tools |= select_tools(remove_denied(more, policy), setup.agent.built_ins)
                 facts += tuple(await memory.wake_up() if setup.thread.messages == 0 else ())
-            servers = await self._open_servers(setup, session.servers, sandbox_session, stack)
+                stack.push_async_callback(learn_from_run, memory, setup.log, setup.writer)
+            servers = await self._servers.open(
+                setup, session.servers, sandbox_session, stack, session.subagent_servers
+            )
             foreign = remove_denied(servers.tools, policy)
             authorizer.add_rules(servers.rules)
             brought = {tool.spec.name: tool for tool in setup.agent.tools}
@@ -261,39 +262,13 @@ class ToolboxBuilder:
         ):
             yield toolbox
 
-    async def _servers(
-        self, options: RunOptions, paths: SessionPaths, loaded: LoadedPolicy
-    ) -> tuple[McpServer, ...]:
-        if options.is_served:
-            return options.servers
-        scopes = Scopes(folder=paths.workspace, home=self._home, managed=MANAGED)
-        return await to_thread.run_sync(usable_servers, scopes, self._settings.environment, loaded)
-
-    async def _open_servers(
-        self,
-        setup: SetupRequest,
-        servers: tuple[McpServer, ...],
-        sandbox: SandboxSession | None,
-        stack: AsyncExitStack,
-    ) -> ServerParts:
-        """What MCP servers contribute. Without a sandbox, their connections end with `stack`."""
-        if not servers:
-            return ServerParts()
-        cleanup = stack if sandbox is None else sandbox.cleanup
-        host = mcp_servers.ServerHost(self._sandboxes.group, cleanup, sandbox)
-        access = mcp_servers.session_access(setup, self._settings, self._networks)
-        opened = await mcp_servers.open_servers(servers, host, access)
-        for problem in opened.problems:
-            self._warn(setup.options, problem)
-        return opened.parts(setup)
-
     @asynccontextmanager
     async def _toolbox_of_client(self, setup: SetupRequest) -> AsyncGenerator[Toolbox, None]:
         """Without built-in tools; the rules bind a client that runs tools itself, too."""
         opt = setup.options
         policy = Policy(workspace=_CLIENT_WORKSPACE, home="/root", rules=opt.rules, mode=opt.mode)
         async with AsyncExitStack() as stack:
-            servers = await self._open_servers(setup, opt.servers, None, stack)
+            servers = await self._servers.open(setup, opt.servers, None, stack)
             foreign = remove_denied(servers.tools, policy)
             loading = self._tool_loading(setup, foreign)
             authorizer = self._permission_engine(setup, policy, None)

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 import anyio
@@ -15,6 +16,7 @@ from anyio import CancelScope
 from anyio.abc import TaskGroup
 
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox, SandboxServices
+from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
 from mainspring.core.errors import ToolEnvironmentError
 from mainspring.core.events import KnownPayload
 from mainspring.core.ports import ExecRequest, ExecResult, SandboxInfo, ignore_output
@@ -40,6 +42,13 @@ class PathWatcher(Protocol):
 
     def end(self) -> list[str]:
         """It has ended: the paths it made that were moved away. Raises: SandboxFailed."""
+        ...
+
+
+class OpenSandbox(Protocol):
+    def __call__(self, name: str, read_only: tuple[Path, ...] = ()) -> KeeperSandbox:
+        """Another sandbox over the same workspace, by a name: each runs one program at a time.
+        `read_only`: what it shows besides."""
         ...
 
 
@@ -86,10 +95,10 @@ class SandboxSession:
     network_facts: list[KnownPayload]
     """What programs did on the network, for the log."""
     path_watcher: PathWatcher
-    opened_with: object
+    opened_with: tuple[SandboxEnvironment, object]
     """The settings and credentials that it was opened with."""
-    open_another: Callable[[str], KeeperSandbox]
-    """Another sandbox over the same workspace, by a name: each runs one program at a time."""
+    workspace: Path
+    open_another: OpenSandbox
     group: TaskGroup
     """For what has to go on between runs."""
     ran: set[str] = field(default_factory=set[str])

@@ -17,6 +17,7 @@ from mainspring.core.events.memory import *
 from mainspring.core.events.payload import *
 from mainspring.core.events.session import *
 from mainspring.core.events.span import *
+from mainspring.core.events.utility import *
 from mainspring.core.events.workflow import *
 from mainspring.core.events.workspace import *
 
@@ -31,5 +32,6 @@ KnownPayload: TypeAlias = (
     | WorkspacePayload
     | MemoryPayload
     | EvalPayload
+    | UtilityPayload
 )
 """Every event that this release can read and write."""

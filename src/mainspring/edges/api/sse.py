@@ -13,6 +13,7 @@ from aiohttp import web
 
 from mainspring.core.errors import MainspringError, StoreFailed
 from mainspring.edges.api.errors import error_body, http_status
+from mainspring.log.task_groups import run_in_background
 from mainspring.service.sessions.event_streams import EventStream, StreamMessage
 
 _LOG = logging.getLogger("mainspring.api")
@@ -22,6 +23,8 @@ HEADERS = {
     "x-accel-buffering": "no",  # proxies would gather what is to come at once
 }
 _CHUNK_BYTES = 64 * 1024
+_SMALL_BYTES = 8 * 1024
+"""A chunk that an empty buffer takes whole: writing it never waits."""
 _GRACE_SECONDS = 2.0
 """How long the rest may take after a slow reader is dropped."""
 
@@ -56,12 +59,10 @@ async def send_stream(
     more: a key may be revoked meanwhile."""
     response = web.StreamResponse(headers=HEADERS)
     await response.prepare(request)
+    writer = _StreamWriter(request, response, stream, stream_timing, require_welcome)
     try:
-        await _write(
-            response,
-            _AuthorizedStream(stream, stream_timing.heartbeat_seconds, require_welcome),
-            stream_timing,
-        )
+        async with run_in_background(writer.beat):
+            await writer.write()
     except ConnectionError:  # the reader has disconnected
         pass
     except TimeoutError:
@@ -76,45 +77,57 @@ async def send_stream(
     return response
 
 
-class _AuthorizedStream:
-    """A stream whose reader is looked at again with every heartbeat, and as often when there is
-    none."""
+class _StreamWriter:
+    """Writes a stream out. With every heartbeat, and as often when none is due, it checks that the
+    reader may still read."""
 
     def __init__(
         self,
+        request: web.Request,
+        response: web.StreamResponse,
         stream: EventStream,
-        seconds: float,
+        stream_timing: StreamTiming,
         require_welcome: Callable[[], Awaitable[None]],
     ) -> None:
-        self._event_stream = stream
-        self._seconds = seconds
+        self._transport = request.transport
+        self._response = response
+        self._stream = stream
+        self._timing = stream_timing
         self._require_welcome = require_welcome
-        self._looked = time.monotonic()
+        self._checked = self._wrote = time.monotonic()
 
-    @property
-    def is_over(self) -> bool:
-        return self._event_stream.is_over
+    async def beat(self) -> None:
+        """Have the writer write a heartbeat whenever nothing was written for so long. One timer for
+        all messages: a time limit for each would cost as much as writing it."""
+        seconds = self._timing.heartbeat_seconds
+        while True:
+            idle = time.monotonic() - self._wrote
+            await anyio.sleep(seconds - idle if idle < seconds else seconds)
+            if time.monotonic() - self._wrote >= seconds:
+                self._stream.stop_waiting()
 
-    async def next(self) -> list[StreamMessage]:
-        """Raises: Unauthenticated, Forbidden, NotFound."""
-        item = await self._event_stream.next(seconds=self._seconds)
-        if time.monotonic() - self._looked >= self._seconds:
-            with suppress(StoreFailed):  # then it is asked the next time
-                await self._require_welcome()
-            self._looked = time.monotonic()
-        return item
+    async def write(self) -> None:
+        """Raises: Unauthenticated, Forbidden, NotFound; TimeoutError: it was not read."""
+        while not self._stream.is_over:
+            messages = await self._stream.next()
+            self._wrote = time.monotonic()
+            if self._wrote - self._checked >= self._timing.heartbeat_seconds:
+                with suppress(StoreFailed):  # then it is asked the next time
+                    await self._require_welcome()
+                self._checked = time.monotonic()
+            if not messages and self._stream.is_over:
+                break
+            for chunk in _chunks(messages) if messages else (PING,):
+                await self._send(chunk)
 
-
-async def _write(
-    response: web.StreamResponse, stream: _AuthorizedStream, stream_timing: StreamTiming
-) -> None:
-    while not stream.is_over:
-        item = await stream.next()
-        if not item and stream.is_over:
-            break
-        for chunk in _chunks(item) if item else (PING,):
-            with anyio.fail_after(stream_timing.patience_seconds):
-                await response.write(chunk)
+    async def _send(self, chunk: bytes) -> None:
+        transport = self._transport
+        is_empty = transport is not None and not transport.get_write_buffer_size()
+        if is_empty and len(chunk) <= _SMALL_BYTES:
+            await self._response.write(chunk)
+            return
+        with anyio.fail_after(self._timing.patience_seconds):
+            await self._response.write(chunk)
 
 
 def _chunks(stream_message: Iterable[StreamMessage]) -> Iterator[bytes]:

@@ -28,6 +28,7 @@ from mainspring.edges.cli.session_runner import (
 )
 from mainspring.edges.cli.slash_output import print_help, print_reply, print_unknown_command
 from mainspring.edges.cli.terminal_input import Keyboard
+from mainspring.edges.cli.worktree_option import open_worktree
 from mainspring.runtime.command_results import AgentsResult, SubmittedResult
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.lease import record_updates
@@ -62,7 +63,7 @@ _COMMANDS_BEFORE_SESSION = ("plan", "mode")
 
 async def chat(settings: Settings, *, arguments: RunArguments) -> int:
     """Talk with an agent. /help lists the commands; Ctrl-D leaves."""
-    options = arguments.options()
+    options = await open_worktree(settings, arguments)
     async with open_session_runner(settings, options, arguments.session()) as stage:
         keyboard = Keyboard(_history_file(settings), colour=settings.color)
         keyboard.open()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +12,7 @@ import typer
 from anyio import to_thread
 
 from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.eval_exchange import import_
 from mainspring.edges.cli.eval_health import health, reward
@@ -24,6 +25,7 @@ from mainspring.edges.cli.eval_report import (
     print_models,
     print_suites,
     print_summary,
+    print_topologies,
     report,
     write_reports,
 )
@@ -41,6 +43,12 @@ from mainspring.improve.evals.runner import Plan, RunSettings, Selection, SuiteR
 from mainspring.improve.evals.safety_suite import safety_suite
 from mainspring.improve.evals.suite import SuiteFile
 from mainspring.improve.evals.suite_files import EVALS_FOLDER
+from mainspring.improve.evals.topologies import (
+    Topology,
+    parse_topologies,
+    topology_results,
+    with_topology,
+)
 from mainspring.runtime.run_options import RunOptions
 from mainspring.wiring.eval_assembly import open_suite_runner
 
@@ -102,6 +110,14 @@ class RunningArguments:
             "--model", "-m", metavar="NAMES", help="Instead of the agent's; several are compared."
         ),
     ] = None
+    topology: Annotated[
+        str | None,
+        typer.Option(
+            "--topology",
+            metavar="NAMES",
+            help="Compare the agent as `single`, `vote`, `peers` and `manager`.",
+        ),
+    ] = None
     budget: Annotated[
         Decimal | None,
         typer.Option(
@@ -133,6 +149,14 @@ class RunningArguments:
     def models(self) -> list[str | None]:
         """A run for each: a list of fallbacks is for `mainspring run`."""
         return [name.strip() for name in self.model.split(",")] if self.model else [None]
+
+    def topologies(self) -> list[Topology]:
+        """Raises: InvalidInput: there is no such topology, or a gate is asked for, too."""
+        if self.topology is None:
+            return []
+        if self.gate or self.save_baseline:
+            raise InvalidInput("--gate and --save-baseline are for the agent as it is")
+        return parse_topologies(self.topology)
 
     def run_settings(self) -> RunSettings:
         return RunSettings(
@@ -203,16 +227,21 @@ async def run(  # noqa: PLR0913 (groups of options)
     again."""
     folder = Path(settings.folder, agent or ".")
     suite_files = load_suites(folder, suites or [])
+    topologies = running.topologies()
     runs: list[EvalRun] = []
     status = 0
     for model in running.models():
         async with open_suite_runner(settings, RunOptions(agent=folder, model=model)) as runner:
             for suite_file in suite_files:
                 suite_run = _SuiteRun(settings, runner, suite_file, running, json)
+                if topologies:
+                    arranged = await suite_run.run_topologies(topologies, cases.selection())
+                    status = max(status, arranged)
+                    continue
                 outcome = await suite_run.run(cases.selection())
                 status = max(status, await suite_run.finish(outcome, files))
                 runs.append(outcome)
-    if len(running.models()) > 1:
+    if len(running.models()) > 1 and runs:
         print_models(settings, runs, json=json)
     return status
 
@@ -225,8 +254,19 @@ class _SuiteRun:
     arguments: RunningArguments
     is_json: bool
 
-    async def run(self, selection: Selection) -> EvalRun:
-        run_settings = self.arguments.run_settings()
+    async def run_topologies(self, topologies: list[Topology], selection: Selection) -> int:
+        """Each in a run of its own; one table in the end."""
+        runs: list[tuple[Topology, EvalRun]] = []
+        for topology in topologies:
+            agent = with_topology(self.runner.agent, topology)
+            arranged = replace(self, runner=replace(self.runner, agent=agent))
+            runs.append((topology, await arranged.run(selection, listed_as=f" ({topology})")))
+        results = await topology_results(self.runner.runtime.log, runs)
+        print_topologies(self.settings, results, json=self.is_json)
+        return int(not all(_all_passed(run) for _, run in runs))
+
+    async def run(self, selection: Selection, *, listed_as: str = "") -> EvalRun:
+        run_settings = replace(self.arguments.run_settings(), listed_as=listed_as)
         plan = await self.runner.plan(self.suite_file, selection, run_settings)
         if not self.is_json:
             _print_plan(self.settings, self.suite_file, plan, self.runner.agent.model)

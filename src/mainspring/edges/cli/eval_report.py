@@ -47,6 +47,7 @@ from mainspring.improve.evals.report_files import failures_of, junit, markdown, 
 from mainspring.improve.evals.run_log import EvalRun, existing_runs, list_runs, read_run
 from mainspring.improve.evals.runner import SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
+from mainspring.improve.evals.topologies import TopologyResult, advice
 from mainspring.improve.evals.trajectory import read_trajectory
 from mainspring.log.session_log import SessionLog
 
@@ -190,6 +191,36 @@ def _model_row(run: EvalRun) -> dict[str, object]:
         "cost": dollars(run.cost_usd),
         "p50": f"{median(item.seconds for item in items):.1f} s" if items else "",
         "cached": f"{fmean(cached):.0%}" if cached else "",
+    }
+
+
+def print_topologies(settings: Settings, results: list[TopologyResult], *, json: bool) -> None:
+    """The same agent alone and as several, and whether that is worth it."""
+    rows = [_topology_row(result) for result in results]
+    print_list(
+        settings,
+        rows,
+        json=json,
+        heads=["TOPOLOGY", "CASES", "95 %", "COST", "P50", "SUBAGENTS", "POINTS", "VERDICT"],
+        row=lambda row: [(str(value), "") for value in row.values()],
+        empty="nothing was run",
+    )
+    if not json:
+        for line in advice(results):
+            Screen(settings).paragraph((line, "bold"))
+
+
+def _topology_row(result: TopologyResult) -> dict[str, object]:
+    compared = result.comparison
+    return {
+        "topology": result.topology,
+        "cases": f"{result.summary.pass_rate:.1%}",
+        "interval": str(result.summary.interval),
+        "cost": dollars(result.cost_usd),
+        "p50": f"{result.seconds:.1f} s",
+        "subagents": f"{result.subagents:.1f}",
+        "points": "" if compared is None else f"{compared.test.difference * 100:+.1f}",
+        "verdict": "" if compared is None else compared.verdict,
     }
 
 

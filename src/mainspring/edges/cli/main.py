@@ -109,12 +109,40 @@ def help_arguments(arguments: Sequence[str]) -> list[str] | None:
     return [*(word for word in words if not word.startswith("-")), "--help"]
 
 
+_NAMELESS = "--worktree"
+"""An option whose value may be left out; the parser wants one."""
+
+
+def with_optional_values(arguments: Sequence[str]) -> list[str]:
+    completed: list[str] = []
+    for index, argument in enumerate(arguments):
+        if argument == "--":
+            return [*completed, *arguments[index:]]
+        completed.append(argument)
+        following = arguments[index + 1 : index + 2]
+        if argument == _NAMELESS and (not following or following[0].startswith("-")):
+            completed.append("")
+    return completed
+
+
+_ROOT_OPTIONS = ("-h", "--help", "-V", "--version", "--install-completion", "--show-completion")
+
+
+def with_command(arguments: Sequence[str]) -> list[str]:
+    """Options without a command are those of `run`: `mainspring -p "..."`, as scripts for Claude
+    Code write it."""
+    first = arguments[0].partition("=")[0] if arguments else ""
+    is_for_run = first.startswith("-") and first not in _ROOT_OPTIONS
+    return ["run", *arguments] if is_for_run else [*arguments]
+
+
 def main() -> None:
     arguments = sys.argv[1:]
-    if arguments in (["--version"], ["-V"]):
+    if arguments in (["--version"], ["-V"], ["-v"]):
         sys.stdout.write(f"mainspring {__version__}\n")
         return
     front, arguments = hoist_global_options(arguments)
+    arguments = with_optional_values(with_command(arguments))
     help_words = help_arguments(arguments)
     if help_words or os.environ.get("_MAINSPRING_COMPLETE"):  # noqa: TID251 (Typer reads it)
         sys.meta_path.insert(0, PlaceholderImporter())

@@ -35,6 +35,7 @@ from mainspring.runtime.agent_folder import mcp_edits
 from mainspring.runtime.definition_files.json_file import JsonObject, as_object
 from mainspring.runtime.settings.tool_pins import accept_tools
 from mainspring.wiring import mcp_auth
+from mainspring.wiring.mcp_packages import forget_packages
 from mainspring.wiring.project_servers import (
     ProjectServers,
     connect_servers,
@@ -291,14 +292,23 @@ async def inspect(
 
 
 @command(app)
-async def accept(settings: Settings, *, name: ServerName, json: JsonOption = False) -> int:
+async def accept(
+    settings: Settings,
+    *,
+    name: ServerName,
+    update: Annotated[
+        bool, typer.Option("--update", help="Load the newest npx or uvx packages next time.")
+    ] = False,
+    json: JsonOption = False,
+) -> int:
     """Accept the tools of a server as they are now. Without it, tools that have changed since you
     first used the server, or are new, are left out."""
     project = await to_thread.run_sync(read_project_servers, settings)
     _known(project, name)
     servers = [server for server in project.usable if server.name == name]
     count = sum(accept_tools(Path(settings.home), server) for server in servers)
-    result = {"accepted": name, "changed": bool(count)}
+    updated = update and any([forget_packages(settings, server) for server in servers])
+    result = {"accepted": name, "changed": bool(count), "updated": updated}
     return print_result(settings, result, ("accepted ", "green"), (name, "bold"), json=json)
 
 

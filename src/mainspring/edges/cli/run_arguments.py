@@ -1,4 +1,4 @@
-"""The options that `mainspring run` and `mainspring chat` share."""
+"""The options that `mainspring run` and `mainspring chat` share, and those of `run -p`."""
 
 from __future__ import annotations
 
@@ -65,13 +65,18 @@ class RunArguments:
     max_cost: Annotated[
         Decimal | None,
         typer.Option(
-            "--max-cost", parser=parse_limit, metavar="USD", help="For the whole session."
+            "--max-cost",
+            "--max-budget-usd",
+            parser=parse_limit,
+            metavar="USD",
+            help="For the whole session.",
         ),
     ] = None
     mode: Annotated[
         ModeName | None,
         typer.Option(
             "--mode",
+            "--permission-mode",
             help="What may be done without asking. [default: what the settings say, else default]",
             show_choices=True,
         ),
@@ -83,6 +88,15 @@ class RunArguments:
             "-w",
             metavar="DIR",
             help="The folder it works in; it can change nothing else. [default: this folder]",
+        ),
+    ] = None
+    worktree: Annotated[
+        str | None,
+        typer.Option(
+            "--worktree",
+            metavar="[NAME]",
+            help="Work in a git worktree, on the branch mainspring/NAME; without a name, in a new"
+            " one.",
         ),
     ] = None
     unsandboxed: Annotated[
@@ -119,3 +133,83 @@ class RunArguments:
             is_unsandboxed=self.unsandboxed,
             allow_protected=tuple(self.allow_protected or ()),
         )
+
+
+class OutputFormat(StrEnum):
+    text = "text"
+    json = "json"
+    stream_json = "stream-json"
+
+
+class InputFormat(StrEnum):
+    text = "text"
+    stream_json = "stream-json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrintArguments:
+    """As scripts for Claude Code give them."""
+
+    is_print: Annotated[
+        bool,
+        typer.Option(
+            "--print", "-p", help="Print only the result. Nobody is asked: such calls are denied."
+        ),
+    ] = False
+    output_format: Annotated[
+        OutputFormat | None,
+        typer.Option(
+            "--output-format",
+            help="With -p: the final text, one JSON object, or JSON lines as they come.",
+        ),
+    ] = None
+    input_format: Annotated[
+        InputFormat | None,
+        typer.Option(
+            "--input-format", help="With -p: text, or messages as JSON lines on standard input."
+        ),
+    ] = None
+    with_partial_messages: Annotated[
+        bool,
+        typer.Option(
+            "--include-partial-messages", help="With stream-json: the pieces of replies, too."
+        ),
+    ] = False
+    verbose: Annotated[bool, typer.Option("--verbose", hidden=True)] = False
+    """Claude Code wants it with stream-json; it changes nothing here."""
+    allowed_tools: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allowedTools",
+            "--allowed-tools",
+            metavar="RULES",
+            help='Allow these calls in the session: "Bash(git log *),Edit".',
+        ),
+    ] = None
+    disallowed_tools: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--disallowedTools",
+            "--disallowed-tools",
+            metavar="RULES",
+            help="Deny these calls in the session.",
+        ),
+    ] = None
+
+    @property
+    def is_printed(self) -> bool:
+        return self.is_print or self.output_format is not None or self.input_format is not None
+
+    @property
+    def is_stream(self) -> bool:
+        return self.output_format is OutputFormat.stream_json
+
+    def check(self, prompt: str | None) -> None:
+        """Raises: BadParameter: the formats do not go together."""
+        if self.input_format is InputFormat.stream_json:
+            if not self.is_stream:
+                raise typer.BadParameter("--input-format stream-json needs the output format, too")
+            if prompt is not None:
+                raise typer.BadParameter("the messages come on standard input: give no PROMPT")
+        if self.with_partial_messages and not self.is_stream:
+            raise typer.BadParameter("--include-partial-messages needs --output-format stream-json")

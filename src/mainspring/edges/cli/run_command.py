@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import anyio
 import typer
@@ -15,12 +15,13 @@ from mainspring.config import Settings
 from mainspring.core.envelope import Event, encode_line
 from mainspring.core.errors import InvalidInput, LeaseHeld
 from mainspring.core.events import Usage
+from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.approval_prompt import ApprovalPrompt, caller_path, is_interactive
 from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.outcome_arguments import OutcomeArguments
 from mainspring.edges.cli.printing import Screen
 from mainspring.edges.cli.renderer import EventRenderer, key_argument
-from mainspring.edges.cli.run_arguments import RunArguments
+from mainspring.edges.cli.run_arguments import PrintArguments, RunArguments
 from mainspring.edges.cli.send import reject_slash_command, send_message
 from mainspring.edges.cli.session_runner import (
     Notices,
@@ -32,6 +33,7 @@ from mainspring.edges.cli.session_runner import (
 )
 from mainspring.edges.cli.subagent_tree import SubagentTree
 from mainspring.edges.cli.terminal_input import Keyboard, is_piped, read_piped
+from mainspring.edges.cli.worktree_option import open_worktree
 from mainspring.harness.state.outcome_state import outcome_definition
 from mainspring.harness.stop_reasons import EndReason
 from mainspring.runtime.session.run_result import RunResult
@@ -39,6 +41,11 @@ from mainspring.runtime.session.session import Session, ignore_delta
 from mainspring.runtime.session.session_summary import read_pending_calls
 from mainspring.runtime.slash_commands import mode_of
 from mainspring.wiring.providers import hint_for
+
+if TYPE_CHECKING:
+    from mainspring.edges.cli import print_mode
+else:
+    print_mode = LazyModule("mainspring.edges.cli.print_mode")  # for scripts
 
 DONE, FAILED, WAITS, LIMIT, INTERRUPTED = 0, 1, 3, 4, 130
 EXIT_STATUS: dict[EndReason, int] = {
@@ -79,6 +86,7 @@ async def run(
         typer.Argument(metavar="[PROMPT]", help="What to do; - or nothing reads standard input."),
     ] = None,
     arguments: RunArguments,
+    printing: PrintArguments,
     outcome: OutcomeArguments,
     json: Annotated[
         bool, typer.Option("--json", help="Print events as JSON lines, then the result.")
@@ -87,16 +95,20 @@ async def run(
     """Run an agent until it is done. Exit status: 0 done, 3 waiting for an answer, 4 a limit
     was reached, 1 failed, 130 interrupted."""
     resumed = arguments.session()
+    if printing.is_printed:
+        printing.check(prompt)
+        return await print_mode.run_printed(settings, arguments, printing, outcome, prompt)
     if prompt is None and resumed is None and sys.stdin.isatty():
         raise typer.BadParameter("say what to do, or pipe it in", param_hint="PROMPT")
-    text = await _read_prompt(prompt, required=resumed is None)
-    async with open_session_runner(settings, arguments.options(), resumed) as stage:
+    text = await read_prompt(prompt, required=resumed is None)
+    options = await open_worktree(settings, arguments)
+    async with open_session_runner(settings, options, resumed) as stage:
         if text is not None:
             reject_slash_command(stage.agent, text)
         session = stage.session or await stage.start()
         own = set[str]()
         if text is not None:
-            own.add(await _submit(settings, stage, outcome, session, text))
+            own.add(await submit_prompt(settings, stage, outcome, session, text))
         try:
             status = await _run_prompt(settings, stage, session, own, json=json)
             await session.end()
@@ -107,7 +119,7 @@ async def run(
         return await _report_delivered(settings, session, json=json)
 
 
-async def _submit(
+async def submit_prompt(
     settings: Settings,
     runner: SessionRunner,
     arguments: OutcomeArguments,
@@ -183,7 +195,7 @@ async def run_attended(
             return result
 
 
-async def _read_prompt(prompt: str | None, *, required: bool) -> str | None:
+async def read_prompt(prompt: str | None, *, required: bool) -> str | None:
     """The prompt, from the command line, from standard input, or both."""
     if prompt == "-" or (prompt is None and required):
         prompt = await anyio.to_thread.run_sync(read_piped, None, abandon_on_cancel=True)

@@ -27,6 +27,7 @@ from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.printing import Screen, dollars, plural, token_count
 from mainspring.edges.cli.session_lookup import find_session, require_store
 from mainspring.edges.cli.terminal_input import pause_echo
+from mainspring.edges.cli.worktree_option import share_repository
 from mainspring.files.atomic_file import read_bounded, write_atomic
 from mainspring.harness.context.xray import cached_share
 from mainspring.harness.limits import prompt_tokens
@@ -35,7 +36,7 @@ from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder
 from mainspring.runtime.agent_folder.manifest import ManifestOutcome
 from mainspring.runtime.run_options import RunOptions
-from mainspring.runtime.session.run_result import RunResult
+from mainspring.runtime.session.run_result import OnApproval, RunResult
 from mainspring.runtime.session.session import Runtime, Session
 from mainspring.runtime.session.session_summary import SessionSummary, summarize_session
 from mainspring.wiring.agent_selection import agent_selection, open_agent
@@ -127,18 +128,24 @@ _SECOND_PRESS_SECONDS = 5.0
 
 @asynccontextmanager
 async def open_session_runner(
-    settings: Settings, options: RunOptions, resume: str | None, *, answered_later: bool = False
+    settings: Settings,
+    options: RunOptions,
+    resume: str | None,
+    *,
+    answered_later: bool = False,
+    unattended: bool = False,
 ) -> AsyncGenerator[SessionRunner, None]:
     """Everything that can be wrong with an agent or its model is found before a session begins.
 
     `answered_later`: nobody is at the terminal, yet what needs a person waits for one.
+    `unattended`: nobody is asked, even at a terminal.
     """
     if resume is not None:
         require_store(settings)
     notes = Screen(settings, stderr=True)
     settings = await with_key_helper(settings, Path(settings.folder, options.workspace or "."))
     notices = Notices(notes)
-    is_attended = is_interactive() and not answered_later
+    is_attended = is_interactive() and not answered_later and not unattended
     at_terminal = replace(
         options,
         workspace=options.workspace and Path(settings.folder, options.workspace),
@@ -153,6 +160,7 @@ async def open_session_runner(
         opened = partial(open_agent, settings, options, recorded, facts=runtime.models.facts)
         loaded = await anyio.to_thread.run_sync(opened)
         agent = loaded.agent
+        await share_repository(settings, runtime, row and row.id)
         try:
             scripts = await anyio.to_thread.run_sync(scripted_models, agent.model, loaded.folder)
             for name, script in scripts.items():
@@ -215,6 +223,7 @@ async def run_interruptible(
     emit: Callable[[Delta], None],
     tell: Callable[[Event], None],
     say: Callable[[str], None],
+    on_approval: OnApproval | None = None,
 ) -> RunResult | UserLeft | None:
     """Run the session. Ctrl-C interrupts it; a second one soon after leaves it where it is."""
     result: RunResult | UserLeft | None = UserLeft()
@@ -240,7 +249,7 @@ async def run_interruptible(
                 group.cancel_scope.cancel()
 
             group.start_soon(heed)
-            result = await session.run(emit, tell=tell)
+            result = await session.run(emit, tell=tell, on_approval=on_approval)
             group.cancel_scope.cancel()
     return result
 

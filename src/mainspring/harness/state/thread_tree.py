@@ -17,6 +17,7 @@ from mainspring.harness.limits import Spending
 from mainspring.harness.state.open_call import call_id_of
 from mainspring.harness.state.session_state import SessionState
 from mainspring.harness.state.thread import Thread
+from mainspring.harness.state.utility import RELEVANT, UtilityFold
 from mainspring.harness.stop_reasons import INTERRUPTED_REASONS
 
 ThreadMessage: TypeAlias = events.ThreadMessageSent | ThreadMessageReceived
@@ -39,7 +40,7 @@ _CONCERNING_OTHERS = frozenset[type](
     )
 )
 """Types of events that may mean something for other threads than their own."""
-
+_EARNING = frozenset[type](RELEVANT)
 
 _UNAWAITED = ("background", "handoff")
 """Modes of threads that no call waits for."""
@@ -113,6 +114,7 @@ class ThreadTree:
         self._mail: dict[str, dict[str, ThreadMessageReceived]] = {}
         """Messages that were not received yet, by addressee and by the event that sent them."""
         self._by_call: dict[str, ThreadNode] = {}
+        self.utility = UtilityFold()
 
     @classmethod
     def of(cls, log: Iterable[Event], main_id: str) -> ThreadTree:
@@ -126,6 +128,8 @@ class ThreadTree:
         if member is None:
             return  # no event has created this thread
         member.thread.apply(event)
+        if type(event.payload) in _EARNING:
+            self.utility.apply(event)
         if member is self.main:
             member.spend_account.apply(event)
         else:

@@ -38,6 +38,9 @@ _READERS = 4
 _FEW_ROWS = 50
 _CHECKPOINT_JOBS = 500
 _POLL_SECONDS = 0.005
+_QUIET_POLL_SECONDS = 0.02
+"""When no other process has written for `_QUIET_SECONDS`: most of the time, none ever does."""
+_QUIET_SECONDS = 1.0
 _INBOX_POLL_SECONDS = 0.025
 """While nobody follows: what comes for a session that runs may take a moment longer."""
 _PATIENCE_SECONDS = 1.0
@@ -236,6 +239,7 @@ class SqliteStore:
     async def poll(self) -> None:
         """Poke followers of sessions that other processes changed, for as long as it runs."""
         seen = 0
+        changed = time.monotonic()
         while True:
             await self.signals.someone()
             begun = time.monotonic()
@@ -244,11 +248,13 @@ class SqliteStore:
                     watched = self.signals.watched()
                     heads = await self._glance(partial(queries.heads, session_ids=watched))
                     self.signals.compare(heads)
-                    seen = version
+                    seen, changed = version, begun
             except StoreFailed:
                 await anyio.sleep(_PATIENCE_SECONDS)  # followers find out by reading
                 continue
-            seconds = _POLL_SECONDS if self.signals.has_followers() else _INBOX_POLL_SECONDS
+            seconds = _QUIET_POLL_SECONDS if begun - changed > _QUIET_SECONDS else _POLL_SECONDS
+            if not self.signals.has_followers():
+                seconds = _INBOX_POLL_SECONDS
             await anyio.sleep(max(seconds, (time.monotonic() - begun) * _POLL_SHARE))
 
     async def checkpoint(self) -> None:

@@ -50,7 +50,7 @@ class TranscriptLine:
 
 def session_uuid(session_id: str) -> str:
     """A session's id in Claude Code's format."""
-    return _uuid_text(session_id.partition("_")[2]) or _uuid(session_id)
+    return _uuid_text(session_id.partition("_")[2]) or derived_uuid(session_id)
 
 
 class ClaudeCodeLines:
@@ -83,7 +83,9 @@ class ClaudeCodeLines:
             case ExportedToolResult():
                 bodies = [self._returned(exported_entry, conversation_fold, media)]
             case ExportedText() | ExportedThinking() | ExportedToolUse():
-                bodies = [_reply_body(exported_entry.exported_reply, _part(exported_entry, media))]
+                bodies = [
+                    reply_body(exported_entry.exported_reply, reply_content(exported_entry, media))
+                ]
         lines = [
             self._chained(exported_entry, conversation_fold.workspace, body, index)
             for index, body in enumerate(bodies)
@@ -102,7 +104,7 @@ class ClaudeCodeLines:
             if isinstance(exported_entry, ExportedToolResult)
             else at.event_id
         )
-        uuid = _uuid(self._session_name, kind, name, str(index))
+        uuid = derived_uuid(self._session_name, kind, name, str(index))
         is_side = at.thread_id != self._main_thread
         line: dict[str, object] = {
             "parentUuid": self._last.get(at.thread_id),
@@ -151,7 +153,7 @@ class ClaudeCodeLines:
         result: dict[str, object] = {
             "tool_use_id": entry.tool_use_id,
             "type": "tool_result",
-            "content": _content(entry.content, media),
+            "content": message_content(entry.content, media),
         }
         if entry.is_error:
             result["is_error"] = True
@@ -165,7 +167,7 @@ class ClaudeCodeLines:
 
 
 def _message_body(entry: ExportedMessage, media: Mapping[str, bytes]) -> dict[str, object]:
-    content = _content(entry.content, media)
+    content = message_content(entry.content, media)
     if entry.author == "system" and isinstance(content, str):
         content = f"<system-reminder>\n{content}\n</system-reminder>"
     return {
@@ -175,7 +177,7 @@ def _message_body(entry: ExportedMessage, media: Mapping[str, bytes]) -> dict[st
     }
 
 
-def _part(
+def reply_content(
     entry: ExportedText | ExportedThinking | ExportedToolUse, media: Mapping[str, bytes]
 ) -> list[dict[str, object]]:
     match entry:
@@ -189,13 +191,13 @@ def _part(
             ]
 
 
-def _reply_body(
+def reply_body(
     exported_reply: ExportedReply, content: Sequence[dict[str, object]]
 ) -> dict[str, object]:
     stop = exported_reply.stop_reason if exported_reply.stop_reason in _STOP_REASONS else None
     message: dict[str, object] = {
-        "model": _model(exported_reply.model),
-        "id": f"msg_{_uuid(exported_reply.id).replace('-', '')}",
+        "model": bare_model(exported_reply.model),
+        "id": f"msg_{derived_uuid(exported_reply.id).replace('-', '')}",
         "type": "message",
         "role": "assistant",
         "content": content,
@@ -210,7 +212,7 @@ def _reply_body(
     }
 
 
-def _model(name: str | None) -> str:
+def bare_model(name: str | None) -> str:
     """The model without its provider; Claude Code's placeholder if there is none."""
     _, _, bare = (name or "").partition(":")
     return bare or name or "<synthetic>"
@@ -230,7 +232,9 @@ def _system(subtype: str, text: str, *, level: str = "info") -> dict[str, object
     }
 
 
-def _content(blocks: Sequence[Block], media: Mapping[str, bytes]) -> str | list[dict[str, object]]:
+def message_content(
+    blocks: Sequence[Block], media: Mapping[str, bytes]
+) -> str | list[dict[str, object]]:
     if len(blocks) == 1 and isinstance(only := blocks[0], TextBlock):
         return only.text
     return [api_block(block, media) for block in blocks]
@@ -241,7 +245,7 @@ def _timestamp(time: datetime) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
 
 
-def _uuid(*names: str) -> str:
+def derived_uuid(*names: str) -> str:
     """A stable id for these names, in the form of a random UUID."""
     digest = bytearray(hashlib.sha256("\0".join(names).encode()).digest()[:16])
     digest[6] = digest[6] & 0x0F | 0x40

@@ -13,6 +13,7 @@ from functools import partial
 import anyio
 import anyio.lowlevel
 import msgspec
+from msgspec import Struct
 
 from mainspring.core import clock as clocks
 from mainspring.core import ids
@@ -44,8 +45,7 @@ _THREAD_CREATED = "session.thread_created"
 _ENCODER = msgspec.json.Encoder()
 
 
-@dataclass(frozen=True, slots=True)
-class StreamMessage:
+class StreamMessage(Struct, frozen=True):
     name: str
     data: bytes
     """JSON."""
@@ -76,10 +76,12 @@ class EventStream:
         self._clock = clock
         self._pokes = -1  # that it is asked for is reason enough to read
         self._previewing: _PreviewState | None = None
+        self._is_stopping = False
         self.is_over = False
 
-    async def next(self, *, seconds: float) -> list[StreamMessage]:
-        """The next messages; none if there are none for so long, or if the stream is over.
+    async def next(self) -> list[StreamMessage]:
+        """The next messages; none if `stop_waiting` was called and there are none, or if the stream
+        is over.
 
         Raises: StoreUnavailable: for longer than a restart takes.
         """
@@ -89,11 +91,16 @@ class EventStream:
                 return messages
             if is_behind or self._is_behind:
                 continue
-            with anyio.move_on_after(seconds) as patience:
-                await self._watch.wait()
-            if patience.cancelled_caught:
+            if self._is_stopping:
+                self._is_stopping = False
                 return []
+            await self._watch.wait()
         return []
+
+    def stop_waiting(self) -> None:
+        """Make `next` return, now or when it is called, even if there are no messages."""
+        self._is_stopping = True
+        self._watch.nudge()
 
     @property
     def _is_behind(self) -> bool:

@@ -12,7 +12,10 @@ from mainspring.log.event_chain import Scrub, encode_scrubbed
 
 BOUNDARIES = " \t\n\r\f\u3000、。！，？：；"
 """No secret contains one of these, so a word that one of them ends can be judged."""
-_LONG_WORD = re.compile(r"[A-Za-z0-9+/_=.-]{16}[\\$^M\s]*$")
+_LONG_WORD_CHARS = 16
+_LINE_END = "\\$^M"
+"""What tools show of the end of a line; white space too."""
+_LONG_WORD = re.compile(rf"[A-Za-z0-9+/_=.-]{{{_LONG_WORD_CHARS}}}[{re.escape(_LINE_END)}\s]*$")
 """A line that ends so may be part of a key, or a token may begin in it."""
 _OPEN_SECRET = re.compile(
     r"(?i)(?:pass|pwd|pw|contrase)[^\n]{0,40}[:=][^\n]{0,200}\Z"
@@ -21,6 +24,8 @@ _OPEN_SECRET = re.compile(
 )
 """A passphrase of which the last words are still to come; what a program that takes a password may
 be given (`echo ... | sudo -S`); an element that has no end yet."""
+_SECRET_WORDS = ("pass", "pw", "contrase", "echo", "printf", "<")
+"""One of these is in every ASCII text, in lower case, that `_OPEN_SECRET` matches."""
 _OPEN_CHARS = 300
 _RECHECK_CHARS = 500
 """The whole text is judged each time: the longer it is, the more must have been added."""
@@ -48,10 +53,14 @@ class StreamingRedactor:
         if self._is_shut:
             return ""
         self._said += text
-        is_little = len(self._said) - self._shown <= self._shown // _RECHECK_CHARS
-        if is_little or not any(item in text for item in BOUNDARIES):
+        end = len(self._said)
+        if end - self._shown <= self._shown // _RECHECK_CHARS:
             return ""
-        end = 1 + max(self._said.rfind(item) for item in BOUNDARIES)
+        begin = end - len(text)
+        while end > begin and self._said[end - 1] not in BOUNDARIES:
+            end -= 1
+        if end == begin:
+            return ""
         begun = (_passage_start(self._said, passage, end) for passage in self._passages)
         return self._show(end, min(begun, default=end))
 
@@ -87,20 +96,36 @@ def _before_open_lines(said: str) -> int:
     last = at = said.rfind("\n") + 1
     while True:
         begin = said.rfind("\n", 0, max(at - 1, 0)) + 1
-        if begin >= at or _LONG_WORD.search(said, begin, at) is None:
+        if begin >= at or not _ends_with_long_word(said, begin, at):
             break
         at = begin
-    return at if at < last or _LONG_WORD.search(said, last) else len(said)
+    return at if at < last or _ends_with_long_word(said, last, len(said)) else len(said)
+
+
+def _ends_with_long_word(said: str, begin: int, end: int) -> bool:
+    """Whether `_LONG_WORD` is in this part. It can only begin a word's length before the line end:
+    a search from the beginning would cost the more, the longer the line is."""
+    word_end = end
+    while word_end > begin and (said[word_end - 1] in _LINE_END or said[word_end - 1].isspace()):
+        word_end -= 1
+    return _LONG_WORD.search(said, max(begin, word_end - _LONG_WORD_CHARS), end) is not None
 
 
 def _before_secret(said: str) -> int:
     """Where a secret of several words begins that may continue after the end."""
-    match = _OPEN_SECRET.search(said, max(0, len(said) - _OPEN_CHARS))
+    begin = max(0, len(said) - _OPEN_CHARS)
+    tail = said[begin:].lower()
+    if tail.isascii() and not any(word in tail for word in _SECRET_WORDS):
+        return len(said)
+    match = _OPEN_SECRET.search(said, begin)
     return len(said) if match is None else match.start()
 
 
 def _redacted(text: str, scrub: Scrub) -> str:
-    payload, _ = encode_scrubbed(AgentMessage(content=(TextBlock(text),)), scrub)
+    message = AgentMessage(content=(TextBlock(text),))
+    payload, _ = encode_scrubbed(message, scrub)
+    if payload is message:
+        return text
     return plain_text(payload.content) if isinstance(payload, AgentMessage) else ""
 
 

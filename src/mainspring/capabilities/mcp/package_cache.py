@@ -1,0 +1,255 @@
+"""The packages of `npx` and `uvx` servers: loaded once, pinned by version and hash, used offline.
+
+Each request has a pin (`KEY.pin`, a lock file of its installer) and a folder (`KEY`) that servers
+see read-only. If the folder is gone, it is made again from the pin.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, cast
+
+import anyio
+import msgspec
+from anyio import to_thread
+
+from mainspring.capabilities.mcp.foreign_text import clean_line
+from mainspring.capabilities.mcp.package_request import PackageRequest, package_request
+from mainspring.core.errors import InvalidInput, McpFailed
+from mainspring.core.ids import new_id
+from mainspring.core.ports import ExecResult
+from mainspring.files.atomic_file import read_bounded, write_atomic
+
+_MAX_PIN_BYTES = 16 << 20
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+_CACHE = ".cache"
+_NPM_LOCK = "package-lock.json"
+_UV_LOCK = "requirements.txt"
+_UV_PYTHON = "env/bin/python"
+_NPM_OPTIONS = (
+    *("--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"),
+    # somebody waits for it; npm would wait up to minutes between two attempts
+    *("--fetch-retries=2", "--fetch-retry-mintimeout=500", "--fetch-retry-maxtimeout=5000"),
+)
+
+
+class RunInstaller(Protocol):
+    async def __call__(
+        self, folder: Path, argv: tuple[str, ...], env: Mapping[str, str]
+    ) -> ExecResult:
+        """Run a program in a sandbox that can change only `folder` and reach registries.
+
+        Raises: SandboxFailed.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolchain:
+    """Programs of this machine that install packages."""
+
+    npm: str | None
+    uv: str | None
+    python: str
+    """In the sandbox."""
+    node_home: Path | None = None
+    """Where node and npm are, if that is nowhere that a sandbox looks."""
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What installers are told of registries."""
+
+    @property
+    def path(self) -> str:
+        return _PATH if self.node_home is None else f"{self.node_home / 'bin'}:{_PATH}"
+
+    @property
+    def read_only(self) -> tuple[Path, ...]:
+        """What servers have to see of it."""
+        return () if self.node_home is None else (self.node_home,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerProgram:
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    read_only: tuple[Path, ...] = ()
+    """What it has to see besides the workspace."""
+
+
+class PackageCache:
+    """`workspace`: the project's; what it has installed itself is not looked for elsewhere."""
+
+    def __init__(
+        self,
+        folder: Path,
+        workspace: Path,
+        toolchain: Toolchain,
+        run: RunInstaller,
+        say: Callable[[str], None],
+    ) -> None:
+        self._folder = folder
+        self._workspace = workspace
+        self._toolchain = toolchain
+        self._run = run
+        self._say = say
+        self._installing: dict[str, anyio.Lock] = {}
+
+    async def program(self, command: str, args: tuple[str, ...]) -> ServerProgram:
+        """What to run for a server's command.
+
+        Raises: McpFailed, SandboxFailed: its packages cannot be installed.
+        """
+        request = package_request(command, args)
+        if request is None or _is_of_project(request, self._workspace):
+            return ServerProgram(argv=(command, *args))
+        folder = self._folder / request.key
+        async with self._installing.setdefault(request.key, anyio.Lock()):
+            if not await to_thread.run_sync(folder.is_dir):
+                await self._install(request, folder)
+        program = await to_thread.run_sync(_program_in, folder, request)
+        return ServerProgram(
+            argv=(str(program), *request.args),
+            env={"PATH": self._toolchain.path},
+            read_only=(folder, *self._toolchain.read_only),
+        )
+
+    async def _install(self, request: PackageRequest, folder: Path) -> None:
+        """Another process may do the same; the first one to be ready counts."""
+        pin = await to_thread.run_sync(self._read_pin, request)
+        self._say(f"packages of MCP servers are installed: {' '.join(request.packages)}")
+        stage = self._folder / f"{request.key}.{new_id('new')}"
+        try:
+            await to_thread.run_sync(lambda: stage.mkdir(parents=True, mode=0o755))
+            if request.installer == "npm":
+                lock = await self._install_npm(request, stage, pin)
+            else:
+                lock = await self._install_uv(request, stage, pin)
+            await to_thread.run_sync(self._finish, request, stage, lock)
+        except OSError as error:
+            raise McpFailed(f"its packages cannot be stored: {error.strerror}") from error
+        finally:
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(lambda: shutil.rmtree(stage, ignore_errors=True))
+
+    async def _install_npm(self, request: PackageRequest, stage: Path, pin: _Pin | None) -> bytes:
+        files = {"package.json": b'{"private":true}'} if pin is None else pin.files
+        for name, content in files.items():
+            await to_thread.run_sync((stage / name).write_bytes, content)
+        what = ("install", *request.packages) if pin is None else ("ci",)
+        if (npm := self._toolchain.npm) is None:
+            raise McpFailed("npx needs npm on this machine: install Node.js")
+        await self._step(stage, npm, *what, *_NPM_OPTIONS, f"--cache={stage / _CACHE}")
+        return await to_thread.run_sync(_npm_pin, stage)
+
+    async def _install_uv(self, request: PackageRequest, stage: Path, pin: _Pin | None) -> bytes:
+        if (uv := self._toolchain.uv) is None:
+            raise McpFailed("uvx needs uv on this machine: install uv")
+        cache = ("--cache-dir", str(stage / _CACHE), "--no-config")
+        python = request.python or self._toolchain.python
+        await self._step(
+            stage, uv, "venv", "env", "--relocatable", "--no-python-downloads", "--python", python,
+            *cache,
+        )  # fmt: skip
+        lock = stage / _UV_LOCK
+        if pin is None:
+            wanted = "".join(f"{item}\n" for item in request.packages)
+            await to_thread.run_sync((stage / "requirements.in").write_text, wanted)
+            await self._step(
+                stage, uv, "pip", "compile", "requirements.in", "--output-file", _UV_LOCK,
+                "--generate-hashes", "--no-header", "--quiet", "--python", _UV_PYTHON, *cache,
+            )  # fmt: skip
+        else:
+            await to_thread.run_sync(lock.write_bytes, pin.files[_UV_LOCK])
+        await self._step(
+            stage, uv, "pip", "install", "--require-hashes", "--requirement", _UV_LOCK,
+            "--link-mode", "copy", "--python", _UV_PYTHON, *cache,
+        )  # fmt: skip
+        return _encoded_pin({_UV_LOCK: await to_thread.run_sync(lock.read_bytes)})
+
+    async def _step(self, stage: Path, *argv: str) -> None:
+        env = {**self._toolchain.variables, "PATH": self._toolchain.path, "HOME": str(stage)}
+        result = await self._run(stage, argv, {**env, "NO_PROXY": "", "no_proxy": ""})
+        if result.status != 0:
+            text = result.stderr.head + result.stderr.tail + result.stdout.tail
+            lines = [line for line in text.decode("utf-8", "replace").splitlines() if line.strip()]
+            why = clean_line(" ".join(lines[-6:]), 500) or f"status {result.status}"
+            raise McpFailed(f"its packages cannot be installed: {why}")
+
+    def _finish(self, request: PackageRequest, stage: Path, lock: bytes) -> None:
+        shutil.rmtree(stage / _CACHE, ignore_errors=True)
+        pin = self._folder / f"{request.key}.pin"
+        if not pin.exists():
+            write_atomic(pin, lock)
+        try:
+            stage.rename(self._folder / request.key)
+        except OSError:
+            if not (self._folder / request.key).is_dir():
+                raise
+
+    def _read_pin(self, request: PackageRequest) -> _Pin | None:
+        file = self._folder / f"{request.key}.pin"
+        try:
+            content = read_bounded(file, max_bytes=_MAX_PIN_BYTES)
+            return None if content is None else msgspec.json.decode(content, type=_Pin)
+        except (msgspec.MsgspecError, InvalidInput) as error:
+            raise McpFailed(f"{file}: {error}; remove it to pin its packages anew") from error
+
+
+def forget_packages(folder: Path, command: str, args: tuple[str, ...]) -> bool:
+    """Have the packages of a server loaded anew next time; False if none were pinned."""
+    request = package_request(command, args)
+    pin = None if request is None else folder / f"{request.key}.pin"
+    if request is None or pin is None or not pin.exists():
+        return False
+    pin.unlink()
+    shutil.rmtree(folder / request.key, ignore_errors=True)
+    return True
+
+
+class _Pin(msgspec.Struct, frozen=True):
+    files: dict[str, bytes]
+    """What an installer needs to install exactly the same again."""
+
+
+def _encoded_pin(files: dict[str, bytes]) -> bytes:
+    return msgspec.json.encode(_Pin(files))
+
+
+def _npm_pin(stage: Path) -> bytes:
+    return _encoded_pin({name: (stage / name).read_bytes() for name in ("package.json", _NPM_LOCK)})
+
+
+def _is_of_project(request: PackageRequest, workspace: Path) -> bool:
+    """A program that the project itself has installed is run, not a stranger's of the same name."""
+    name = request.program or request.main_package.rpartition("/")[2]
+    return request.installer == "npm" and (workspace / "node_modules" / ".bin" / name).exists()
+
+
+def _program_in(folder: Path, request: PackageRequest) -> Path:
+    package = request.main_package
+    if request.installer == "uv":
+        program = folder / "env" / "bin" / (request.program or package)
+    else:
+        name = request.program or _main_program(folder / "node_modules" / package, package)
+        program = folder / "node_modules" / ".bin" / name
+    if not program.exists():
+        raise McpFailed(f"the package {package} has no program {program.name}")
+    return program
+
+
+def _main_program(folder: Path, package: str) -> str:
+    """As npx does: the only one, or the one that has the package's name."""
+    own = package.rpartition("/")[2]
+    try:
+        fields = cast("object", msgspec.json.decode((folder / "package.json").read_bytes()))
+    except (OSError, msgspec.MsgspecError) as error:
+        raise McpFailed(f"the package {package} cannot be read") from error
+    programs = cast("dict[str, object]", fields).get("bin") if isinstance(fields, dict) else None
+    names = list(cast("dict[str, object]", programs)) if isinstance(programs, dict) else [own]
+    if len(names) == 1:
+        return names[0]
+    if own in names:
+        return own
+    raise McpFailed(f"the package {package} has several programs: name one with -p {package} NAME")

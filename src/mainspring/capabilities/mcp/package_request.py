@@ -1,0 +1,152 @@
+"""Which packages a server's `npx` or `uvx` command loads, and which of their programs it runs.
+
+What is not a plain package of a registry (a folder, a git address, an unknown option) is nobody's
+request: such a command runs as it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+Installer: TypeAlias = Literal["npm", "uv"]
+
+_NPM_NAME = r"(?:@[a-z0-9~-][a-z0-9._~-]*/)?[a-z0-9~-][a-z0-9._~-]*"
+_NPM_SPEC = re.compile(rf"({_NPM_NAME})(?:@([A-Za-z0-9^~<>=*.+_-]+))?")
+_PYTHON_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
+_PYTHON_SPEC = re.compile(
+    rf"({_PYTHON_NAME})(\[[A-Za-z0-9._, -]*\])?((?:[=!~<>]=?=?[A-Za-z0-9.*+!_-]+,?)*)"
+)
+_PYTHON_AT = re.compile(rf"({_PYTHON_NAME})@([A-Za-z0-9.+!_-]+)")
+_PYTHON_VERSION = re.compile(r"[0-9]+(?:\.[0-9]+){0,2}")
+_PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_COMMANDS: Mapping[tuple[str, ...], Installer] = {
+    ("npx",): "npm",
+    ("npm", "exec"): "npm",
+    ("npm", "x"): "npm",
+    ("uvx",): "uv",
+    ("uv", "tool", "run"): "uv",
+}
+_FLAGS: Mapping[Installer, frozenset[str]] = {
+    "npm": frozenset(("-y", "--yes", "-q", "--quiet", "--prefer-online", "--prefer-offline")),
+    "uv": frozenset(("-q", "--quiet", "--isolated", "--refresh", "--upgrade", "-U", "--no-cache")),
+}
+_VALUES: Mapping[Installer, Mapping[str, str]] = {
+    "npm": {"-p": "package", "--package": "package"},
+    "uv": {"--from": "package", "--with": "more", "-p": "python", "--python": "python"},
+}
+
+
+class PackageRequest(Struct, frozen=True, kw_only=True):
+    installer: Installer
+    packages: tuple[str, ...]
+    """As they are asked for: a name, with or without a version."""
+    program: str | None
+    """`None`: the program that the package is named for."""
+    args: tuple[str, ...] = ()
+    """Of the program."""
+    python: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The same for the same packages, whatever program of theirs is run."""
+        content = (self.installer, sorted(self.packages), self.python)
+        return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:20]
+
+    @property
+    def main_package(self) -> str:
+        """The name of the first one."""
+        match = (_NPM_SPEC if self.installer == "npm" else _PYTHON_SPEC).match(self.packages[0])
+        assert match is not None
+        return match[1]
+
+
+class _NotUnderstood(Exception): ...
+
+
+def package_request(command: str, args: Sequence[str]) -> PackageRequest | None:
+    """`None` if the command loads no packages, or is not understood."""
+    words = (PurePath(command).name, *args)
+    for prefix, installer in _COMMANDS.items():
+        if words[: len(prefix)] == prefix:
+            try:
+                return _read(installer, words[len(prefix) :])
+            except _NotUnderstood:
+                return None
+    return None
+
+
+def _read(installer: Installer, words: Sequence[str]) -> PackageRequest:
+    options: dict[str, list[str]] = {"package": [], "more": [], "python": []}
+    rest = iter(words)
+    first = next((word for word in _after_options(installer, rest, options)), None)
+    if first is None:
+        raise _NotUnderstood
+    named, args = options["package"], tuple(rest)
+    spec = _npm_spec if installer == "npm" else _python_spec
+    program = _program(first) if named else None
+    if not named:
+        named = [first]
+        program = _python_program(first) if installer == "uv" else None
+    versions = options["python"]
+    if len(versions) > 1 or not all(map(_PYTHON_VERSION.fullmatch, versions)):
+        raise _NotUnderstood
+    return PackageRequest(
+        installer=installer,
+        packages=tuple(spec(item) for item in (*named, *options["more"])),
+        program=program,
+        args=args,
+        python=versions[0] if versions else None,
+    )
+
+
+def _after_options(
+    installer: Installer, words: Iterator[str], options: dict[str, list[str]]
+) -> Iterator[str]:
+    """The words behind the options."""
+    for word in words:
+        name, has_value, value = word.partition("=")
+        if word == "--":
+            continue
+        if word in _FLAGS[installer]:
+            continue
+        if name in _VALUES[installer]:
+            kind = _VALUES[installer][name]
+            options[kind].append(value if has_value else next(words, ""))
+        elif word.startswith("-"):
+            raise _NotUnderstood
+        else:
+            yield word
+
+
+def _npm_spec(text: str) -> str:
+    if not _NPM_SPEC.fullmatch(text):
+        raise _NotUnderstood
+    return text
+
+
+def _python_spec(text: str) -> str:
+    if match := _PYTHON_AT.fullmatch(text):
+        return match[1] if match[2] == "latest" else f"{match[1]}=={match[2]}"
+    if not _PYTHON_SPEC.fullmatch(text):
+        raise _NotUnderstood
+    return text
+
+
+def _python_program(text: str) -> str:
+    match = _PYTHON_AT.fullmatch(text) or _PYTHON_SPEC.fullmatch(text)
+    if match is None:
+        raise _NotUnderstood
+    return match[1]
+
+
+def _program(text: str) -> str:
+    if not _PROGRAM.fullmatch(text):
+        raise _NotUnderstood
+    return text

@@ -1,0 +1,35 @@
+"""What a session used, and what it was worth: credit to memories, skills, prompt fragments and
+tools after an outcome, a test or a person's rating."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from mainspring.core.events.payload import Payload
+
+UtilityType: TypeAlias = Literal["memory", "skill", "prompt_fragment", "tool"]
+
+
+class UtilitySubject(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    type: UtilityType
+    id: str
+    """Of a memory: its store and path, as `agent/project_release.md`; else a name."""
+    version: str | None = None
+    """Hash of the content that was used."""
+
+
+class UtilityCredited(Payload, frozen=True, kw_only=True, tag="utility.credited"):
+    """Something that the session used gets its share of how the work ended."""
+
+    subject: UtilitySubject
+    reward: float
+    """From 0, failed, to 1, succeeded."""
+    source: Literal["outcome", "test", "eval", "person"]
+    outcome_id: str
+    """What the reward is for: an outcome, a call that ran tests, a rating. One subject is
+    credited once for it."""
+
+
+UtilityPayload: TypeAlias = UtilityCredited

@@ -1,0 +1,297 @@
+"""`mainspring -p`: runs an agent for a script and prints what Claude Code would print: the final
+text, one JSON object, or a stream of JSON lines. Nobody is asked: what needs a person is denied."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream
+
+from mainspring import __version__
+from mainspring.config import Settings
+from mainspring.core import clock, events
+from mainspring.core.content import Block
+from mainspring.core.envelope import Event
+from mainspring.core.events import Permission, PermissionUpdate, RuleText
+from mainspring.core.model import Delta
+from mainspring.edges.cli.outcome_arguments import OutcomeArguments
+from mainspring.edges.cli.printing import Screen, sanitize_text
+from mainspring.edges.cli.run_arguments import (
+    InputFormat,
+    OutputFormat,
+    PrintArguments,
+    RunArguments,
+)
+from mainspring.edges.cli.run_command import (
+    DONE,
+    EXIT_STATUS,
+    FAILED,
+    INTERRUPTED,
+    print_end,
+    read_prompt,
+    submit_prompt,
+)
+from mainspring.edges.cli.session_runner import (
+    SessionRunner,
+    UserLeft,
+    open_session_runner,
+    run_interruptible,
+)
+from mainspring.edges.cli.stream_input import ControlRequest, StreamInput, UserInput
+from mainspring.edges.cli.worktree_option import open_worktree
+from mainspring.harness.context.xray import decode_prefix
+from mainspring.harness.permissions.rule import parse_rule
+from mainspring.harness.permissions.tool_names import claude_code_name
+from mainspring.log.task_groups import unwrap_single_error
+from mainspring.runtime.definition_files.frontmatter_fields import split
+from mainspring.runtime.export_sessions.api_blocks import media_of
+from mainspring.runtime.export_sessions.claude_code_stream import (
+    ClaudeCodeStream,
+    RunEnd,
+    StreamMessage,
+)
+from mainspring.runtime.export_sessions.claude_code_transcript import bare_model
+from mainspring.runtime.session.run_result import ApprovalRequest, RunResult
+from mainspring.runtime.session.session import Session
+from mainspring.runtime.session.session_summary import workspace_of
+from mainspring.runtime.slash_commands import available_commands, mode_of
+
+NOBODY_ASKED = "This needs a person's approval, and nobody can be asked in this run"
+_Item: TypeAlias = Event | Delta
+
+
+async def run_printed(
+    settings: Settings,
+    arguments: RunArguments,
+    printing: PrintArguments,
+    outcome: OutcomeArguments,
+    prompt: str | None,
+) -> int:
+    resumed = arguments.session()
+    is_streamed_in = printing.input_format is InputFormat.stream_json
+    text = None if is_streamed_in else await read_prompt(prompt, required=resumed is None)
+    options = await open_worktree(settings, arguments)
+    async with open_session_runner(settings, options, resumed, unattended=True) as runner:
+        session = runner.session or await runner.start()
+        await _permit(session, printing)
+        run = await PrintedSession.open(settings, printing, runner, session)
+        if is_streamed_in:
+            return await _run_input(run)
+        if text is not None:
+            await submit_prompt(settings, runner, outcome, session, text)
+        return await run.run()
+
+
+async def _permit(session: Session, printing: PrintArguments) -> None:
+    """Raises: InvalidInput: a rule is none; nothing was permitted."""
+    given: dict[Permission, list[str] | None] = {
+        "allow": printing.allowed_tools,
+        "deny": printing.disallowed_tools,
+    }
+    updates = [
+        PermissionUpdate(type="addRules", behavior=behavior, rules=rules)
+        for behavior, texts in given.items()
+        if (rules := tuple(_rules(texts or ())))
+    ]
+    if updates:
+        await session.permit(*updates)
+
+
+def _rules(texts: Iterable[str]) -> Iterable[RuleText]:
+    for text in (rule for joined in texts for rule in split(joined, ", \t\n")):
+        rule = parse_rule(text)
+        yield RuleText(tool_name=text.partition("(")[0], rule_content=rule.specifier)
+
+
+@dataclass(slots=True)
+class PrintedSession:
+    """One session whose runs are printed. Build with `open`."""
+
+    settings: Settings
+    printing: PrintArguments
+    runner: SessionRunner
+    session: Session
+    stream: ClaudeCodeStream
+    _screen: Screen
+    _notes: Screen
+    has_left: bool = False
+    """The user did not wait for the end of a run."""
+    _has_init: bool = False
+
+    @classmethod
+    async def open(
+        cls,
+        settings: Settings,
+        printing: PrintArguments,
+        runner: SessionRunner,
+        session: Session,
+    ) -> PrintedSession:
+        row = await session.log.session(session.id)
+        stream = ClaudeCodeStream(session_id=session.id, main_thread=row.thread_id)
+        for event in await session.events():
+            stream.skip(event)
+        return cls(
+            settings=settings,
+            printing=printing,
+            runner=runner,
+            session=session,
+            stream=stream,
+            _screen=Screen(settings),
+            _notes=Screen(settings, stderr=True),
+        )
+
+    def write(self, message: StreamMessage) -> None:
+        """One line of stream-json."""
+        self._screen.json(message)
+
+    async def run(self) -> int:
+        """Run the session until it ends, and print the result. Returns the exit status."""
+        began = clock.now()
+        send, receive = anyio.create_memory_object_stream[_Item](math.inf)
+        ended: RunResult | UserLeft | None = UserLeft()
+        with unwrap_single_error():
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._print_all, receive)
+                with send:
+                    ended = await run_interruptible(
+                        self.session,
+                        emit=send.send_nowait,
+                        tell=send.send_nowait,
+                        say=self._say,
+                        on_approval=deny_unasked,
+                    )
+        result = await self.session.last_result() if ended is None else ended
+        if isinstance(result, UserLeft):
+            self.has_left = True
+            return INTERRUPTED
+        await self._print_result(result, began=began)
+        return EXIT_STATUS.get(result.reason, FAILED)
+
+    async def _print_all(self, receive: MemoryObjectReceiveStream[_Item]) -> None:
+        with receive:
+            async for item in receive:
+                await self.take(item)
+
+    def _say(self, words: str) -> None:
+        self._notes.paragraph((words, "dim"))
+
+    async def take(self, item: _Item) -> None:
+        """Print what an event or a delta completes."""
+        if not isinstance(item, Event):
+            if self.printing.with_partial_messages:
+                self._write_all(self.stream.piece(item))
+            return
+        media = await media_of(self.session.log, _blocks(item))
+        messages = self.stream.take(item, media)
+        if not self.printing.is_stream:
+            return
+        if isinstance(item.payload, events.ModelRequestStarted) and not self._has_init:
+            await self.write_init(item.payload.prefix)
+        if self.printing.with_partial_messages:
+            self._write_all(self.stream.boundary(item))
+        self._write_all(messages)
+
+    def _write_all(self, messages: Iterable[StreamMessage]) -> None:
+        for message in messages:
+            self.write(message)
+
+    async def write_init(self, prefix: str | None) -> None:
+        """The first message of each run. `prefix`: the blob with the tools that the model has."""
+        self._has_init = True
+        agent, log = self.session.agent, self.session.log
+        tools = () if prefix is None else decode_prefix(await log.blob(prefix)).tools
+        commands = available_commands(agent)
+        fields = {
+            "cwd": await workspace_of(log, self.session.id) or str(self.settings.folder),
+            "model": bare_model(agent.model),
+            "permissionMode": await mode_of(log, self.session.id),
+            "tools": [claude_code_name(tool.name) for tool in tools],
+            "mcp_servers": [],
+            "slash_commands": [command.name for command in commands if not command.is_clients],
+            "agents": [subagent.name for subagent in agent.subagents],
+            "skills": [skill.name for skill in agent.skills],
+            "apiKeySource": "none",
+            "output_style": "default",
+            "claude_code_version": f"mainspring {__version__}",
+        }
+        self.write(self.stream.init(fields))
+
+    async def _print_result(self, result: RunResult, *, began: datetime) -> None:
+        if self.printing.output_format in (None, OutputFormat.text):
+            if result.text:
+                self._screen.raw(f"{sanitize_text(result.text)}\n")
+            if result.reason not in ("completed", "compacted"):
+                await print_end(self._notes, self.session, result)
+            return
+        if self.printing.is_stream and not self._has_init:
+            await self.write_init(None)
+        self._has_init = False
+        end = RunEnd(
+            reason=result.reason,
+            text=result.text,
+            detail=result.detail,
+            duration=clock.now() - began,
+        )
+        self.write(self.stream.result(end))
+
+
+def deny_unasked(request: ApprovalRequest) -> str:
+    return NOBODY_ASKED
+
+
+def _blocks(event: Event) -> tuple[Block, ...]:
+    match event.payload:
+        case events.AgentMessage(content=content) | events.AgentToolResult(content=content):
+            return content
+        case events.AgentMcpToolResult(content=content):
+            return content
+        case _:
+            return ()
+
+
+async def _run_input(run: PrintedSession) -> int:
+    """A run for each message of standard input, until it ends. Control requests are answered while
+    the session runs."""
+    send, receive = anyio.create_memory_object_stream[UserInput](math.inf)
+    status = DONE
+
+    async def read_all() -> None:
+        source = StreamInput()
+        with send:
+            while (line := await source.next()) is not None:
+                match line:
+                    case UserInput():
+                        send.send_nowait(line)
+                    case ControlRequest():
+                        run.write(await _control_response(run.session, line))
+                    case _:
+                        pass  # nothing was requested
+
+    with unwrap_single_error():
+        async with anyio.create_task_group() as group:
+            group.start_soon(read_all)
+            with receive:
+                async for line in receive:
+                    await run.session.send(line.message.blocks())
+                    status = await run.run()
+                    if status == INTERRUPTED and run.has_left:
+                        group.cancel_scope.cancel()
+    return status
+
+
+async def _control_response(session: Session, control: ControlRequest) -> StreamMessage:
+    if control.subtype == "interrupt":
+        await session.interrupt()
+        response: StreamMessage = {"subtype": "success", "response": {}}
+    else:
+        error = f"{control.subtype or 'this'} is not supported"
+        response = {"subtype": "error", "error": error}
+    return {
+        "type": "control_response",
+        "response": {**response, "request_id": control.request_id},
+    }

@@ -1,0 +1,62 @@
+"""`--worktree [NAME]`: a session in a git worktree of its own, beside what you work on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import typer
+
+from mainspring.config import FOLDER, Settings
+from mainspring.core import ids
+from mainspring.edges.cli.printing import print_note
+from mainspring.edges.cli.run_arguments import RunArguments
+from mainspring.runtime.run_options import RunOptions
+from mainspring.runtime.session.session import Runtime
+from mainspring.runtime.session.session_summary import workspace_of
+from mainspring.wiring.session_repositories import open_worktrees, shared_repository
+
+_ID_DIGITS = 8
+
+
+async def open_worktree(settings: Settings, arguments: RunArguments) -> RunOptions:
+    """The options of the run, with the worktree as its workspace; it is opened again if there is
+    one of that name.
+
+    Raises:
+        BadParameter: another option names the workspace already.
+        ToolEnvironmentError: there is no repository, or no commit to begin with.
+    """
+    options = arguments.options()
+    if arguments.worktree is None:
+        return options
+    if arguments.session() is not None or options.workspace is not None:
+        raise typer.BadParameter(
+            "--worktree makes a workspace for a new session: do not give --resume or --workspace"
+        )
+    folder, place = Path(settings.folder), _worktrees_folder(settings)
+    name = arguments.worktree or f"session-{ids.new_id(ids.SESSION)[-_ID_DIGITS:]}"
+    worktree = await open_worktrees(folder, place).open(name)
+    print_note(settings, f"worktree {worktree.path}, branch {worktree.branch}")
+    return replace(options, workspace=Path(worktree.path), agent=options.agent or folder)
+
+
+def _worktrees_folder(settings: Settings) -> Path:
+    return Path(settings.folder) / FOLDER / "worktrees"
+
+
+async def share_repository(settings: Settings, runtime: Runtime, session_id: str | None) -> None:
+    """In a worktree of ours, let programs read the repository that it belongs to: without it, git
+    does not work there. `session_id`: one that continues where it was."""
+    options = runtime.options
+    known = None if session_id is None else await workspace_of(runtime.log, session_id)
+    workspace = options.workspace if known is None else Path(known)
+    if workspace is None or not _is_below(workspace, _worktrees_folder(settings)):
+        return
+    repository = await shared_repository(Path(settings.folder))
+    sandbox = {**options.sandbox, "readOnly": [str(repository)]}
+    runtime.options = replace(options, sandbox=sandbox)
+
+
+def _is_below(folder: Path, place: Path) -> bool:
+    return place.resolve() in folder.resolve().parents

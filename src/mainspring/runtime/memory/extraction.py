@@ -1,0 +1,204 @@
+"""What a session taught, without a model: what a person said about themselves, their project and
+how to work, and commands that failed until they were changed.
+
+Only a person's own words and the outcome of commands count. What pages, tools and other agents say
+is never taken for a fact here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from msgspec import Struct
+
+from mainspring.core import events
+from mainspring.core.content import plain_text
+from mainspring.core.envelope import Event
+from mainspring.core.sender import Sender
+from mainspring.harness.state.utility import NOT_LEARNED_FROM
+from mainspring.retrieval.stems import content_words, stems
+from mainspring.runtime.memory.absolute_dates import make_dates_absolute
+from mainspring.runtime.memory.note import NoteType, Trust
+
+MAX_CANDIDATES = 20
+"""Of one session."""
+_MIN_WORDS, _MAX_CHARS = 3, 400
+_NAME_WORDS = 6
+
+
+class Evidence(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where something was learned."""
+
+    session_id: str
+    event_id: str
+    quote: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """Something that may be worth remembering."""
+
+    text: str
+    type: NoteType
+    trust: Trust
+    time: datetime
+    evidence: tuple[Evidence, ...]
+    name: str = ""
+    description: str = ""
+    is_correction: bool = False
+
+    @property
+    def title(self) -> str:
+        return self.name or " ".join(content_words(self.text)[:_NAME_WORDS]) or "note"
+
+
+def _cue(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
+
+
+_REMEMBER = _cue(
+    r"^(?:please\s+|and\s+|also\s+)?(?:remember|note|keep in mind|don'?t forget|memorize)"
+    r"(?:\s+(?:this|please))?(?:\s+that\b|\s*[:,]|\s)\s*(?P<rest>.+)$"
+)
+_TO_DO = _cue(r"^(?:to\s+\w+|me\s+to\b|about\b|it\b|this\b)")
+_CUES: tuple[tuple[NoteType, re.Pattern[str]], ...] = (
+    (
+        "user",
+        _cue(r"\b(?:my name is|call me|i am an?|i'm an?|i work (?:as|at|for|in)|i live in)\b"),
+    ),
+    (
+        "feedback",
+        _cue(
+            r"^(?:no[,.!]?\s+|please\s+)?(?:always|never|don'?t|do not|stop|avoid)\s+\w"
+            r"|\bfrom now on\b|\bin (?:the )?future\b|\bi (?:don'?t |do not )?"
+            r"(?:prefer|like|want|hate|expect)\b|\bi'?d rather\b"
+            r"|\buse\s+\S+(?:\s+\S+)?\s+(?:instead of|rather than|not)\b"
+        ),
+    ),
+    (
+        "project",
+        _cue(
+            r"\bwe (?:have )?(?:decided|agreed|use|deploy|release|ship|run|support|require)\b"
+            r"|\bour \w+(?: \w+){0,2} (?:is|are|was|runs?|lives?)\b"
+            r"|\bthe (?:deadline|budget|release|launch|owner|password policy|port|version)"
+            r"(?: \w+){0,3} (?:is|are|was|moved|changed)\b"
+        ),
+    ),
+)
+_CORRECTION = _cue(
+    r"^(?:no[,.!:]|nope\b|wrong\b|that'?s (?:wrong|not)|actually[,\s]|correction\b|i meant\b)"
+)
+_QUESTION = re.compile(r"\?\s*$|^(?:can|could|would|will|do|does|did|is|are|what|how|why)\b", re.I)
+_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+
+
+def extract_candidates(log: Iterable[Event], *, after: int = 0) -> list[Candidate]:
+    """From a session's events; those after `after` count, all are read."""
+    candidates: list[Candidate] = []
+    commands = _Commands()
+    for event in log:
+        payload = event.payload
+        if isinstance(payload, events.SessionCreated) and not is_learned_from(payload):
+            return []
+        if isinstance(payload, events.UserMessage) and _is_person(event.sender):
+            if event.seq > after:
+                candidates += _from_message(event, plain_text(payload.content))
+        else:
+            candidates += (item for item in commands.apply(event) if event.seq > after)
+    unique = {tuple(stems(item.text)): item for item in candidates}
+    return list(unique.values())[-MAX_CANDIDATES:]
+
+
+def is_learned_from(created: events.SessionCreated) -> bool:
+    return created.origin is None or created.origin.type not in NOT_LEARNED_FROM
+
+
+def _is_person(sender: Sender | None) -> bool:
+    return sender is not None and sender.kind == "person"
+
+
+def _from_message(event: Event, text: str) -> Iterator[Candidate]:
+    own = "\n".join(
+        line for line in _CODE.sub(" ", text).splitlines() if not line.lstrip().startswith(">")
+    )
+    for sentence in _SENTENCE.split(own):
+        plain = " ".join(sentence.split()).strip(" -*")
+        kind = _kind(plain)
+        if kind is None:
+            continue
+        found, is_correction = kind, _CORRECTION.search(plain) is not None
+        said = (
+            _REMEMBER.sub(lambda match: match["rest"], plain) if _REMEMBER.match(plain) else plain
+        )
+        said = _CORRECTION.sub("", said).strip(" ,:.!") if is_correction else said
+        fact = make_dates_absolute(said[:1].upper() + said[1:], event.time.date())
+        yield Candidate(
+            text=fact,
+            type=found,
+            trust="agent",
+            time=event.time,
+            evidence=(_evidence(event, plain),),
+            is_correction=is_correction,
+        )
+
+
+def _kind(sentence: str) -> NoteType | None:
+    if len(sentence) > _MAX_CHARS or len(sentence.split()) < _MIN_WORDS:
+        return None
+    if (asked := _REMEMBER.match(sentence)) and not _TO_DO.match(asked["rest"]):
+        return _cued_kind(asked["rest"]) or "reference"
+    if _QUESTION.search(sentence) or (asked is not None):
+        return None
+    return _cued_kind(sentence)
+
+
+def _cued_kind(sentence: str) -> NoteType | None:
+    return next((kind for kind, cue in _CUES if cue.search(sentence)), None)
+
+
+def _evidence(event: Event, quote: str) -> Evidence:
+    return Evidence(session_id=event.session_id, event_id=event.id, quote=quote[:_MAX_CHARS])
+
+
+class _Commands:
+    """Commands that failed, and the similar one that then succeeded."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, tuple[Event, str]] = {}
+        self._failed: dict[str, tuple[Event, str]] = {}
+        """By program."""
+
+    def apply(self, event: Event) -> Iterator[Candidate]:
+        match event.payload:
+            case events.AgentToolUse(name="bash", input=given):
+                self._open[event.id] = event, str(given.get("command", ""))
+            case events.AgentToolResult(tool_use_id=call_id) as result if call_id in self._open:
+                called, command = self._open.pop(call_id)
+                yield from self._end(called, command, result)
+            case _:
+                return
+
+    def _end(
+        self, called: Event, command: str, result: events.AgentToolResult
+    ) -> Iterator[Candidate]:
+        program = " ".join(command.split()[:1])
+        if not program or "\n" in command or len(command) > _MAX_CHARS:
+            return
+        if result.is_error and result.error == "failed":
+            self._failed[program] = called, command
+        elif not result.is_error and program in self._failed:
+            before, failed = self._failed.pop(program)
+            if failed != command and len(set(failed.split()) & set(command.split())) > 1:
+                yield Candidate(
+                    text=f"`{failed}` fails here; `{command}` works.",
+                    type="procedure",
+                    trust="agent",
+                    time=called.time,
+                    evidence=(_evidence(before, failed), _evidence(called, command)),
+                    name=f"how to run {program} {' '.join(command.split()[1:3])}".strip(),
+                    description=f"which arguments {program} needs here",
+                )

@@ -1,0 +1,90 @@
+"""What a session remembers by itself at the end of a run: what a person said that is worth it. No
+model is asked; what is written is a version like any other, and can be reverted.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+
+from anyio import to_thread
+
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import MemoryWritten
+from mainspring.core.sender import Sender
+from mainspring.log.session_log import SessionLog
+from mainspring.log.writer import Writer
+from mainspring.runtime.memory.consolidation import Consolidation
+from mainspring.runtime.memory.extraction import Candidate, extract_candidates
+from mainspring.runtime.memory.memory_edits import MemoryEdit, apply_edits
+from mainspring.runtime.memory.memory_folder import MemoryFolder
+from mainspring.runtime.memory.memory_index import MemoryHit
+from mainspring.runtime.memory.memory_versions import MemoryVersion
+from mainspring.runtime.memory.note import Trust
+from mainspring.runtime.memory.session_memory import SessionMemory
+
+_NEARBY = 20
+
+
+def learn(
+    folders: dict[str, MemoryFolder],
+    search: Callable[[str, int], Sequence[MemoryHit]],
+    candidates: Sequence[Candidate],
+    author: Sender,
+) -> list[MemoryWritten]:
+    """Write facts among what is known; how each changed a memory. Blocks.
+
+    Facts about the person go to their own folder, if there is one.
+    """
+    written: list[MemoryWritten] = []
+    for scope, folder in folders.items():
+        own = [item for item in candidates if _scope(item, folders) == scope]
+        if not own:
+            continue
+        hits = {hit.note.path for item in own for hit in search(item.text, _NEARBY)}
+        consolidation = Consolidation({path: folder.text(path) for path in sorted(hits)})
+        for candidate in own:
+            consolidation.add(candidate)
+        edits = consolidation.edits()
+        applied = apply_edits(folder, edits, author=author, key=edit_key)
+        trusts = {edit.path: edit.trust for edit in edits}
+        written += (_written(scope, version, trusts) for version in applied.versions)
+    return written
+
+
+async def learn_from_run(memory: SessionMemory, log: SessionLog, writer: Writer) -> None:
+    """Remember what the run of a session taught. The run is over: nothing waits for it."""
+    read = await log.read(writer.session_id)
+    candidates = extract_candidates(read)
+    known = {event.payload.version for event in read if isinstance(event.payload, MemoryWritten)}
+    if not candidates:
+        return
+    try:
+        folders = dict(memory.folders)
+        facts = await to_thread.run_sync(learn, folders, memory.search, candidates, memory.author)
+    except (OSError, sqlite3.Error, InvalidInput) as error:
+        memory.warn(f"what was learned could not be remembered: {error}")
+        return
+    if new := [fact for fact in facts if fact.version not in known]:
+        await writer.append(*new)
+
+
+def edit_key(edit: MemoryEdit) -> str:
+    """The same evidence for the same file is the same edit, also after a crash."""
+    return " ".join((edit.action, *(item.event_id for item in edit.evidence)))
+
+
+def _scope(candidate: Candidate, folders: dict[str, MemoryFolder]) -> str:
+    wanted = "user" if candidate.type == "user" else "agent"
+    return wanted if wanted in folders else next(iter(folders))
+
+
+def _written(scope: str, version: MemoryVersion, trusts: dict[str, Trust]) -> MemoryWritten:
+    return MemoryWritten(
+        store_id=scope,
+        path=version.path,
+        operation=version.operation,
+        version=version.id,
+        reason=version.reason,
+        trust=trusts.get(version.path),
+    )

@@ -1,0 +1,1 @@
+"""What memories, skills, prompt fragments and tools were worth, learned from how work ended."""

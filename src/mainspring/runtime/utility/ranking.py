@@ -1,0 +1,72 @@
+"""Which of several candidates to show: the most similar ones, then by what they were worth.
+
+A candidate's value Q starts at 0.5 and moves towards each reward. Rewards may be noise, so values
+count only as far as they differ by more than noise alone would make them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TypeVar
+
+ALPHA = 0.3
+START = 0.5
+CANDIDATES = 5
+CHOSEN = 2
+_MIN_SUBJECTS = 8
+"""With fewer credited ones nothing can be said about noise: similarity alone decides."""
+_MIN_CREDITS = 2
+_MIN_SURPRISE = 3.0
+"""Standard deviations above what noise makes of the values, because it is asked again and again."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Utility:
+    value: float = START
+    credits: int = 0
+    total: float = 0.0
+    """Sum of the rewards."""
+
+
+def credited(utility: Utility, reward: float) -> Utility:
+    value = utility.value + ALPHA * (reward - utility.value)
+    return Utility(value, utility.credits + 1, utility.total + reward)
+
+
+def reliability(utilities: Iterable[Utility]) -> float:
+    """Which share of the differences between values is more than the noise of their rewards: 0 if
+    rewards are random, near 1 if they always agree."""
+    known = [item for item in utilities if item.credits >= _MIN_CREDITS]
+    if len(known) < _MIN_SUBJECTS:
+        return 0.0
+    credits = sum(item.credits for item in known)
+    mean = sum(item.total for item in known) / credits
+    noise = mean * (1 - mean) * (len(known) - 1)
+    """What the sum below is on average if every reward is drawn alike."""
+    spread = sum(item.credits * (item.total / item.credits - mean) ** 2 for item in known)
+    if spread <= noise or noise == 0:
+        return 0.0
+    surprise = (spread - noise) / (noise * (2 / (len(known) - 1)) ** 0.5)
+    return (1 - noise / spread) * min(1.0, max(0.0, surprise - _MIN_SURPRISE))
+
+
+def choose(
+    candidates: Sequence[tuple[T, float, Utility]], trust: float, *, count: int = CHOSEN
+) -> list[tuple[T, float]]:
+    """The best of the candidates, each with what its utility added to its rank. `trust` is the
+    `reliability` of the values; candidates have a similarity each, the best first."""
+    pool = candidates[:CANDIDATES]
+    if not pool:
+        return []
+    top = max(similarity for _, similarity, _ in pool) or 1.0
+    mean = fmean(utility.value for _, _, utility in pool)
+    scored = [
+        (item, similarity / top, 2 * trust * (utility.value - mean))
+        for item, similarity, utility in pool
+    ]
+    ranked = sorted(scored, key=lambda each: -(each[1] * (1 - trust / 2) + each[2]))
+    return [(item, bonus) for item, _, bonus in ranked[:count]]

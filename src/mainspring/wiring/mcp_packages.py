@@ -1,0 +1,107 @@
+"""Where the packages of MCP servers are installed: in a sandbox that reaches registries only."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+
+from mainspring.capabilities.mcp import package_cache
+from mainspring.capabilities.mcp.package_cache import PackageCache, Toolchain
+from mainspring.capabilities.sandbox.backend import SYSTEM_FOLDERS, find_agent_interpreter
+from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
+from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
+from mainspring.config import Settings
+from mainspring.core.ids import new_id
+from mainspring.core.ports import ExecRequest, ExecResult
+from mainspring.runtime.mcp_server import McpServer
+from mainspring.wiring.sandbox_environment import session_paths
+from mainspring.wiring.sandbox_pool import SandboxPool
+
+_FOLDER = Path(".mainspring") / "mcp-packages"
+_REGISTRIES = ("npm_config_registry", "NPM_CONFIG_REGISTRY", "UV_DEFAULT_INDEX", "UV_INDEX_URL")
+_INSTALL_SECONDS = 600.0
+_PRIVATE_ADDRESSES = ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
+
+
+def open_package_cache(
+    settings: Settings,
+    pool: SandboxPool,
+    session: SandboxSession,
+    say: Callable[[str], None] = lambda _: None,
+) -> PackageCache:
+    variables = {name: settings.environment[name] for name in _REGISTRIES
+                 if name in settings.environment}  # fmt: skip
+    path = settings.environment.get("PATH")
+    toolchain = Toolchain(
+        npm=shutil.which("npm", path=path),
+        uv=shutil.which("uv", path=path),
+        python=str(find_agent_interpreter().path),
+        node_home=_node_home(shutil.which("node", path=path)),
+        variables=variables,
+    )
+    shown = (*toolchain.read_only, *([toolchain.uv] if toolchain.uv else []))
+    own = msgspec.structs.replace(
+        session.opened_with[0],
+        networking=_networking(variables),
+        read_only=tuple(map(str, shown)),
+        secrets=(),
+        variables={},
+    )
+    run = partial(_install, settings, pool, own)
+    return PackageCache(Path(settings.home) / _FOLDER, session.workspace, toolchain, run, say)
+
+
+def forget_packages(settings: Settings, server: McpServer) -> bool:
+    """Have the packages of a server loaded anew next time; False if none were pinned."""
+    folder = Path(settings.home) / _FOLDER
+    return package_cache.forget_packages(folder, server.command, server.args)
+
+
+async def _install(
+    settings: Settings,
+    pool: SandboxPool,
+    environment: SandboxEnvironment,
+    folder: Path,
+    argv: tuple[str, ...],
+    env: Mapping[str, str],
+) -> ExecResult:
+    key = new_id("pkg")
+    sandbox = await pool.open_session(key, session_paths(settings, folder, key), environment, ())
+    try:
+        return await sandbox.run(
+            ExecRequest(key=key, argv=argv, env=env, wall_seconds=_INSTALL_SECONDS)
+        )
+    finally:
+        await pool.release(key)
+        await pool.discard(key)
+
+
+def _networking(registries: Mapping[str, str]) -> dict[str, object]:
+    """Every public host, and the registries that the user's environment names, wherever they are:
+    nothing of the user's is in that sandbox."""
+    hosts: list[dict[str, object]] = []
+    for url in map(urlsplit, registries.values()):
+        if url.hostname is not None:
+            hosts.append(
+                {
+                    "host": url.hostname,
+                    "plain_http": url.scheme == "http",
+                    "ports": [] if url.port is None else [url.port],
+                    "addresses": list(_PRIVATE_ADDRESSES),
+                }
+            )
+    return {"type": "unrestricted", "allowed_hosts": hosts}
+
+
+def _node_home(node: str | None) -> Path | None:
+    """The folder of a node that is outside those that every sandbox shows, as version managers
+    install it."""
+    if node is None or any(Path(node).is_relative_to(folder) for folder in SYSTEM_FOLDERS):
+        return None
+    home = Path(node).resolve().parent.parent
+    return home if (home / "lib" / "node_modules" / "npm").is_dir() else None

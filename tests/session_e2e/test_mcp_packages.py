@@ -1,0 +1,85 @@
+"""Servers that `npx` and `uvx` load: real installers, a registry on loopback."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from tests.mcp.package_registry import Registry, npm_archive, running_registry, wheel
+from tests.session_e2e.session_setup import Scene, read_results
+
+from mainspring.capabilities.providers.scripted import calls, says
+from mainspring.wiring.settings_files import trust
+
+SERVERS = {
+    "npx": {"command": "npx", "args": ["-y", "@acme/notes", "--deep"]},
+    "uvx": {"command": "uvx", "args": ["acme-notes", "--deep"]},
+}
+PATH = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+CAN_RUN = {
+    "npx": shutil.which("npm", path="/usr/local/bin:/usr/bin:/bin") is not None,
+    "uvx": shutil.which("uv", path=PATH) is not None,
+}
+
+
+def publish(registry: Registry, version: str) -> None:
+    registry.npm[version] = npm_archive("@acme/notes", version)
+    registry.python[version] = wheel("acme-notes", version)
+
+
+async def use(scene: Scene, registry: Registry) -> str:
+    """What the server says of itself in a new session, or why there is none."""
+    scene.warnings.clear()
+    environ = {"HOME": str(scene.home), "PATH": PATH, **registry.environ}
+    async with scene.play(calls("mcp__notes__version"), says("ok"), environ=environ) as play:
+        assert (await play.run()).ok
+        [text] = read_results(play.model.requests[-1])
+    problems = [item for item in scene.warnings if "are installed" not in item]
+    return "\n".join(problems) or text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["npx", "uvx"])
+async def test_packages_are_pinned_at_first_use_and_then_offline(scene: Scene, kind: str) -> None:
+    if not CAN_RUN[kind]:
+        pytest.skip(f"no {kind} here")
+    scene.write(".mcp.json", json.dumps({"mcpServers": {"notes": SERVERS[kind]}}))
+    scene.user(permissions={"allow": ["mcp__notes"]})
+    trust(scene.workspace, home=scene.home)
+    cache = scene.home / ".mainspring/mcp-packages"
+    async with running_registry() as registry:
+        publish(registry, "1.0.0")
+        first = await use(scene, registry)
+        assert first.startswith("1.0.0 "), first
+        assert "changed" not in first  # it cannot change itself
+        assert first.endswith(" --deep")
+
+        publish(registry, "2.0.0")
+        registry.requests.clear()
+        assert await use(scene, registry) == first
+        assert registry.requests == []
+
+        [folder] = [item for item in cache.iterdir() if item.is_dir()]
+        shutil.rmtree(folder)
+        assert await use(scene, registry) == first  # made again from the pin
+
+        shutil.rmtree(folder)
+        registry.npm["1.0.0"] = npm_archive("@acme/notes", "6.6.6")
+        registry.python["1.0.0"] = wheel("acme-notes", "6.6.6")
+        assert "its packages cannot be installed" in await use(scene, registry)
+        assert not folder.exists()
+        assert [item.name for item in cache.iterdir()] == [f"{folder.name}.pin"]
+
+
+async def test_a_program_of_the_project_is_not_looked_for_elsewhere(scene: Scene) -> None:
+    scene.write(".mcp.json", json.dumps({"mcpServers": {"notes": SERVERS["npx"]}}))
+    scene.write("node_modules/.bin/notes", "#!/bin/sh\nexit 3\n").chmod(0o755)
+    trust(scene.workspace, home=scene.home)
+    async with running_registry() as registry:
+        publish(registry, "1.0.0")
+        await use(scene, registry)
+        assert registry.requests == []
+    assert not (scene.home / ".mainspring/mcp-packages").exists()
