@@ -23,6 +23,7 @@ import snapshots
 import start
 import streams
 import subagents
+import terminal
 import tokens
 import turns
 import workers
@@ -38,6 +39,7 @@ BENCHES = {
     "providers": providers.measure,
     "turns": turns.measure,
     "tokens": tokens.measure,
+    "terminal": terminal.measure,
     "deltas": deltas.measure,
     "sandbox": sandbox.measure,
     "early": early.measure,

@@ -146,6 +146,30 @@ def test_an_outcome_is_accepted_and_worked_towards(client: anthropic.Anthropic):
     assert outcome.description == "say The report is written."
 
 
+def test_the_session_of_a_deployment_works_for_its_outcome(client: anthropic.Anthropic):
+    agent = client.beta.agents.create(name="deployed", model="claude-sonnet-4-5", tools=[])
+    environment = client.beta.environments.create(name="deployed-environment")
+    outcome = {
+        "type": "user.define_outcome",
+        "description": "say The report is written.",
+        "rubric": {"type": "text", "content": "It has a title."},
+        "max_iterations": 2,
+    }
+    deployment = client.beta.deployments.create(
+        agent=agent.id, environment_id=environment.id, name="weekly", initial_events=[outcome]
+    )
+    run = client.beta.deployments.run(deployment.id)
+    with client.beta.sessions.events.stream(run.session_id) as stream:
+        before = client.beta.sessions.retrieve(run.session_id).outcome_evaluations
+        if not before or before[0].completed_at is None:
+            upto_idle(stream)
+    [graded] = client.beta.sessions.retrieve(run.session_id).outcome_evaluations
+    assert graded.description == "say The report is written."
+    assert graded.completed_at is not None
+    assert graded.iteration == 1
+    assert graded.result == "failed"  # this model repeats what it is told, which is no verdict
+
+
 def test_deltas_come_before_the_message_they_become(client: anthropic.Anthropic):
     session = begun(client, "speaker")
     with client.beta.sessions.events.stream(session.id, event_deltas=["agent.message"]) as stream:

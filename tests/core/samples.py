@@ -323,6 +323,15 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
     ),
     events.ToolsLoaded(names=("mcp__crm__find", "mcp__crm__note")),
     events.TodosWritten(todos=(events.Todo(content="mend the gate", status="in_progress"),)),
+    events.TaskWritten(
+        task=events.Task(
+            id="2",
+            subject="paint the gate",
+            status="failed",
+            blocked_by=("1",),
+            notes=("it rains",),
+        )
+    ),
     events.WorkspaceRestored(snapshot="sha256:" + "12" * 32, files=3),
     events.WorkspaceSnapshotted(snapshot="sha256:" + "12" * 32, files=14),
     events.ArtifactPublished(

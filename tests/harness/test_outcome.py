@@ -1,5 +1,6 @@
 """An outcome that the user defines: the work is graded, and revised until the rubric is met."""
 
+from decimal import Decimal
 from pathlib import Path
 
 import anyio
@@ -17,7 +18,9 @@ from mainspring.core.events import (
     UserInterrupt,
 )
 from mainspring.core.model import ToolSpec
+from mainspring.core.model_facts import ModelFacts, Price
 from mainspring.core.tool import SAFE_READ, Call, Tool, ToolResult, Traits
+from mainspring.harness.outcomes import estimate_grading
 from mainspring.harness.stop_reasons import Ended
 
 MET = says('It is. {"criteria": [{"criterion": "Sources", "reason": "seen", "met": true}]}')
@@ -139,6 +142,31 @@ async def test_a_grader_that_cannot_be_read_has_not_approved(tmp_path: Path, sai
     async with stage(tmp_path, model) as play:
         assert await play.play(defined()) == Ended("completed")
         assert await verdicts(play) == [(1, "failed")]
+
+
+async def test_a_grader_that_leaves_criteria_out_has_not_approved(tmp_path: Path):
+    both = (
+        '{"criteria": [{"criterion": "a", "reason": "seen", "met": true},'
+        ' {"criterion": "b", "reason": "seen", "met": true}]}'
+    )
+    model = Scripted(says("A table."), MET, says(both))
+    async with stage(tmp_path, model) as play:
+        await play.play(defined("- Every rate has a source.\n- Every rate has a date.\n"))
+        assert await verdicts(play) == [(1, "satisfied")]
+    assert "for every criterion" in str(model.requests[2].messages)
+
+
+def test_grading_is_estimated_by_criteria_and_iterations():
+    price = Price(
+        input=Decimal(3), output=Decimal(15), cache_read=Decimal(0), cache_write=Decimal(0), date=""
+    )
+    facts = ModelFacts(id="x:y", window=1000, max_output=100, price=price)
+    rubric = "- run: make test\n- One.\n* Two.\n3. Three.\n"
+    estimate = estimate_grading(rubric, 4, facts)
+    assert (estimate.judged, estimate.commands, estimate.iterations) == (3, 1, 4)
+    assert estimate.cost_usd == estimate_grading("- One.", 1, facts).cost_usd * 12 > 0
+    assert estimate_grading("- run: make test", 3, facts).cost_usd == 0
+    assert estimate_grading("It is good.", 1, facts).judged == 1
 
 
 async def test_a_grader_that_does_not_answer_is_no_verdict(tmp_path: Path):

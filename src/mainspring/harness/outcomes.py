@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Literal
 
 import msgspec
@@ -28,6 +29,7 @@ from mainspring.core.model import (
     ToolUse,
     User,
 )
+from mainspring.core.model_facts import ModelFacts
 from mainspring.core.tool import Tool, ToolResult
 from mainspring.harness.run_inbox import until_interrupted
 from mainspring.harness.side_request import open_side_request, reply_text
@@ -40,7 +42,10 @@ from mainspring.harness.tool_pipeline import authorize_call
 
 PURPOSE = "grade"
 _COMMAND = re.compile(r"^[ \t]*(?:[-*+]|\d+[.)])[ \t]+run:[ \t]*(\S.*)$", re.MULTILINE)
+_ITEM = re.compile(r"^[ \t]*(?:[-*+]|\d+[.)])[ \t]+\S", re.MULTILINE)
 _TOOLS = ("read", "grep", "glob")
+_INPUT_TOKENS, _OUTPUT_TOKENS = 4_000, 250
+"""What judging one criterion takes, about: the task, what is looked at, and the verdict."""
 _MAX_ROUNDS = 12
 """Model requests of one grading."""
 _MAX_TOKENS = 4_000
@@ -75,6 +80,34 @@ class _Grading:
     failure: str | None = None
     """Why there is no verdict."""
     is_interrupted: bool = False
+
+
+class GradingEstimate(Struct, frozen=True, kw_only=True):
+    """What grading against a rubric may cost, before it begins."""
+
+    judged: int
+    """Criteria that a model judges."""
+    commands: int
+    iterations: int
+    cost_usd: Decimal
+    """If all gradings are needed: criteria x iterations."""
+
+
+def estimate_grading(rubric: str, iterations: int, facts: ModelFacts) -> GradingEstimate:
+    judged, price = judged_criteria(rubric), facts.price
+    each = (_INPUT_TOKENS * price.input + _OUTPUT_TOKENS * price.output) / 10**6
+    return GradingEstimate(
+        judged=judged,
+        commands=len(_COMMAND.findall(rubric)),
+        iterations=iterations,
+        cost_usd=each * judged * iterations,
+    )
+
+
+def judged_criteria(rubric: str) -> int:
+    """Items of a list that are not commands; a text without items is one criterion."""
+    text = _COMMAND.sub("", rubric).strip()
+    return len(_ITEM.findall(text)) or int(bool(text))
 
 
 Result = Literal["satisfied", "needs_revision", "max_iterations_reached", "failed", "interrupted"]
@@ -216,7 +249,7 @@ async def _judge(
         uses = [part for part in answer.content if isinstance(part, ToolUse)]
         messages.append(Assistant(answer.content))
         if not uses:
-            verdict = _read_verdict(reply_text(answer))
+            verdict = _read_verdict(reply_text(answer), judged_criteria(rubric))
             if verdict is not None:
                 return _Grading([*checked, *verdict.criteria], usage)
             messages.append(User((TextBlock("Answer with the JSON only, for every criterion."),)))
@@ -277,11 +310,14 @@ def _task(
     )
 
 
-def _read_verdict(text: str | None) -> _Verdict | None:
-    """`None` if it is none: a grader that cannot be read has not approved anything."""
+def _read_verdict(text: str | None, least: int) -> _Verdict | None:
+    """`None` if it is none: a grader that cannot be read, or leaves out criteria, has not approved
+    anything."""
     if text is None or "{" not in text or "}" not in text:
         return None
     try:
-        return msgspec.json.decode(text[text.index("{") : text.rindex("}") + 1], type=_Verdict)
+        verdict = msgspec.json.decode(text[text.index("{") : text.rindex("}") + 1], type=_Verdict)
     except msgspec.MsgspecError:
         return None
+    is_whole = len(verdict.criteria) >= least
+    return verdict if is_whole or not all(item.met for item in verdict.criteria) else None

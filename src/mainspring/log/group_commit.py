@@ -17,12 +17,23 @@ Job = TypeVar("Job")
 
 
 class _Batch(Generic[Job]):
-    __slots__ = ("done", "is_open", "jobs")
+    __slots__ = ("_done", "is_done", "is_open", "jobs")
 
     def __init__(self, job: Job) -> None:
         self.jobs = [job]
         self.is_open = True
-        self.done = anyio.Event()
+        self.is_done = False
+        self._done: anyio.Event | None = None
+
+    async def wait(self) -> None:
+        if not self.is_done:
+            self._done = self._done or anyio.Event()  # most often, nobody waits
+            await self._done.wait()
+
+    def end(self) -> None:
+        self.is_open, self.is_done = False, True
+        if self._done is not None:
+            self._done.set()
 
 
 class GroupCommit(Generic[Job]):
@@ -44,18 +55,17 @@ class GroupCommit(Generic[Job]):
         with CancelScope(shield=True):
             if last is not None and last.is_open and len(last.jobs) < self._most:
                 last.jobs.append(job)
-                await last.done.wait()
+                await last.wait()
             else:
                 self._last = batch = _Batch(job)
                 await self._lead(batch, last)
 
     async def _lead(self, batch: _Batch[Job], before: _Batch[Job] | None) -> None:
         try:
-            if before is not None and not before.done.is_set():
-                await before.done.wait()
+            if before is not None:
+                await before.wait()
             await anyio.lowlevel.checkpoint()  # whoever is ready to write joins this batch
             batch.is_open = False
             await self._commit(batch.jobs)
         finally:
-            batch.is_open = False
-            batch.done.set()
+            batch.end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
@@ -25,6 +26,18 @@ ServerScope: TypeAlias = Literal["managed", "local", "project", "user"]
 
 _MAX_ERROR = 300
 _RULE_SOURCE = "the agent's tools"
+_INPUT = re.compile(r"\$\{input:([^{}]{1,200})\}")
+
+
+class ServerInput(Struct, frozen=True, kw_only=True):
+    """A value that a person is asked for once, as VS Code's `inputs` describe it."""
+
+    id: str
+    description: str = ""
+    password: bool = True
+    """Whether nobody may see it; what is not described may be anything."""
+    default: str = ""
+    options: tuple[str, ...] = ()
 
 
 class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -48,6 +61,8 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     always_load: bool = False
     """Whether the model sees its tools from the start, not only when it searches for them."""
     description: str = ""
+    inputs: tuple[ServerInput, ...] = ()
+    """What `${input:ID}` in it stands for."""
     scope: ServerScope = "project"
     file: str = ""
     """For display."""
@@ -65,12 +80,17 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"McpServer(name={self.name!r}, transport={self.transport!r})"
 
     @property
+    def missing_inputs(self) -> tuple[ServerInput, ...]:
+        """Those whose values are not known: `${input:ID}` is still there."""
+        texts = (self.command, *self.args, *self.env.values(), self.cwd or "", self.url)
+        texts = (*texts, *self.headers.values(), self.headers_helper or "")
+        ids = dict.fromkeys(id_ for text in texts for id_ in _INPUT.findall(text))
+        by_id = {item.id: item for item in self.inputs}
+        return tuple(by_id.get(id_, ServerInput(id=id_)) for id_ in ids)
+
+    @property
     def unused_reason(self) -> str | None:
-        if not self.is_enabled:
-            return "disabled"
-        if self.headers_helper is not None:
-            return "headersHelper is not supported yet"
-        return None
+        return None if self.is_enabled else "disabled"
 
 
 class McpToolConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):

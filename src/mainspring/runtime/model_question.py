@@ -1,4 +1,5 @@
-"""One short question to a model, outside any conversation: for the classifier and prompt hooks."""
+"""One short question to a model, outside any conversation: for the classifier, prompt hooks and
+recall."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ AskModel: TypeAlias = Callable[[str, str], Awaitable[tuple[str, tuple[KnownPaylo
 _MAX_TOKENS = 1_000
 
 
-def make_ask_model(models: Models, model: str) -> AskModel:
+def make_ask_model(models: Models, model: str, *, purpose: str = JUDGEMENT) -> AskModel:
     async def ask(system: str, question: str) -> tuple[str, tuple[KnownPayload, ...]]:
         request = Request(
             model=model,
@@ -30,7 +31,7 @@ def make_ask_model(models: Models, model: str) -> AskModel:
             max_tokens=_MAX_TOKENS,
         )
         try:
-            reply, facts = await read_reply(models, request)
+            reply, facts = await read_reply(models, request, purpose=purpose)
         except ProviderFailed as error:
             return f"the model did not answer: {error}", ()  # which is no yes
         return reply_text(reply), facts
@@ -38,7 +39,9 @@ def make_ask_model(models: Models, model: str) -> AskModel:
     return ask
 
 
-async def read_reply(models: Models, request: Request) -> tuple[Reply, tuple[KnownPayload, ...]]:
+async def read_reply(
+    models: Models, request: Request, *, purpose: str = JUDGEMENT
+) -> tuple[Reply, tuple[KnownPayload, ...]]:
     """The reply to a request, and what it cost.
 
     Raises:
@@ -47,7 +50,7 @@ async def read_reply(models: Models, request: Request) -> tuple[Reply, tuple[Kno
     async with aclosing(models.open(request.model).stream(request)) as deltas:
         async for delta in deltas:
             if isinstance(delta, Reply):
-                return delta, _cost_facts(models, delta)
+                return delta, _cost_facts(models, delta, purpose)
     raise ProviderFailed(request.model, "malformed", "the stream ended without a reply")
 
 
@@ -55,7 +58,7 @@ def reply_text(reply: Reply) -> str:
     return "".join(part.text for part in reply.content if isinstance(part, TextBlock))
 
 
-def _cost_facts(models: Models, reply: Reply) -> tuple[KnownPayload, ...]:
+def _cost_facts(models: Models, reply: Reply, purpose: str) -> tuple[KnownPayload, ...]:
     """Like any other request: what is spent is what was reserved and settled."""
     cost = str(models.cost(reply.model, reply.usage))
     reservation = ids.new_id(ids.RESERVATION)
@@ -63,7 +66,7 @@ def _cost_facts(models: Models, reply: Reply) -> tuple[KnownPayload, ...]:
         model_request_start_id="",
         model_usage=reply.usage,
         model=reply.model,
-        purpose=JUDGEMENT,
+        purpose=purpose,
         stop_reason=reply.reason,
         cost_usd=cost,
     )

@@ -19,6 +19,7 @@ from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core import ids
 from mainspring.core.model import Model
 from mainspring.core.ports import ExecRequest, ExecResult
+from mainspring.harness.context.summary import SUMMARY_OPENING
 from mainspring.improve.evals.evidence import RunProgram
 from mainspring.improve.evals.runner import SuiteRunner
 from mainspring.runtime.run_options import RunOptions
@@ -27,6 +28,9 @@ from mainspring.wiring.runtime_assembly import open_runtime
 from mainspring.wiring.sandbox_environment import session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.settings_files import with_key_helper
+
+_EMPTY_SUMMARY = "The user and the assistant have talked."
+"""What scripted models make of a conversation: whatever is needed later has to survive without."""
 
 
 @asynccontextmanager
@@ -71,7 +75,8 @@ def _scripts_hash(names: Sequence[str], folder: Path) -> str:
 
 
 def _scripted(steps: Sequence[Mapping[str, object]], name: str) -> Model:
-    return offline_model(msgspec.json.encode([{"steps": steps}]).decode(), name=name)
+    parts = [{"when": SUMMARY_OPENING, "steps": [{"says": _EMPTY_SUMMARY}]}, {"steps": steps}]
+    return offline_model(msgspec.json.encode(parts).decode(), name=name)
 
 
 def _program_runner(settings: Settings, sandboxes: SandboxPool) -> RunProgram:

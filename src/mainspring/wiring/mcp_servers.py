@@ -332,6 +332,11 @@ async def _open_connection(
 async def _open_transport(
     opened: SessionServers, server: McpServer, host: ServerHost
 ) -> OpenTransport:
+    if missing := server.missing_inputs:
+        raise McpFailed(
+            f"it needs the input {missing[0].id}: run `mainspring mcp auth {server.name}`",
+            needs_auth=True,
+        )
     if server.transport == "stdio":
         return await _start_program(server, server_key(server.name), host)
     networks, connector = opened.access.networks, None

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from mainspring.capabilities.vault.redaction import Scrubber
 from mainspring.config import Settings
 from mainspring.core import clock, ids
 from mainspring.core.sender import Sender
+from mainspring.harness.state.thread import RECALL
+from mainspring.runtime.memory.learning import learn_from_run
+from mainspring.runtime.memory.manifest import manifest_picker
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_index import MemoryIndex
+from mainspring.runtime.memory.recall import Recall, utility_reader
 from mainspring.runtime.memory.session_memory import SessionMemory
-from mainspring.runtime.session_context import SetupRequest
+from mainspring.runtime.model_question import make_ask_model
+from mainspring.runtime.session_context import Models, SetupRequest
 from mainspring.runtime.utility.utility_table import UtilityTable
 from mainspring.wiring.user_vault import known_secrets
 
@@ -39,10 +46,11 @@ def memory_folders(settings: Settings) -> dict[str, MemoryFolder]:
 
 
 def session_memory(
-    settings: Settings, setup: SetupRequest, workspace: Path
+    settings: Settings, setup: SetupRequest, workspace: Path, stack: AsyncExitStack
 ) -> SessionMemory | None:
     """`None`: nobody has a folder for memories, which is how memory is off. Subagents have none of
-    their own, and a session of the service has no folder of a person's."""
+    their own, and a session of the service has no folder of a person's. When `stack` is closed, the
+    run is over, and what it taught is remembered."""
     if setup.subagent is not None or setup.options.is_served:
         return None
     folders = memory_folders(replace(settings, folder=str(workspace)))
@@ -50,7 +58,7 @@ def session_memory(
     if not present:
         return None
     state = setup.thread.session_state
-    return SessionMemory(
+    memory = SessionMemory(
         folders=present,
         index_path=index_file(settings, present),
         warn=setup.options.warn,
@@ -60,6 +68,22 @@ def session_memory(
         author=Sender(kind="agent", id=setup.agent.name),
         clock=clock.now,
     )
+    stack.push_async_callback(learn_from_run, memory, setup.log, setup.writer)
+    return memory
+
+
+def session_recall(
+    settings: Settings, setup: SetupRequest, models: Models, memory: SessionMemory
+) -> Recall:
+    """By search, or by a small model that picks from the list of memories."""
+    state = setup.thread.session_state
+    name = settings.environment.get("MAINSPRING_RECALL_MODEL")
+    pick = None
+    if name:
+        ask = make_ask_model(models, models.resolve(name), purpose=RECALL)
+        pick = manifest_picker(ask, lambda: state.calls)
+    utility = utility_reader(setup.log, partial(open_utility_table, settings))
+    return Recall(memory=memory, utility=utility, pick=pick)
 
 
 def open_memory_index(settings: Settings, folders: dict[str, MemoryFolder]) -> MemoryIndex:

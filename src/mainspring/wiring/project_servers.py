@@ -23,8 +23,9 @@ from mainspring.runtime.session.session_paths import (
     with_plugin_folders,
 )
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
-from mainspring.runtime.settings.session_servers import read_plugins, usable_servers
+from mainspring.runtime.settings.session_servers import read_plugins
 from mainspring.wiring import mcp_auth
+from mainspring.wiring.mcp_inputs import user_servers, with_inputs
 from mainspring.wiring.mcp_packages import open_package_cache
 from mainspring.wiring.mcp_servers import ServerAccess, ServerHost, SessionServers, open_servers
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
@@ -56,9 +57,10 @@ def read_project_servers(settings: Settings) -> ProjectServers:
     folder, home = Path(settings.folder).resolve(), Path(settings.home)
     scopes = Scopes(folder=folder, home=home, managed=MANAGED)
     loaded = load_policy(folder, home=home)
+    environment = with_inputs(settings, folder)
     return ProjectServers(
-        every=read_mcp(scopes, settings.environment, plugins=read_plugins(scopes).servers).servers,
-        usable=usable_servers(scopes, settings.environment, loaded),
+        every=read_mcp(scopes, environment, plugins=read_plugins(scopes).servers).servers,
+        usable=user_servers(settings, folder, loaded),
         is_trusted=loaded.is_trusted,
         loaded=loaded,
     )

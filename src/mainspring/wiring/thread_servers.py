@@ -19,7 +19,9 @@ from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import SessionPaths
 from mainspring.runtime.session_context import SetupRequest
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
-from mainspring.runtime.settings.session_servers import subagent_servers, usable_servers
+from mainspring.runtime.settings.session_servers import subagent_servers
+from mainspring.wiring.mcp_inputs import user_servers
+from mainspring.wiring.mcp_packages import open_package_cache
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.thread_workspace import SessionRuntime
 
@@ -47,13 +49,12 @@ class ThreadServers:
         """The session with the servers that it may use."""
         if options.is_served:
             return replace(session, servers=options.servers)
-        home = Path(self.settings.home)
-        scopes = Scopes(folder=paths.workspace, home=home, managed=MANAGED)
-        given = (scopes, self.settings.environment, loaded)
+        folder, settings = paths.workspace, self.settings
+        scopes = Scopes(folder=folder, home=Path(settings.home), managed=MANAGED)
         return replace(
             session,
-            servers=await to_thread.run_sync(usable_servers, *given),
-            subagent_servers=subagent_servers(*given) if loaded.subagents else {},
+            servers=await to_thread.run_sync(user_servers, settings, folder, loaded),
+            subagent_servers=subagent_servers(scopes, settings.environment, loaded),
         )
 
     async def open(
@@ -70,7 +71,9 @@ class ThreadServers:
         parts = ServerParts()
         for wanted, cleanup in ((servers, sandbox and sandbox.cleanup), (own, None)):
             if wanted:
-                host = mcp_servers.ServerHost(self.sandboxes.group, cleanup or stack, sandbox)
+                packages = sandbox and open_package_cache(self.settings, self.sandboxes, sandbox)
+                group = self.sandboxes.group
+                host = mcp_servers.ServerHost(group, cleanup or stack, sandbox, packages)
                 access = mcp_servers.session_access(setup, self.settings, self.networks)
                 opened = await mcp_servers.open_servers(wanted, host, access)
                 for problem in opened.problems:

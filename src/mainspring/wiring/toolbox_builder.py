@@ -34,7 +34,6 @@ from mainspring.harness.toolbox import FindToolChanges, Toolbox
 from mainspring.log.lru_cache import LruCache
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
 from mainspring.runtime.mcp_server import ServerParts
-from mainspring.runtime.memory.learning import learn_from_run
 from mainspring.runtime.memory.memory_tools import memory_tools
 from mainspring.runtime.model_question import make_ask_model
 from mainspring.runtime.run_options import RunOptions
@@ -42,7 +41,7 @@ from mainspring.runtime.session.session_paths import WORKSPACE_ALIASES, SessionP
 from mainspring.runtime.session_context import SetupRequest, toolbox_without_tools
 from mainspring.runtime.settings.pinned_policy import pin_policy, reading_rules, with_rules
 from mainspring.wiring.builtin_tools import built_in_tools, select_tools, web_tools, workspace_tools
-from mainspring.wiring.memory import session_memory
+from mainspring.wiring.memory import session_memory, session_recall
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.session_repositories import open_worktrees, shared_repository
@@ -64,7 +63,6 @@ if TYPE_CHECKING:
 else:
     hook_config = LazyModule("mainspring.capabilities.hooks.config")
     session_hooks = LazyModule("mainspring.wiring.session_hooks")  # most sessions have none
-
 
 _MAX_CACHED = 1000
 """Sessions and warnings that are remembered between runs."""
@@ -154,9 +152,7 @@ class ToolboxBuilder:
     ) -> AsyncGenerator[Toolbox, None]:
         """The toolbox of one thread."""
         sandbox_session, policy, options = thread_workspace.sandbox, session.policy, setup.options
-        side_events: list[KnownPayload] = (
-            [] if sandbox_session is None else sandbox_session.network_facts
-        )
+        side_events = sandbox_session.network_facts if sandbox_session else list[KnownPayload]()
         authorizer = self._permission_engine(setup, policy, thread_workspace)
         instructions = thread_workspace.path_instructions
         authorizer.on_compaction = partial(instructions.forget, setup.thread.id)
@@ -184,6 +180,7 @@ class ToolboxBuilder:
                     await self._file_tools(setup, thread_workspace),
                     sandbox_session,
                     self._sandboxes.workers,
+                    self._settings,
                 ),
                 **web_tools(
                     setup, session.sandbox_environment, options.web_fetch, side_events.append
@@ -193,17 +190,16 @@ class ToolboxBuilder:
             hook_tools.update(tools)
             for name in _FILE_TOOLS & tools.keys():
                 tools[name] = with_path_instructions(tools[name], instructions)
-            memory = session_memory(self._settings, setup, thread_workspace.paths.workspace)
+            memory = session_memory(self._settings, setup, thread_workspace.paths.workspace, stack)
             if memory is not None:
                 more = {item.spec.name: item for item in memory_tools(memory)}
                 tools |= select_tools(remove_denied(more, policy), setup.agent.built_ins)
                 facts += tuple(await memory.wake_up() if setup.thread.messages == 0 else ())
-                stack.push_async_callback(learn_from_run, memory, setup.log, setup.writer)
             servers = await self._servers.open(
                 setup, session.servers, sandbox_session, stack, session.subagent_servers
             )
-            foreign = remove_denied(servers.tools, policy)
             authorizer.add_rules(servers.rules)
+            foreign = remove_denied(servers.tools, policy)
             brought = {tool.spec.name: tool for tool in setup.agent.tools}
             offered = remove_denied(brought, policy)
             loading = self._tool_loading(setup, {**offered, **foreign})
@@ -224,7 +220,7 @@ class ToolboxBuilder:
                 ),
                 pending_facts=side_events,
                 facts=(*facts, *servers.facts, *loading.facts),
-                recall=None if memory is None else memory.recall,
+                recall=memory and session_recall(self._settings, setup, self._models, memory),
                 for_thread=partial(self._for_thread, session, thread_workspace),
                 on_call_announced=_sandbox_preparation(sandbox_session),
                 hook_events=hooked,

@@ -13,12 +13,12 @@ from mainspring.core.envelope import GENESIS, Event, encode_payload
 from mainspring.core.events import KnownPayload
 from mainspring.core.sender import Origin, Sender
 from mainspring.runtime.memory.absolute_dates import make_dates_absolute
-from mainspring.runtime.memory.consolidation import CONFLICTS, MAX_LINKS, Consolidation
+from mainspring.runtime.memory.consolidation import MAX_LINKS, Consolidation
 from mainspring.runtime.memory.extraction import Candidate, Evidence, extract_candidates
 from mainspring.runtime.memory.learning import edit_key
 from mainspring.runtime.memory.memory_edits import apply_edits, edit_diff
 from mainspring.runtime.memory.memory_folder import MemoryFolder
-from mainspring.runtime.memory.note import NoteType, Trust
+from mainspring.runtime.memory.note import CONFLICTS, NoteType, Trust
 
 PERSON = Sender(kind="person", id="cli:anna")
 AGENT = Sender(kind="agent", id="helper")

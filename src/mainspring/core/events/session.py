@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from mainspring.core.events.payload import Payload
 from mainspring.core.sender import Origin
@@ -36,6 +36,12 @@ class Usage(Struct, frozen=True, kw_only=True):
     cache_creation_input_tokens: int = 0
     cache_read_input_tokens: int = 0
     output_tokens: int = 0
+    thinking_tokens: int | UnsetType = UNSET
+    """Of the output, what the model thought: counted by the provider, or else estimated."""
+
+    @property
+    def thought_tokens(self) -> int:
+        return 0 if self.thinking_tokens is UNSET else self.thinking_tokens
 
 
 class SessionCreated(Payload, frozen=True, kw_only=True, tag="session.created"):

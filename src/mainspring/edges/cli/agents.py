@@ -170,7 +170,7 @@ def _detail_rows(loaded: AgentFolder, sources: tuple[str, ...]) -> Iterator[tupl
     if (schedule := loaded.agent_manifest.schedule) is not None:
         yield "schedule", f"{schedule.cron} {schedule.timezone} (in `mainspring serve`)"
     if (outcome := loaded.agent_manifest.outcome) is not None:
-        yield "outcome", f"{outcome.description} (not supported yet)"
+        yield "outcome", outcome.description or outcome.rubric
 
 
 def _limit_texts(limits: Limits) -> Iterator[str]:

@@ -38,9 +38,9 @@ from mainspring.files.atomic_file import write_atomic
 from mainspring.improve.evals.case_recording import add_case
 from mainspring.improve.evals.comparison import baseline_of, encode_baseline, gate, read_baseline
 from mainspring.improve.evals.new_suite import write_first_suite, write_suite
+from mainspring.improve.evals.ready.suites import ready_suite
 from mainspring.improve.evals.run_log import EvalRun
 from mainspring.improve.evals.runner import Plan, RunSettings, Selection, SuiteRunner
-from mainspring.improve.evals.safety_suite import safety_suite
 from mainspring.improve.evals.suite import SuiteFile
 from mainspring.improve.evals.suite_files import EVALS_FOLDER
 from mainspring.improve.evals.topologies import (
@@ -172,16 +172,22 @@ class RunningArguments:
 async def init(
     settings: Settings,
     *,
-    safety: Annotated[
-        bool, typer.Option("--safety", help="The ready safety suite: 60 cases.")
-    ] = False,
+    ready: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME]...",
+            help="Ready suites: safety, tool-use, context-use, consistency, privacy, coding.",
+        ),
+    ] = None,
     agent: AgentOption = None,
 ) -> int:
-    """Write a first suite into the agent's folder."""
+    """Write a first suite into the agent's folder, or ready ones."""
     folder = Path(settings.folder, agent or ".")
-    file = write_suite(folder, safety_suite()) if safety else write_first_suite(folder)
+    suites = [ready_suite(name) for name in ready or ()]
+    files = [write_suite(folder, suite) for suite in suites] or [write_first_suite(folder)]
     screen = Screen(settings)
-    screen.line(("wrote ", ""), (str(file.relative_to(folder)), "bold"))
+    for file in files:
+        screen.line(("wrote ", ""), (str(file.relative_to(folder)), "bold"))
     print_note(settings, "change its cases, then: mainspring eval run")
     return 0
 

@@ -35,6 +35,7 @@ from mainspring.files.atomic_file import write_atomic
 from mainspring.harness.context.xray import cached_share
 from mainspring.improve.evals.comparison import (
     GateResult,
+    Summary,
     case_results,
     summarize,
 )
@@ -43,6 +44,7 @@ from mainspring.improve.evals.comparison import (
 )
 from mainspring.improve.evals.exchange import inspect_log
 from mainspring.improve.evals.html_report import html_page
+from mainspring.improve.evals.ready.safety import dimension_results
 from mainspring.improve.evals.report_files import failures_of, junit, markdown, share_text
 from mainspring.improve.evals.run_log import EvalRun, existing_runs, list_runs, read_run
 from mainspring.improve.evals.runner import SuiteRunner
@@ -145,10 +147,26 @@ def print_summary(settings: Settings, run: EvalRun) -> None:
         (f"  {summary.pass_rate:.1%} of cases (95 %: {summary.interval}){several}", ""),
         (f"  {dollars(run.cost_usd)}  run {short_id(run.id)}", "dim"),
     )
+    _print_dimensions(screen, summary)
     if summary.flaky:
         print_note(settings, f"flaky: {', '.join(summary.flaky)}", "yellow")
     if run.ended is not None and run.ended.status == "budget_reached":
         print_note(settings, "the budget was reached before all trials were run", "yellow")
+
+
+def _print_dimensions(screen: Screen, summary: Summary) -> None:
+    """Of the safety suite: beside what an audit found for another agent, on cases of its own."""
+    rows = [
+        (
+            (result.dimension, ""),
+            (str(result.cases), ""),
+            (f"{result.pass_rate:.1%}", ""),
+            ("" if result.openclaw is None else f"{result.openclaw:.1%}", "dim"),
+        )
+        for result in dimension_results(summary)
+    ]
+    if rows:
+        screen.table(["DIMENSION", "CASES", "PASSED", "OPENCLAW (2602.14364)"], rows)
 
 
 def print_gate(settings: Settings, suite_file: SuiteFile, result: GateResult) -> None:

@@ -10,7 +10,9 @@ import typer
 
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
+from mainspring.edges.cli.printing import dollars, plural
 from mainspring.files.atomic_file import read_bounded
+from mainspring.harness.outcomes import GradingEstimate
 
 _MAX_BYTES = 100_000
 
@@ -48,3 +50,12 @@ class OutcomeArguments:
             return content.decode()
         except UnicodeDecodeError as error:
             raise InvalidInput(f"--outcome {self.outcome}: not a text") from error
+
+
+def estimate_text(estimate: GradingEstimate) -> str:
+    judged, commands = estimate.judged, estimate.commands
+    run = f" and {plural(commands, 'command')}" if commands else ""
+    cost = f"about {dollars(estimate.cost_usd)}" if judged else "nothing"
+    gradings = plural(estimate.iterations, "grading")
+    criteria = "1 criterion" if judged == 1 else f"{judged} criteria"
+    return f"outcome: {criteria}{run}, up to {gradings}; grading costs {cost}"

@@ -18,8 +18,8 @@ from mainspring.core.events import Usage
 from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.approval_prompt import ApprovalPrompt, caller_path, is_interactive
 from mainspring.edges.cli.event_summary import short_id
-from mainspring.edges.cli.outcome_arguments import OutcomeArguments
-from mainspring.edges.cli.printing import Screen
+from mainspring.edges.cli.outcome_arguments import OutcomeArguments, estimate_text
+from mainspring.edges.cli.printing import Screen, print_note
 from mainspring.edges.cli.renderer import EventRenderer, key_argument
 from mainspring.edges.cli.run_arguments import PrintArguments, RunArguments
 from mainspring.edges.cli.send import reject_slash_command, send_message
@@ -34,7 +34,8 @@ from mainspring.edges.cli.session_runner import (
 from mainspring.edges.cli.subagent_tree import SubagentTree
 from mainspring.edges.cli.terminal_input import Keyboard, is_piped, read_piped
 from mainspring.edges.cli.worktree_option import open_worktree
-from mainspring.harness.state.outcome_state import outcome_definition
+from mainspring.harness.outcomes import estimate_grading
+from mainspring.harness.state.outcome_state import DEFAULT_ITERATIONS, outcome_definition
 from mainspring.harness.stop_reasons import EndReason
 from mainspring.runtime.session.run_result import RunResult
 from mainspring.runtime.session.session import Session, ignore_delta
@@ -135,7 +136,11 @@ async def submit_prompt(
         text = f"{text}\n\n{defined.description}".strip()
     if rubric is None:
         return await send_message(settings, runner.agent, session, text)
-    outcome = outcome_definition(text, rubric, arguments.max_iterations)
+    given = arguments.max_iterations or (None if defined is None else defined.max_iterations)
+    outcome = outcome_definition(text, rubric, given)
+    facts = runner.runtime.models.facts(runner.runtime.models.resolve(runner.agent.model))
+    estimate = estimate_grading(rubric, outcome.max_iterations or DEFAULT_ITERATIONS, facts)
+    print_note(settings, estimate_text(estimate))
     return (await session.submit(outcome)).event_id
 
 

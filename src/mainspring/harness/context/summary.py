@@ -20,6 +20,8 @@ _MIN_GAIN_SHARE = 12
 """A summary is asked for if it can free one part in so many of the window."""
 _MIN_OUTPUT_TOKENS = 1_000
 """Bytes: of less, no summary is made even if somebody asks for one."""
+SUMMARY_OPENING = "<conversation>"
+"""How the message begins that asks for a summary."""
 _TASK = """\
 You write the summary that replaces the older part of a conversation between a user and an agent.
 The agent goes on with it alone, so it needs to know: what was asked for and what is decided; what
@@ -94,7 +96,7 @@ def _request(
         model=context.prompt_prefix.model,
         system=system,
         tools=(),
-        messages=(User((TextBlock(f"<conversation>\n{material}\n</conversation>"),)),),
+        messages=(User((TextBlock(f"{SUMMARY_OPENING}\n{material}\n</conversation>"),)),),
         max_tokens=min(_OUTPUT_TOKENS, context.facts.max_output, context.facts.window // 8),
         request_id=context.new_id(ids.REQUEST),
     )

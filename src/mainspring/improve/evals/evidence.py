@@ -38,6 +38,8 @@ class Evidence:
     run_program: RunProgram
     key: str
     """Of the trial: programs that ran under it are not run again."""
+    last_request: str = ""
+    """All text of the last model request, if a grader of the case asks for it."""
     grader_number: int = 0
     """Which of the case's graders looks at it: programs of two graders are not the same."""
 

@@ -150,6 +150,8 @@ class Trajectory(_Grader, frozen=True, kw_only=True, tag_field="type", tag="traj
     no_effects: bool = False
     """Nothing ran that changes anything."""
     no_network: bool = False
+    in_context: Texts = ()
+    """The last model request had these words, also after a compaction."""
     ended: Texts = ()
     """One of these reasons ended the session."""
 

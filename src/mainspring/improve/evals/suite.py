@@ -17,6 +17,8 @@ Fault: TypeAlias = Literal["timeout", "429", "500", "cut_off", "stale", "slow"]
 Expectation: TypeAlias = Literal["answer", "refuse", "ask"]
 CaseId: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=86_400)]
+COMPACT = "/compact"
+"""A message of a case that sums up the conversation so far, as in chat."""
 Trials: TypeAlias = Annotated[int, Meta(ge=1, le=100)]
 Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 
@@ -52,12 +54,15 @@ class FakeService(
     answers: dict[str, str] = {}
     """Text of the input, as JSON with sorted keys, or `*`, to the answer."""
     input_schema: dict[str, object] = {}
+    is_read_only: bool = False
+    """Whether its calls change nothing, so that nobody is asked about them."""
 
 
 class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     id: CaseId
     input: str | tuple[str, ...]
-    """What the user says; several messages are sent one after the other."""
+    """What the user says; several messages are sent one after the other. `/compact` sums up the
+    conversation so far."""
     context: str = ""
     """Information that precedes the first message."""
     files: dict[str, str] = {}
@@ -91,12 +96,18 @@ class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     """Patterns (RE2) of what may differ in the inputs of recorded calls: times, ids, paths."""
     faults: tuple[ToolFault, ...] = ()
     services: tuple[FakeService, ...] = ()
+    skills: dict[CaseId, str] = {}
+    """More skills of the agent: the text of a `SKILL.md` by name. Nobody has trusted them."""
     solution: Script | None = None
     """A scripted model that passes: the oracle of the suite's health."""
     failure: Script | None = None
     """A scripted model that fails."""
     timeout_seconds: Seconds | None = None
     trials: Trials | None = None
+
+    @property
+    def read_only_services(self) -> frozenset[str]:
+        return frozenset(service.tool for service in self.services if service.is_read_only)
 
     @property
     def messages(self) -> tuple[str, ...]:

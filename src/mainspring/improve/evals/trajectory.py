@@ -36,6 +36,8 @@ class TrajectoryCall:
     """A person approved it before it started."""
     was_denied: bool = False
     result: str = ""
+    is_read_only: bool = False
+    """A service of the case that changes nothing."""
 
     @property
     def name(self) -> str:
@@ -49,7 +51,7 @@ class TrajectoryCall:
     def has_effect(self) -> bool:
         """Whether it ran and may have changed something; a command that is not known to be
         read-only may have."""
-        if not self.has_run or self.name in _WITHOUT_EFFECT:
+        if not self.has_run or self.is_read_only or self.name in _WITHOUT_EFFECT:
             return False
         if self.name in SHELL_TOOLS:
             return not analyze_command(str(self.call.input.get("command", ""))).read_only
@@ -60,6 +62,7 @@ class TrajectoryCall:
 class TrajectoryLog:
     """A session's log, folded for graders."""
 
+    read_only_services: frozenset[str] = frozenset()
     calls: list[TrajectoryCall] = field(default_factory=list[TrajectoryCall])
     skills: list[str] = field(default_factory=list[str])
     hosts: list[events.NetworkRequested] = field(default_factory=list[events.NetworkRequested])
@@ -103,7 +106,8 @@ class TrajectoryLog:
         payload = event.payload
         if (proposed := proposed_call(event)) is not None:
             self._places[event.id] = len(self.calls)
-            self.calls.append(TrajectoryCall(proposed))
+            is_read_only = proposed.name in self.read_only_services
+            self.calls.append(TrajectoryCall(proposed, is_read_only=is_read_only))
             if event.thread_id == self._main:
                 self._texts.clear()
             return
@@ -147,8 +151,10 @@ class TrajectoryLog:
                 pass
 
 
-def read_trajectory(log: Iterable[Event]) -> TrajectoryLog:
-    trajectory = TrajectoryLog()
+def read_trajectory(
+    log: Iterable[Event], read_only_services: frozenset[str] = frozenset()
+) -> TrajectoryLog:
+    trajectory = TrajectoryLog(read_only_services)
     for event in log:
         trajectory.apply(event)
     return trajectory

@@ -19,7 +19,11 @@ _READERS = {"read": "file_path", "web_fetch": "url"}
 
 
 def trajectory(grader: Trajectory, evidence: Evidence) -> list[EvalCheck]:
-    return list(_trajectory(grader, evidence.trajectory))
+    checks = list(_trajectory(grader, evidence.trajectory))
+    for words in as_texts(grader.in_context):
+        is_there = words in evidence.last_request
+        checks.append(check(f"{words!r} is in the last request", is_there, "it is not"))
+    return checks
 
 
 def _trajectory(grader: Trajectory, log: TrajectoryLog) -> Iterator[EvalCheck]:

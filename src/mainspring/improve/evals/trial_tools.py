@@ -7,16 +7,21 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import anyio
 
+from mainspring.core.errors import InvalidInput
 from mainspring.core.model import ToolSpec
-from mainspring.core.tool import Call, Tool, ToolResult
+from mainspring.core.tool import SAFE_READ, Call, Tool, ToolResult, Traits
 from mainspring.harness.authorizer import AllowAll
 from mainspring.harness.toolbox import Toolbox
 from mainspring.improve.evals.case_recording import CaseRecording, call_key
 from mainspring.improve.evals.suite import ENCODER, Case, FakeService, ToolFault
+from mainspring.runtime.definition_files.scopes import PartLocation
 from mainspring.runtime.session_context import SetupRequest, ToolboxFactory
+from mainspring.runtime.skills.skill import Skill
+from mainspring.runtime.skills.skill_file import read_skill
 
 NOT_RECORDED = "This call was not recorded, and tools do not run in an offline trial."
 _STATUS = {"429": "HTTP 429 Too Many Requests", "500": "HTTP 500 Internal Server Error"}
@@ -98,6 +103,23 @@ async def _with_fault(
             return ToolResult.text(text[: len(text) // 2], ok=whole.ok, error=whole.error)
 
 
+def case_skills(place: Path, case: Case) -> list[Skill]:
+    """Skills that the case brings, as files that the agent may read but not change. Blocks.
+
+    Raises: InvalidInput: one of them is no skill.
+    """
+    skills: list[Skill] = []
+    for name, text in case.skills.items():
+        file = place / "skills" / name / "SKILL.md"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+        skill, findings = read_skill(file, PartLocation(place / "skills", "project"), name)
+        if skill is None:
+            raise InvalidInput(f"case {case.id}: skill {name}: {findings[-1].what}")
+        skills.append(skill)
+    return skills
+
+
 def service_tools(services: Sequence[FakeService]) -> list[Tool]:
     return [_service(service) for service in services]
 
@@ -117,4 +139,5 @@ def _service(service: FakeService) -> Tool:
         description=service.description,
         input_schema=service.input_schema or _OBJECT,
     )
-    return Tool(spec=spec, run=run)
+    traits = SAFE_READ if service.is_read_only else Traits()
+    return Tool(spec=spec, run=run, traits=lambda _: traits)

@@ -18,23 +18,27 @@ import msgspec
 from anyio import to_thread
 
 from mainspring.core import ids
-from mainspring.core.envelope import Event
-from mainspring.core.errors import MainspringError, SessionExists
-from mainspring.core.events import EvalCaseEnded, EvalGrade
+from mainspring.core.envelope import Event, event_types
+from mainspring.core.errors import InvalidInput, MainspringError, SessionExists
+from mainspring.core.events import CompactionRequested, ContextCompacted, EvalCaseEnded, EvalGrade
 from mainspring.core.model import Model
 from mainspring.core.sender import Origin
 from mainspring.harness.budget import Budget
+from mainspring.harness.context.xray import render_message
 from mainspring.harness.thread_context import ignore_delta
 from mainspring.improve.evals.case_recording import CaseRecording
 from mainspring.improve.evals.case_workspace import prepare_workspace
 from mainspring.improve.evals.evidence import Evidence, RunProgram
+from mainspring.improve.evals.graders import Grader, Trajectory
 from mainspring.improve.evals.grading import grade_trial, is_passed, reward
 from mainspring.improve.evals.judges import Judges
-from mainspring.improve.evals.suite import Case, Script, SuiteFile
+from mainspring.improve.evals.suite import COMPACT, Case, Script, SuiteFile
 from mainspring.improve.evals.trajectory import read_trajectory
-from mainspring.improve.evals.trial_tools import service_tools, trial_toolbox
+from mainspring.improve.evals.trial_tools import case_skills, service_tools, trial_toolbox
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.session.session import Runtime, Session
+from mainspring.runtime.session.xrays import read_shots
+from mainspring.runtime.skills.skill import Skill
 
 MakeScript: TypeAlias = Callable[[Sequence[Mapping[str, object]], str], Model]
 """A model that plays these steps, and its name in errors."""
@@ -98,7 +102,9 @@ async def _run_and_grade(
         workspace = await to_thread.run_sync(
             prepare_workspace, place, case, setup.suite_file.folder, key.script
         )
-    session, is_resumed = await _open_session(setup, key, session_id, workspace)
+    skills = await to_thread.run_sync(case_skills, place, case)
+    opened = TrialSession(session_id=session_id, workspace=workspace, skills=skills)
+    session, is_resumed = await _open_session(setup, key, opened)
     seconds = case.timeout_seconds or suite.timeout_seconds
     started = setup.monotonic()
     collected: list[Event] = []
@@ -108,7 +114,7 @@ async def _run_and_grade(
     log = await session.events() if is_resumed or scope.cancelled_caught else collected
     evidence = Evidence(
         case=case,
-        trajectory=read_trajectory(log),
+        trajectory=read_trajectory(log, case.read_only_services),
         seconds=took,
         instructions=setup.agent.instructions,
         suite_folder=setup.suite_file.folder,
@@ -116,6 +122,7 @@ async def _run_and_grade(
         scratch=place / "grading",
         run_program=setup.run_program,
         key=session_id[-24:],
+        last_request=await _last_request(session, suite.graders_of(case)),
     )
     if scope.cancelled_caught:
         error = f"it took more than {seconds:g} s"
@@ -174,18 +181,42 @@ def _ended(
     )
 
 
+async def _last_request(session: Session, graders: Sequence[Grader]) -> str:
+    """It is rebuilt from the log, and only if somebody wants to see it."""
+    if not any(isinstance(grader, Trajectory) and grader.in_context for grader in graders):
+        return ""
+    shots = await read_shots(session.log, await session.log.session(session.id))
+    if not shots:
+        return ""
+    request = shots[-1].request
+    return "\n".join((*request.system, *map(render_message, request.messages)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialSession:
+    """What the session of a trial has of its own."""
+
+    session_id: str
+    workspace: Path | None
+    skills: Sequence[Skill]
+
+
 async def _open_session(
-    setup: TrialSetup, key: TrialKey, session_id: str, workspace: Path | None
+    setup: TrialSetup, key: TrialKey, opened: TrialSession
 ) -> tuple[Session, bool]:
     """A new session, or the one that a crash has left; whether it is that."""
-    case, own = key.case, setup.runtime
+    case, own, session_id = key.case, setup.runtime, opened.session_id
     agent = setup.agent if case.model is None else replace(setup.agent, model=case.model)
     if key.script is not None:
         name = f"scripted:{case.id}-{key.number}-{session_id[-8:]}"
         own.models.put(name, setup.make_script(key.script.steps, f"the script of {case.id}"))
         agent = replace(agent, model=name)
-    agent = replace(agent, tools=[*agent.tools, *service_tools(case.services)])
-    options = replace(own.options, workspace=workspace, is_headless=True, is_attended=False)
+    agent = replace(
+        agent,
+        tools=[*agent.tools, *service_tools(case.services)],
+        skills=[*agent.skills, *opened.skills],
+    )
+    options = replace(own.options, workspace=opened.workspace, is_headless=True, is_attended=False)
     if case.mode is not None:
         options = replace(options, mode=case.mode)
     runtime = Runtime(
@@ -209,7 +240,10 @@ async def _open_session(
 async def _play(session: Session, case: Case, on_event: Callable[[Event], None]) -> None:
     """Say all messages, each once: what was said and answered before a crash is not repeated."""
     for number, message in enumerate(case.messages):
-        await session.send(message, client_id=f"eval-{number}")
+        if message == COMPACT:
+            await session.submit(CompactionRequested(), f"eval-{number}")
+        else:
+            await session.send(message, client_id=f"eval-{number}")
         result = await session.run(ignore_delta, tell=on_event)
         for _ in range(_MAX_APPROVALS):
             if result is None or result.reason != "requires_action" or case.approvals == "wait":
@@ -219,3 +253,9 @@ async def _play(session: Session, case: Case, on_event: Callable[[Event], None])
                 words = None if case.approvals == "allow" else _NOBODY
                 await session.answer(call_id, case.approvals, message=words, client_id=client_id)
             result = await session.run(ignore_delta, tell=on_event)
+        if message == COMPACT and not await _is_compacted(session):
+            raise InvalidInput("/compact removed nothing: the conversation before it is too short")
+
+
+async def _is_compacted(session: Session) -> bool:
+    return bool(await session.log.read(session.id, types=event_types(ContextCompacted)))

@@ -21,6 +21,7 @@ from mainspring.harness.limits import Limits
 from mainspring.harness.permissions.policy import parse_mode
 from mainspring.harness.permissions.rule import parse_rule
 from mainspring.harness.permissions.tool_names import canonical_name
+from mainspring.harness.state.outcome_state import MAX_ITERATIONS
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.yaml_reader import (
     FieldReaders,
@@ -72,6 +73,7 @@ class ManifestSchedule:
 class ManifestOutcome(Struct, frozen=True, kw_only=True):
     description: str = ""
     rubric: str = ""
+    max_iterations: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,5 +298,17 @@ def _schedule(yaml_reader: YamlReader) -> Callable[[Node], ManifestSchedule]:
 
 
 def _outcome(yaml_reader: YamlReader) -> Callable[[Node], ManifestOutcome]:
-    readers: FieldReaders = {"description": yaml_reader.string, "rubric": yaml_reader.string}
+    count = yaml_reader.number(int, "a whole number")
+
+    def iterations(node: Node) -> int:
+        number = count(node)
+        if not 1 <= number <= MAX_ITERATIONS:
+            raise YamlValueError(node, f"must be from 1 to {MAX_ITERATIONS}, not {number}")
+        return number
+
+    readers: FieldReaders = {
+        "description": yaml_reader.string,
+        "rubric": yaml_reader.string,
+        "max_iterations": iterations,
+    }
     return lambda node: ManifestOutcome(**yaml_reader.fields(node, readers))  # pyright: ignore[reportArgumentType] (as above)

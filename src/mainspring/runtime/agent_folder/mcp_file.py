@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Struct
 
+from mainspring.runtime.agent_folder.mcp_inputs import input_values, read_inputs
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.json_file import (
     JsonFile,
@@ -96,7 +97,7 @@ def expand_server(
         return _replace_placeholders(
             server, lambda text: _PORTABLE.sub(lambda at: own[at[1]], text)
         ), []
-    values = dict(environment)
+    values = {**environment, **input_values(server, environment)}
     if server.plugin is not None:
         values["CLAUDE_PLUGIN_ROOT"] = server.plugin_root
         values["CLAUDE_PLUGIN_DATA"] = server.plugin_data
@@ -118,7 +119,10 @@ def expand(text: str, values: Mapping[str, str]) -> tuple[str, list[str]]:
 
     def value(match: re.Match[str]) -> str:
         variable = _VARIABLE.fullmatch(match[1])
-        replacement = None if variable is None else values.get(variable[1], variable[2])
+        is_input = match[1].startswith("input:")
+        replacement = values.get(match[1]) if is_input else None
+        if variable is not None:
+            replacement = values.get(variable[1], variable[2])
         if replacement is None:
             unresolved.append(match[1])
             return match[0]
@@ -203,7 +207,13 @@ def _servers_in(json_file: JsonFile | Finding | None, scope: ServerScope) -> _Se
     if not isinstance(json_file, JsonFile):
         return [], [] if json_file is None else [json_file]
     server_table, table_findings = table_of(json_file)
-    start = McpServer(name="", transport="stdio", scope=scope, file=json_file.shown)
+    start = McpServer(
+        name="",
+        transport="stdio",
+        scope=scope,
+        file=json_file.shown,
+        inputs=read_inputs(json_file.fields.get("inputs")),
+    )
     servers, findings = read_table(server_table, start)
     return servers, [*table_findings, *findings]
 
@@ -338,6 +348,13 @@ def _replace_placeholders(server: McpServer, replace: Callable[[str], str]) -> M
 
 def _unresolved_finding(server: McpServer, name: str) -> Finding:
     variable = _VARIABLE.fullmatch(name)
+    if name.startswith("input:"):
+        return Finding(
+            level="warning",
+            file=server.file,
+            what=f"MCP server {server.name}: ${{{name}}} has no value yet",
+            fix=f"mainspring mcp auth {server.name}",
+        )
     why = "is not set" if variable else "cannot be replaced here"
     return Finding(
         level="warning",

@@ -17,6 +17,7 @@ from mainspring.retrieval.stems import stems, words
 from mainspring.runtime.memory.extraction import Candidate, Evidence
 from mainspring.runtime.memory.memory_edits import EditAction, MemoryEdit
 from mainspring.runtime.memory.note import (
+    CONFLICTS,
     INDEX_FILE,
     Note,
     content_hash,
@@ -27,8 +28,6 @@ from mainspring.runtime.memory.note import (
 
 ARCHIVE = "archive/"
 """Where memories are that are no longer recalled, but not forgotten."""
-CONFLICTS = "conflicts"
-"""The field with the paths of memories that a memory disagrees with."""
 RULE_TYPES = frozenset(("feedback", "procedure", "user"))
 """Types of memories that say how to behave: text of others never becomes one by itself."""
 MAX_LINKS = 3

@@ -47,7 +47,7 @@ def learn(
             consolidation.add(candidate)
         edits = consolidation.edits()
         applied = apply_edits(folder, edits, author=author, key=edit_key)
-        trusts = {edit.path: edit.trust for edit in edits}
+        trusts: dict[str, Trust] = {edit.path: edit.trust for edit in edits}
         written += (_written(scope, version, trusts) for version in applied.versions)
     return written
 

@@ -25,6 +25,8 @@ _TRUST_ORDER: tuple[Trust, ...] = ("foreign", "agent", "person")
 
 NOTE_TYPES: tuple[str, ...] = get_args(NoteType)
 INDEX_FILE = "MEMORY.md"
+CONFLICTS = "conflicts"
+"""The field with the paths of memories that a memory disagrees with."""
 MAX_BYTES = 102_400
 _MAX_PATH = 200
 _MAX_DESCRIPTION = 300

@@ -378,10 +378,11 @@ class Session(Generic[Output]):
                     if end_reason is None:
                         await self._begin(context)
                         ended = await run_conversation(supervisor, context, emit)
+                        context.note(*tree.utility.due())
                     else:
                         await context.run_hooks(hook_events.session_ended(end_reason))
-                        await context.event_sink.commit()
                         ended = None
+                    await context.event_sink.commit()
             self._folded = FoldedLog(tree, writer.head.seq)
         if ended is None:
             return None

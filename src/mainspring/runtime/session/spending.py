@@ -1,4 +1,5 @@
-"""What sessions cost, folded from their logs: by agent, session, model or day."""
+"""What sessions cost, folded from their logs: by agent, session, model, day or
+purpose."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from mainspring.harness.state.thread_tree import add_usage
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 
-GroupBy: TypeAlias = Literal["agent", "session", "model", "day"]
+GroupBy: TypeAlias = Literal["agent", "session", "model", "day", "purpose"]
 
 _TYPES = event_types(
     events.SessionCreated,
@@ -37,6 +38,8 @@ class ModelCharge:
     usage: Usage
     cost_usd: Decimal
     is_error: bool = False
+    purpose: str = "turn"
+    """What the model was asked for: a turn of the conversation, a grading, a summary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +97,7 @@ def _fold(session_id: str, agent: str, log: Iterable[Event]) -> list[ModelCharge
                         usage=end.model_usage,
                         cost_usd=Decimal(0),
                         is_error=end.is_error,
+                        purpose=end.purpose or "turn",
                     )
                 )
             case events.BudgetSettled(cost_usd=cost) if event.thread_id in latest:
@@ -137,3 +141,5 @@ def _key(charge: ModelCharge, group_by: GroupBy) -> str:
             return charge.model
         case "day":
             return charge.time.date().isoformat()
+        case "purpose":
+            return charge.purpose

@@ -94,17 +94,18 @@ class ProjectFiles:
         for file, content in self.subagents.items():
             hooks = parts_of_subagent(content).hooks
             yield from ((item, f"hooks, {file}") for item in _commands_in([hooks]))
+        for file, content in self.servers.items():
+            yield from ((item, f"headersHelper, {file}") for item in _header_helpers(content))
 
     @property
     def server_commands(self) -> Iterator[tuple[str, str]]:
         """Commands and addresses of MCP servers, and where they come from. Commands run in the
         sandbox."""
         tables = [
-            *((file, _decode_object(content)) for file, content in self.servers.items()),
+            *((file, _servers_in(content)) for file, content in self.servers.items()),
             *((file, parts_of_subagent(text).servers) for file, text in self.subagents.items()),
         ]
-        for file, fields in tables:
-            servers = as_object(fields.get("mcpServers", fields)) or {}
+        for file, servers in tables:
             yield from ((item, file) for item in _commands_in([servers]))
             for entry in servers.values():
                 if isinstance(url := (as_object(entry) or {}).get("url"), str):
@@ -178,15 +179,12 @@ def read_project_files(folder: Path, *, home: Path, read_scripts: ReadScripts) -
     subagents = subagents_with_commands(Scopes(folder=folder))
     described = (parts_of_subagent(content).hooks for content in subagents.values())
     commands += [command for hooks in described for command in _commands_in([hooks])]
-    scripts: Mapping[str, bytes] = read_scripts(commands, folder) if commands else {}
     named = {path.relative_to(folder).as_posix(): text for path, text in subagents.items()}
-    servers = {name: read_bounded(folder / name) for name in SERVER_FILES}
-    return ProjectFiles(
-        settings=settings,
-        scripts=scripts,
-        subagents=named,
-        servers={name: content for name, content in servers.items() if content is not None},
-    )
+    found = {name: read_bounded(folder / name) for name in SERVER_FILES}
+    servers = {name: content for name, content in found.items() if content is not None}
+    commands += [helper for content in servers.values() for helper in _header_helpers(content)]
+    scripts: Mapping[str, bytes] = read_scripts(commands, folder) if commands else {}
+    return ProjectFiles(settings=settings, scripts=scripts, subagents=named, servers=servers)
 
 
 def subagents_with_commands(scopes: Scopes) -> dict[Path, bytes]:
@@ -227,6 +225,18 @@ def _commands(content: bytes) -> Iterator[str]:
     fields = _decode_object(content)
     helper = {"command": fields.get("apiKeyHelper")}
     yield from _commands_in([fields.get("hooks"), fields.get("statusLine"), helper])
+
+
+def _servers_in(content: bytes) -> dict[str, object]:
+    fields = _decode_object(content)
+    return as_object(fields.get("mcpServers", fields)) or {}
+
+
+def _header_helpers(content: bytes) -> Iterator[str]:
+    """Commands that print headers for MCP servers; they run outside the sandbox."""
+    for entry in _servers_in(content).values():
+        if isinstance(helper := (as_object(entry) or {}).get("headersHelper"), str):
+            yield helper
 
 
 def _decode_object(content: bytes) -> dict[str, object]:

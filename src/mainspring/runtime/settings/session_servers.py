@@ -25,17 +25,14 @@ def usable_servers(
 def subagent_servers(
     scopes: Scopes, environment: Mapping[str, str], loaded: LoadedPolicy
 ) -> dict[str, tuple[McpServer, ...]]:
-    """The servers that files of subagents define, by subagent."""
-    return {
-        item.name: _usable(
-            inline_servers(item.parts.servers, item.file, item.scope).servers,
-            scopes,
-            environment,
-            loaded,
-        )
-        for item in loaded.subagents
-        if item.parts.servers
-    }
+    """The servers that files of subagents define, by subagent. None has a `headersHelper`: it would
+    run outside the sandbox."""
+    servers: dict[str, tuple[McpServer, ...]] = {}
+    for item in loaded.subagents:
+        own = inline_servers(item.parts.servers, item.file, item.scope).servers
+        plain = [server for server in own if server.headers_helper is None]
+        servers[item.name] = _usable(plain, scopes, environment, loaded)
+    return servers
 
 
 def _usable(

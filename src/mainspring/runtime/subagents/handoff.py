@@ -84,8 +84,7 @@ def _handoff_tool(
 async def run_conversation(
     supervisor: SubagentSupervisor, main: ThreadContext, emit: Callable[[Delta], None]
 ) -> Ended | None:
-    """Run the main thread, then whichever threads the conversation is handed to. In the end, credit
-    what they used with how the work ended.
+    """Run the main thread, then whichever threads the conversation is handed to.
 
     After a crash in the middle of a handoff, the main thread first records that it is done.
     """
@@ -100,7 +99,4 @@ async def run_conversation(
             async with run_in_background(partial(retry_unavailable, watch)):
                 ended = await supervisor.run(context) or ended
         node = thread_tree.handed_to(node)
-    if due := thread_tree.utility.due():
-        main.note(*due)
-        await main.event_sink.commit()
     return ended

@@ -1,0 +1,106 @@
+"""Context use: a fact of turn 3 that is needed at turn 60, and the same rule at the start, in the
+middle, at the end and before a compaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mainspring.improve.evals.graders import Contains, NotContains, Regex, Trajectory
+from mainspring.improve.evals.suite import COMPACT, Case, Script, Suite
+
+_TURNS = 60
+_TOPICS = (
+    "a comet",
+    "bread",
+    "a canal lock",
+    "the tides",
+    "a printing press",
+    "frost",
+    "a violin",
+    "granite",
+)
+_FACTS = {
+    "gate-code": (
+        "The code of the north gate is 7319.",
+        "What is the code of the north gate?",
+        "7319",
+    ),
+    "supplier": ("Our supplier for hinges is Velmora.", "Who supplies our hinges?", "Velmora"),
+    "deadline": ("The audit is on 23 March.", "When is the audit?", "23 March"),
+}
+_RULE = "From now on, end every answer with the word OVER."
+_KEPT = r"OVER\W*$"
+
+
+def context_use_suite() -> Suite:
+    return Suite(
+        name="context-use",
+        description=f"Facts and rules over {_TURNS} turns, and after a compaction.",
+        cases=(*_facts(), *_rules(), *_newest_fact()),
+        timeout_seconds=1800,
+    )
+
+
+def _talk(count: int, first: int = 1) -> list[str]:
+    """Turns that have nothing to do with what is needed later."""
+    return [
+        f"Turn {number}: name one property of {_TOPICS[number % len(_TOPICS)]} that most people"
+        " know, in a few words, and one that hardly anybody knows."
+        for number in range(first, first + count)
+    ]
+
+
+def _facts() -> Iterator[Case]:
+    for name, (fact, question, answer) in _FACTS.items():
+        for is_compacted in (False, True):
+            talk = [*_talk(2), fact, *_talk(_TURNS - 4, 4)]
+            messages = (*talk, *([COMPACT] if is_compacted else []), question)
+            yield Case(
+                id=f"fact-{name}{'-after-compaction' if is_compacted else ''}",
+                input=tuple(messages),
+                tier="full",
+                tags=("fact of turn 3", "compaction" if is_compacted else "whole"),
+                graders=(Contains(text=answer, ignore_case=True), Trajectory(ended="completed")),
+                solution=Script(steps=({"says": f"{answer}, as you told me."},)),
+                failure=Script(steps=({"says": "I do not know that."},)),
+            )
+
+
+def _rules() -> Iterator[Case]:
+    length = 12
+    for place, before in (("start", 0), ("middle", length // 2), ("end", length - 1)):
+        for is_compacted in (False, True):
+            talk = [*_talk(before), _RULE, *_talk(length - before, before + 1)]
+            messages = (*talk, *([COMPACT] if is_compacted else []), "What is a hinge for?")
+            yield Case(
+                id=f"rule-at-the-{place}{'-after-compaction' if is_compacted else ''}",
+                input=tuple(messages),
+                tags=("rule", place, "compaction" if is_compacted else "whole"),
+                graders=(
+                    Regex(pattern=_KEPT),
+                    Trajectory(in_context="end every answer with the word OVER"),
+                ),
+                solution=Script(steps=({"says": "It lets a door swing. OVER"},)),
+                failure=Script(steps=({"says": "It lets a door swing."},)),
+            )
+
+
+def _newest_fact() -> Iterator[Case]:
+    """What was said later replaces what was said before."""
+    yield Case(
+        id="newest-fact",
+        input=(
+            "The gate is painted green.",
+            *_talk(6),
+            "We have painted the gate again: it is blue now.",
+            *_talk(6, 7),
+            "Which color has the gate? One word.",
+        ),
+        tags=("newest fact",),
+        graders=(
+            Contains(text="blue", ignore_case=True),
+            NotContains(text="green", ignore_case=True),
+        ),
+        solution=Script(steps=({"says": "Blue."},)),
+        failure=Script(steps=({"says": "Green."},)),
+    )

@@ -1,0 +1,105 @@
+"""What a message asks memory for: dates that are relative to today made absolute, and what it says
+it is not about left out.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from mainspring.retrieval.stems import stems
+from mainspring.runtime.memory.absolute_dates import make_dates_absolute
+
+_NEGATED = re.compile(
+    r"\b(?:not about|not the|nothing (?:about|to do with)|except(?: for)?|other than|apart from"
+    r"|besides|ignore|ignoring|forget about|without(?: using)?|leave out"
+    r"|(?:don'?t|do not|never) (?:use|need|mention|consider|look at|touch|include|want))\s+"
+    r"(?P<what>[^.,;:!?\n]+?)(?=$|[.,;:!?\n]|\b(?:but|and instead|only)\b)",
+    re.IGNORECASE,
+)
+_MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
+_HALF, _SEVERAL = 0.5, 0.3
+_MONTH_NAMES: list[str] = [*_MONTHS.split("|")]
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b(?!-)")
+_IN_YEAR = r"(?:,? (?P<year>\d{4}))?"
+_NAMED_DAYS = (
+    re.compile(rf"\b(?P<day>\d{{1,2}})(?:st|nd|rd|th)?(?: of)? (?P<month>{_MONTHS}){_IN_YEAR}"),
+    re.compile(rf"\b(?P<month>{_MONTHS}) (?P<day>\d{{1,2}})(?:st|nd|rd|th)?\b{_IN_YEAR}"),
+)
+_DATE_WORDS = re.compile(rf"\b(?:\d[\d-]*(?:st|nd|rd|th)?|{_MONTHS}|week of|day|days)\b")
+_ISO_DAY = re.compile(r"\b(\d{4})-(\d{2})-(\d{2})\b")
+_ISO_MONTH = re.compile(r"\b(\d{4})-(\d{2})\b(?!-)")
+
+
+@dataclass(frozen=True, slots=True)
+class RecallQuery:
+    text: str
+    """What to search for."""
+    subjects: frozenset[str] = frozenset()
+    """Stems of what it is about, without dates."""
+    negated: frozenset[str] = frozenset()
+    """Stems of what the message says it is not about."""
+    dates: frozenset[str] = frozenset()
+    """Days, months and years that it names: `2026-05-05`, `05-05`, `2026-05`, `2026`."""
+
+    @classmethod
+    def of(cls, message: str, now: datetime) -> RecallQuery:
+        negated = {stem for found in _NEGATED.finditer(message) for stem in stems(found["what"])}
+        absolute = make_dates_absolute(_NEGATED.sub(" ", message), now.date())
+        subjects = frozenset(stems(_DATE_WORDS.sub(" ", absolute)))
+        return cls(_spelled_dates(absolute), subjects, frozenset(negated), _dates(absolute))
+
+    def names_date(self, time: datetime | None) -> float:
+        """1 for the very day that the message names, 0.5 for its month or year, else 0."""
+        if time is None or not self.dates:
+            return 0.0
+        if self.dates & {f"{time:%Y-%m-%d}", f"{time:%m-%d}"}:
+            return 1.0
+        return 0.5 if self.dates & {f"{time:%Y-%m}", f"{time:%Y}"} else 0.0
+
+    def is_covered_by(self, title: str, text: str) -> bool:
+        """Whether a memory speaks of half of what the message is about, or of several parts."""
+        shared = len(self.subjects & set(stems(f"{title} {text}")))
+        share = shared / len(self.subjects) if self.subjects else 0.0
+        return share >= _HALF or (shared > 1 and share >= _SEVERAL)
+
+    def excludes(self, title: str, text: str) -> bool:
+        """Whether a memory is about what was excluded, and has nothing else that was asked for."""
+        if not self.negated:
+            return False
+        own = set(stems(f"{title} {text}"))
+        about = len(self.negated & own) / len(self.negated)
+        return about > 0.5 and not (self.subjects - self.negated) & own
+
+
+def _dates(text: str) -> frozenset[str]:
+    iso = {found[0] for found in _ISO_DAY.finditer(text)}
+    months = {found[0] for found in _ISO_MONTH.finditer(text)}
+    years = {found[0] for found in _YEAR.finditer(text)} if not iso | months else set[str]()
+    named = [found for form in _NAMED_DAYS for found in form.finditer(text)]
+    days = {
+        "-".join(filter(None, (found["year"], f"{_MONTH_NAMES.index(found['month']) + 1:02}",
+                               f"{int(found['day']):02}")))
+        for found in named
+    }  # fmt: skip
+    return frozenset(iso | months | days | (years if not days else set()))
+
+
+def _spelled_dates(text: str) -> str:
+    """ISO dates as a search understands them: 16 November 2026."""
+
+    def day(match: re.Match[str]) -> str:
+        try:
+            found = date(int(match[1]), int(match[2]), int(match[3]))
+        except ValueError:
+            return match[0]
+        return f"{found.day} {found:%B} {found.year}"
+
+    def month(match: re.Match[str]) -> str:
+        try:
+            return f"{date(int(match[1]), int(match[2]), 1):%B %Y}"
+        except ValueError:
+            return match[0]
+
+    return _ISO_MONTH.sub(month, _ISO_DAY.sub(day, text))

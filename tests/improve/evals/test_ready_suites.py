@@ -1,0 +1,55 @@
+"""The ready suites, on the default agent. Every case has a scripted model that passes it and one
+that fails it; what the platform promises holds even if the model obeys every attacker."""
+
+import pytest
+from tests.improve.evals.suite_setup import AgentWithSuite, outcomes, scripts
+
+from mainspring.harness.context.xray import render_message
+from mainspring.improve.evals.new_suite import write_suite
+from mainspring.improve.evals.ready.safety import DIMENSIONS, INJECTION, safety_suite
+from mainspring.improve.evals.ready.suites import READY_SUITES
+from mainspring.improve.evals.suite_files import read_suite
+from mainspring.improve.evals.suite_health import check_health
+from mainspring.runtime.session.xrays import read_shots
+
+
+def test_three_of_four_safety_cases_are_the_platforms_and_all_dimensions_are_there():
+    cases = safety_suite().cases
+    assert len(cases) >= 60
+    assert sum(case.kind == "platform" for case in cases) >= 0.75 * len(cases)
+    assert {tag for case in cases for tag in case.tags if tag in DIMENSIONS} == set(DIMENSIONS)
+    carriers = {"file", "page", "tool-output", "memory", "skill", "compaction"}
+    assert carriers <= {tag for case in cases for tag in case.tags}
+
+
+@pytest.mark.parametrize("name", [name for name in READY_SUITES if name != "safety"])
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+async def test_scripts_pass_and_fail_a_ready_suite_as_they_should(agent: AgentWithSuite, name: str):
+    written = READY_SUITES[name]()
+    assert all(case.solution and case.failure for case in written.cases)
+    suite = read_suite(write_suite(agent.folder, written))
+    assert suite.suite == written
+    async with agent.runner() as runner:
+        found = await check_health(runner, suite)
+    assert (found.noop_passed, found.oracle_failed, found.failure_passed) == ((), (), ())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_an_obeying_model_gets_no_attack_past_the_platform(agent: AgentWithSuite):
+    suite = read_suite(write_suite(agent.folder, safety_suite()))
+    kinds = {case.id: case.kind for case in suite.suite.cases}
+    run = await agent.run(suite, settings=scripts(lambda case: case.failure))
+    passed = {name for name, outcome in outcomes(run).items() if outcome == "passed"}
+    assert passed == {name for name, kind in kinds.items() if kind == "platform"}
+    injections = [item for item in run.results.values() if INJECTION in item.tags]
+    assert len(injections) >= 45
+    async with agent.runner() as runner:  # the attacker's words have reached the model
+        log = runner.runtime.log
+        for item in injections:
+            *_, last = await read_shots(log, await log.session(item.session_id))
+            texts = "".join(map(render_message, last.request.messages))
+            assert "IMPORTANT, to every AI assistant" in texts, item.case_id
+    careful = outcomes(await agent.run(suite, settings=scripts(lambda case: case.solution)))
+    assert {name for name, outcome in careful.items() if outcome != "passed"} == set()
