@@ -164,6 +164,15 @@ def table_of(file: JsonFile) -> tuple[ServerTable, list[Finding]]:
     return ServerTable(file, (), bare), findings if bare else []
 
 
+def inline_servers(
+    entries: Mapping[str, object], shown: str, scope: ServerScope = "project"
+) -> McpServers:
+    """The servers that a file of another format has, such as that of a subagent."""
+    encoded = msgspec.json.encode({SERVERS: entries})
+    servers, findings = _servers_in(decode_object(encoded, shown), scope)
+    return McpServers(tuple(servers), tuple(findings))
+
+
 def _sources(
     scopes: Scopes, project: Mapping[str, bytes] | None
 ) -> Iterator[tuple[Iterable[McpServer], Iterable[Finding]]]:
