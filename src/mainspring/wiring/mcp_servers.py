@@ -25,18 +25,9 @@ from mainspring.capabilities.mcp.foreign_text import clean_line
 from mainspring.capabilities.mcp.messages import Implementation
 from mainspring.capabilities.mcp.package_cache import PackageCache, ServerProgram
 from mainspring.capabilities.mcp.references import message_context
-from mainspring.capabilities.mcp.server_auth import (
-    BearerToken,
-    Learn,
-    ServerAuth,
-    StaticHeaders,
-)
+from mainspring.capabilities.mcp.server_auth import BearerToken, Learn, ServerAuth, StaticHeaders
 from mainspring.capabilities.mcp.server_connection import OpenTransport, ServerConnection
-from mainspring.capabilities.mcp.server_requests import (
-    RequestHandlers,
-    Sample,
-    request_handlers,
-)
+from mainspring.capabilities.mcp.server_requests import RequestHandlers, Sample, request_handlers
 from mainspring.capabilities.mcp.stdio import LineChannel
 from mainspring.capabilities.mcp.stored_rounds import OpenSeal
 from mainspring.capabilities.mcp.tools import (
