@@ -80,6 +80,7 @@ from mainspring.service.sessions.workspace_expiry import KIND as EXPIRY
 from mainspring.service.storage.repository import Seal, delete_children
 from mainspring.service.vaults.credential_validation import CredentialValidator, McpInitializeProbe
 from mainspring.service.vaults.credentials import Credentials
+from mainspring.service.vaults.mcp_logins import McpLogins
 from mainspring.service.vaults.session_credentials import SessionCredentials
 from mainspring.service.vaults.token_refresh import Refresher
 from mainspring.service.vaults.vaults import Vaults
@@ -87,6 +88,7 @@ from mainspring.service.webhooks.webhook_deliveries import Deliveries, WebhookPo
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox, SessionEventForwarder
 from mainspring.wiring.agent_selection import open_agent
+from mainspring.wiring.mcp_login import OAuthLogin
 from mainspring.wiring.providers import open_model_registry
 from mainspring.wiring.service_workspaces import CLEAR_TASK
 from mainspring.wiring.settings_files import read_project_files
@@ -237,6 +239,9 @@ def _build_secrets(infrastructure: Infrastructure, outbox: Outbox) -> SecretServ
         credentials=credentials,
         credential_validator=CredentialValidator(
             credentials, probe=McpInitializeProbe(http_client), refresher=refresher
+        ),
+        mcp_logins=McpLogins(
+            vaults, credentials, infrastructure.seal, OAuthLogin(http_client.fetch)
         ),
         usable=SessionCredentials(records, credentials, refresher),
     )

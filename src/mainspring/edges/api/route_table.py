@@ -16,6 +16,7 @@ from mainspring.edges.api.routes.files import FileRoutes
 from mainspring.edges.api.routes.front_page import FrontPageRoutes, OpenApiRoutes
 from mainspring.edges.api.routes.halts import HaltRoutes, ParkedRoutes
 from mainspring.edges.api.routes.keys import KeyRoutes
+from mainspring.edges.api.routes.mcp_logins import McpLoginRoutes
 from mainspring.edges.api.routes.memory_stores import MemoryRoutes, MemoryStoreRoutes
 from mainspring.edges.api.routes.resources import ResourceRoutes
 from mainspring.edges.api.routes.session_insights import CostRoutes, InsightRoutes, PolicyRoutes
@@ -63,6 +64,7 @@ def _resource_routes(service: Service) -> tuple[Route, ...]:
         FileRoutes(resources.files),
         VaultRoutes(secrets.vaults),
         CredentialRoutes(secrets.credentials, secrets.credential_validator),
+        McpLoginRoutes(secrets.mcp_logins),
         MemoryStoreRoutes(memory.stores),
         MemoryRoutes(memory.memories, memory.versions),
         DreamRoutes(service.dreams),

@@ -28,7 +28,6 @@ from mainspring.edges.cli.printing import (
     print_note,
     print_result,
 )
-from mainspring.runtime.memory.memory_doctor import examine
 from mainspring.runtime.memory.memory_folder import MemoryFolder, age_in_words
 from mainspring.runtime.memory.memory_index import MemoryHit, note_time
 from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
@@ -89,7 +88,7 @@ class NewMemory:
 @command(app)
 async def ls(settings: Settings, *, scope: ScopeOption = "", json: JsonOption = False) -> int:
     """List memories."""
-    views = await to_thread.run_sync(_views, _folders(settings, scope))
+    views = await to_thread.run_sync(_views, scoped_folders(settings, scope))
     return print_list(
         settings,
         views,
@@ -124,7 +123,7 @@ async def search(
     json: JsonOption = False,
 ) -> int:
     """Find memories that answer a question, with the line and what ranked them."""
-    folders = _folders(settings, scope)
+    folders = scoped_folders(settings, scope)
 
     def work() -> list[MemoryHit]:
         with closing(open_memory_index(settings, folders)) as index:
@@ -166,7 +165,7 @@ async def add(
         description=memory.description,
         type=memory.type,
     )
-    (folder,) = _folders(settings, scope).values()
+    (folder,) = scoped_folders(settings, scope).values()
     if folder.root.is_dir() and not folder.is_present:
         raise InvalidInput(
             f"{folder.root} has files that are not memories: move them elsewhere, or make an empty"
@@ -213,7 +212,7 @@ async def history(
 ) -> int:
     """List versions, the newest first: who wrote what, and why."""
     screen = Screen(settings)
-    for folder in _folders(settings, scope).values():
+    for folder in scoped_folders(settings, scope).values():
         versions = await to_thread.run_sync(folder.history, path or None)
         for version in versions:
             if json:
@@ -242,7 +241,7 @@ async def revert(
     json: JsonOption = False,
 ) -> int:
     """Take one version back, and list the sessions that were given it."""
-    for folder in _folders(settings, scope).values():
+    for folder in scoped_folders(settings, scope).values():
         matches = await to_thread.run_sync(folder.find_versions, version)
         if len(matches) > 1:
             raise InvalidInput(f"{version} stands for {len(matches)} versions: give more of it")
@@ -257,36 +256,7 @@ async def revert(
     raise NotFound("memory version", version)
 
 
-@command(app)
-async def doctor(
-    settings: Settings,
-    *,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Index everything again.")] = False,
-    json: JsonOption = False,
-) -> int:
-    """Check the files, their versions and the index."""
-    folders = _folders(settings, "")
-    findings = [
-        finding
-        for folder in folders.values()
-        for finding in await to_thread.run_sync(examine, folder)
-    ]
-    if rebuild:
-        count = await to_thread.run_sync(_rebuild, settings, folders)
-        if not json:
-            print_note(settings, f"indexed {plural(count, 'file')}")
-    print_list(
-        settings,
-        findings,
-        json=json,
-        heads=["PATH", "PROBLEM", "FIX"],
-        row=lambda finding: [(finding.path, "bold"), (finding.problem, ""), (finding.fix, "dim")],
-        empty="no problem was found",
-    )
-    return int(bool(findings))
-
-
-def _folders(settings: Settings, scope: str) -> dict[str, MemoryFolder]:
+def scoped_folders(settings: Settings, scope: str) -> dict[str, MemoryFolder]:
     folders = memory_folders(settings)
     if not scope:
         return folders
@@ -296,7 +266,7 @@ def _folders(settings: Settings, scope: str) -> dict[str, MemoryFolder]:
 
 
 def find_memory(settings: Settings, path: str, scope: str) -> tuple[str, MemoryFolder]:
-    for name, folder in _folders(settings, scope).items():
+    for name, folder in scoped_folders(settings, scope).items():
         try:
             folder.content(path)
         except NotFound:
@@ -367,9 +337,3 @@ def _edited(settings: Settings, text: str) -> str:
         file.flush()
         subprocess.run([*editor.split(), file.name], check=True)
         return Path(file.name).read_text()
-
-
-def _rebuild(settings: Settings, folders: dict[str, MemoryFolder]) -> int:
-    screen = Screen(settings, stderr=True)
-    with closing(open_memory_index(settings, folders)) as index:
-        return index.rebuild(lambda count: screen.line((f"indexed {count:,} ...", "dim")))
