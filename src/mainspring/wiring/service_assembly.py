@@ -173,15 +173,16 @@ def build_service(infrastructure: Infrastructure) -> Service:
     secrets = _build_secrets(infrastructure, webhooks.outbox)
     memory = _build_memory(infrastructure)
     services = _build_sessions(infrastructure, resources, secrets, memory, webhooks)
+    dreams = _build_dreams(infrastructure, memory, services.sessions)
     return Service(
         infrastructure=infrastructure,
         resources=resources,
         secrets=secrets,
         memory_services=memory,
-        dreams=_build_dreams(infrastructure, memory, services),
+        dreams=dreams,
         webhooks=webhooks,
         sessions=services,
-        schedules=_build_schedules(infrastructure, resources, services, webhooks.outbox),
+        schedules=_build_schedules(infrastructure, resources, services, webhooks.outbox, dreams),
         access=AccessServices(
             keys=Keys(records),
             tenants=Tenants(records),
@@ -257,19 +258,16 @@ def _build_memory(infrastructure: Infrastructure) -> MemoryServices:
     )
 
 
-def _build_dreams(
-    infrastructure: Infrastructure, memory: MemoryServices, sessions: SessionServices
-) -> Dreams:
+def _build_dreams(site: Infrastructure, memory: MemoryServices, sessions: Sessions) -> Dreams:
     needs = DreamDependencies(
-        log=infrastructure.log,
-        models=infrastructure.models,
+        log=site.log,
+        models=site.models,
         stores=memory.stores,
         memories=memory.memories,
-        check_session=sessions.sessions.get,
-        put=infrastructure.dispatcher.put,
-        clock=clock.now,
+        sessions=sessions,
+        put=site.dispatcher.put,
     )
-    return Dreams(infrastructure.store.records, needs)
+    return Dreams(site.store.records, needs)
 
 
 def _build_sessions(
@@ -361,6 +359,7 @@ def _build_schedules(
     resource_services: ResourceServices,
     session_services: SessionServices,
     outbox: Outbox,
+    dreams: Dreams,
 ) -> ScheduleServices:
     pin_agent = resource_services.agents.reference
     records = infrastructure.store.records
@@ -372,7 +371,8 @@ def _build_schedules(
         clock=clock.now,
     )
     runs = DeploymentRuns(records)
-    starter = ServiceSessionStarter(session_services.sessions, session_services.event_sender)
+    sessions, sender = session_services.sessions, session_services.event_sender
+    starter = ServiceSessionStarter(sessions, sender, dreams.start_scheduled)
     triggers = Triggers(records, seal=infrastructure.seal, pin_agent=pin_agent)
     return ScheduleServices(
         deployments=Deployments(store, pin_agent=pin_agent),

@@ -68,7 +68,7 @@ def test_eight_writers_and_eight_readers_for_a_minute(tmp_path: Path):
         if number % 5 != 4
     }
     assert set(folder.paths()) - {"MEMORY.md", "2026-05-01.md"} == expected
-    assert folder.text("2026-05-01.md").count("- writer") == sum(written)
+    assert folder.text("2026-05-01.md").count("\n- writer") == sum(written)
     listed = folder.text("MEMORY.md")
     assert all(f"]({path})" in listed for path in expected)
     versions = [version.id for version in folder.history()]
