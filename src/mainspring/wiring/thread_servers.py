@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
+from mainspring.capabilities.providers.model_registry import ModelRegistry
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.config import Settings
 from mainspring.core.lazy_module import LazyModule
@@ -20,6 +21,7 @@ from mainspring.runtime.session.session_paths import SessionPaths
 from mainspring.runtime.session_context import SetupRequest
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.runtime.settings.session_servers import subagent_servers
+from mainspring.wiring.builtin_tools import ALL_TOOLS
 from mainspring.wiring.mcp_inputs import user_servers
 from mainspring.wiring.mcp_packages import open_package_cache
 from mainspring.wiring.sandbox_pool import SandboxPool
@@ -37,6 +39,7 @@ class ThreadServers:
     settings: Settings
     networks: tuple[Network, ...]
     sandboxes: SandboxPool
+    models: ModelRegistry
     warn: Callable[[RunOptions, str], None]
 
     async def add_to(
@@ -68,15 +71,18 @@ class ThreadServers:
         """What MCP servers contribute. Without a sandbox, their connections end with `stack`, and
         so do those that only a subagent has."""
         own = (subagents or {}).get(setup.subagent or "", ())
+        everything = replace(setup, agent=replace(setup.agent, built_ins=(ALL_TOOLS,)))
         parts = ServerParts()
         for wanted, cleanup in ((servers, sandbox and sandbox.cleanup), (own, None)):
             if wanted:
                 packages = sandbox and open_package_cache(self.settings, self.sandboxes, sandbox)
                 group = self.sandboxes.group
                 host = mcp_servers.ServerHost(group, cleanup or stack, sandbox, packages)
-                access = mcp_servers.session_access(setup, self.settings, self.networks)
+                access = mcp_servers.session_access(
+                    setup, self.settings, self.networks, self.models
+                )
                 opened = await mcp_servers.open_servers(wanted, host, access)
                 for problem in opened.problems:
                     self.warn(setup.options, problem)
-                parts = parts.joined(opened.parts(setup, is_own=wanted is own))
+                parts = parts.joined(opened.parts(setup if wanted is servers else everything))
         return parts

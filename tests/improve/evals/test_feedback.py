@@ -13,7 +13,10 @@ from mainspring.improve.evals.trend import REFERENCE_RUNS
 from mainspring.runtime.feedback import feedback_on_last_message
 
 FRESH = RunSettings(fresh=True)
-CASES = [{"id": f"c{at}", "input": "Say yes", "graders": [{"type": "contains", "text": ["yes"]}]} for at in range(10)]
+CASES = [
+    {"id": f"c{at}", "input": "Say yes", "graders": [{"type": "contains", "text": ["yes"]}]}
+    for at in range(10)
+]
 
 
 async def test_a_rated_session_becomes_a_labelled_case(agent: AgentWithSuite):
