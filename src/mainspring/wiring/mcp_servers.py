@@ -143,9 +143,12 @@ class SessionServers:
             if ALL_TOOLS in names or any(covers_tool(listed, name) for listed in names)
         }
 
-    def parts(self, setup: SetupRequest) -> ServerParts:
-        """What a thread gets of them. The service reports failures in the log, once."""
-        if servers_of(setup.writer.session_id) is None:  # a subagent may have more
+    def parts(self, setup: SetupRequest, *, is_own: bool = False) -> ServerParts:
+        """What a thread gets of them. The service reports failures in the log, once. `is_own`:
+        only this thread has them, and all their tools."""
+        if is_own:
+            setup = replace(setup, agent=replace(setup.agent, built_ins=(ALL_TOOLS,)))
+        else:
             _BY_SESSION[setup.writer.session_id] = self
         notes = tuple(
             f"The MCP server {name} is not available: {clean_line(connection.error, 200)}."

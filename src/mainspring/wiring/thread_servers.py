@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
-from mainspring.capabilities.providers.model_registry import ModelRegistry
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.config import Settings
 from mainspring.core.lazy_module import LazyModule
@@ -18,10 +17,9 @@ from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.mcp_server import McpServer, ServerParts
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import SessionPaths
-from mainspring.runtime.session_context import SetupRequest
+from mainspring.runtime.session_context import Models, SetupRequest
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.runtime.settings.session_servers import subagent_servers
-from mainspring.wiring.builtin_tools import ALL_TOOLS
 from mainspring.wiring.mcp_inputs import user_servers
 from mainspring.wiring.mcp_packages import open_package_cache
 from mainspring.wiring.sandbox_pool import SandboxPool
@@ -38,8 +36,8 @@ else:
 class ThreadServers:
     settings: Settings
     networks: tuple[Network, ...]
+    models: Models
     sandboxes: SandboxPool
-    models: ModelRegistry
     warn: Callable[[RunOptions, str], None]
 
     async def add_to(
@@ -71,7 +69,6 @@ class ThreadServers:
         """What MCP servers contribute. Without a sandbox, their connections end with `stack`, and
         so do those that only a subagent has."""
         own = (subagents or {}).get(setup.subagent or "", ())
-        everything = replace(setup, agent=replace(setup.agent, built_ins=(ALL_TOOLS,)))
         parts = ServerParts()
         for wanted, cleanup in ((servers, sandbox and sandbox.cleanup), (own, None)):
             if wanted:
@@ -84,5 +81,5 @@ class ThreadServers:
                 opened = await mcp_servers.open_servers(wanted, host, access)
                 for problem in opened.problems:
                     self.warn(setup.options, problem)
-                parts = parts.joined(opened.parts(setup if wanted is servers else everything))
+                parts = parts.joined(opened.parts(setup, is_own=wanted is own))
         return parts

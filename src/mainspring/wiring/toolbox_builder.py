@@ -95,7 +95,7 @@ class ToolboxBuilder:
         self._home = Path(settings.home)
         self._models = models
         self._sandboxes = sandboxes
-        self._servers = ThreadServers(settings, networks, sandboxes, models, self._warn)
+        self._servers = ThreadServers(settings, networks, models, sandboxes, self._warn)
         self._bare = toolbox_without_tools(authorizer)
         self._files: LruCache[str, list[Tool]] = LruCache(_MAX_CACHED)
         self._workspaces = ThreadWorkspaces(sandboxes, self._home, self._warn)
