@@ -1,8 +1,15 @@
-"""Filled-in payloads of what is learned from sessions: utility and dreams."""
+"""Filled-in payloads of what is learned from sessions: utility, dreams, and what is forgotten."""
 
 from mainspring.core import events
+from mainspring.core.sender import Sender
 
 LEARNING_SAMPLES: tuple[events.KnownPayload, ...] = (
+    events.EventsRedacted(
+        redactions=(events.Redaction(seq=4, digest="ab" * 32, body_sha256="cd" * 32),),
+        reason="memory purged: project_a.md",
+        by=Sender(kind="person", id="cli:anna"),
+        blobs=("sha256:" + "56" * 32,),
+    ),
     events.UtilityCredited(
         subject=events.UtilitySubject(type="memory", id="agent/a.md", version="9f86"),
         reward=1.0,

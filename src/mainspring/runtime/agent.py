@@ -3,7 +3,7 @@ runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast
@@ -119,6 +119,11 @@ class Agent(Generic[Output]):
     """The folder that describes it, whose permission rules and hooks apply."""
     mcp_toolsets: Sequence[McpToolset] = ()
     """What it may use of the MCP servers of `RunOptions.servers`."""
+    resources: Sequence[str] = ()
+    """Resources of MCP servers, as `server:uri`, that it reads with the first message."""
+    input_schema: Mapping[str, object] | None = None
+    """What it wants to be given as a tool of `mainspring mcp serve`, as JSON Schema, instead of a
+    message."""
     version: str | None = None
     """The version of the folder that describes it, if any: a session keeps the version that it
     began with."""

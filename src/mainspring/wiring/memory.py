@@ -19,6 +19,7 @@ from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_index import MemoryIndex
 from mainspring.runtime.memory.recall import Recall, utility_reader
 from mainspring.runtime.memory.session_memory import SessionMemory
+from mainspring.runtime.memory.vector_settings import open_vectors
 from mainspring.runtime.model_question import make_ask_model
 from mainspring.runtime.session.session_paths import memory_places
 from mainspring.runtime.session_context import Models, SetupRequest
@@ -60,7 +61,7 @@ def session_memory(
     state = setup.thread.session_state
     memory = SessionMemory(
         folders=present,
-        index_path=index_file(settings, present),
+        open_index=partial(open_memory_index, settings, present),
         warn=setup.options.warn,
         recalled=state.recalled,
         has_read_others=lambda: state.has_read_others,
@@ -90,7 +91,8 @@ def session_recall(
 def open_memory_index(settings: Settings, folders: dict[str, MemoryFolder]) -> MemoryIndex:
     """One file for each set of folders."""
     present = {scope: folder for scope, folder in folders.items() if folder.is_present}
-    return MemoryIndex(present, index_file(settings, present) if present else None)
+    path = index_file(settings, present) if present else None
+    return MemoryIndex(present, path, vectors=open_vectors(Path(settings.home)))
 
 
 def index_file(settings: Settings, folders: dict[str, MemoryFolder]) -> Path:

@@ -230,6 +230,8 @@ async def _answer(
                     )
     except ProviderFailed as error:
         return None, replace(ended, stop_reason=error.kind)
+    except InvalidInput:  # no key for it, no such model: what needs no model is proposed
+        return None, replace(ended, stop_reason="unavailable")
     return None, ended
 
 

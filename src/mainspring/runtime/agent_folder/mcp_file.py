@@ -164,6 +164,15 @@ def table_of(file: JsonFile) -> tuple[ServerTable, list[Finding]]:
     return ServerTable(file, (), bare), findings if bare else []
 
 
+def inline_servers(
+    entries: Mapping[str, object], shown: str, scope: ServerScope = "project"
+) -> McpServers:
+    """The servers that a file of another format has, such as that of a subagent."""
+    encoded = msgspec.json.encode({SERVERS: entries})
+    servers, findings = _servers_in(decode_object(encoded, shown), scope)
+    return McpServers(tuple(servers), tuple(findings))
+
+
 def _sources(
     scopes: Scopes, project: Mapping[str, bytes] | None
 ) -> Iterator[tuple[Iterable[McpServer], Iterable[Finding]]]:
@@ -297,6 +306,7 @@ _READERS: dict[str, ValueReader] = {
     "disabled": flag,
     "disabledTools": strings,
     "alwaysLoad": flag,
+    "sampling": flag,
     "description": string,
 }
 _KNOWN = {"type", *_READERS}
@@ -308,6 +318,7 @@ def _normalized_fields(values: dict[str, object]) -> dict[str, object]:
         "headersHelper": "headers_helper",
         "disabledTools": "disabled_tools",
         "alwaysLoad": "always_load",
+        "sampling": "allows_sampling",
     }
     enabled, disabled = values.pop("enabled", True), values.pop("disabled", False)
     timeout, timeout_ms = values.pop("timeout", None), values.pop("timeout_ms", None)
