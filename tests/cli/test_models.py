@@ -144,6 +144,24 @@ def test_context_shows_every_call_in_parts(mainspring: Run, session: str):
     assert "there is no call 4" in mainspring("context", "show", session, "--call", "4").stderr
 
 
+def test_context_says_who_put_each_part_there_and_how_often_a_tool_was_called(
+    mainspring: Run, session: str
+):
+    [shot] = lines(mainspring("context", "show", session, "--call", "2", "--json"))
+    sources = {(part["place"], part["source"], part["reason"]): part for part in shot["sources"]}
+    assert sum(part["tokens"] for part in shot["sources"]) == 1000
+    assert sources["messages", "tool history_search", "results"]["blocks"] == 1
+    assert ("messages", "model", "tool calls") in sources
+    assert ("messages", "Mainspring", "status blocks") in sources
+    assert ("system", "Mainspring", "how to work with tools") in sources
+    [user] = [part for part in shot["sources"] if part["source"].startswith("person ")]
+    assert (user["reason"], user["blocks"]) == ("messages", 1)
+    called = {tool["name"]: tool["calls"] for tool in shot["tools"]}
+    assert {name: count for name, count in called.items() if count} == {"history_search": 1}
+    text = mainspring("context", "show", session, "--call", "2").stdout
+    assert "CALLS IN THE LAST 20 SESSIONS" in text
+
+
 PARTS = ("tools", "system_static", "system_dynamic", "history", "newest")
 
 

@@ -60,7 +60,7 @@ cents = st.integers(0, 500).map(lambda cents: Decimal(cents) / 100)
 
 
 def status_block(spending: Spending, limits: Limits) -> str | None:
-    return budget.status_block([budget.BudgetTier(SpendAccount(spending=spending), limits)])
+    return budget.budget_status([budget.BudgetTier(SpendAccount(spending=spending), limits)])
 
 
 def reserved(id_: str, cost: Decimal, tokens: int = 0) -> BudgetReserved:

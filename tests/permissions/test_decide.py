@@ -47,7 +47,7 @@ def test_an_ask_wins_over_allow():
         call("glob", pattern="**/*.py"),
         call("bash", command="ls -l src | head"),
         call("bash", command="git status"),
-        call("todo", todos=[]),
+        call("task_list"),
         call("think", thought="hm"),
         call("lookup", traits=SAFE_READ),
     ],

@@ -38,7 +38,7 @@ def calls(draw: st.DrawFn) -> AnalyzedCall:
     tool = draw(
         st.sampled_from(
             ["bash", "service_start", "read", "grep", "glob", "edit", "write", "web_fetch", "agent",
-             "skill", "deploy", "ask_user", "todo", "mcp__gh__get", "Bash"]
+             "skill", "deploy", "ask_user", "task_list", "mcp__gh__get", "Bash"]
         )
     )  # fmt: skip
     inputs = st.fixed_dictionaries(

@@ -73,7 +73,7 @@ def test_after_a_literal_server_a_glob_may_allow():
 
 def test_the_names_of_claude_code_are_ours():
     names = [canonical_name(name) for name in ("Bash", "TodoWrite", "Task", "mine")]
-    assert names == ["bash", "todo", "agent", "mine"]
+    assert names == ["bash", "task_create", "agent", "mine"]
     assert {canonical_name(claude_code_name(n)) for n in ALIASES.values()} == set(ALIASES.values())
 
 

@@ -51,7 +51,7 @@ async def test_a_session_with_hooks_and_a_sandbox_is_identical(tmp_path: Path):
         calls("edit", file_path="a.txt", old_string="a", new_string="b"),
         calls("write", file_path="a.txt", content="a\n"),
         calls("edit", file_path="a.txt", old_string="a", new_string="b"),
-        calls("todo", todos=[{"content": "look", "status": "pending"}]) + calls("fly"),
+        calls("task_create", subject="look") + calls("fly"),
         says("done"),
         says("well"),
     )
@@ -67,7 +67,7 @@ async def test_a_session_with_hooks_and_a_sandbox_is_identical(tmp_path: Path):
             assert (await session.run()) is not None
             kinds = [event.type for event in await session.events()]
             found = await replay(runtime.log, session.id)
-    expected = {"context.added", "message.withheld", "hook.ran", "sandbox.opened", "todos.written"}
+    expected = {"context.added", "message.withheld", "hook.ran", "sandbox.opened", "task.written"}
     assert expected <= set(kinds)
     assert "changed" in str(model.requests[1].messages)
     assert "not formatted" in str(model.requests[3].messages)

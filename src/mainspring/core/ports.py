@@ -1,11 +1,13 @@
 """What a session's tools work in: the protocols of a workspace, a sandbox that runs programs,
-snapshots, worktrees and web fetches. `capabilities` implements them.
+snapshots, worktrees, web fetches and schedules. `capabilities` implements them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path, PurePosixPath
 from typing import Literal, Protocol, TypeAlias
 
@@ -313,3 +315,31 @@ class PostResult(Struct, frozen=True, kw_only=True):
     @property
     def is_accepted(self) -> bool:
         return self.status is not None and 200 <= self.status < 300
+
+
+class ScheduledPrompt(Struct, frozen=True, kw_only=True):
+    id: str
+    cron: str
+    timezone: str
+    prompt: str
+    budget_usd: Decimal
+    """Each session stops at it."""
+    next_at: datetime | None = None
+
+
+class Schedules(Protocol):
+    """The scheduled prompts of one folder."""
+
+    async def create(self, prompt: ScheduledPrompt, *, key: str) -> ScheduledPrompt:
+        """`key`: what was created under it is not created again.
+
+        Raises: InvalidInput: the expression or the time zone is wrong, or the folder has
+        restrictions that scheduled sessions would lack.
+        """
+        ...
+
+    async def list(self) -> list[ScheduledPrompt]: ...
+
+    async def delete(self, schedule_id: str) -> None:
+        """Raises: InvalidInput: there is none."""
+        ...

@@ -78,7 +78,7 @@ def calls_over(tiers: Sequence[BudgetTier]) -> int:
     return max(calls_over_limit(tier.spend_account.spending, tier.limits) for tier in tiers)
 
 
-def status_block(tiers: Sequence[BudgetTier]) -> str | None:
+def budget_status(tiers: Sequence[BudgetTier]) -> str | None:
     """What the model reads about its budget: the scarcest resource; `None` if nothing is limited.
 
     It depends on the log only, and names steps rather than numbers, so that it changes rarely.

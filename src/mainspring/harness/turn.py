@@ -38,7 +38,7 @@ from mainspring.core.model import (
     ToolUse,
     ToolUseReady,
 )
-from mainspring.harness.budget import affordable_output, reserve, status_block
+from mainspring.harness.budget import affordable_output, reserve
 from mainspring.harness.context.compaction import compact_after_overflow, compact_if_needed
 from mainspring.harness.context.request_builder import build_request, cache_break
 from mainspring.harness.reply_announcer import ReplyAnnouncer
@@ -105,8 +105,7 @@ async def _ask(
     context: ThreadContext, open_request: OpenRequest, tokens: int, reserved: Decimal
 ) -> Step | None:
     thread = context.thread
-    status = status_block(context.tiers)
-    if status is not None and status != thread.status:
+    if (status := context.status()) is not None:
         context.note(events.ContextStatus(text=status))
     if thread.prefix != context.prompt_prefix.digest:
         await context.event_sink.store_blob(

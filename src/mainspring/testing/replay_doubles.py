@@ -199,6 +199,10 @@ class RecordedThreadContext(ThreadContext):
             self.tiers = [replace(tier, limits=Limits(max_turns=0)) for tier in self._own_tiers]
         return heard
 
+    def status(self) -> str | None:
+        """What the recording has is among the inputs."""
+        return None if self.replay_cursor.tells_status else super().status()
+
     def select_model(self) -> None:
         """What skills asked for was decided in the recording; an agent of today has its own."""
         shots = self.replay_cursor.recording.model_calls

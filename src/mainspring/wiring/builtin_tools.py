@@ -12,22 +12,24 @@ from mainspring.capabilities.monty.python_tool import CodeInterpreter, python
 from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.tools.artifact import artifact
+from mainspring.capabilities.tools.cron import cron_tools
 from mainspring.capabilities.tools.file_search import find_ripgreps
 from mainspring.capabilities.tools.file_tools import file_tools
 from mainspring.capabilities.tools.service_tools import service_tools
 from mainspring.capabilities.tools.shell import bash
+from mainspring.capabilities.tools.tasks import task_tools
 from mainspring.capabilities.tools.think import think
-from mainspring.capabilities.tools.todo import todo
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.workspace_roots import Root
+from mainspring.config import Settings
 from mainspring.core.content import BlobSource
 from mainspring.core.events import NetworkRequested
 from mainspring.core.lazy_module import LazyModule
-from mainspring.core.ports import Workspace
+from mainspring.core.ports import ScheduledPrompt, Workspace
 from mainspring.core.tool import Tool
 from mainspring.files.openat import real_path
 from mainspring.harness.permissions.policy import Policy, is_guarded
-from mainspring.harness.permissions.tool_names import ALL_TOOLS
+from mainspring.harness.permissions.tool_names import ALL_TOOLS, TASK_TOOLS
 from mainspring.runtime.run_options import WebFetchLimits
 from mainspring.runtime.session.session_paths import SessionPaths
 from mainspring.runtime.session_context import SetupRequest
@@ -35,8 +37,10 @@ from mainspring.wiring.sandbox_environment import egress_rules
 
 if TYPE_CHECKING:
     from mainspring.harness.permissions import bash as bash_analysis
-    from mainspring.wiring import session_egress
+    from mainspring.service.schedules.agent_schedules import AgentSchedules
+    from mainspring.wiring import folder_schedules, session_egress
 else:
+    folder_schedules = LazyModule("mainspring.wiring.folder_schedules")
     bash_analysis = LazyModule("mainspring.harness.permissions.bash")
     session_egress = LazyModule("mainspring.wiring.session_egress")
 
@@ -68,13 +72,16 @@ def built_in_tools(
     files: Sequence[Tool],
     sandbox: SandboxSession | None,
     workers: CodeInterpreter | None,
+    settings: Settings,
 ) -> dict[str, Tool]:
     """By name; without isolation, none of them runs programs."""
 
     async def keep(content: bytes, media_type: str) -> BlobSource:
         return await setup.writer.put_blob(content, media_type=media_type)
 
-    tools = [*files, artifact(workspace, keep), todo(), think()]
+    tools = [*files, artifact(workspace, keep), *task_tools(setup.thread.tasks), think()]
+    if not setup.options.is_served and setup.subagent is None:
+        tools += cron_tools(_FolderSchedules(setup, settings))
     if workers is not None:
         tools.append(python(workers, sandbox, workspace))
     if sandbox is not None:
@@ -87,6 +94,29 @@ def built_in_tools(
         ]
         tools += service_tools(sandbox.sandbox_services, judge=classify_command)
     return {tool.spec.name: tool for tool in tools}
+
+
+class _FolderSchedules:
+    """Opened when it is used: most sessions schedule nothing."""
+
+    def __init__(self, setup: SetupRequest, settings: Settings) -> None:
+        self._setup, self._settings = setup, settings
+
+    def _open(self) -> AgentSchedules:
+        setup = self._setup
+        folder = setup.thread.session_state.workspace or str(setup.options.workspace or "")
+        return folder_schedules.folder_schedules(
+            self._settings, setup.log.store.records, setup.agent, Path(folder)
+        )
+
+    async def create(self, prompt: ScheduledPrompt, *, key: str) -> ScheduledPrompt:
+        return await self._open().create(prompt, key=key)
+
+    async def list(self) -> list[ScheduledPrompt]:
+        return await self._open().list()
+
+    async def delete(self, schedule_id: str) -> None:
+        await self._open().delete(schedule_id)
 
 
 def web_tools(
@@ -109,7 +139,8 @@ def select_tools(tools: dict[str, Tool], names: Sequence[str]) -> dict[str, Tool
     """The tools that an agent may use."""
     if ALL_TOOLS in names:
         return tools
-    return {name: tool for name, tool in tools.items() if name in names}
+    chosen = {*names, *(TASK_TOOLS if TASK_TOOLS.intersection(names) else ())}
+    return {name: tool for name, tool in tools.items() if name in chosen}
 
 
 def session_tree(paths: SessionPaths, policy: Policy, skills: Sequence[Path]) -> FolderWorkspace:

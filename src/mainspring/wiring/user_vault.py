@@ -7,6 +7,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from msgspec import Struct
+
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.lazy_module import LazyModule
@@ -93,3 +95,15 @@ def open_seal(settings: Settings) -> aes_seal.AesSeal:
         InvalidInput: there is no key, or it is invalid.
     """
     return aes_seal.AesSeal(vault_key(settings, create=not has_vault(settings)))
+
+
+class LazySeal(Struct, frozen=True):
+    """The seal of these settings, opened when something is to be sealed: to look needs no key."""
+
+    settings: Settings
+
+    def seal(self, plain: bytes, context: str) -> bytes:
+        return open_seal(self.settings).seal(plain, context)
+
+    def unseal(self, sealed: bytes, context: str) -> bytes:
+        return open_seal(self.settings).unseal(sealed, context)

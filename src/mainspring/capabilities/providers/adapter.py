@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from mainspring.capabilities.providers.http_call import (
     Endpoint,
@@ -15,6 +16,7 @@ from mainspring.capabilities.providers.http_call import (
 )
 from mainspring.capabilities.providers.http_client import HttpClient
 from mainspring.capabilities.providers.provider_errors import excerpt
+from mainspring.capabilities.providers.token_estimate import with_thinking
 from mainspring.core.errors import ProviderFailed
 from mainspring.core.model import Delta, Reply, Stalled
 
@@ -68,7 +70,8 @@ async def stream_reply(
             raise
     if not reply_parser.is_complete:
         raise _truncated_reply(http_call, reply_parser)
-    yield reply_parser.reply(request_id)
+    reply = reply_parser.reply(request_id)
+    yield replace(reply, usage=with_thinking(reply.usage, reply.content))
 
 
 def _deltas(

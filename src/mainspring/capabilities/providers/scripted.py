@@ -24,6 +24,7 @@ from mainspring.capabilities.providers.token_estimate import (
     estimated_usage,
     message_tokens,
     text_tokens,
+    with_thinking,
 )
 from mainspring.capabilities.providers.tool_calls import CallIds
 from mainspring.core.content import TextBlock
@@ -246,7 +247,8 @@ class Scripted:
         output = estimated_usage(request, content).output_tokens
         return Reply(
             content=content,
-            usage=said.usage or self._cache.usage(request, output_tokens=output),
+            usage=said.usage
+            or with_thinking(self._cache.usage(request, output_tokens=output), content),
             reason=said.reason or ("tool_use" if has_calls else "end_turn"),
             model=request.model,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from msgspec import UNSET
 
 from mainspring.core.content import (
     Base64Source,
@@ -33,6 +34,15 @@ def estimated_usage(request: Request, content: Sequence[TextBlock | Thinking | T
         input_tokens=request_tokens(request),
         output_tokens=sum(_spoken_tokens(block) for block in content) + 1,
     )
+
+
+def with_thinking(usage: Usage, content: Sequence[TextBlock | Thinking | ToolUse]) -> Usage:
+    """With the thinking that the provider did not count by itself: what the model wrote besides
+    takes its share of the output, by size; the rest was thinking."""
+    if usage.thinking_tokens is not UNSET or not any(isinstance(b, Thinking) for b in content):
+        return usage
+    written = sum(_spoken_tokens(block) for block in content if not isinstance(block, Thinking))
+    return msgspec.structs.replace(usage, thinking_tokens=max(0, usage.output_tokens - written))
 
 
 def request_tokens(request: Request) -> int:

@@ -6,6 +6,7 @@ A tool call lives in the log as: proposed (`agent.tool_use`), `tool_call.authori
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -107,7 +108,7 @@ class LoopContinued(Payload, frozen=True, kw_only=True, tag="loop.continued"):
 
 
 class ContextStatus(Payload, frozen=True, kw_only=True, tag="context.status"):
-    """What the model was told about where it stands: what is left of its budget."""
+    """The status block at the end of a request: goal, done, now, left, budget."""
 
     text: str
 
@@ -194,7 +195,38 @@ class Todo(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TodosWritten(Payload, frozen=True, kw_only=True, tag="todos.written"):
+    """The whole task list, as older versions wrote it."""
+
     todos: tuple[Todo, ...]
+
+
+TaskStatus: TypeAlias = Literal["pending", "in_progress", "completed", "failed", "deleted"]
+
+
+class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One task of a thread's task list."""
+
+    id: str
+    subject: str
+    status: TaskStatus = "pending"
+    description: str = ""
+    blocked_by: tuple[str, ...] = ()
+    """Ids of tasks that must be completed before this one begins."""
+    notes: tuple[str, ...] = ()
+
+    def open_blockers(self, tasks: Mapping[str, Task]) -> list[str]:
+        """Ids of what must be completed first, of these tasks."""
+        return [
+            blocker
+            for blocker in self.blocked_by
+            if blocker in tasks and tasks[blocker].status not in ("completed", "deleted")
+        ]
+
+
+class TaskWritten(Payload, frozen=True, kw_only=True, tag="task.written"):
+    """A task as it is from here on; the newest with an id counts."""
+
+    task: Task
 
 
 HarnessPayload: TypeAlias = (
@@ -220,4 +252,5 @@ HarnessPayload: TypeAlias = (
     | SkillUsed
     | ToolsLoaded
     | TodosWritten
+    | TaskWritten
 )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from mainspring.core.events.payload import Payload
-from mainspring.core.sender import Origin
+from mainspring.core.sender import Origin, Sender
 
 
 class StopReason(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -36,6 +36,12 @@ class Usage(Struct, frozen=True, kw_only=True):
     cache_creation_input_tokens: int = 0
     cache_read_input_tokens: int = 0
     output_tokens: int = 0
+    thinking_tokens: int | UnsetType = UNSET
+    """Of the output, what the model thought: counted by the provider, or else estimated."""
+
+    @property
+    def thought_tokens(self) -> int:
+        return 0 if self.thinking_tokens is UNSET else self.thinking_tokens
 
 
 class SessionCreated(Payload, frozen=True, kw_only=True, tag="session.created"):
@@ -122,6 +128,26 @@ class SessionUsage(Payload, frozen=True, kw_only=True, tag="session.usage"):
     usage: Usage
 
 
+class Redaction(Struct, frozen=True, kw_only=True):
+    """An event whose text was removed; the chain still holds."""
+
+    seq: int
+    digest: str
+    """Of the event as it was written, which the next one carries: hex."""
+    body_sha256: str
+    """Of its JSON without the text: hex."""
+
+
+class EventsRedacted(Payload, frozen=True, kw_only=True, tag="events.redacted"):
+    """Text was removed from earlier events of this log, for good."""
+
+    redactions: tuple[Redaction, ...]
+    reason: str
+    by: Sender
+    blobs: tuple[str, ...] = ()
+    """Hashes of blobs that were removed with it."""
+
+
 class SessionDeleted(Payload, frozen=True, kw_only=True, tag="session.deleted"):
     pass
 
@@ -176,6 +202,7 @@ SessionPayload: TypeAlias = (
     | SessionFailed
     | SessionUsage
     | SessionDeleted
+    | EventsRedacted
     | ThreadCreated
     | ThreadStatusRunning
     | ThreadStatusIdle

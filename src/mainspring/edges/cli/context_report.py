@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
@@ -15,6 +17,7 @@ from mainspring.edges.cli.event_summary import truncate
 from mainspring.edges.cli.options import JsonOption, SessionArgument
 from mainspring.edges.cli.printing import Screen, StyledText, pad, plural, print_note, token_count
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
+from mainspring.harness.context.provenance import RequestPart, ToolPart
 from mainspring.harness.context.xray import (
     ModelCall,
     RequestDiff,
@@ -24,7 +27,13 @@ from mainspring.harness.context.xray import (
     token_breakdown,
 )
 from mainspring.harness.limits import prompt_tokens
-from mainspring.runtime.session.xrays import previous_shot, read_shots, shot_view
+from mainspring.runtime.session.xrays import (
+    COUNTED_SESSIONS,
+    explain_shot,
+    previous_shot,
+    read_shots,
+    shot_view,
+)
 
 app = command_group()
 
@@ -46,9 +55,12 @@ async def show(
     if raw and json:
         raise typer.BadParameter("give one of --json and --raw", param_hint="--raw")
     async with open_existing_log(settings) as log:
-        shots = await read_shots(log, await find_session(log, session))
-    if call is not None and call > len(shots):
-        raise InvalidInput(f"there is no call {call}: the session has {plural(len(shots), 'call')}")
+        row = await find_session(log, session)
+        shots = await read_shots(log, row)
+        if call is not None and call > len(shots):
+            count = plural(len(shots), "call")
+            raise InvalidInput(f"there is no call {call}: the session has {count}")
+        origins = ((), ()) if call is None else await explain_shot(log, row, shots[call - 1])
     screen = Screen(settings)
     chosen = shots if call is None else [shots[call - 1]]
     if not chosen:
@@ -56,16 +68,19 @@ async def show(
     elif raw or json:
         for shot in chosen:
             view = shot_view(shots, shot, with_request=call is not None)
+            view = replace(view, sources=origins[0], tools=origins[1])
             screen.json(shot.request if raw else view)
     elif call is None:
         _print_list(screen, shots)
     else:
         _print_detail(screen, chosen[0], previous_shot(shots, chosen[0]))
+        _print_origins(screen, *origins)
     return 0
 
 
 def _print_list(screen: Screen, model_calls: list[ModelCall]) -> None:
     heads = ["CALL", "EVENT", "TOKENS", "CACHED", "TOOLS", "STATIC", "DYNAMIC", "HISTORY", "NEWEST"]
+    heads += ["OUT", "THINKING"]
     screen.table([*heads, "CACHE BREAK"], [_shot_row(shot) for shot in model_calls])
 
 
@@ -86,8 +101,18 @@ def _shot_row(model_call: ModelCall) -> list[StyledText]:
         (f"{about + token_count(tokens.total):>6}", ""),
         ("" if share is None else f"{share:>6.0%}", "green" if share else ""),
         *((f"{token_count(count):>6}" if count else "", "") for count in counts),
+        *(
+            (f"{token_count(count):>8}" if count else "", "dim")
+            for count in _reply_tokens(model_call)
+        ),
         (model_call.start.cache_break or "", "yellow"),
     ]
+
+
+def _reply_tokens(model_call: ModelCall) -> tuple[int, int]:
+    """All of the reply, and how much of it was thinking."""
+    usage = Usage() if model_call.end is None else model_call.end.model_usage
+    return usage.output_tokens, usage.thought_tokens
 
 
 def _print_detail(screen: Screen, model_call: ModelCall, before: ModelCall | None) -> None:
@@ -110,11 +135,43 @@ def _print_detail(screen: Screen, model_call: ModelCall, before: ModelCall | Non
         ("history", tokens.history),
         ("newest turn", tokens.newest),
         ("total", tokens.total),
+        ("reply", 0 if usage is None else usage.output_tokens),
+        ("of it thinking", 0 if usage is None else usage.thought_tokens),
     ):
         share = count / tokens.total if tokens.total else 0
-        bar = "█" * round(share * 30) if name != "total" else ""
+        is_part = name not in ("total", "reply", "of it thinking")
+        bar = "█" * round(share * 30) if is_part else ""
         screen.line(pad((f"  {name}", "dim"), 18), (f"{count:>8}  ", ""), (bar, "cyan"))
     _print_change(screen, changed, before)
+
+
+def _print_origins(screen: Screen, parts: Sequence[RequestPart], tools: Sequence[ToolPart]) -> None:
+    screen.table(
+        ["PLACE", "TOKENS", "BLOCKS", "FROM", "WHY"],
+        [
+            [
+                (part.place, ""),
+                (f"{part.tokens:>6}", ""),
+                (f"{part.blocks:>6}", "dim"),
+                (part.source, "bold"),
+                (part.reason, ""),
+            ]
+            for part in parts
+        ],
+    )
+    if tools:
+        screen.table(
+            ["TOOL", "TOKENS", "FROM", f"CALLS IN THE LAST {COUNTED_SESSIONS} SESSIONS"],
+            [
+                [
+                    (tool.name, "bold"),
+                    (f"{tool.tokens:>6}", ""),
+                    (tool.source, ""),
+                    (f"{tool.calls:>5}", "" if tool.calls else "yellow"),
+                ]
+                for tool in tools
+            ],
+        )
 
 
 def _cache_text(usage: Usage | None, changed: RequestDiff) -> str:

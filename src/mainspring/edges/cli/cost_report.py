@@ -79,7 +79,7 @@ async def cost(
     rows = [_row(screen, bill, group_by) for bill in bills]
     if len(bills) > 1:
         rows.append([(words, "bold") for words, _ in _row(screen, total(bills), "model")])
-    heads = [group_by.upper(), "COST", "CALLS", "FAILED", "IN", "CACHED", "OUT"]
+    heads = [group_by.upper(), "COST", "CALLS", "FAILED", "IN", "CACHED", "OUT", "THINKING"]
     screen.table(heads, rows)
     return 0
 
@@ -106,4 +106,5 @@ def _row(screen: Screen, bill: Bill, group_by: GroupBy) -> list[StyledText]:
         (f"{token_count(prompt_tokens(bill.usage)):>5}", ""),
         (f"{share:>6.0%}" if share is not None else "", "dim"),
         (f"{token_count(bill.usage.output_tokens):>5}", ""),
+        (f"{token_count(thought):>8}" if (thought := bill.usage.thought_tokens) else "", "dim"),
     ]

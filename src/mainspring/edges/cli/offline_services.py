@@ -20,20 +20,7 @@ from mainspring.service.schedules.deployments import Deployments
 from mainspring.service.webhooks.webhook_deliveries import Deliveries
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox
-from mainspring.wiring.user_vault import open_seal
-
-
-@dataclass(frozen=True, slots=True)
-class LazySeal:
-    """The seal of these settings, opened when something is to be sealed: to look needs no key."""
-
-    settings: Settings
-
-    def seal(self, plain: bytes, context: str) -> bytes:
-        return open_seal(self.settings).seal(plain, context)
-
-    def unseal(self, sealed: bytes, context: str) -> bytes:
-        return open_seal(self.settings).unseal(sealed, context)
+from mainspring.wiring.user_vault import LazySeal
 
 
 @dataclass(frozen=True, slots=True)

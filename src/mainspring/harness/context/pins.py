@@ -81,6 +81,13 @@ class Pins:
         """The pinned blocks in order, each once."""
         return list(dict.fromkeys(block for pin in self.active() for block in pin.blocks))
 
+    @property
+    def goal(self) -> str:
+        """The words of the task under way; empty before the model has begun with it."""
+        return plain_text(tuple(block for pin in self._goal for block in pin.blocks)) * (
+            self._is_begun and not self._is_done
+        )
+
     def drop_media(self, first_seq: int, last_seq: int) -> None:
         """The provider does not take them: words stay, media do not."""
         for pins in (self._goal, self._words):

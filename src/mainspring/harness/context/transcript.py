@@ -72,13 +72,13 @@ class Transcript:
         return "\n".join(part.text for part in parts if isinstance(part, TextBlock))
 
     def add_system(self, seq: int, content: tuple[Block, ...]) -> None:
-        rule = _note(plain_text(content))
+        rule = note_block(plain_text(content))
         self.pins.add_rule(seq, (rule,))
         self._say(seq, (rule,))
 
     def add_note(self, seq: int, text: str) -> None:
         """Words of the system's own, told apart from the user's."""
-        self._say(seq, (_note(text),))
+        self._say(seq, (note_block(text),))
 
     def add_context(self, seq: int, text: str) -> None:
         """A note for when there is something to answer: by itself it wants no answer."""
@@ -313,7 +313,7 @@ class Transcript:
         self.spans.append((first, last))
 
 
-def _note(text: str) -> TextBlock:
+def note_block(text: str) -> TextBlock:
     return TextBlock(f"<system-note>\n{text}\n</system-note>")
 
 

@@ -211,17 +211,24 @@ def token_breakdown(call: ModelCall) -> TokenBreakdown:
         sum(map(_size, request.messages[:newest])),
         sum(map(_size, request.messages[newest:])),
     ]
-    counted = prompt_tokens(call.end.model_usage) if call.end is not None else 0
-    is_measured = counted > 0
-    tokens = _shares(sizes, counted or call.start.estimated_input_tokens or 0)
+    tokens = scaled_tokens(call, sizes)
     return TokenBreakdown(
         tools=tokens[0],
         system_static=tokens[1],
         system_dynamic=tokens[2],
         history=tokens[3],
         newest=tokens[4],
-        is_measured=is_measured,
+        is_measured=_counted_tokens(call) > 0,
     )
+
+
+def scaled_tokens(call: ModelCall, sizes: list[int]) -> list[int]:
+    """The tokens of parts of a request by their sizes in bytes: shares of what was counted."""
+    return _shares(sizes, _counted_tokens(call) or call.start.estimated_input_tokens or 0)
+
+
+def _counted_tokens(call: ModelCall) -> int:
+    return prompt_tokens(call.end.model_usage) if call.end is not None else 0
 
 
 def cached_share(usage: Usage) -> float | None:

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 ALL_TOOLS = "*"
+TASK_TOOLS = frozenset(("task_create", "task_get", "task_list", "task_update"))
+"""One task list: who may use one of them may use them all."""
 BUILTIN_TOOL_NAMES = frozenset(
     (
-        *("read", "write", "edit", "glob", "grep", "artifact", "todo", "think"),
+        *("read", "write", "edit", "glob", "grep", "artifact", "think", *TASK_TOOLS),
         *("bash", "python", "service_start", "service_output", "service_stop", "web_fetch"),
+        *("cron_create", "cron_delete", "cron_list"),
     )
 )
 """The names of all built-in tools, whether or not a session has them."""
@@ -18,6 +21,9 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "Agent": "agent",
         "AskUserQuestion": "ask_user",
         "Bash": "bash",
+        "CronCreate": "cron_create",
+        "CronDelete": "cron_delete",
+        "CronList": "cron_list",
         "Edit": "edit",
         "ExitPlanMode": "exit_plan_mode",
         "Glob": "glob",
@@ -27,11 +33,16 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "SendMessage": "send_message",
         "Skill": "skill",
         "Task": "agent",
-        "TodoWrite": "todo",
+        "TaskCreate": "task_create",
+        "TaskGet": "task_get",
+        "TaskList": "task_list",
+        "TaskUpdate": "task_update",
+        "TodoWrite": "task_create",
         "ToolSearch": "tool_search",
         "WebFetch": "web_fetch",
         "WebSearch": "web_search",
         "Write": "write",
+        "todo": "task_create",
     }
 )
 """The names of our tools elsewhere -> their names here."""
@@ -45,7 +56,7 @@ INTERNAL_TOOLS = frozenset(
     (
         *("agent", "close_worktree", "history_read", "history_search", "send_message", "skill"),
         *("memory_read", "memory_search"),
-        *("skill_search", "stop_agent", "think", "todo", "tool_search"),
+        *("skill_search", "stop_agent", "think", "tool_search", *TASK_TOOLS),
     )
 )
 """Tools that change only the session itself; a subagent's calls are authorized separately."""
@@ -53,8 +64,11 @@ NETWORK_TOOLS = frozenset(("web_fetch", "web_search"))
 """They only read, but the request itself sends data out."""
 READ_ANYTHING = frozenset(("python",))
 """They only read, but which files is not known in advance."""
-_CLAUDE_CODE_NAMES = {ours: theirs for theirs, ours in ALIASES.items() if theirs != "Task"}
-_FAMILIES = {"read": READ_TOOLS, "edit": EDIT_TOOLS, "bash": SHELL_TOOLS}
+_OLDER_NAMES = frozenset(("Task", "TodoWrite", "todo"))
+_CLAUDE_CODE_NAMES = {
+    ours: theirs for theirs, ours in ALIASES.items() if theirs not in _OLDER_NAMES
+}
+_FAMILIES = {"read": READ_TOOLS, "edit": EDIT_TOOLS, "bash": SHELL_TOOLS, "task_create": TASK_TOOLS}
 """A rule for one of these covers the whole family."""
 
 

@@ -58,7 +58,9 @@ class Thread(Struct, kw_only=True):
     retries: RetryCounts = field(default_factory=RetryCounts)
     repetition: Repetition = field(default_factory=Repetition)
     status: str | None = None
-    """The last budget status that the model has read."""
+    """The last status block that the model has read."""
+    tasks: dict[str, events.Task] = field(default_factory=dict[str, events.Task])
+    """Its task list, by id, in the order of creation."""
     turns: int = 0
     messages: int = 0
     """From the user."""
@@ -310,6 +312,17 @@ def _status(thread: Thread, event: Event, payload: events.ContextStatus) -> None
     thread.transcript.add_note(event.seq, payload.text)
 
 
+def _write_task(thread: Thread, _event: Event, payload: events.TaskWritten) -> None:
+    thread.tasks[payload.task.id] = payload.task
+
+
+def _write_todos(thread: Thread, _event: Event, payload: events.TodosWritten) -> None:
+    thread.tasks.clear()  # not a new one: the task tools hold it
+    for number, todo in enumerate(payload.todos, 1):
+        task = events.Task(id=str(number), subject=todo.content, status=todo.status)
+        thread.tasks[task.id] = task
+
+
 def _add_context(thread: Thread, event: Event, payload: events.ContextAdded) -> None:
     thread.transcript.add_context(event.seq, payload.text)
 
@@ -365,6 +378,8 @@ _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     events.UserToolResult: _result,
     events.LoopContinued: _loop_continue,
     events.ContextStatus: _status,
+    events.TaskWritten: _write_task,
+    events.TodosWritten: _write_todos,
     events.ContextAdded: _add_context,
     events.ContextCompacted: _compact,
     events.BudgetReserved: _reserve_budget,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, field
 
 from mainspring.core import events
 from mainspring.core.envelope import AnyPayload, Event
@@ -73,6 +73,7 @@ def add_usage(one: Usage, other: Usage) -> Usage:
         + other.cache_creation_input_tokens,
         cache_read_input_tokens=one.cache_read_input_tokens + other.cache_read_input_tokens,
         output_tokens=one.output_tokens + other.output_tokens,
+        thinking_tokens=one.thought_tokens + other.thought_tokens or UNSET,
     )
 
 

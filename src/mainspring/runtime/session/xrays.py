@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from anyio import to_thread
 from msgspec import Struct
 
-from mainspring.core.envelope import Event
-from mainspring.core.events import Usage
+from mainspring.core.envelope import Event, event_types
+from mainspring.core.events import AgentCustomToolUse, AgentMcpToolUse, AgentToolUse, Usage
 from mainspring.core.model import Request
+from mainspring.harness.context.provenance import RequestPart, ToolPart, request_parts, tool_parts
 from mainspring.harness.context.request_builder import PromptPrefix
 from mainspring.harness.context.xray import (
     ModelCall,
@@ -23,6 +25,10 @@ from mainspring.harness.context.xray import (
 )
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
+
+COUNTED_SESSIONS = 20
+_CALLS = (AgentToolUse, AgentMcpToolUse, AgentCustomToolUse)
+_CALL_TYPES = event_types(*_CALLS)
 
 
 class ShotView(Struct, frozen=True, kw_only=True):
@@ -42,6 +48,9 @@ class ShotView(Struct, frozen=True, kw_only=True):
     kept_messages: int
     stop_reason: str | None
     request: Request | None
+    sources: tuple[RequestPart, ...] = ()
+    """Who put each part there and why; only of a single call."""
+    tools: tuple[ToolPart, ...] = ()
 
 
 async def read_prefixes(log: SessionLog, events: Iterable[Event]) -> Mapping[str, PromptPrefix]:
@@ -56,6 +65,23 @@ async def read_shots(log: SessionLog, session: SessionRow) -> list[ModelCall]:
     return await to_thread.run_sync(
         partial(model_calls, events, thread_id=session.thread_id, prefixes=prefixes)
     )
+
+
+async def explain_shot(
+    log: SessionLog, session: SessionRow, call: ModelCall
+) -> tuple[tuple[RequestPart, ...], tuple[ToolPart, ...]]:
+    """Who put each part of a request there; its tools with their calls in the last sessions."""
+    parts = request_parts(call, await log.read(session.id))
+    return tuple(parts), tuple(tool_parts(call, await _count_calls(log)))
+
+
+async def _count_calls(log: SessionLog) -> Counter[str]:
+    calls: Counter[str] = Counter()
+    for session in await log.store.sessions(limit=COUNTED_SESSIONS):
+        read = await log.read(session.id, types=_CALL_TYPES)
+        own = (event.payload for event in read if event.seq > session.parent_seq)
+        calls.update(call.name for call in own if isinstance(call, _CALLS))
+    return calls
 
 
 def previous_shot(taken: Sequence[ModelCall], call: ModelCall) -> ModelCall | None:

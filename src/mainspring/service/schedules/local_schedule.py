@@ -109,61 +109,65 @@ class LocalSchedule:
         return msgspec.convert(fields["schedule"], manifest.ManifestSchedule)
 
     async def _find_deployment(self) -> Deployment | None:
-        return await self._find(partial(self.deployments.page, TENANT))
-
-    async def _find(self, page_of: PageOf[T]) -> T | None:
-        """The one that was created for the folder."""
-        cursor: str | None = None
-        while True:
-            page = await page_of(ListQuery(limit=_PAGE, page=cursor))
-            for item in page.data:
-                if item.metadata.get(_FOLDER_KEY) == str(self.folder):
-                    return item
-            cursor = page.next_page
-            if cursor is None:
-                return None
+        page_of = partial(self.deployments.page, TENANT)
+        return await find_by_metadata(page_of, _FOLDER_KEY, str(self.folder))
 
     async def _archive(self, deployment: Deployment | None) -> None:
         if deployment is not None:
             await self.deployments.archive(TENANT, deployment.id)
             await self.agents.archive(TENANT, deployment.agent.id)
 
-    async def _environment_id(self) -> str:
-        """The id of the environment of the folder's sessions."""
-        environment = await self._find(partial(self.environments.page, TENANT))
-        if environment is not None:
-            return environment.id
-        name = f"schedule of {self.folder}"[-_MAX_NAME:]
-        request = CreateEnvironment(name=name, metadata={_FOLDER_KEY: str(self.folder)})
-        return (await self.environments.create(TENANT, request)).id
-
     async def _save(
         self, agent: Agent, schedule: manifest.ManifestSchedule, deployment: Deployment | None
     ) -> Deployment:
         """Raises: InvalidInput, msgspec.ValidationError: the service refuses it."""
-        agent_fields = _agent_fields(agent)
+        definition = agent_fields(agent)
         cron = {"type": "cron", "expression": schedule.cron, "timezone": schedule.timezone}
         content = [{"type": "text", "text": schedule.message or _MESSAGE}]
         fields: dict[str, object] = {
             "name": agent.name,
             "initial_events": [{"type": "user.message", "content": content}],
-            "budget": _budget(agent.limits.max_cost_usd),
+            "budget": budget_in_cents(agent.limits.max_cost_usd),
         }
         if deployment is None:
-            created = await self.agents.create(TENANT, msgspec.convert(agent_fields, CreateAgent))
+            created = await self.agents.create(TENANT, msgspec.convert(definition, CreateAgent))
             fields |= {
                 "agent": created.id,
-                "environment_id": await self._environment_id(),
+                "environment_id": await folder_environment(self.environments, self.folder),
                 "schedule": cron,
                 "metadata": {_FOLDER_KEY: str(self.folder)},
             }
             return await self.deployments.create(TENANT, msgspec.convert(fields, CreateDeployment))
         agent_id = deployment.agent.id
-        await self.agents.update(TENANT, agent_id, msgspec.convert(agent_fields, UpdateAgent))
+        await self.agents.update(TENANT, agent_id, msgspec.convert(definition, UpdateAgent))
         if not _is_same_schedule(deployment, msgspec.convert(cron, ScheduleParams)):
             fields["schedule"] = cron  # an unchanged one keeps its next run
         request = msgspec.convert({**fields, "agent": agent_id}, UpdateDeployment)
         return await self.deployments.update(TENANT, deployment.id, request)
+
+
+async def find_by_metadata(page_of: PageOf[T], key: str, value: str) -> T | None:
+    """The first item that has the value."""
+    cursor: str | None = None
+    while True:
+        page = await page_of(ListQuery(limit=_PAGE, page=cursor))
+        for item in page.data:
+            if item.metadata.get(key) == value:
+                return item
+        cursor = page.next_page
+        if cursor is None:
+            return None
+
+
+async def folder_environment(environments: Environments, folder: Path) -> str:
+    """The id of the environment of the folder's scheduled sessions."""
+    page_of = partial(environments.page, TENANT)
+    environment = await find_by_metadata(page_of, _FOLDER_KEY, str(folder))
+    if environment is not None:
+        return environment.id
+    name = f"schedule of {folder}"[-_MAX_NAME:]
+    request = CreateEnvironment(name=name, metadata={_FOLDER_KEY: str(folder)})
+    return (await environments.create(TENANT, request)).id
 
 
 def _is_same_schedule(deployment: Deployment, params: ScheduleParams) -> bool:
@@ -174,7 +178,7 @@ def _is_same_schedule(deployment: Deployment, params: ScheduleParams) -> bool:
     )
 
 
-def _agent_fields(agent: Agent) -> dict[str, object]:
+def agent_fields(agent: Agent) -> dict[str, object]:
     names = BUILTINS if "*" in agent.built_ins else agent.built_ins
     configs = [{"name": name, "enabled": name in names} for name in BUILTINS]
     return {
@@ -186,7 +190,7 @@ def _agent_fields(agent: Agent) -> dict[str, object]:
     }
 
 
-def _budget(max_cost_usd: Decimal | None) -> dict[str, object] | None:
+def budget_in_cents(max_cost_usd: Decimal | None) -> dict[str, object] | None:
     """In whole cents, as the API has it."""
     if max_cost_usd is None:
         return None

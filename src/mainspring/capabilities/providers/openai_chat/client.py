@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from itertools import groupby
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, field
 
 from mainspring.capabilities.providers.adapter import stream_reply
 from mainspring.capabilities.providers.content_blocks import seal_signature
@@ -82,11 +82,16 @@ class _PromptDetails(Struct, frozen=True):
     cache_write_tokens: int | None = None
 
 
+class _CompletionDetails(Struct, frozen=True):
+    reasoning_tokens: int | None = None
+
+
 class _WireUsage(Struct, frozen=True):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     total_tokens: int | None = None
     prompt_tokens_details: _PromptDetails | None = None
+    completion_tokens_details: _CompletionDetails | None = None
     prompt_cache_hit_tokens: int | None = None
     """DeepSeek's name for tokens read from its cache."""
 
@@ -287,6 +292,8 @@ def _parse_usage(usage: _WireUsage) -> Usage | None:
         cache_creation_input_tokens=written,
         cache_read_input_tokens=read,
         output_tokens=output,
+        thinking_tokens=(usage.completion_tokens_details or _CompletionDetails()).reasoning_tokens
+        or UNSET,
     )
 
 

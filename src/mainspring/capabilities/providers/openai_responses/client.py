@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from mainspring.capabilities.providers.adapter import stream_reply
 from mainspring.capabilities.providers.content_blocks import seal_signature
@@ -61,9 +61,14 @@ class _InputDetails(Struct, frozen=True):
     cached_tokens: int = 0
 
 
+class _OutputDetails(Struct, frozen=True):
+    reasoning_tokens: int | None = None
+
+
 class _WireUsage(Struct, frozen=True):
     input_tokens: int = 0
     output_tokens: int = 0
+    output_tokens_details: _OutputDetails | None = None
     input_tokens_details: _InputDetails | None = None
 
 
@@ -257,10 +262,12 @@ def _parse_usage(usage: _WireUsage) -> Usage | None:
         return None
     details = usage.input_tokens_details or _InputDetails()
     read = min(usage.input_tokens, details.cached_tokens)
+    output = usage.output_tokens_details or _OutputDetails()
     return Usage(
         input_tokens=usage.input_tokens - read,
         cache_read_input_tokens=read,
         output_tokens=usage.output_tokens,
+        thinking_tokens=output.reasoning_tokens or UNSET,
     )
 
 

@@ -1,0 +1,76 @@
+"""The cron tools: prompts that start a session of the same agent at set times."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated
+
+from msgspec import Meta
+
+from mainspring.core.errors import InvalidInput
+from mainspring.core.ports import ScheduledPrompt, Schedules
+from mainspring.core.tool import Call, Tool, ToolResult
+from mainspring.function_tools.define import tool
+
+Expression = Annotated[str, Meta(min_length=9, max_length=256)]
+Prompt = Annotated[str, Meta(min_length=1, max_length=8_000, pattern=r"\S")]
+Cents = Annotated[int, Meta(ge=1, le=100_000)]
+
+
+def cron_tools(schedules: Schedules) -> list[Tool]:
+    @tool(in_doubt="retry")
+    async def cron_create(
+        call: Call,
+        cron: Expression,
+        prompt: Prompt,
+        timezone: str = "UTC",
+        budget_cents: Cents = 100,
+    ) -> ToolResult:
+        """Schedule a prompt: at each of these times, a new session of this agent starts with it.
+        They start while `mainspring serve` runs.
+
+        Args:
+            cron: Five fields: minute, hour, day of the month, month, day of the week.
+            prompt: What the session is to do. It knows nothing of this conversation.
+            timezone: Such as Europe/Berlin.
+            budget_cents: What each session may spend, in US cents.
+        """
+        scheduled = ScheduledPrompt(
+            id="",
+            cron=cron,
+            timezone=timezone,
+            prompt=prompt,
+            budget_usd=Decimal(budget_cents) / 100,
+        )
+        try:
+            made = await schedules.create(scheduled, key=call.idempotency_key)
+        except InvalidInput as error:
+            return ToolResult.text(f"Not scheduled: {error}", ok=False)
+        return ToolResult.text(f"Scheduled. {_line(made)}")
+
+    @tool(read_only=True, in_doubt="retry")
+    async def cron_list() -> ToolResult:
+        """List the scheduled prompts of this folder."""
+        lines = [f"{_line(item)}\n  {item.prompt}" for item in await schedules.list()]
+        return ToolResult.text("\n".join(lines) or "Nothing is scheduled.")
+
+    @tool(in_doubt="retry")
+    async def cron_delete(schedule_id: str) -> ToolResult:
+        """Delete a scheduled prompt; sessions that it has started go on.
+
+        Args:
+            schedule_id: As cron_list shows it.
+        """
+        try:
+            await schedules.delete(schedule_id)
+        except InvalidInput as error:
+            return ToolResult.text(str(error), ok=False)
+        return ToolResult.text(f"Deleted {schedule_id}.")
+
+    return [cron_create, cron_delete, cron_list]
+
+
+def _line(item: ScheduledPrompt) -> str:
+    when = "never" if item.next_at is None else f"{item.next_at:%Y-%m-%d %H:%M} UTC"
+    limit = f"{item.budget_usd:.2f} US dollars a session"
+    return f"{item.id}: {item.cron} {item.timezone}, next {when}, {limit}"

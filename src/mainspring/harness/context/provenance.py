@@ -1,0 +1,209 @@
+"""Who put each part of a past request there, and why. Part of the X-ray: a pure function of the
+request and the log.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.core import events
+from mainspring.core.content import Block, TextBlock, plain_text
+from mainspring.core.envelope import Event
+from mainspring.core.model import (
+    Assistant,
+    Message,
+    Request,
+    Thinking,
+    ToolResultBlock,
+    ToolSpec,
+    ToolUse,
+)
+from mainspring.harness.context.transcript import PINNED_NOTE, SNIPPED_NOTE, note_block
+from mainspring.harness.context.xray import ModelCall, scaled_tokens
+from mainspring.harness.permissions.tool_names import BUILTIN_TOOL_NAMES, INTERNAL_TOOLS
+
+_SECTION = re.compile(r"<(instructions|rules|skills|environment)\b([^>]*)>.*?</\1>", re.DOTALL)
+_SOURCE = re.compile(r'source="([^"]*)" scope="([^"]*)"')
+_REASONS = {
+    "rules": "rules of the agent, kept through every compaction",
+    "skills": "skills that it can load",
+    "environment": "where its tools run",
+}
+
+
+class Origin(Struct, frozen=True, order=True):
+    source: str
+    """Who put it there."""
+    reason: str
+
+
+class RequestPart(Struct, frozen=True, kw_only=True):
+    """All blocks of a request that have the same origin."""
+
+    place: str
+    """`tools`, `system` or `messages`."""
+    source: str
+    reason: str
+    blocks: int
+    tokens: int
+
+
+class ToolPart(Struct, frozen=True, kw_only=True):
+    name: str
+    source: str
+    tokens: int
+    calls: int
+    """In the sessions that were counted."""
+
+
+def request_parts(call: ModelCall, log: Iterable[Event]) -> list[RequestPart]:
+    """The largest first within each place. The tokens add up to those of the request."""
+    origins = _origins(log)
+    sizes: Counter[tuple[str, Origin]] = Counter()
+    blocks: Counter[tuple[str, Origin]] = Counter()
+    for place, origin, size in _blocks(call.request, origins):
+        sizes[place, origin] += size
+        blocks[place, origin] += 1
+    keys = sorted(sizes, key=lambda key: (_PLACES.index(key[0]), -sizes[key], key[1]))
+    tokens = scaled_tokens(call, [sizes[key] for key in keys])
+    return [
+        RequestPart(
+            place=place,
+            source=origin.source,
+            reason=origin.reason,
+            blocks=blocks[place, origin],
+            tokens=count,
+        )
+        for (place, origin), count in zip(keys, tokens, strict=True)
+    ]
+
+
+_PLACES = ("tools", "system", "messages")
+
+
+def tool_parts(call: ModelCall, calls: Counter[str]) -> list[ToolPart]:
+    """Each tool of a request, the dearest first, with how often it was called elsewhere."""
+    specs = call.request.tools
+    sizes = [size for _, _, size in _blocks(call.request, {})]
+    tokens = scaled_tokens(call, sizes)[: len(specs)]
+    parts = [
+        ToolPart(
+            name=spec.name,
+            source=_tool_origin(spec).source,
+            tokens=count,
+            calls=calls[spec.name],
+        )
+        for spec, count in zip(specs, tokens, strict=True)
+    ]
+    return sorted(parts, key=lambda part: (-part.tokens, part.name))
+
+
+def _blocks(request: Request, origins: dict[str, Origin]) -> Iterator[tuple[str, Origin, int]]:
+    for spec in request.tools:
+        yield "tools", _tool_origin(spec), len(msgspec.json.encode(spec))
+    for text in request.system:
+        for origin, section in _sections(text):
+            yield "system", origin, len(section.encode())
+    tools: dict[str, str] = {}
+    for message in request.messages:
+        for part in message.content:
+            if isinstance(part, ToolUse):
+                tools[part.id] = part.name
+            yield (
+                "messages",
+                _part_origin(message, part, tools, origins),
+                len(msgspec.json.encode(part)),
+            )
+
+
+def _tool_origin(spec: ToolSpec) -> Origin:
+    if spec.name.startswith("mcp__"):
+        server = spec.name.removeprefix("mcp__").partition("__")[0]
+        return Origin(f"MCP server {server}", "definitions of its tools")
+    if spec.name in BUILTIN_TOOL_NAMES | INTERNAL_TOOLS or spec.name == "web_search":
+        return Origin("Mainspring", "definitions of built-in tools")
+    return Origin("agent", "definitions of its own tools")
+
+
+def _sections(text: str) -> Iterator[tuple[Origin, str]]:
+    """The tagged parts of a system text. Files stand inside the agent's instructions."""
+    rest, position = "", 0
+    for match in _SECTION.finditer(text):
+        rest += text[position : match.start()]
+        position = match.end()
+        yield from _tagged(match[1], match[0])
+    rest = (rest + text[position:]).strip()
+    if rest:
+        yield Origin("Mainspring", "how to work with tools"), rest
+
+
+def _tagged(tag: str, text: str) -> Iterator[tuple[Origin, str]]:
+    if tag != "instructions":
+        yield Origin("agent" if tag != "environment" else "Mainspring", _REASONS[tag]), text
+        return
+    inner = text
+    for match in _SOURCE.finditer(text):
+        end = text.find("</instructions>", match.end())
+        section = text[match.start() : end if end >= 0 else len(text)]
+        inner = inner.replace(section, "", 1)
+        yield Origin(match[1], f"instructions, scope {match[2]}"), section
+    if inner.strip():
+        yield Origin("agent", "its instructions"), inner
+
+
+def _part_origin(
+    message: Message,
+    part: Block | ToolResultBlock | ToolUse | Thinking,
+    tools: dict[str, str],
+    origins: dict[str, Origin],
+) -> Origin:
+    match part:
+        case ToolResultBlock(tool_use_id=call_id):
+            return Origin(f"tool {tools.get(call_id, 'unknown')}", "results")
+        case Thinking():
+            return Origin("model", "thinking")
+        case ToolUse():
+            return Origin("model", "tool calls")
+        case _:
+            if isinstance(message, Assistant):
+                return Origin("model", "replies")
+            return origins.get(plain_text((part,)), Origin("user", "messages"))
+
+
+def _origins(log: Iterable[Event]) -> dict[str, Origin]:
+    """Of texts in the user's turns, by the text."""
+    found = {
+        PINNED_NOTE.text: Origin("compaction", "heading of what it kept word for word"),
+        SNIPPED_NOTE: Origin("compaction", "stands for what it removed"),
+    }
+    for event in log:
+        for block, origin in _texts(event):
+            found.setdefault(plain_text((block,)), origin)
+    return found
+
+
+def _texts(event: Event) -> Iterator[tuple[Block, Origin]]:
+    match event.payload:
+        case events.UserMessage(content=content):
+            sender = event.sender
+            source = "user" if sender is None else f"{sender.kind} {sender.id}"
+            yield from ((block, Origin(source, "messages")) for block in content)
+        case events.ThreadMessageReceived(content=content):
+            yield from ((block, Origin("another thread", "messages")) for block in content)
+        case events.SystemMessage(content=content):
+            yield note_block(plain_text(content)), Origin("operator", "system messages")
+        case events.ContextAdded(text=text, source=source):
+            yield note_block(text), Origin(source, "added context")
+        case events.ContextStatus(text=text):
+            yield note_block(text), Origin("Mainspring", "status blocks")
+        case events.LoopContinued(detail=str(text), reason=reason):
+            yield note_block(text), Origin("Mainspring", f"went on: {reason}")
+        case events.ContextCompacted(summary=str(text), layer=layer):
+            yield TextBlock(text), Origin("compaction", f"summary of older messages ({layer})")
+        case _:
+            return

@@ -1,0 +1,56 @@
+"""The status block that ends a request: goal, done, now, left, budget. A pure function of the log.
+
+It is a note in the newest user turn and stays there, so that the next request extends this one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mainspring.core.events import Task
+from mainspring.harness.budget import BudgetTier, budget_status
+from mainspring.harness.state.thread import Thread
+
+_GOAL_CHARS = 200
+_SUBJECT_CHARS = 80
+_SHOWN_TASKS = 5
+
+
+def due_status(thread: Thread, tiers: Sequence[BudgetTier]) -> str | None:
+    """The block to end the next request with. The first request of a task ends with its goal
+    anyway: there it is due only if it says something new."""
+    goal = thread.transcript.pins.goal
+    lines = [f"Goal: {_shortened(goal, _GOAL_CHARS)}"] if goal else []
+    lines += _task_lines(thread.tasks)
+    lines += [budget] if (budget := budget_status(tiers)) is not None else []
+    text = "\n".join(lines)
+    return text if text and (goal or text != thread.status) else None
+
+
+def _task_lines(tasks: Mapping[str, Task]) -> list[str]:
+    """What is open in full; of what is done, how much. The whole list is in `task_list`."""
+    present = [task for task in tasks.values() if task.status != "deleted"]
+    done = [task for task in present if task.status == "completed"]
+    if not present:
+        return []
+    last = f", last {_named(done[-1])}" if done else ""
+    lines = [f"Done: {len(done)} of {len(present)} tasks{last}"]
+    for label, status in (("Now", "in_progress"), ("Left", "pending"), ("Failed", "failed")):
+        chosen = [task for task in present if task.status == status]
+        if chosen:
+            names = [_named(task, tasks) for task in chosen[:_SHOWN_TASKS]]
+            more = len(chosen) - len(names)
+            lines.append(f"{label}: {'; '.join([*names, *([f'{more} more'] if more else [])])}")
+    return lines
+
+
+def _named(task: Task, tasks: Mapping[str, Task] | None = None) -> str:
+    waiting = [] if tasks is None else task.open_blockers(tasks)
+    after = f" (after {', '.join(f'#{blocker}' for blocker in waiting)})" if waiting else ""
+    why = f" ({_shortened(task.notes[-1], _SUBJECT_CHARS)})" if task.status == "failed" else ""
+    return f"#{task.id} {_shortened(task.subject, _SUBJECT_CHARS)}{after}{why}"
+
+
+def _shortened(text: str, max_chars: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= max_chars else f"{line[: max_chars - 1]}…"
