@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Usage
-from mainspring.core.ids import MemoryStoreId, SessionId
+from mainspring.core.ids import MemoryStoreId, ModelId, SessionId
 
 MAX_SESSIONS = 100
 DreamState: TypeAlias = Literal["pending", "running", "completed", "failed", "canceled"]
@@ -38,8 +38,11 @@ class UpdateExisting(Struct, frozen=True, kw_only=True, tag_field="type", tag="u
 OutputBehavior: TypeAlias = CreateNew | UpdateExisting
 
 
+Model = Annotated[ModelId, Meta(min_length=1, max_length=256)]
+
+
 class DreamModel(Struct, frozen=True, kw_only=True):
-    id: Annotated[str, Meta(min_length=1, max_length=256)]
+    id: Model
     speed: Literal["standard"] | None = None
 
 
@@ -79,7 +82,7 @@ class DreamObject(Struct, frozen=True, kw_only=True):
 
 class CreateDream(Struct, frozen=True, kw_only=True):
     inputs: Annotated[tuple[DreamInput, ...], Meta(max_length=2)]
-    model: Annotated[str, Meta(min_length=1, max_length=256)] | DreamModel
+    model: Model | DreamModel
     instructions: Annotated[str, Meta(min_length=1, max_length=4_096)] | None = None
     output_behavior: OutputBehavior = CreateNew()
 
