@@ -27,6 +27,9 @@ PNG = base64.b64decode(
 
 @pytest.fixture
 def chat(upstream: Upstream, place: Path, environ: dict[str, str]) -> Chat:
+    (place / ".mainspring").mkdir()
+    (place / ".mainspring/models.toml").write_text('[models."ollama:test"]\nwindow = 100_000\n')
+
     @contextmanager
     def begin(*arguments: str) -> Generator[Terminal]:
         env = {**environ, **upstream.variables}
@@ -54,7 +57,7 @@ def test_paths_are_completed_and_what_is_mentioned_goes_along(
         terminal.type("\t\r")  # chosen; Enter takes it, the next one sends
         terminal.watch("> what is in @src/prices.py")
         terminal.type(" and @src/ and @nowhere and @dot.png?\r")
-        terminal.expect("attached: src/prices.py, src/, dot.png?")
+        terminal.expect("attached: src/prices.py, src/, dot.png")
         terminal.expect("all I know")
         terminal.expect("> ")
         sent = told(upstream)
@@ -86,6 +89,19 @@ def test_a_command_of_yours_is_run_and_read_with_the_next_message(
         terminal.type("!sleep 600\r")
         terminal.press("\x03", until="exit status")
         terminal.expect("> ")
+
+
+def test_text_that_is_piped_in_runs_nothing_and_attaches_nothing(
+    mainspring: Run, upstream: Upstream, place: Path
+):
+    (place / "secret.txt").write_text("the secret")
+    text = "!touch ran\n#rule\nlook at @secret.txt\n"
+    result = mainspring("chat", stdin=text, **upstream.variables)
+    assert result.returncode == 0
+    assert not (place / "ran").exists()
+    assert not (place / "AGENTS.md").exists()
+    assert upstream.last_words() == "look at @secret.txt"
+    assert "the secret" not in json.dumps(upstream.requests)
 
 
 def test_a_rule_is_one_more_line_of_the_instructions(chat: Chat, upstream: Upstream, place: Path):

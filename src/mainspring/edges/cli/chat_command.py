@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from mainspring.config import Settings
-from mainspring.core.content import TextBlock
+from mainspring.core.content import Block, TextBlock
 from mainspring.core.errors import InvalidInput, MainspringError
 from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.action_runner import hints_for
@@ -86,11 +86,10 @@ async def chat(settings: Settings, *, arguments: RunArguments) -> int:
         status = StatusLine(folder, commands if commands.status_line is not None else None)
         session = _Chat(settings, options, stage, keyboard, status)
         if keyboard.is_terminal:
-            keyboard.edit_with(
-                line_editor.open_editor(
-                    settings, folder, commands=session.commands, status=lambda: status.text
-                )
+            editor = line_editor.open_editor(
+                settings, folder, commands=session.commands, status=lambda: status.text
             )
+            keyboard.edit_with(editor)
         return await session.run()
 
 
@@ -125,9 +124,7 @@ class _Chat:
         await self._greet()
         status: int | None = None
         if self._session is not None:
-            status = await self._report_errors(
-                self._turn(self._session, set())
-            )  # what was unfinished
+            status = await self._report_errors(self._turn(self._session, set()))
         while status is None:
             await self._show_status()
             status = await self._read_and_reply()
@@ -162,9 +159,10 @@ class _Chat:
 
     async def _handle_input(self, message: str) -> int | None:
         """What somebody has typed: a command, or words for the agent."""
-        if message.startswith("!"):
+        is_typed = self._keyboard.is_terminal  # text that is piped in runs and reads nothing here
+        if message.startswith("!") and is_typed:
             return await self._report_errors(self._run_shell(message[1:].strip()))
-        if message.startswith("#"):
+        if message.startswith("#") and is_typed:
             return await self._report_errors(self._add_rule(message[1:]))
         command = parse_command(message)
         if command is None:
@@ -206,18 +204,22 @@ class _Chat:
         return self._session
 
     async def _send(self, message: str) -> int | None:
-        if self._keyboard.is_terminal and self._corrections.note(message):
+        if not self._keyboard.is_terminal:
+            return await self._send_blocks([TextBlock(message)])
+        if self._corrections.note(message):
             message = await self._after_corrections(message)
         expanded = await mentions.expand_mentions(message, self._status.folder)
-        session = await self._ensure_session()
         if expanded.permissions:
-            await session.permit(*expanded.permissions)
+            await (await self._ensure_session()).permit(*expanded.permissions)
         if expanded.attached:
             self._print_line(f"attached: {', '.join(expanded.attached)}", "dim")
         context = [TextBlock(text) for text in self._pending]
-        sent = await session.send([*context, *expanded.blocks])
         self._pending.clear()
-        return await self._turn(session, {sent.event_id})
+        return await self._send_blocks([*context, *expanded.blocks])
+
+    async def _send_blocks(self, blocks: list[Block]) -> int | None:
+        session = await self._ensure_session()
+        return await self._turn(session, {(await session.send(blocks)).event_id})
 
     async def _after_corrections(self, message: str) -> str:
         """What is sent: the correction, a request for a diagnosis, or a clean start."""
