@@ -34,6 +34,7 @@ class CommandEntry:
 COMMANDS = {
     "run": CommandEntry("run_command", "run", "Run an agent until it is done."),
     "chat": CommandEntry("chat_command", "chat", "Talk with an agent."),
+    "top": CommandEntry("top", "top", "Show sessions that run or wait; attach, answer, stop."),
     "serve": CommandEntry("serve", "serve", "Serve the Managed Agents API and run its sessions."),
     "worker": CommandEntry("serve", "worker", "Run sessions of a service on this machine too."),
     "init": CommandEntry("init", "init", "Create a new agent in a folder."),

@@ -40,6 +40,7 @@ _MAX_BYTES = 100_000
 """Parsing a megabyte of YAML takes many seconds, and no manifest is that long."""
 _EFFORTS: tuple[str, ...] = get_args(Effort)
 _CRON_FIELDS = 5
+_MIN_SHARE, _MAX_SHARE = 0.1, 0.95
 _FIELDS = {"agents": "subagents", "coordinator": "is_coordinator"}
 """Keys whose field has another name."""
 _FOREIGN_KEYS = ("spec_version", "schema_version", "apiVersion", "kind")
@@ -244,8 +245,22 @@ def _limits(yaml_reader: YamlReader) -> Callable[[Node], Limits]:
         **dict.fromkeys((*counts, "target_tokens"), yaml_reader.number(int, "a whole number")),
         "max_seconds": yaml_reader.number(float, "a number of seconds"),
         "max_cost_usd": yaml_reader.number(Decimal, "an amount in US dollars"),
+        "max_context": yaml_reader.number(int, "a whole number"),
+        "compact_at": _window_share(yaml_reader),
     }
     return lambda node: Limits(**yaml_reader.fields(node, readers))  # pyright: ignore[reportArgumentType] (as above)
+
+
+def _window_share(yaml_reader: YamlReader) -> Callable[[Node], float]:
+    what = "a share of the context window, from 0.1 to 0.95"
+
+    def read(node: Node) -> float:
+        share = yaml_reader.number(float, what)(node)
+        if not _MIN_SHARE <= share <= _MAX_SHARE:
+            raise YamlValueError(node, f"must be {what}, not {share}")
+        return share
+
+    return read
 
 
 def _permissions(yaml_reader: YamlReader) -> Callable[[Node], Permissions]:
