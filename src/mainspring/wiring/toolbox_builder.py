@@ -44,7 +44,7 @@ from mainspring.runtime.settings.pinned_policy import pin_policy, reading_rules,
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.runtime.settings.session_servers import usable_servers
 from mainspring.wiring.builtin_tools import built_in_tools, select_tools, web_tools, workspace_tools
-from mainspring.wiring.mcp_packages import open_package_cache
+from mainspring.wiring.mcp_packages import sandbox_packages
 from mainspring.wiring.memory import session_memory, session_recall
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
@@ -189,9 +189,7 @@ class ToolboxBuilder:
                     self._sandboxes.workers,
                     self._settings,
                 ),
-                **web_tools(
-                    setup, session.sandbox_environment, options.web_fetch, side_events.append
-                ),
+                **web_tools(setup, session.sandbox_environment, self._settings, side_events.append),
             }
             tools = select_tools(remove_denied(tools, policy), setup.agent.built_ins)
             hook_tools.update(tools)
@@ -283,7 +281,7 @@ class ToolboxBuilder:
             return ServerParts()
         cleanup = stack if sandbox is None else sandbox.cleanup
         say = partial(self._warn, setup.options)
-        packages = sandbox and open_package_cache(self._settings, self._sandboxes, sandbox, say)
+        packages = sandbox and sandbox_packages(self._settings, self._sandboxes, sandbox, say)
         host = mcp_servers.ServerHost(self._sandboxes.group, cleanup, sandbox, packages)
         access = mcp_servers.session_access(setup, self._settings, self._networks)
         opened = await mcp_servers.open_servers(servers, host, access)
