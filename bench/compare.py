@@ -1,8 +1,10 @@
 """Compare this code with that of another commit: `python bench/compare.py BASE [ROUNDS] [NAME]...`.
 
 BASE is a commit, or a folder with a checkout. Both sides run in processes of their own with this
-environment's packages, in turn, against one model server; a ratio is that of the two medians, with
-the range of the rounds behind it. NAMEs are of `PROBES`; all by default.
+environment's packages, against one model server, and take turns: first one works, then the other,
+so that both see the same machine. A ratio is the median of the rounds' ratios; behind it are their
+range, and the medians and least values of both sides: on a busy machine the least processor time
+says most. NAMEs are of `PROBES`; all by default.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from statistics import median
+from typing import TypeAlias
 
 import anyio
 import deltas
@@ -25,50 +28,97 @@ from report import Measure, as_table, note
 from server import postgres
 
 ROOT = Path(__file__).parent.parent
+SESSIONS = 8
+"""One after the other, in a round."""
+Figures: TypeAlias = dict[str, float]
+Probe: TypeAlias = Callable[[], Awaitable[Figures]]
+"""One round of work, measured."""
 
 
-async def turns_on(store: str, url: str) -> dict[str, float]:
+@asynccontextmanager
+async def turns_on(store: str, url: str) -> AsyncGenerator[Probe, None]:
     async with turns.runtime_at(url, store) as runtime:
-        await turns.one(runtime, 3)  # warm
+
+        async def alone() -> None:
+            for _ in range(SESSIONS):
+                await turns.one(runtime, turns.TURNS)
+
+        async def measured() -> Figures:
+            seconds = await turns.cpu_seconds(alone)
+            p50 = median(turns.gaps())
+            rate, cpu = await turns.together(runtime)
+            return {
+                "CPU of a turn, ms": seconds * 1e3 / SESSIONS / (turns.TURNS + 1),
+                "p50 of a turn, ms": p50,
+                f"{cpu.name}, ms": cpu.value,
+                rate.name: rate.value,
+            }
+
+        await alone()  # warm
         turns.STAMPS.clear()
-        measures = [*await turns.latency(runtime, url), *await turns.together(runtime)]
-    return {f"{item.name}, {item.unit}": item.value for item in measures}
+        yield measured
 
 
-async def sqlite_turns(url: str) -> dict[str, float]:
+@asynccontextmanager
+async def sqlite_turns(url: str) -> AsyncGenerator[Probe, None]:
     with tempfile.TemporaryDirectory() as folder:
-        return await turns_on(str(Path(folder, "bench.db")), url)
+        async with turns_on(str(Path(folder, "bench.db")), url) as measured:
+            yield measured
 
 
-async def postgres_turns(url: str) -> dict[str, float]:
+@asynccontextmanager
+async def postgres_turns(url: str) -> AsyncGenerator[Probe, None]:
     with postgres() as store:
-        return await turns_on(store, url)
+        async with turns_on(store, url) as measured:
+            yield measured
 
 
-async def delta_costs(url: str) -> dict[str, float]:
-    costs = await deltas.microseconds_by_depth(url)
-    return {f"CPU of a delta through {depth}, us": value for depth, value in costs.items()}
-
-
-PROBES: dict[str, Callable[[str], Awaitable[dict[str, float]]]] = {
+PROBES: dict[str, Callable[[str], AbstractAsyncContextManager[Probe]]] = {
     "sqlite": sqlite_turns,
     "postgres": postgres_turns,
-    "deltas": delta_costs,
+    "deltas": deltas.delta_costs,
 }
 
 
-def probe(source: Path, name: str, url: str) -> dict[str, float]:
-    """What `PROBES[name]` measures of the package in `source`."""
-    done = subprocess.run(
+async def serve_probe(name: str, url: str) -> None:
+    """A round for each line of standard input; a line of JSON for each round."""
+    async with PROBES[name](url) as measured:
+        print("ready", flush=True)
+        while await anyio.to_thread.run_sync(sys.stdin.readline):
+            print(json.dumps(await measured()), flush=True)
+
+
+class Side:
+    """A process that measures the package in a folder `src`."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.rounds: list[Figures] = []
+
+    def wait(self) -> None:
+        assert self._read() == "ready\n", "the other process did not start"
+
+    def measure(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        self.rounds.append(json.loads(self._read()))
+
+    def _read(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline()
+
+
+@contextmanager
+def side(source: Path, name: str, url: str) -> Generator[Side]:
+    with subprocess.Popen(
         [sys.executable, __file__, "--probe", name, url],
         env={**os.environ, "PYTHONPATH": str(source)},
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        timeout=900,
-        check=True,
-    )
-    figures = json.loads(done.stdout.splitlines()[-1])
-    return {f"{name}: {figure}": value for figure, value in figures.items()}
+    ) as process:
+        yield Side(process)  # at the end its standard input is closed, and it ends
 
 
 @contextmanager
@@ -86,31 +136,42 @@ def source_of(base: str) -> Generator[Path]:
 
 
 async def compare(base: Path, rounds: int, names: list[str]) -> list[Measure]:
-    before: dict[str, list[float]] = {}
-    after: dict[str, list[float]] = {}
     async with turns.serving() as url:
+        return [item for name in names for item in _compare(base, rounds, name, url)]
+
+
+def _compare(base: Path, rounds: int, name: str, url: str) -> list[Measure]:
+    with side(base, name, url) as before, side(ROOT / "src", name, url) as after:
+        before.wait()
+        after.wait()
         for number in range(rounds):
-            for name in names:
-                for source, figures in ((base, before), (ROOT / "src", after)):
-                    note(f"round {number + 1}: {name} of {'BASE' if source == base else 'this'}")
-                    for figure, value in probe(source, name, url).items():
-                        figures.setdefault(figure, []).append(value)
-    return [_ratio(figure, before[figure], after[figure]) for figure in after]
+            note(f"{name}: round {number + 1}")
+            before.measure()
+            after.measure()
+    return [
+        _ratio(
+            f"{name}: {figure}",
+            [figures[figure] for figures in before.rounds],
+            [figures[figure] for figures in after.rounds],
+        )
+        for figure in after.rounds[0]
+    ]
 
 
 def _ratio(figure: str, before: list[float], after: list[float]) -> Measure:
-    each = [new / old for old, new in zip(before, after, strict=True)]
+    ratios = [new / old for old, new in zip(before, after, strict=True)]
     return Measure(
         name=figure,
-        value=median(after) / median(before),
+        value=median(ratios),
         unit="x",
-        detail=f"{min(each):.2f} to {max(each):.2f}; {median(before):.2f} -> {median(after):.2f}",
+        detail=f"{min(ratios):.2f} to {max(ratios):.2f}; medians {median(before):.2f} ->"
+        f" {median(after):.2f}, least {min(before):.2f} -> {min(after):.2f}",
     )
 
 
 def main() -> int:
     if sys.argv[1:2] == ["--probe"]:
-        print(json.dumps(anyio.run(PROBES[sys.argv[2]], sys.argv[3])))
+        anyio.run(serve_probe, sys.argv[2], sys.argv[3])
         return 0
     parser = argparse.ArgumentParser(description="Ratios of this code to another commit's.")
     parser.add_argument("base", metavar="BASE", help="a commit, or a folder with a checkout")

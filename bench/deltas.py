@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import aiohttp
 import anyio
@@ -32,24 +33,33 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 
 async def measure() -> list[Measure]:
-    async with serving() as url:
-        microseconds = await microseconds_by_depth(url)
+    async with serving() as url, delta_costs(url) as cost:
+        rounds = [await cost() for _ in range(ROUNDS)]
     return [
         Measure(
             name=f"a delta through {depth}, CPU",
-            value=value,
+            value=median([costs[depth] for costs in rounds]),
             unit="us",
             detail=f"{ROUNDS} replies of {WORDS:,} deltas",
         )
-        for depth, value in microseconds.items()
+        for depth in rounds[0]
     ]
 
 
-async def microseconds_by_depth(url: str) -> dict[str, float]:
-    """Medians, by what a delta goes through; `url` is the model's."""
+Costs: TypeAlias = Callable[[], Awaitable[dict[str, float]]]
+"""Microseconds of a reply's deltas, by what they go through."""
+
+
+@asynccontextmanager
+async def delta_costs(url: str) -> AsyncGenerator[Costs, None]:
+    """`url` is the model's."""
     with tempfile.TemporaryDirectory() as folder:
         store = str(Path(folder, "bench.db"))
-        async with HttpClient() as http, runtime_at(url, store) as runtime:
+        async with (
+            HttpClient() as http,
+            runtime_at(url, store) as runtime,
+            _service(url) as service,
+        ):
             client = ChatModel(http, url=url, provider="vllm")
             router = runtime.models.open(f"vllm:{_MODEL}")
             agent = Agent(name="talker", model=f"vllm:{_MODEL}")
@@ -57,20 +67,20 @@ async def microseconds_by_depth(url: str) -> dict[str, float]:
             async def session() -> None:
                 await (await runtime.start(agent, "go")).run()
 
-            microseconds = {
-                "the client": await _median(lambda: _read(client)),
-                "client and router": await _median(lambda: _read(router)),
-                "client, router and harness": await _median(session),
-            }
-    async with _service(url) as service:
-        await service.reply()  # warm
-        spent = [await service.reply() for _ in range(ROUNDS)]
-    return {**microseconds, "all of these and the API": median(spent) * 1e6}
+            async def costs() -> dict[str, float]:
+                return {
+                    "the client": await _microseconds(lambda: _read(client)),
+                    "client and router": await _microseconds(lambda: _read(router)),
+                    "client, router and harness": await _microseconds(session),
+                    "all of these and the API": await service.reply() * 1e6,
+                }
+
+            await costs()  # warm
+            yield costs
 
 
-async def _median(work: Callable[[], Awaitable[object]]) -> float:
-    await work()  # warm
-    return median([await cpu_seconds(work) / WORDS for _ in range(ROUNDS)]) * 1e6
+async def _microseconds(work: Callable[[], Awaitable[object]]) -> float:
+    return await cpu_seconds(work) / WORDS * 1e6
 
 
 async def _read(model: Model) -> None:

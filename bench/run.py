@@ -23,6 +23,8 @@ import snapshots
 import start
 import streams
 import subagents
+import takeover
+import terminal
 import tokens
 import turns
 import workers
@@ -38,12 +40,14 @@ BENCHES = {
     "providers": providers.measure,
     "turns": turns.measure,
     "tokens": tokens.measure,
+    "terminal": terminal.measure,
     "deltas": deltas.measure,
     "sandbox": sandbox.measure,
     "early": early.measure,
     "monty": monty.measure,
     "snapshots": snapshots.measure,
     "workers": workers.measure,
+    "takeover": takeover.measure,
     "streams": streams.measure,
     "skills": skills.measure,
     "tools": deferred_tools.measure,

@@ -5,18 +5,54 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
-import re
 import select
 import struct
 import termios
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import pyte
 from tests.fork_server import Child, Order
 
 _SECONDS = 60
-_TOKEN = re.compile(r"\r?\n|\r\x1b\[2K|\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07|[\x01\x02]")
+_ROWS = 40
+_UNWRAPPED_COLUMNS = 2000
+_HISTORY_ROWS = 100_000
+
+
+class Shown:
+    """A terminal's screen and what has scrolled off it. Rows that are wider than the terminal are
+    not wrapped, so that tests find their words."""
+
+    def __init__(self, columns: int = _UNWRAPPED_COLUMNS, rows: int = _ROWS) -> None:
+        self._screen = pyte.HistoryScreen(columns, rows, history=_HISTORY_ROWS, ratio=0.001)
+        self._stream = pyte.ByteStream(self._screen)
+
+    def feed(self, output: bytes) -> None:
+        self._stream.feed(output)
+
+    @property
+    def rows(self) -> list[str]:
+        """All rows, the oldest first, without spaces at their ends; the last one has the cursor, or
+        is not empty."""
+        screen: Any = self._screen  # Any: pyte has no types
+        above = [_row_text(line, 0) for line in screen.history.top]
+        cursor = screen.cursor
+        visible = [
+            _row_text(screen.buffer[row], cursor.x if row == cursor.y else 0)
+            for row in range(screen.lines)
+        ]
+        while len(visible) > cursor.y + 1 and not visible[-1]:
+            visible.pop()
+        return above + visible
+
+
+def _row_text(line: Any, least: int) -> str:  # noqa: ANN401 (pyte has no types)
+    cells = max([index for index, cell in line.items() if cell.data != " "], default=-1) + 1
+    text = "".join(line[index].data for index in range(cells))
+    return text.ljust(least)
 
 
 class Terminal:
@@ -25,16 +61,26 @@ class Terminal:
         self._handle = handle
         self._path = path
         self._raw = b""
-        self._seen = 0
+        self._shown = Shown()
+        self._text: str | None = None
+        self._seen = ""
 
     def expect(self, words: str) -> str:
         """Read on until the words are there, after those that were expected before."""
-        while (at := self.text.find(words, self._seen)) < 0:
+        while (at := self.text.find(words, self._begin)) < 0:
             if not self._read():
-                raise AssertionError(f"{words!r} did not come after: {self.text[self._seen :]!r}")
-        shown = self.text[self._seen : at + len(words)]
-        self._seen = at + len(words)
+                raise AssertionError(f"{words!r} did not come after: {self.text[self._begin :]!r}")
+        shown = self.text[self._begin : at + len(words)]
+        self._seen = self.text[: at + len(words)]
         return shown
+
+    @property
+    def _begin(self) -> int:
+        """Where that begins which was not expected yet; earlier, if what is before it was written
+        anew."""
+        pairs = zip(self._seen, self.text, strict=False)
+        differing = (index for index, (one, other) in enumerate(pairs) if one != other)
+        return next(differing, min(len(self._seen), len(self.text)))
 
     def watch(self, words: str) -> None:
         """Read on until the words are there, wherever; they may be gone again later."""
@@ -59,7 +105,7 @@ class Terminal:
         """Press a key until words come, or it is gone: readline sleeps over a signal that comes
         between its prompt and its first look at the keyboard."""
         self.type(key)
-        while until is None or self.text.find(until, self._seen) < 0:
+        while until is None or self.text.find(until, self._begin) < 0:
             if not select.select([self._handle], [], [], 2)[0]:
                 self.type(key)
             elif not self._read():
@@ -81,22 +127,15 @@ class Terminal:
     @property
     def text(self) -> str:
         """What it shows, without colours and without what was erased."""
-        lines, row, at = [""], 0, 0
-        for token in _TOKEN.finditer(self.raw):
-            lines[row] += self.raw[at : token.start()]
-            at = token.end()
-            match token[0]:
-                case "\n" | "\r\n":
-                    row += 1
-                    lines += [""] * (row == len(lines))
-                case "\x1b[2K" | "\r\x1b[2K":
-                    lines[row] = ""
-                case "\x1b[1A":
-                    row -= 1
-                case _:
-                    pass
-        lines[row] += self.raw[at:]
-        return "\n".join(lines[: row + 1])
+        if self._text is None:
+            self._text = "\n".join(self._shown.rows)
+        return self._text
+
+    def screen(self, columns: int, rows: int = _ROWS) -> list[str]:
+        """What a window of this size shows at this moment, and what has scrolled off it."""
+        shown = Shown(columns, rows)
+        shown.feed(self._raw)
+        return shown.rows
 
     def _read(self) -> bool:
         ready, _, _ = select.select([self._handle], [], [], _SECONDS)
@@ -107,11 +146,13 @@ class Terminal:
         except OSError:  # how Linux says that the other end is closed
             return False
         self._raw += chunk
+        self._shown.feed(chunk)
+        self._text = None
         return bool(chunk)
 
 
 def _resize(handle: int, columns: int) -> None:
-    fcntl.ioctl(handle, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    fcntl.ioctl(handle, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, columns, 0, 0))
 
 
 @contextmanager

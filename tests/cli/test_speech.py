@@ -4,14 +4,17 @@ from time import process_time
 
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from mainspring.edges.cli.markdown_stream import (
+from mainspring.edges.cli.markdown_blocks import (
     BlockSplitter,
     CodeLine,
+    ListItem,
     MarkdownBlock,
     MarkdownPiece,
-    sanitize_text,
 )
+from mainspring.edges.cli.markdown_stream import LiveRows
+from mainspring.edges.cli.printing import sanitize_text
 from mainspring.edges.cli.renderer import key_argument
 
 LINES = st.sampled_from(
@@ -48,20 +51,44 @@ def test_blocks_end_at_empty_lines_and_code_comes_line_by_line():
     ]
 
 
-def test_a_list_is_one_block_with_all_that_belongs_to_its_items():
+def test_items_of_a_list_come_one_by_one_with_all_that_belongs_to_them():
     text = "1. one\n\n   more\n\n   ```\n   code\n\n   ```\n2. two\n\nafter\n"
-    whole, after = pieces(text)
-    assert whole == MarkdownBlock("1. one\n\n   more\n\n   ```\n   code\n\n   ```\n2. two")
-    assert after == MarkdownBlock("after")
+    assert pieces(text) == [
+        ListItem("1. one\n\n   more\n\n   ```\n   code\n\n   ```", is_first=True),
+        ListItem("2. two"),
+        MarkdownBlock("after"),
+    ]
+    nested = "Here:\n- a\n  - b\n    1. c\n  - d\n\n- e"
+    assert pieces(nested) == [
+        MarkdownBlock("Here:"),
+        ListItem("- a", is_first=True),
+        ListItem("- b", 1),
+        ListItem("1. c", 2),
+        ListItem("- d", 1),
+        ListItem("- e", has_gap=True),
+    ]
+    assert pieces("in 2026\n15. of them") == [MarkdownBlock("in 2026\n15. of them")]
 
 
 def test_what_is_complete_is_given_out_at_once():
     blocks = BlockSplitter()
     assert blocks.feed("a paragraph\n") == []
-    assert blocks.tail == "a paragraph "
+    assert blocks.pending == "a paragraph\n"
     assert blocks.feed("\nnext") == [MarkdownBlock("a paragraph")]
-    assert blocks.tail == "next"
+    assert blocks.pending == "next"
     assert blocks.feed("\n\n```\ncode\n") == [MarkdownBlock("next"), CodeLine("code", "", True)]
+    assert blocks.feed("```\n- one\n- tw") == []
+    assert blocks.feed("o\n") == [ListItem("- one", is_first=True)]
+    assert blocks.pending == "- two\n"
+
+
+@given(st.text("ab é世\n\t", max_size=200), st.integers(2, 30), st.integers(1, 9))
+def test_live_rows_are_the_end_of_the_text_however_it_is_cut(text: str, width: int, size: int):
+    rows = LiveRows()
+    for start in range(0, len(text), size):
+        rows.append(text[start : start + size], width)
+    assert all(cell_len(row) <= width for row in rows.last(100))
+    assert "".join(text.split()).endswith("".join("".join(rows.last(100)).split()))
 
 
 @given(st.lists(LINES, max_size=20), st.integers(1, 9))

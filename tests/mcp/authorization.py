@@ -15,6 +15,7 @@ import aiohttp
 from tests.mcp.loopback_server import Answer, Asked, Fields, LoopbackServer
 
 from mainspring.capabilities.mcp.oauth import Browser, ClientConfig, Grant, OAuthClient
+from mainspring.capabilities.mcp.oauth_device import DeviceScreen
 from mainspring.capabilities.mcp.oauth_grants import OAuthGrant
 from mainspring.core import clock
 from mainspring.core.errors import McpFailed
@@ -75,7 +76,7 @@ def agreeing_grant(
     *,
     config: ClientConfig | None = None,
     store: MemoryGrants | None = None,
-    browser: Browser | None = None,
+    browser: Browser | DeviceScreen | None = None,
     learned: list[str] | None = None,
 ) -> OAuthGrant:
     return OAuthGrant(
@@ -105,6 +106,9 @@ class AuthorizingServer(LoopbackServer):
     token: Fields = field(default_factory=dict[str, object])
     forms: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     """What the token endpoint was sent."""
+    device: Fields = field(default_factory=dict[str, object])
+    device_errors: list[str] = field(default_factory=list[str])
+    """What is answered before a person has entered the code."""
     codes: dict[str, str] = field(default_factory=dict[str, str])
     """The challenge of each code that was not used yet."""
 
@@ -116,6 +120,7 @@ class AuthorizingServer(LoopbackServer):
             "/register": lambda _: Answer(201, {"client_id": "registered"}),
             "/authorize": self._authorize,
             "/token": self._grant,
+            "/device": self._give_device_code,
         }
 
     def _publish_resource(self, _: Asked) -> Answer:
@@ -127,12 +132,18 @@ class AuthorizingServer(LoopbackServer):
             "issuer": self.url,
             "authorization_endpoint": f"{self.url}/authorize",
             "token_endpoint": f"{self.url}/token",
+            "device_authorization_endpoint": f"{self.url}/device",
             "registration_endpoint": f"{self.url}/register",
             "code_challenge_methods_supported": ["S256"],
             "token_endpoint_auth_methods_supported": ["none"],
             "authorization_response_iss_parameter_supported": True,
         }
         return Answer(body={**own, **self.metadata})
+
+    def _give_device_code(self, asked: Asked) -> Answer:
+        self.forms.append(asked.form)
+        code = {"device_code": "device-1", "user_code": "WDJB-MJHT", "interval": 0}
+        return Answer(body={**code, "verification_uri": f"{self.url}/enter", **self.device})
 
     def _authorize(self, asked: Asked) -> Answer:
         code = secrets.token_urlsafe(16)
@@ -145,6 +156,8 @@ class AuthorizingServer(LoopbackServer):
     def _grant(self, asked: Asked) -> Answer:
         form = asked.form
         self.forms.append(form)
+        if self.device_errors and "device_code" in form:
+            return Answer(400, {"error": self.device_errors.pop(0)})
         if form["grant_type"] == "authorization_code":
             digest = hashlib.sha256(form["code_verifier"].encode()).digest()
             challenge = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

@@ -30,9 +30,11 @@ from tests.mcp.scripted_server import (
 )
 
 from mainspring.capabilities.mcp.client import ClientLimits, McpClient, Progress, ToolList
+from mainspring.capabilities.mcp.elicitation import Elicitations
 from mainspring.capabilities.mcp.messages import CallResult, Era
 from mainspring.capabilities.mcp.tools import definition_text, server_tools, tool_result
 from mainspring.core.errors import McpFailed
+from mainspring.core.events import ApprovalAnswered
 from mainspring.core.tool import Call
 
 CaseTransport: TypeAlias = Literal["stdio", "http"]
@@ -68,6 +70,12 @@ RESULTS: dict[object, Fields] = {
     "prompts/list": {"prompts": [{"name": "p", "arguments": [{"name": "q"}]}]},
     "prompts/get": {"messages": [{"role": "user", "content": CONTENT[0]}]},
 }
+QUESTIONS: list[Fields] = [
+    {"message": "?"},
+    {"message": "Which?", "requestedSchema": {"type": "object", "required": ["x"], "properties": {
+        "x": {"type": "string", "enum": ["a"]}, "n": {"type": "integer", "default": 1}}}},
+    {"mode": "url", "message": "Pay", "url": "https://pay.example/1"},
+]  # fmt: skip
 _ODD: list[object] = [
     None, True, -1, 2**70, 1e400, "", "x" * 5_000, "\ud800", "\u202e\U000e0041", [], {}, [[]],
     {"type": "object", "$ref": "#"}, {"$ref": "http://127.0.0.1/"}, "input_required", "2026-07-28",
@@ -105,11 +113,19 @@ class HostileServer:
         if is_foreign or method not in RESULTS:
             return error(message, self._random.choice((-32601, -32022, -32020, 7)), "no")
         if method == "tools/call" and self._era == "modern" and self._random.random() < 0.3:
-            asked = {"method": "elicitation/create", "params": {"message": "?"}}
+            asked = {
+                str(number): {"method": "elicitation/create", "params": self._question()}
+                for number in range(self._random.choice((0, 1, 1, 3)))
+            }
+            state = self._random.choice(("s", "\ud800 x", "x" * 300_000, None))
             return result(
-                message, resultType="input_required", inputRequests={"k": asked}, requestState="s"
+                message, resultType="input_required", inputRequests=asked, requestState=state
             )
         return result(message, **{"resultType": "complete", **RESULTS[method]})
+
+    def _question(self) -> object:
+        params = self._random.choice(QUESTIONS)
+        return self._spoil(params, 0) if self._random.random() < self._rate else params
 
     def _spoil(self, value: object, depth: int) -> object:
         """The same JSON with some of it exchanged, left out or repeated."""
@@ -158,7 +174,12 @@ class HostileServer:
                 {"progressToken": token.get("progressToken", 1), "progress": 1, "requestId": "q"}, 0
             ),
         }
-        asked: Fields = {"jsonrpc": "2.0", "id": "q", "method": "elicitation/create"}
+        asked: Fields = {
+            "jsonrpc": "2.0",
+            "id": self._random.choice(("q", "r")),
+            "method": self._random.choice(("elicitation/create", "sampling/createMessage")),
+            "params": self._question(),
+        }
         ping: Fields = {"jsonrpc": "2.0", "id": self._random.choice(_ODD), "method": "ping"}
         return [self._random.choice([note, asked, ping])] * self._random.choice((1, 1, 100))
 
@@ -190,8 +211,16 @@ async def play_case(seed: int, era: Era, transport: CaseTransport, tally: Tally)
         if transport == "http":
             await _over_http(respond, tally)
         else:
-            async with scripted_client(respond, limits=LIMITS, max_bytes=_MAX_BYTES) as (client, _):
-                await _use(client, tally)
+            async with (
+                anyio.create_task_group() as group,
+                scripted_client(
+                    respond,
+                    limits=LIMITS,
+                    max_bytes=_MAX_BYTES,
+                    input_handler=(asking := Elicitations("s", group)),
+                ) as (client, _),
+            ):
+                await _use(client, asking, tally)
     tally.cases += 1
 
 
@@ -213,24 +242,51 @@ async def _over_http(respond: Callable[[Fields], list[object]], tally: Tally) ->
     app = web.Application(client_max_size=1 << 26)
     app.router.add_route("*", "/mcp", handle)
     async with (
+        anyio.create_task_group() as group,
         TestServer(app) as server,
-        http_client(str(server.make_url("/mcp")), limits=LIMITS) as client,
+        http_client(
+            str(server.make_url("/mcp")),
+            limits=LIMITS,
+            input_handler=(asking := Elicitations("s", group)),
+        ) as client,
     ):
-        await _use(client, tally)
+        await _use(client, asking, tally)
 
 
-async def _use(client: McpClient, tally: Tally) -> None:
+async def _call_tool(client: McpClient, asking: Elicitations, number: int, tally: Tally) -> None:
+    """Whatever is asked is answered: with what was asked for, with something else, or not."""
+    answers: dict[str, ApprovalAnswered] = {}
+    while True:
+        call = Call(
+            id=f"call_{number}", name="a", input={"x": "1"}, idempotency_key="k", session_id="s",
+            thread_id="t", answers=answers,
+        )  # fmt: skip
+        outcome = await asking.run(
+            call,
+            lambda show, rounds: client.call_tool("a", {"x": "1"}, progress=show, rounds=rounds),
+            lambda _: None,
+        )
+        if isinstance(outcome, CallResult):
+            tool_result(outcome)
+            return
+        tally.results["asked"] += 1
+        for question in outcome:
+            id_ = question.approval_id(call.id)
+            form: dict[str, object] = {"x": "a", "odd": [None]}
+            answers[id_] = ApprovalAnswered(
+                approval_id=id_, decision="deny" if len(answers) % 3 == 2 else "allow", form=form
+            )
+
+
+async def _use(client: McpClient, asking: Elicitations, tally: Tally) -> None:
     async def list_tools() -> None:
         _read_tools(await client.list_tools())
-
-    async def call_tool() -> None:
-        tool_result(await client.call_tool("a", {"x": "1"}, progress=lambda _: None))
 
     steps: list[Callable[[], Awaitable[object]]] = [
         client.connect,
         list_tools,
-        call_tool,
-        call_tool,
+        lambda: _call_tool(client, asking, 1, tally),
+        lambda: _call_tool(client, asking, 2, tally),
         client.list_resources,
         lambda: client.read_resource("file:///x"),
         client.list_prompts,

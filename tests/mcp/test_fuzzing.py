@@ -16,6 +16,7 @@ async def test_a_server_that_answers_at_random_gets_no_further_than_an_error() -
     assert tally.cases == 60
     assert tally.results["answered"]
     assert tally.results["refused"]
+    assert tally.results["asked"]
 
 
 @pytest.mark.slow

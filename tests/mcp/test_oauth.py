@@ -15,6 +15,7 @@ from tests.mcp.loopback_server import Answer, Asked, loopback_server
 from tests.mcp.peers import http_client
 
 from mainspring.capabilities.mcp.oauth import ClientConfig
+from mainspring.capabilities.mcp.oauth_device import DeviceScreen
 from mainspring.capabilities.mcp.server_auth import Refusal
 from mainspring.config import read_settings
 from mainspring.core.errors import McpFailed, NetworkRefused
@@ -204,3 +205,42 @@ async def test_grants_are_in_the_vault_and_refreshed_once_by_many(
     assert await auth.headers() == {}
     with pytest.raises(McpFailed, match="mainspring mcp auth books"):
         await auth.renew(Refusal(401, ""))
+
+
+async def test_a_person_enters_a_code_on_another_machine(server: AuthorizingServer) -> None:
+    server.device_errors = ["authorization_pending", "authorization_pending"]
+    said, store = list[str](), MemoryGrants()
+    screen = DeviceScreen(said.append, min_seconds=0.01)
+    assert "write" in await connect(server, store=store, browser=screen)
+    assert said == [f"Open {server.url}/enter in any browser and enter the code WDJB-MJHT"]
+    asked, *polls = server.forms
+    assert (asked["client_id"], asked["resource"]) == ("registered", server.mcp)
+    assert [form["device_code"] for form in polls] == ["device-1"] * 3
+    assert store.grant is not None
+    assert store.grant.refresh_token is not None
+
+
+@pytest.mark.parametrize(
+    ("device", "errors", "metadata", "why"),
+    [
+        ({}, ["access_denied"], {}, "access_denied"),
+        ({}, ["expired_token"], {}, "expired_token"),
+        ({"expires_in": 0.05}, ["authorization_pending"] * 99, {}, "nobody agreed within"),
+        ({"verification_uri": "javascript:alert(1)"}, [], {}, "not https"),
+        ({"verification_uri": "http://evil.example/enter"}, [], {}, "not https"),
+        ({}, [], {"device_authorization_endpoint": None}, "no device codes: use --paste"),
+        ({}, [], {"device_authorization_endpoint": "http://evil.example/d"}, "not https"),
+    ],
+)
+async def test_a_device_code_that_nobody_agrees_to_gives_no_token(
+    server: AuthorizingServer,
+    device: dict[str, object],
+    errors: list[str],
+    metadata: dict[str, object],
+    why: str,
+) -> None:
+    server.device, server.device_errors, server.metadata = device, errors, metadata
+    store = MemoryGrants()
+    with pytest.raises(McpFailed, match=why):
+        await connect(server, store=store, browser=DeviceScreen(lambda _: None, min_seconds=0.01))
+    assert store.grant is None

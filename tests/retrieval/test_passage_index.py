@@ -5,6 +5,7 @@ from pathlib import Path
 from random import Random
 
 from mainspring.retrieval.passage_index import Container, Passage, PassageIndex
+from mainspring.retrieval.sqlite_passages import SqlitePassages
 
 
 def container(name: str, *texts: str, scope: str = "agent", day: int = 1) -> Container:
@@ -19,7 +20,7 @@ def found(index: PassageIndex, query: str, *scopes: str) -> list[tuple[str, int]
 
 
 def test_a_passage_is_found_by_other_forms_of_its_words_and_explains_its_rank():
-    index = PassageIndex(None)
+    index = PassageIndex(SqlitePassages(None))
     index.put(
         container("a", "Anna is moving to Porto.", "She packs boxes."), container("b", "Rain.")
     )
@@ -30,20 +31,20 @@ def test_a_passage_is_found_by_other_forms_of_its_words_and_explains_its_rank():
 
 
 def test_a_container_is_replaced_and_removed_with_all_its_words(tmp_path: Path):
-    index = PassageIndex(tmp_path / "index.db")
+    index = PassageIndex(SqlitePassages(tmp_path / "index.db"))
     index.put(container("a", "the zebra crossed", "the river"), container("b", "a zebra slept"))
     index.put(container("a", "an okapi crossed"))
     assert found(index, "zebra") == [("b", 0)]
     assert found(index, "okapi") == [("a", 0)]
     index.remove("agent", "b")
-    index.optimize()
+    index.purge()
     assert found(index, "zebra") == []
     index.close()
     assert not any(b"zebra" in file.read_bytes() for file in tmp_path.iterdir())
 
 
 def test_no_query_finds_what_another_scope_wrote():
-    index, random = PassageIndex(None), Random(7)
+    index, random = PassageIndex(SqlitePassages(None)), Random(7)
     words = [f"word{number}" for number in range(60)]
     for number in range(300):
         texts = [" ".join(random.choices(words, k=8)) for _ in range(3)]
@@ -57,18 +58,19 @@ def test_no_query_finds_what_another_scope_wrote():
 
 
 def test_a_reopened_index_finds_the_same_and_an_index_of_other_stems_starts_over(tmp_path: Path):
-    index = PassageIndex(tmp_path / "index.db")
+    index = PassageIndex(SqlitePassages(tmp_path / "index.db"))
     index.put(container("a", "the zebra crossed"))
     index.close()
-    again = PassageIndex(tmp_path / "index.db")
+    again = PassageIndex(SqlitePassages(tmp_path / "index.db"))
     assert found(again, "zebras") == [("a", 0)]
-    again.forget_fingerprint()
     again.close()
-    assert PassageIndex(tmp_path / "index.db").hashes("agent") == {}
+    store = SqlitePassages(tmp_path / "index.db")
+    store.require("other stems")
+    assert store.hashes("agent") == {}
 
 
 def test_any_text_is_a_query():
-    index = PassageIndex(None)
+    index = PassageIndex(SqlitePassages(None))
     index.put(container("a", "plain text"))
     for query in (
         '"',

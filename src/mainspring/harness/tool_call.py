@@ -56,7 +56,8 @@ def refuse_call(call: OpenCall, text: str, error: Failure) -> AnsweredCall:
 
 def normalized_call(call: Call, tool: Tool) -> Call:
     """The call with absolute paths, as hooks and rules see it; the log has the original."""
-    return replace(call, input=tool.normalize_input(call.input))
+    given = tool.normalize_input(call.input)
+    return call if given is call.input else replace(call, input=given)
 
 
 def call_hash(name: str, given: Mapping[str, object], preview: str | None = None) -> str:
@@ -70,21 +71,18 @@ def idempotency_key(session_id: str, call_id: str, name: str, given: Mapping[str
 
 
 def attempt_of(context: ThreadContext, call: OpenCall, given: Mapping[str, object]) -> Call:
-    """The call to run now, with the idempotency key of its first attempt, if there was one."""
-    made = new_call(context, call.id, call.name, given)
-    key = made.idempotency_key if call.started is None else call.started
-    return replace(
-        made,
-        idempotency_key=key,
-        is_approved=call.is_approved,
-        stashed=call.stashed,
-        answers={
-            item.id: item.answer for item in call.approvals if item.answer and not item.is_void
-        },
-    )
+    """The call to run now, with what is known of earlier attempts at it."""
+    return new_call(context, call.id, call.name, given, call)
 
 
-def new_call(context: ThreadContext, call_id: str, name: str, given: Mapping[str, object]) -> Call:
+def new_call(
+    context: ThreadContext,
+    call_id: str,
+    name: str,
+    given: Mapping[str, object],
+    earlier: OpenCall | None = None,
+) -> Call:
+    """`earlier` is the call as the log has it; its first attempt has given it its key."""
     session_id = context.writer.session_id
     tool = context.toolbox.find(name)
     name = name if tool is None else tool.spec.name
@@ -100,16 +98,21 @@ def new_call(context: ThreadContext, call_id: str, name: str, given: Mapping[str
         context.note(ToolCallStashed(tool_use_id=call_id, value=value))
         await context.event_sink.commit()
 
+    key = None if earlier is None else earlier.started
+    approvals = () if earlier is None else earlier.approvals
     return Call(
         id=call_id,
         name=name,
         input=given,
-        idempotency_key=idempotency_key(session_id, call_id, name, given),
+        idempotency_key=key or idempotency_key(session_id, call_id, name, given),
         session_id=session_id,
         thread_id=context.thread.id,
         say=say,
         stash=stash,
         deps=context.deps,
+        is_approved=earlier is not None and earlier.is_approved,
+        stashed=None if earlier is None else earlier.stashed,
+        answers={item.id: item.answer for item in approvals if item.answer and not item.is_void},
     )
 
 

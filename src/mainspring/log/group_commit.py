@@ -6,6 +6,7 @@ arrives while one commit syncs to disk goes out together in the next.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
@@ -15,14 +16,27 @@ from anyio import CancelScope
 
 Job = TypeVar("Job")
 
+_ALONE_SECONDS = 0.025
+
 
 class _Batch(Generic[Job]):
-    __slots__ = ("done", "is_open", "jobs")
+    __slots__ = ("_done", "is_done", "is_open", "jobs")
 
     def __init__(self, job: Job) -> None:
         self.jobs = [job]
         self.is_open = True
-        self.done = anyio.Event()
+        self.is_done = False
+        self._done: anyio.Event | None = None
+
+    async def wait(self) -> None:
+        if not self.is_done:
+            self._done = self._done or anyio.Event()  # most often, nobody waits
+            await self._done.wait()
+
+    def end(self) -> None:
+        self.is_open, self.is_done = False, True
+        if self._done is not None:
+            self._done.set()
 
 
 class GroupCommit(Generic[Job]):
@@ -32,10 +46,17 @@ class GroupCommit(Generic[Job]):
     """
 
     def __init__(
-        self, commit: Callable[[Sequence[Job]], Awaitable[None]], *, most: int = 256
+        self,
+        commit: Callable[[Sequence[Job]], Awaitable[None]],
+        *,
+        most: int = 256,
+        is_alone: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`is_alone`: whether nobody else can have anything to write now."""
         self._commit = commit
         self._most = most
+        self._is_alone = is_alone
+        self._joined_at = 0.0
         self._last: _Batch[Job] | None = None
 
     async def run(self, job: Job) -> None:
@@ -44,18 +65,25 @@ class GroupCommit(Generic[Job]):
         with CancelScope(shield=True):
             if last is not None and last.is_open and len(last.jobs) < self._most:
                 last.jobs.append(job)
-                await last.done.wait()
+                await last.wait()
             else:
                 self._last = batch = _Batch(job)
                 await self._lead(batch, last)
 
     async def _lead(self, batch: _Batch[Job], before: _Batch[Job] | None) -> None:
         try:
-            if before is not None and not before.done.is_set():
-                await before.done.wait()
-            await anyio.lowlevel.checkpoint()  # whoever is ready to write joins this batch
+            if before is not None:
+                await before.wait()
+            await self._let_others_join()
             batch.is_open = False
             await self._commit(batch.jobs)
         finally:
-            batch.is_open = False
-            batch.done.set()
+            batch.end()
+
+    async def _let_others_join(self) -> None:
+        """Whoever is ready to write joins the batch. A lone writer passes, but never for long: it
+        may write all the time, and others wait for the event loop."""
+        now = time.monotonic()
+        if now - self._joined_at > _ALONE_SECONDS or not self._is_alone():
+            self._joined_at = now
+            await anyio.lowlevel.checkpoint()

@@ -1,65 +1,40 @@
-"""An index of passages in a SQLite file: derived from files, rebuilt at any time, changed in one
-transaction a container.
+"""An index of passages: derived from files, rebuilt at any time, changed in one transaction a
+container. Where it is stored is a `PassageStore`: SQLite or PostgreSQL, with the same contract.
 
-FTS5 finds candidates over our own stems; `passages.py` scores them. Scopes are a predicate of the
-query itself: a passage outside of them is neither a candidate nor a neighbour.
+The store finds candidates over our own stems, and vectors find more; `passages.py` scores them.
+Scopes are a predicate of every query: a passage outside of them is neither a candidate nor a
+neighbour.
 """
 
 from __future__ import annotations
 
-import hashlib
-import sqlite3
-from collections.abc import Collection, Iterable, Sequence
-from contextlib import closing
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
+from typing import Protocol
 
 from mainspring.retrieval.cues import PassageCues
 from mainspring.retrieval.passages import (
     SPAN,
+    VECTOR_WEIGHTS,
+    WEIGHTS,
     CorpusFacts,
     PassageRow,
     PassageScorer,
     Question,
     ScoredPassage,
 )
-from mainspring.retrieval.stems import FINGERPRINT, stems
+from mainspring.retrieval.stems import FINGERPRINT, content_words, stems
 
+LAYOUT = 3
+"""Of the tables, beside the stems: an index of another one is made again."""
 _SEEDS, _SEEDS_OF_LARGE = 150, 90
-_MAX_DATED = 200
 _COMMON_SHARE = 0.05
 """A word in more of the passages than this is too common to find candidates by in a large index."""
 _LARGE = 5_000
 """Passages: of fewer, all words find candidates, which is a point better and slow only later."""
 _MIN_RARE = 3
-_MAX_CONTAINERS = 500
-_SAMPLE = 500
-"""Passages that the mean length is taken from."""
 _DAY_SLACK = 3
-_LAYOUT = 2
-"""Of the tables, beside the stems: an index of another one is made again."""
-_FINGERPRINT = f"{FINGERPRINT}/{_LAYOUT}"
-_SCHEMA = """
-create table if not exists container(
-  id integer primary key, scope text not null, name text not null, hash text not null,
-  unique(scope, name)
-);
-create table if not exists passage(
-  id integer primary key, container integer not null, scope text not null, position int not null,
-  author text not null, year int not null, month int not null, day int not null,
-  flags int not null, stems text not null, scope_word text not null
-);
-create index if not exists passage_by_container on passage(container);
-create index if not exists passage_by_date on passage(month, day);
-create virtual table if not exists words using fts5(
-  stems, scope_word, tokenize = 'unicode61', content = 'passage', content_rowid = 'id'
-);
-create virtual table if not exists container_words using fts5(
-  stems, tokenize = 'unicode61', content = ''
-);
-create virtual table if not exists word_counts using fts5vocab(words, col);
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +44,10 @@ class Passage:
     time: datetime | None = None
     title: str = ""
     """Searched with the text, but no cue is taken from it."""
+
+    @property
+    def whole(self) -> str:
+        return f"{self.title} {self.text}" if self.title else self.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +62,43 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPassage:
+    """A passage as a store stores it."""
+
+    author: str
+    year: int
+    month: int
+    day: int
+    flags: int
+    stems: list[str]
+    vector: bytes | None = None
+    words: str = ""
+    """With vectors, the words that are no stop words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredContainer:
+    scope: str
+    name: str
+    hash: str
+    passages: Sequence[StoredPassage]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DateRange:
+    months: list[int]
+    first_day: int
+    last_day: int
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    scope: str
+    container: str
+    position: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PassageHit:
     scope: str
     container: str
@@ -90,224 +106,163 @@ class PassageHit:
     scored: ScoredPassage
 
 
-class PassageIndex:
-    """Blocks. One writer at a time; SQLite makes others wait."""
+class PassageStore(Protocol):
+    """Blocks. One writer at a time; others wait. Numbers of passages in one container follow each
+    other, and `SPAN` numbers are free between containers."""
 
-    def __init__(self, path: Path | None) -> None:
-        self._db = sqlite3.connect(path or ":memory:", isolation_level=None, timeout=60)
-        self._db.execute("pragma journal_mode = wal")
-        self._db.execute("pragma synchronous = normal")
-        self._require_fingerprint()
+    def close(self) -> None: ...
+    def require(self, fingerprint: str) -> None:
+        """Tables that were filled by another version of the code are made again."""
+        ...
+
+    def hashes(self, scope: str) -> dict[str, str]: ...
+    def put(self, containers: Sequence[StoredContainer]) -> None:
+        """Replace the passages of containers, all or none."""
+        ...
+
+    def remove(self, scope: str, names: Collection[str]) -> None: ...
+    def clear(self) -> None: ...
+    def purge(self) -> None:
+        """Leave no word of what was removed in its files."""
+        ...
+
+    def facts(self, terms: Sequence[str], scopes: Sequence[str]) -> CorpusFacts: ...
+    def find_words(self, terms: Sequence[str], scopes: Sequence[str], limit: int) -> list[int]: ...
+    def find_dates(self, dates: DateRange, scopes: Sequence[str]) -> list[int]: ...
+    def rows(self, numbers: Iterable[int], scopes: Sequence[str]) -> list[PassageRow]: ...
+    def container_scores(self, terms: Sequence[str], scopes: Sequence[str]) -> dict[int, float]:
+        """How well the best whole containers answer."""
+        ...
+
+    def vector_state(self) -> object:
+        """Another value whenever the vectors may have changed, in any process."""
+        ...
+
+    def vectors(self, scopes: Sequence[str]) -> Iterator[tuple[int, bytes]]: ...
+    def places(self, numbers: Sequence[int]) -> dict[int, Place]: ...
+
+
+class Vectors(Protocol):
+    """Of passages, by some encoder: `retrieval/passage_vectors.py`."""
+
+    @property
+    def fingerprint(self) -> str: ...
+    def encode(self, texts: Sequence[str]) -> list[bytes]:
+        """Of the passages of one container, in their order."""
+        ...
+
+    def nearest(
+        self, store: PassageStore, query: str, scopes: Sequence[str], limit: int
+    ) -> list[int]: ...
+    def values(
+        self, query: str, rows: Sequence[PassageRow], rarity: Mapping[str, float]
+    ) -> dict[int, dict[str, float]]: ...
+
+
+class PassageIndex:
+    """Blocks."""
+
+    def __init__(
+        self,
+        store: PassageStore,
+        *,
+        vectors: Vectors | None = None,
+        weights: Mapping[str, float] | None = None,
+    ) -> None:
+        self._store = store
+        self._vectors = vectors
+        self._weights = weights or (WEIGHTS if vectors is None else VECTOR_WEIGHTS)
+        of_vectors = "" if vectors is None else vectors.fingerprint
+        self._fingerprint = f"{FINGERPRINT}/{LAYOUT}/{of_vectors}"
+        store.require(self._fingerprint)
 
     def close(self) -> None:
-        self._db.close()
+        self._store.close()
 
     def hashes(self, scope: str) -> dict[str, str]:
         """What is indexed, by container."""
-        rows = self._db.execute("select name, hash from container where scope = ?", (scope,))
-        return dict(rows.fetchall())
+        return self._store.hashes(scope)
 
     def put(self, *containers: Container) -> None:
         """Replace the passages of containers, all or none."""
-        with _transaction(self._db) as db:
-            for container in containers:
-                _remove(db, container.scope, container.name)
-                _insert(db, container)
+        self._store.put([self._stored(container) for container in containers])
 
-    def remove(self, scope: str, container: str) -> None:
-        with _transaction(self._db) as db:
-            _remove(db, scope, container)
+    def remove(self, scope: str, *containers: str) -> None:
+        self._store.remove(scope, containers)
 
     def clear(self) -> None:
-        with _transaction(self._db) as db:
-            db.execute("insert into words(words) values ('delete-all')")
-            db.execute("insert into container_words(container_words) values ('delete-all')")
-            db.execute("delete from passage")
-            db.execute("delete from container")
+        self._store.clear()
 
-    def optimize(self) -> None:
-        """Removed words leave the file only when segments are merged."""
-        self._db.execute("insert into words(words) values ('optimize')")
-        self._db.execute("insert into container_words(container_words) values ('optimize')")
-        self._db.execute("vacuum")
-        self._db.execute("pragma wal_checkpoint(truncate)")
+    def purge(self) -> None:
+        """Leave no word of what was removed in its files."""
+        self._store.purge()
 
     def search(self, query: str, scopes: Collection[str], limit: int) -> list[PassageHit]:
         """The passages that answer a question best, of these scopes and no others."""
-        question = Question.of(query)
-        if not question.stems or not scopes:
+        question, allowed = Question.of(query), sorted(scopes)
+        if not question.stems or not allowed:
             return []
-        facts = self._facts(question)
-        seeds = self._seeds(question, facts, sorted(scopes))
+        facts = self._store.facts(question.terms, allowed)
+        seeds = self._seeds(question, facts, allowed)
         candidates = {seed + offset for seed in seeds for offset in range(-SPAN, SPAN + 1)}
         around = {at + offset for at in candidates for offset in range(-SPAN, SPAN + 1)}
-        rows = self._rows(around, sorted(scopes))
-        scorer = PassageScorer(question, facts, rows, self._container_scores(question, rows))
+        rows = self._store.rows(around, allowed)
+        whole = self._store.container_scores(question.terms, allowed)
+        scorer = PassageScorer(question, facts, rows, whole, self._weights)
+        if self._vectors is not None:
+            scorer.add_values(self._vectors.values(query, rows, scorer.rarity))
         return self._hits(scorer.best(candidates, limit))
 
-    def _require_fingerprint(self) -> None:
-        """Tables of another layout, and stems that were cut in another way, are made again."""
-        self._db.execute("create table if not exists fact(name text primary key, value text)")
-        row = self._db.execute("select value from fact where name = 'stems'").fetchone()
-        if row is None or row[0] != _FINGERPRINT:
-            for table in ("word_counts", "words", "container_words", "passage", "container"):
-                self._db.execute(f"drop table if exists {table}")
-            self._db.execute("insert or replace into fact values ('stems', ?)", (_FINGERPRINT,))
-        self._db.executescript(_SCHEMA)
-
-    def forget_fingerprint(self) -> None:
-        """The next time it is opened, it starts over."""
-        self._db.execute("delete from fact where name = 'stems'")
-
-    def _facts(self, question: Question) -> CorpusFacts:
-        terms = question.terms
-        count, length = self._db.execute(
-            "select (select count(*) from passage),"
-            " (select avg(length(stems) - length(replace(stems, ' ', '')) + 1) from"
-            "  (select stems from passage order by id desc limit ?))",
-            (_SAMPLE,),
-        ).fetchone()
-        frequency = self._db.execute(
-            f"select term, doc from word_counts where term in ({_marks(terms)}) and col = 'stems'",
-            terms,
-        )
-        return CorpusFacts(count, length or 1.0, dict(frequency.fetchall()))
-
     def _seeds(self, question: Question, facts: CorpusFacts, scopes: list[str]) -> list[int]:
-        words = [_scope_word(scope) for scope in scopes]
         common = _COMMON_SHARE * facts.passages
         rare = [word for word in question.terms if facts.frequency.get(word, 0) <= common]
-        is_choosy = facts.passages > _LARGE and len(rare) >= _MIN_RARE
-        terms = rare if is_choosy else question.terms
-        seeds = _SEEDS_OF_LARGE if facts.passages > _LARGE else _SEEDS
-        found = self._db.execute(
-            "select rowid from words where words match ? order by bm25(words, 1.0, 0.0) limit ?",
-            (f"{{stems}}: ({_any_of(terms)}) AND {{scope_word}}: ({_any_of(words)})", seeds),
-        ).fetchall()
+        is_large = facts.passages > _LARGE
+        terms = rare if is_large and len(rare) >= _MIN_RARE else question.terms
+        limit = _SEEDS_OF_LARGE if is_large else _SEEDS
+        seeds = self._store.find_words(terms, scopes, limit)
         cues = question.cues
         if cues.months and cues.day is not None:
-            months = sorted(cues.months)
-            found += self._db.execute(
-                f"select id from passage where month in ({_marks(months)})"
-                f" and day between ? and ? and scope in ({_marks(scopes)}) limit ?",
-                (*months, cues.day - _DAY_SLACK, cues.day + _DAY_SLACK, *scopes, _MAX_DATED),
-            ).fetchall()
-        return [row[0] for row in found]
-
-    def _rows(self, numbers: Iterable[int], scopes: list[str]) -> list[PassageRow]:
-        listed = ",".join(map(str, numbers))  # integers of our own
-        rows = self._db.execute(
-            "select id, container, author, year, month, day, flags, stems from passage"
-            f" where id in ({listed}) and scope in ({_marks(scopes)})",
-            scopes,
-        )
-        return [PassageRow(*fields, words.split(" ")) for *fields, words in rows]  # pyright: ignore[reportCallIssue]
-
-    def _container_scores(self, question: Question, rows: Sequence[PassageRow]) -> dict[int, float]:
-        """How well whole containers answer, those of the rows among the best; FTS5's own BM25."""
-        containers = {row.container for row in rows}
-        scores = self._db.execute(
-            "select rowid, -rank from container_words where container_words match ?"
-            " order by rank limit ?",
-            (_any_of(question.terms), _MAX_CONTAINERS),
-        )
-        return {number: score for number, score in scores if number in containers}
+            first, last = cues.day - _DAY_SLACK, cues.day + _DAY_SLACK
+            dates = DateRange(months=sorted(cues.months), first_day=first, last_day=last)
+            seeds += self._store.find_dates(dates, scopes)
+        if self._vectors is not None:
+            seeds += self._vectors.nearest(self._store, question.text, scopes, limit)
+        return seeds
 
     def _hits(self, best: Sequence[ScoredPassage]) -> list[PassageHit]:
-        rows = {
-            row[0]: row[1:]
-            for row in self._db.execute(
-                "select passage.id, container.scope, container.name, passage.position"
-                " from passage join container on container.id = passage.container"
-                f" where passage.id in ({','.join(str(item.number) for item in best)})"
-            )
-        }
+        places = self._store.places([item.number for item in best])
         return [
-            PassageHit(scope=scope, container=name, position=position, scored=item)
+            PassageHit(
+                scope=place.scope, container=place.container, position=place.position, scored=item
+            )
             for item in best
-            if item.number in rows
-            for scope, name, position in (rows[item.number],)
+            if (place := places.get(item.number)) is not None
         ]
 
-
-class _transaction:  # noqa: N801 (reads as a word of SQL)
-    def __init__(self, db: sqlite3.Connection) -> None:
-        self._db = db
-
-    def __enter__(self) -> sqlite3.Connection:
-        self._db.execute("begin immediate")
-        return self._db
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        self._db.execute("commit" if kind is None else "rollback")
-
-
-def _marks(values: Sequence[object]) -> str:
-    return ",".join("?" * len(values))
-
-
-def _any_of(words: Sequence[str]) -> str:
-    return " OR ".join(f'"{word}"' for word in words)
-
-
-def _scope_word(scope: str) -> str:
-    """A scope as one word, so that the full-text search itself is limited to it."""
-    return f"s{hashlib.sha256(scope.encode()).hexdigest()}"
-
-
-def _remove(db: sqlite3.Connection, scope: str, container: str) -> None:
-    row = db.execute(
-        "select id from container where scope = ? and name = ?", (scope, container)
-    ).fetchone()
-    if row is None:
-        return
-    db.execute(
-        "insert into words(words, rowid, stems, scope_word)"
-        " select 'delete', id, stems, scope_word from passage where container = ?",
-        row,
-    )
-    db.execute(
-        "insert into container_words(container_words, rowid, stems) values ('delete', ?, ?)",
-        (row[0], _joined_stems(db, row[0])),
-    )
-    db.execute("delete from passage where container = ?", row)
-    db.execute("delete from container where id = ?", row)
-
-
-def _insert(db: sqlite3.Connection, container: Container) -> None:
-    with closing(db.cursor()) as cursor:
-        number = cursor.execute(
-            "insert into container(scope, name, hash) values (?, ?, ?)",
-            (container.scope, container.name, container.hash),
-        ).lastrowid
-        # free numbers keep containers apart: neighbours by number are neighbours in a text
-        last = cursor.execute("select coalesce(max(id), 0) from passage").fetchone()[0]
-        rows = [
-            (last + SPAN + 1 + at, number, container.scope, at, *_row(passage))
-            for at, passage in enumerate(container.passages)
-        ]
-        word = _scope_word(container.scope)
-        cursor.executemany(
-            "insert into passage values (?,?,?,?,?,?,?,?,?,?,?)", [(*row, word) for row in rows]
-        )
-        cursor.executemany(
-            "insert into words(rowid, stems, scope_word) values (?, ?, ?)",
-            [(row[0], row[-1], word) for row in rows],
-        )
-        cursor.execute(
-            "insert into container_words(rowid, stems) values (?, ?)",
-            (number, " ".join(row[-1] for row in rows)),
+    def _stored(self, container: Container) -> StoredContainer:
+        texts = [passage.whole for passage in container.passages]
+        encoded = None if self._vectors is None else self._vectors.encode(texts)
+        return StoredContainer(
+            scope=container.scope,
+            name=container.name,
+            hash=container.hash,
+            passages=[
+                _stored_passage(passage, None if encoded is None else encoded[at])
+                for at, passage in enumerate(container.passages)
+            ],
         )
 
 
-def _joined_stems(db: sqlite3.Connection, container: int) -> str:
-    rows = db.execute("select stems from passage where container = ? order by id", (container,))
-    return " ".join(row[0] for row in rows)
-
-
-def _row(passage: Passage) -> tuple[str, int, int, int, int, str]:
-    cues, time = PassageCues.of(passage.text), passage.time
-    flags = cues.is_question | cues.has_time << 1 | cues.has_number << 2 | cues.has_name << 3
+def _stored_passage(passage: Passage, vector: bytes | None) -> StoredPassage:
+    cues, time, text = PassageCues.of(passage.text), passage.time, passage.whole
     year, month, day = (0, 0, 0) if time is None else (time.year, time.month, time.day)
-    text = f"{passage.title} {passage.text}" if passage.title else passage.text
-    return passage.author.lower(), year, month, day, flags, " ".join(stems(text))
+    return StoredPassage(
+        author=passage.author.lower(),
+        year=year,
+        month=month,
+        day=day,
+        flags=cues.is_question | cues.has_time << 1 | cues.has_number << 2 | cues.has_name << 3,
+        stems=stems(text),
+        vector=vector,
+        words="" if vector is None else " ".join(dict.fromkeys(content_words(text))),
+    )

@@ -1,8 +1,9 @@
 """Ranks passages by a question, with what a store knows of them: the passages around them, what
-they belong to, who wrote them, and when. No model, no vectors.
+they belong to, who wrote them, and when; with vectors, how near they are. No model.
 
-The weights were fitted on two-person conversations (LoCoMo, see `bench/memory.py`). A passage that
-stands alone has only its own words and its date, and these count as much as they do there.
+The weights were fitted on two-person conversations (LoCoMo, see `bench/memory_weights.py`). A
+passage that stands alone has only its own words and its date, and these count as much as they do
+there.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _K1 = 0.9
 _OWN_B, _WINDOW_B = 0.3, 0.4
 _DAY_SLACK = 3
 _MAX_DEEP = 80
-_WEIGHTS = {
+WEIGHTS: Mapping[str, float] = {
     "own": 4.7,
     "window": 6.8,
     "previous": 3.0,
@@ -43,6 +44,31 @@ _WEIGHTS = {
     "after_question": 0.5,
 }
 
+VECTOR_WEIGHTS: Mapping[str, float] = {
+    "own": 0.0,
+    "window": 3.2,
+    "previous": 3.0,
+    "container": 0.0,
+    "whole": 1.3,
+    "pairs": 1.5,
+    "related": 0.4,
+    "length": 0.3,
+    "question": -0.6,
+    "time": 0.3,
+    "when": 1.8,
+    "author": 2.8,
+    "month": 3.7,
+    "day": 3.6,
+    "year": 0.6,
+    "number": 1.1,
+    "name": 1.0,
+    "after_question": 0.5,
+    "vector": 3.7,
+    "words": 2.8,
+    "words_nearby": 2.6,
+}
+"""With vectors; `bench/memory_weights.py` fits them."""
+
 
 @dataclass(slots=True)
 class PassageRow:
@@ -56,6 +82,8 @@ class PassageRow:
     month: int
     day: int
     flags: int
+    vector: bytes | None
+    words: str
     stems: list[str]
 
     @property
@@ -106,6 +134,8 @@ class ScoredPassage:
     score: float
     parts: Mapping[str, float]
     """What the score is the sum of."""
+    overlap: float
+    """How much of the question it says in its own words, from 0 to about 1."""
 
 
 class PassageScorer:
@@ -117,8 +147,10 @@ class PassageScorer:
         facts: CorpusFacts,
         rows: Iterable[PassageRow],
         container_scores: Mapping[int, float],
+        weights: Mapping[str, float] = WEIGHTS,
     ) -> None:
         self._question = question
+        self._weights = weights
         self._rows = {row.number: row for row in rows}
         best = max(container_scores.values(), default=0.0) or 1.0
         self._whole = {number: score / best for number, score in container_scores.items()}
@@ -129,26 +161,39 @@ class PassageScorer:
             number: _counts([word for word in row.stems if word in terms])
             for number, row in self._rows.items()
         }
-        self._rarity = {word: self._weight(facts.frequency.get(word, 0)) for word in terms}
+        self.rarity: Mapping[str, float] = {
+            word: self._weight(facts.frequency.get(word, 0)) for word in terms
+        }
         window_size = 2 * SPAN
         self._window_rarity = {
             word: self._weight(min(facts.passages, window_size * facts.frequency.get(word, 0)))
             for word in terms
         }
-        self._total_rarity = sum(self._rarity.values())
+        self._total_rarity = sum(self.rarity.values())
         self._total_window_rarity = sum(self._window_rarity.values())
         self._own = {number: self._own_score(number) for number in self._rows}
         self._best: dict[int, float] = {}
         for number, score in self._own.items():
             container = self._rows[number].container
             self._best[container] = max(score, self._best.get(container, 0.0))
+        self._more: dict[int, dict[str, float]] = {}
         cues = question.cues
         authors = {row.author for row in self._rows.values()} & cues.speakers
         self._author = next(iter(authors)) if len(authors) == 1 else None
 
+    def add_values(self, values: dict[int, dict[str, float]]) -> None:
+        """What vectors say of the rows."""
+        best: dict[int, float] = {}
+        for number, more in values.items():
+            container = self._rows[number].container
+            best[container] = max(more["words"], best.get(container, 0.0))
+        for number, more in values.items():
+            more["words_nearby"] = best[self._rows[number].container]
+        self._more = values
+
     def best(self, candidates: Iterable[int], limit: int) -> list[ScoredPassage]:
         scored = [
-            ScoredPassage(number, sum(parts.values()), parts)
+            ScoredPassage(number, sum(parts.values()), parts, self._own[number])
             for number in candidates
             if number in self._rows
             for parts in (self._parts(number),)
@@ -168,7 +213,7 @@ class PassageScorer:
         length = len(self._rows[number].stems) / self._facts.mean_length
         spread = _K1 * (1 - _OWN_B + _OWN_B * length)
         score = sum(
-            self._rarity[word] * count * (_K1 + 1) / (count + spread)
+            self.rarity[word] * count * (_K1 + 1) / (count + spread)
             for word, count in counts.items()
         )
         return score / (self._total_rarity * (_K1 + 1))
@@ -202,19 +247,20 @@ class PassageScorer:
             "question": row.is_question,
             "time": row.has_time,
             **self._cue_values(row),
+            **self._more.get(number, {}),
         }
         previous = self._rows.get(number - 1)
         if previous is not None and previous.container == row.container:
             values["previous"] = self._own[number - 1]
             values["after_question"] = previous.is_question
-        return {name: _WEIGHTS[name] * value for name, value in values.items() if value}
+        return {name: self._weights[name] * value for name, value in values.items() if value}
 
     def _related_score(self, row: PassageRow) -> float:
         """Words of the question that the passage says in other words."""
         present = frozenset(row.stems)
-        missing = [word for word in self._rarity if word not in present]
+        missing = [word for word in self.rarity if word not in present]
         score = sum(
-            self._rarity[word]
+            self.rarity[word]
             for word in missing
             if not present.isdisjoint(self._related.get(word, ()))
         )
@@ -239,8 +285,9 @@ class PassageScorer:
         shared = asked & _pairs(self._rows[item.number].stems)
         if not shared:
             return item
-        value = _WEIGHTS["pairs"] * len(shared) / len(asked)
-        return ScoredPassage(item.number, item.score + value, {**item.parts, "pairs": value})
+        value = self._weights["pairs"] * len(shared) / len(asked)
+        parts = {**item.parts, "pairs": value}
+        return ScoredPassage(item.number, item.score + value, parts, item.overlap)
 
 
 def _counts(words: Sequence[str]) -> dict[str, int]:

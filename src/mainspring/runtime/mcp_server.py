@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from typing import Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct, field
 
 from mainspring.core.content import plain_text
@@ -25,6 +27,18 @@ ServerScope: TypeAlias = Literal["managed", "local", "project", "user"]
 
 _MAX_ERROR = 300
 _RULE_SOURCE = "the agent's tools"
+_INPUT = re.compile(r"\$\{input:([^{}]{1,200})\}")
+
+
+class ServerInput(Struct, frozen=True, kw_only=True):
+    """A value that a person is asked for once, as VS Code's `inputs` describe it."""
+
+    id: str
+    description: str = ""
+    password: bool = True
+    """Whether nobody may see it; what is not described may be anything."""
+    default: str = ""
+    options: tuple[str, ...] = ()
 
 
 class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -48,6 +62,10 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     always_load: bool = False
     """Whether the model sees its tools from the start, not only when it searches for them."""
     description: str = ""
+    allows_sampling: bool = False
+    """Whether it may have the session's model reply to it."""
+    inputs: tuple[ServerInput, ...] = ()
+    """What `${input:ID}` in it stands for."""
     scope: ServerScope = "project"
     file: str = ""
     """For display."""
@@ -65,12 +83,23 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"McpServer(name={self.name!r}, transport={self.transport!r})"
 
     @property
+    def content(self) -> bytes:
+        """What makes it the server that it is: two of the same content are one."""
+        own = (self.transport, self.command, self.args, self.env, self.cwd, self.url)
+        return msgspec.json.encode((*own, self.headers, self.headers_helper), order="sorted")
+
+    @property
+    def missing_inputs(self) -> tuple[ServerInput, ...]:
+        """Those whose values are not known: `${input:ID}` is still there."""
+        texts = (self.command, *self.args, *self.env.values(), self.cwd or "", self.url)
+        texts = (*texts, *self.headers.values(), self.headers_helper or "")
+        ids = dict.fromkeys(id_ for text in texts for id_ in _INPUT.findall(text))
+        by_id = {item.id: item for item in self.inputs}
+        return tuple(by_id.get(id_, ServerInput(id=id_)) for id_ in ids)
+
+    @property
     def unused_reason(self) -> str | None:
-        if not self.is_enabled:
-            return "disabled"
-        if self.headers_helper is not None:
-            return "headersHelper is not supported yet"
-        return None
+        return None if self.is_enabled else "disabled"
 
 
 class McpToolConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -102,6 +131,18 @@ class ServerParts:
     """All tools, if a server has said since the last time that its own are others."""
     message_context: Callable[[str], Awaitable[Sequence[str]]] | None = None
     """What a user's message names of servers."""
+
+    def joined(self, other: ServerParts) -> ServerParts:
+        """With what other servers contribute. Their tools stay what they were at first."""
+        return replace(
+            self,
+            tools={**other.tools, **self.tools},
+            rules=self.rules + other.rules,
+            notes=self.notes + other.notes,
+            facts=self.facts + other.facts,
+            changed_tools=self.changed_tools or other.changed_tools,
+            message_context=self.message_context or other.message_context,
+        )
 
     def tool_changes(
         self,

@@ -77,4 +77,7 @@ class RunOptions:
     search_domains: SearchDomains = field(default_factory=SearchDomains)
     notes: tuple[str, ...] = ()
     """More information for the model about its environment."""
+    memory: Path | None = None
+    """A folder of memories that is read in place of the agent's and the user's; nothing is written
+    to it."""
     warn: Callable[[str], None] = lambda _: None

@@ -18,8 +18,14 @@ from anyio import to_thread
 from mainspring.capabilities.mcp.client import ClientLimits, McpClient
 from mainspring.capabilities.mcp.messages import Implementation
 from mainspring.capabilities.mcp.oauth import Browser, ClientConfig, Fetch, Grant, OAuthClient
+from mainspring.capabilities.mcp.oauth_device import DeviceScreen
 from mainspring.capabilities.mcp.oauth_grants import OAuthGrant
-from mainspring.capabilities.mcp.server_auth import Learn, ServerAuth, StaticHeaders
+from mainspring.capabilities.mcp.server_auth import (
+    HelperHeaders,
+    Learn,
+    ServerAuth,
+    StaticHeaders,
+)
 from mainspring.capabilities.mcp.transport import MAX_MESSAGE_BYTES
 from mainspring.capabilities.mcp.url_transport import open_url
 from mainspring.capabilities.network.addresses import resolve_allowed, system_resolver
@@ -32,6 +38,7 @@ from mainspring.core.errors import InvalidInput, McpFailed, NetworkRefused
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.ports import HttpReply
 from mainspring.runtime.mcp_server import McpServer
+from mainspring.wiring.settings_files import read_settings_commands
 from mainspring.wiring.user_vault import has_vault, open_vault
 
 if TYPE_CHECKING:
@@ -52,12 +59,22 @@ class _Entry(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def server_auth(
-    settings: Settings, server: McpServer, learn: Learn, browser: Browser | None = None
+    settings: Settings,
+    server: McpServer,
+    learn: Learn,
+    browser: Browser | DeviceScreen | None = None,
 ) -> ServerAuth:
-    """By its headers, if they have an `Authorization`; else by OAuth.
+    """By what its helper prints, or by its headers, if they have an `Authorization`; else by OAuth.
 
     Raises: McpFailed: its `oauth` is not what it should be.
     """
+    if server.headers_helper is not None:
+
+        async def run() -> str:
+            commands = await read_settings_commands(settings, Path(settings.folder))
+            return await commands.server_headers(server)
+
+        return HelperHeaders(run, server.headers, learn)
     if any(name.lower() == "authorization" for name in server.headers):
         return StaticHeaders(server.headers)
     return OAuthGrant(
@@ -76,7 +93,7 @@ def server_auth(
     )
 
 
-async def log_in(settings: Settings, server: McpServer, browser: Browser) -> bool:
+async def log_in(settings: Settings, server: McpServer, browser: Browser | DeviceScreen) -> bool:
     """Connect to a server, and have a person agree if it asks for that; False if it does not.
 
     Raises: McpFailed, InvalidInput.
@@ -84,7 +101,7 @@ async def log_in(settings: Settings, server: McpServer, browser: Browser) -> boo
     await to_thread.run_sync(open_vault, settings)  # makes the key, before anybody is asked
     auth = server_auth(settings, server, lambda _: None, browser)
     kind = server.transport
-    if kind == "stdio" or isinstance(auth, StaticHeaders):
+    if kind == "stdio" or not isinstance(auth, OAuthGrant):
         raise InvalidInput(
             f"{server.name} is not a server that one logs in to: it has its own headers or command"
         )

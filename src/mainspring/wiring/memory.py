@@ -19,7 +19,9 @@ from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_index import MemoryIndex
 from mainspring.runtime.memory.recall import Recall, utility_reader
 from mainspring.runtime.memory.session_memory import SessionMemory
+from mainspring.runtime.memory.vector_settings import open_vectors
 from mainspring.runtime.model_question import make_ask_model
+from mainspring.runtime.session.session_paths import memory_places
 from mainspring.runtime.session_context import Models, SetupRequest
 from mainspring.runtime.utility.utility_table import UtilityTable
 from mainspring.wiring.user_vault import known_secrets
@@ -35,13 +37,10 @@ def memory_folders(settings: Settings) -> dict[str, MemoryFolder]:
         content = text.encode(errors="replace")
         return None if scrub(content) == content else "it has a secret, which memory must not"
 
-    places = {
-        AGENT: Path(settings.folder) / "memory",
-        USER: Path(settings.home) / ".mainspring/memory",
-    }
+    places = memory_places(Path(settings.folder), Path(settings.home))
     return {
         scope: MemoryFolder(place, clock=clock.now, new_id=ids.new_id, refuse=refuse)
-        for scope, place in places.items()
+        for scope, place in zip((AGENT, USER), places, strict=True)
     }
 
 
@@ -54,19 +53,22 @@ def session_memory(
     if setup.subagent is not None or setup.options.is_served:
         return None
     folders = memory_folders(replace(settings, folder=str(workspace)))
+    if (own := setup.options.memory) is not None:
+        folders = {AGENT: MemoryFolder(own, clock=clock.now, new_id=ids.new_id)}
     present = {scope: folder for scope, folder in folders.items() if folder.is_present}
     if not present:
         return None
     state = setup.thread.session_state
     memory = SessionMemory(
         folders=present,
-        index_path=index_file(settings, present),
+        open_index=partial(open_memory_index, settings, present),
         warn=setup.options.warn,
         recalled=state.recalled,
         has_read_others=lambda: state.has_read_others,
         session_id=setup.writer.session_id,
         author=Sender(kind="agent", id=setup.agent.name),
         clock=clock.now,
+        is_read_only=own is not None,
     )
     stack.push_async_callback(learn_from_run, memory, setup.log, setup.writer)
     return memory
@@ -89,7 +91,8 @@ def session_recall(
 def open_memory_index(settings: Settings, folders: dict[str, MemoryFolder]) -> MemoryIndex:
     """One file for each set of folders."""
     present = {scope: folder for scope, folder in folders.items() if folder.is_present}
-    return MemoryIndex(present, index_file(settings, present) if present else None)
+    path = index_file(settings, present) if present else None
+    return MemoryIndex(present, path, vectors=open_vectors(Path(settings.home)))
 
 
 def index_file(settings: Settings, folders: dict[str, MemoryFolder]) -> Path:

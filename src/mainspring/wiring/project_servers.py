@@ -23,8 +23,9 @@ from mainspring.runtime.session.session_paths import (
     with_plugin_folders,
 )
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
-from mainspring.runtime.settings.session_servers import read_plugins, usable_servers
+from mainspring.runtime.settings.session_servers import read_plugins
 from mainspring.wiring import mcp_auth
+from mainspring.wiring.mcp_inputs import user_servers, with_inputs
 from mainspring.wiring.mcp_packages import sandbox_packages
 from mainspring.wiring.mcp_servers import ServerAccess, ServerHost, SessionServers, open_servers
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
@@ -45,6 +46,10 @@ class ProjectServers:
     def unused_reason(self, server: McpServer) -> str | None:
         if server.unused_reason is not None or server.name in (item.name for item in self.usable):
             return server.unused_reason
+        used = {item.name for item in self.usable}
+        for other in self.every:
+            if other.name in used and other.content == server.content:
+                return f"it is the same server as {other.name}"
         if server.plugin is not None:
             return "its plugin is not trusted, or disabled"
         is_own = server.scope == "project"
@@ -56,9 +61,10 @@ def read_project_servers(settings: Settings) -> ProjectServers:
     folder, home = Path(settings.folder).resolve(), Path(settings.home)
     scopes = Scopes(folder=folder, home=home, managed=MANAGED)
     loaded = load_policy(folder, home=home)
+    environment = with_inputs(settings, folder)
     return ProjectServers(
-        every=read_mcp(scopes, settings.environment, plugins=read_plugins(scopes).servers).servers,
-        usable=usable_servers(scopes, settings.environment, loaded),
+        every=read_mcp(scopes, environment, plugins=read_plugins(scopes).servers).servers,
+        usable=user_servers(settings, folder, loaded),
         is_trusted=loaded.is_trusted,
         loaded=loaded,
     )

@@ -4,7 +4,7 @@ besides hooks that settings files name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -70,8 +70,15 @@ async def read_settings_commands(settings: Settings, folder: Path) -> SettingsCo
     loaded = await to_thread.run_sync(lambda: load_policy(folder, home=home))
     preferences, workspace = loaded.preferences, loaded.policy.workspace
 
-    async def run_command(name: str, text: str, payload: bytes, *, seconds: float) -> str:
-        env = preferences.hook_env
+    async def run_command(
+        name: str,
+        text: str,
+        payload: bytes,
+        *,
+        seconds: float,
+        variables: Mapping[str, str] | None = None,
+    ) -> str:
+        env = {**preferences.hook_env, **(variables or {})}
         environment = command.HookEnvironment(
             project=Path(workspace),
             environment={**settings.environment, **env},

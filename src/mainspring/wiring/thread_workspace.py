@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,6 +53,7 @@ else:
     mcp_packages = LazyModule("mainspring.wiring.mcp_packages")  # most sessions have none
 
 _MAX_CACHED = 1000
+_PROGRAM_TOOLS = frozenset(("bash", "service_start"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,10 @@ class SessionRuntime:
     sandbox_environment: SandboxEnvironment
     preferences: Preferences
     servers: tuple[McpServer, ...] = ()
+    subagent_servers: Mapping[str, tuple[McpServer, ...]] = field(
+        default_factory=dict[str, tuple[McpServer, ...]]
+    )
+    """Those that only one type of subagent has."""
 
     @property
     def policy(self) -> Policy:
@@ -218,3 +223,15 @@ def workspace_note(
     else:
         lines.append("Commands run in a sandbox; its only way out is a proxy with a list of hosts.")
     return "\n".join((*lines, *setup.options.notes))
+
+
+def sandbox_preparation(sandbox: SandboxSession | None) -> Callable[[str], None] | None:
+    """Starts the sandbox while the model still writes what is to run in it."""
+    if sandbox is None:
+        return None
+
+    def prepare(tool: str) -> None:
+        if tool in _PROGRAM_TOOLS:
+            sandbox.prepare()
+
+    return prepare

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from mainspring.capabilities.providers.model_registry import ModelRegistry
-from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.tools.ask_user import ASK_USER, CLIENT_INPUT_CHECKS, EXIT_PLAN
 from mainspring.capabilities.tools.tool_search import ToolLoading, plan_tool_loading, tool_search
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
@@ -33,28 +32,29 @@ from mainspring.harness.permissions.tool_names import ALIASES
 from mainspring.harness.toolbox import FindToolChanges, Toolbox
 from mainspring.log.lru_cache import LruCache
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
-from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
-from mainspring.runtime.mcp_server import McpServer, ServerParts
-from mainspring.runtime.memory.memory_tools import memory_tools
+from mainspring.runtime.mcp_server import ServerParts
 from mainspring.runtime.model_question import make_ask_model
 from mainspring.runtime.run_options import RunOptions
-from mainspring.runtime.session.session_paths import WORKSPACE_ALIASES, SessionPaths, worktree_paths
+from mainspring.runtime.session.session_paths import (
+    WORKSPACE_ALIASES,
+    SessionPaths,
+    memory_places,
+    worktree_paths,
+)
 from mainspring.runtime.session_context import SetupRequest, toolbox_without_tools
 from mainspring.runtime.settings.pinned_policy import pin_policy, reading_rules, with_rules
-from mainspring.runtime.settings.policy_loader import LoadedPolicy
-from mainspring.runtime.settings.session_servers import usable_servers
 from mainspring.wiring.builtin_tools import built_in_tools, select_tools, web_tools, workspace_tools
-from mainspring.wiring.mcp_packages import sandbox_packages
-from mainspring.wiring.memory import session_memory, session_recall
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.session_repositories import open_worktrees, shared_repository
 from mainspring.wiring.settings_files import load_policy
+from mainspring.wiring.thread_servers import ThreadServers
 from mainspring.wiring.thread_workspace import (
     SessionRuntime,
     ThreadWorkspace,
     ThreadWorkspaces,
     sandbox_opened,
+    sandbox_preparation,
     workspace_note,
 )
 
@@ -62,16 +62,17 @@ if TYPE_CHECKING:
     from mainspring.capabilities.hooks import config as hook_config
     from mainspring.capabilities.network.rules import Network
     from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
-    from mainspring.wiring import mcp_servers, session_hooks
+    from mainspring.runtime.memory import memory_tools
+    from mainspring.wiring import memory as memories
+    from mainspring.wiring import session_hooks
 else:
+    memories = LazyModule("mainspring.wiring.memory")  # most sessions have none
+    memory_tools = LazyModule("mainspring.runtime.memory.memory_tools")
     hook_config = LazyModule("mainspring.capabilities.hooks.config")
     session_hooks = LazyModule("mainspring.wiring.session_hooks")  # most sessions have none
-    mcp_servers = LazyModule("mainspring.wiring.mcp_servers")
-
 
 _MAX_CACHED = 1000
 """Sessions and warnings that are remembered between runs."""
-_PROGRAM_TOOLS = frozenset(("bash", "service_start"))
 _FILE_TOOLS = frozenset(("read", "edit", "write"))
 _CLIENT_WORKSPACE = "/workspace"
 """Stands for the folder of a client that runs tools itself; it is not accessed here."""
@@ -94,7 +95,7 @@ class ToolboxBuilder:
         self._home = Path(settings.home)
         self._models = models
         self._sandboxes = sandboxes
-        self._networks = networks
+        self._servers = ThreadServers(settings, networks, models, sandboxes, self._warn)
         self._bare = toolbox_without_tools(authorizer)
         self._files: LruCache[str, list[Tool]] = LruCache(_MAX_CACHED)
         self._workspaces = ThreadWorkspaces(sandboxes, self._home, self._warn)
@@ -136,8 +137,8 @@ class ToolboxBuilder:
             pinned_policy=with_rules(rules.pinned_policy, reading_rules(setup.agent)),
             sandbox_environment=environment,
             preferences=preferences,
-            servers=await self._servers(options, paths, rules.loaded),
         )
+        session = await self._servers.add_to(session, options, paths, rules.loaded)
         async with self._workspaces.open(setup, session, paths) as thread_workspace:
             opened = sandbox_opened(setup, paths, thread_workspace.sandbox)
             async with self._toolbox(
@@ -157,9 +158,7 @@ class ToolboxBuilder:
     ) -> AsyncGenerator[Toolbox, None]:
         """The toolbox of one thread."""
         sandbox_session, policy, options = thread_workspace.sandbox, session.policy, setup.options
-        side_events: list[KnownPayload] = (
-            [] if sandbox_session is None else sandbox_session.network_facts
-        )
+        side_events = sandbox_session.network_facts if sandbox_session else list[KnownPayload]()
         authorizer = self._permission_engine(setup, policy, thread_workspace)
         instructions = thread_workspace.path_instructions
         authorizer.on_compaction = partial(instructions.forget, setup.thread.id)
@@ -195,21 +194,27 @@ class ToolboxBuilder:
             hook_tools.update(tools)
             for name in _FILE_TOOLS & tools.keys():
                 tools[name] = with_path_instructions(tools[name], instructions)
-            memory = session_memory(self._settings, setup, thread_workspace.paths.workspace, stack)
+            workspace = thread_workspace.paths.workspace
+            memory = None
+            if setup.options.memory or any(
+                place.is_dir() for place in memory_places(workspace, self._home)
+            ):
+                memory = memories.session_memory(self._settings, setup, workspace, stack)
             if memory is not None:
-                more = {item.spec.name: item for item in memory_tools(memory)}
-                tools |= select_tools(remove_denied(more, policy), setup.agent.built_ins)
+                more = select_tools(memory_tools.memory_tools(memory), setup.agent.built_ins)
+                tools |= remove_denied(more, policy)
                 facts += tuple(await memory.wake_up() if setup.thread.messages == 0 else ())
-            servers = await self._open_servers(setup, session.servers, sandbox_session, stack)
-            foreign = remove_denied(servers.tools, policy)
+            servers = await self._servers.open(
+                setup, session.servers, sandbox_session, stack, session.subagent_servers
+            )
             authorizer.add_rules(servers.rules)
+            foreign = remove_denied(servers.tools, policy)
             brought = {tool.spec.name: tool for tool in setup.agent.tools}
-            offered = remove_denied(brought, policy)
-            loading = self._tool_loading(setup, {**offered, **foreign})
+            loading = self._tool_loading(setup, {**remove_denied(brought, policy), **foreign})
             yield Toolbox(
                 authorizer=authorizer,
                 tools=[*tools.values(), *foreign.values(), *loading.search_tools],
-                denied=frozenset(brought.keys() - offered.keys()),
+                denied=frozenset(brought.keys() - remove_denied(brought, policy).keys()),
                 deferred=loading.deferred,
                 client_tools=[ASK_USER, EXIT_PLAN] if options.is_attended else [],
                 client_input_checks=CLIENT_INPUT_CHECKS,
@@ -223,9 +228,10 @@ class ToolboxBuilder:
                 ),
                 pending_facts=side_events,
                 facts=(*facts, *servers.facts, *loading.facts),
-                recall=memory and session_recall(self._settings, setup, self._models, memory),
+                recall=memory
+                and memories.session_recall(self._settings, setup, self._models, memory),
                 for_thread=partial(self._for_thread, session, thread_workspace),
-                on_call_announced=_sandbox_preparation(sandbox_session),
+                on_call_announced=sandbox_preparation(sandbox_session),
                 hook_events=hooked,
                 worktrees=self._worktrees(setup, thread_workspace),
                 changes=_tool_changes(servers, policy, loading),
@@ -261,41 +267,13 @@ class ToolboxBuilder:
         ):
             yield toolbox
 
-    async def _servers(
-        self, options: RunOptions, paths: SessionPaths, loaded: LoadedPolicy
-    ) -> tuple[McpServer, ...]:
-        if options.is_served:
-            return options.servers
-        scopes = Scopes(folder=paths.workspace, home=self._home, managed=MANAGED)
-        return await to_thread.run_sync(usable_servers, scopes, self._settings.environment, loaded)
-
-    async def _open_servers(
-        self,
-        setup: SetupRequest,
-        servers: tuple[McpServer, ...],
-        sandbox: SandboxSession | None,
-        stack: AsyncExitStack,
-    ) -> ServerParts:
-        """What MCP servers contribute. Without a sandbox, their connections end with `stack`."""
-        if not servers:
-            return ServerParts()
-        cleanup = stack if sandbox is None else sandbox.cleanup
-        say = partial(self._warn, setup.options)
-        packages = sandbox and sandbox_packages(self._settings, self._sandboxes, sandbox, say)
-        host = mcp_servers.ServerHost(self._sandboxes.group, cleanup, sandbox, packages)
-        access = mcp_servers.session_access(setup, self._settings, self._networks)
-        opened = await mcp_servers.open_servers(servers, host, access)
-        for problem in opened.problems:
-            self._warn(setup.options, problem)
-        return opened.parts(setup)
-
     @asynccontextmanager
     async def _toolbox_of_client(self, setup: SetupRequest) -> AsyncGenerator[Toolbox, None]:
         """Without built-in tools; the rules bind a client that runs tools itself, too."""
         opt = setup.options
         policy = Policy(workspace=_CLIENT_WORKSPACE, home="/root", rules=opt.rules, mode=opt.mode)
         async with AsyncExitStack() as stack:
-            servers = await self._open_servers(setup, opt.servers, None, stack)
+            servers = await self._servers.open(setup, opt.servers, None, stack)
             foreign = remove_denied(servers.tools, policy)
             loading = self._tool_loading(setup, foreign)
             authorizer = self._permission_engine(setup, policy, None)
@@ -388,15 +366,3 @@ class ToolboxBuilder:
 def _tool_changes(servers: ServerParts, policy: Policy, loading: ToolLoading) -> FindToolChanges:
     search = tool_search if loading.search_tools else None
     return servers.tool_changes(partial(remove_denied, policy=policy), search)
-
-
-def _sandbox_preparation(sandbox: SandboxSession | None) -> Callable[[str], None] | None:
-    """Starts the sandbox while the model still writes what is to run in it."""
-    if sandbox is None:
-        return None
-
-    def prepare(tool: str) -> None:
-        if tool in _PROGRAM_TOOLS:
-            sandbox.prepare()
-
-    return prepare

@@ -262,7 +262,9 @@ def test_urls_and_headers_are_replaced_and_an_input_nobody_asks_for_is_said(scop
     assert (done.url, done.headers) == ("https://x.test/", {"Authorization": "Bearer ${input:key}"})
     assert done.headers_helper == "/p/h.sh"
     [problem] = problems(found.findings)
-    assert "${input:key} cannot be replaced here" in problem
+    assert "${input:key} has no value yet (mainspring mcp auth one)" in problem
+    values = {"CLAUDE_PROJECT_DIR": "/p", "input:project:key": "k", "input:user:key": "other"}
+    assert expand_server(found.servers[0], values)[0].headers == {"Authorization": "Bearer k"}
 
 
 def test_a_plugins_server_knows_where_its_plugin_is():

@@ -12,6 +12,7 @@ from mainspring.core.events import ContextAdded, KnownPayload, MemoryRecalled
 from mainspring.core.sender import Sender
 from mainspring.runtime.memory.manifest import ManifestEntry, manifest_picker, picked_memories
 from mainspring.runtime.memory.memory_folder import MemoryFolder
+from mainspring.runtime.memory.memory_index import MemoryIndex
 from mainspring.runtime.memory.note import CONFLICTS, Note
 from mainspring.runtime.memory.recall import RECALL_TOKENS, Recall, UtilityValues, decay
 from mainspring.runtime.memory.session_memory import SessionMemory, token_count
@@ -25,7 +26,7 @@ SUMMER_TIME = datetime(2026, 3, 30, 1, tzinfo=UTC)
 def session_memory(tmp_path: Path, folder: MemoryFolder, now: datetime = NOW) -> SessionMemory:
     return SessionMemory(
         folders={"agent": folder},
-        index_path=tmp_path / "index.db",
+        open_index=lambda: MemoryIndex({"agent": folder}, tmp_path / "index.db"),
         session_id="sesn_1",
         author=Sender(kind="agent", id="helper"),
         clock=lambda: now,

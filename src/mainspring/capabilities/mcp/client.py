@@ -352,17 +352,18 @@ class McpClient:
         request = self._request(method, params, progress is not None)
         if progress is not None:
             self._progress[request.id] = progress
+        response: Message | None = None
+        # not `fail_after`: the limit may be moved when it has been passed already
+        limit = anyio.CancelScope(deadline=anyio.current_time() + seconds)
+        self._time_limits.add(limit)
         try:
-            with anyio.fail_after(seconds) as limit:
-                self._time_limits.add(limit)
-                try:
-                    response = await self._transport.exchange(request)
-                finally:
-                    self._time_limits.discard(limit)
-        except TimeoutError as error:
-            raise McpFailed(f"{method}: no answer in {seconds:g} s", is_in_doubt=True) from error
+            with limit:
+                response = await self._transport.exchange(request)
         finally:
+            self._time_limits.discard(limit)
             self._progress.pop(request.id, None)
+        if response is None:
+            raise McpFailed(f"{method}: no answer in {seconds:g} s", is_in_doubt=True)
         if response.error is not None:
             raise messages.refusal(method, response.error)
         return bytes(response.result)

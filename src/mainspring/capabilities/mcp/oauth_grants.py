@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from mainspring.capabilities.mcp.oauth import Browser, Challenge, Grant, OAuthClient
+from mainspring.capabilities.mcp.oauth_device import DeviceScreen, authorize_device
 from mainspring.capabilities.mcp.server_auth import Learn, Refusal
 from mainspring.core.errors import McpFailed
 
@@ -39,7 +40,7 @@ class OAuthGrant:
     learn: Learn
     login_hint: str
     """What a person has to do."""
-    browser: Browser | None = None
+    browser: Browser | DeviceScreen | None = None
     other_headers: Mapping[str, str] = field(default_factory=dict[str, str])
     _grant: Grant | None = field(default=None, init=False)
     _authorizations: int = field(default=0, init=False)
@@ -65,7 +66,10 @@ class OAuthGrant:
         if self._authorizations >= _MAX_AUTHORIZATIONS:
             return False
         self._authorizations += 1
-        granted = await self.client.authorize(self.browser, challenge, grant)
+        if isinstance(self.browser, DeviceScreen):
+            granted = await authorize_device(self.client, self.browser, challenge, grant)
+        else:
+            granted = await self.client.authorize(self.browser, challenge, grant)
         await self.store.save(granted)
         self._use(granted)
         return True

@@ -4,11 +4,15 @@ wherever tokens are kept.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 import anyio
+import msgspec
+
+from mainspring.core.errors import InvalidInput, McpFailed
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,7 @@ Renew = Callable[[Refusal], Awaitable[bool]]
 """Gets other credentials, if it can; then the request is sent again with them. Raises: McpFailed:
 why it cannot."""
 
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _FRESH_SECONDS = 30.0
 """A token that was taken back is sent no longer than this."""
 
@@ -52,6 +57,45 @@ class StaticHeaders:
     async def renew(self, refusal: Refusal) -> bool:
         del refusal
         return False
+
+
+class HelperHeaders:
+    """Headers that a program prints, as a JSON object. It runs again if the server refuses them."""
+
+    def __init__(
+        self, run: Callable[[], Awaitable[str]], fixed: Mapping[str, str], learn: Learn
+    ) -> None:
+        """`run` raises: InvalidInput."""
+        self._run = run
+        self._fixed = fixed
+        self._learn = learn
+        self._headers: Mapping[str, str] | None = None
+
+    async def headers(self) -> Mapping[str, str]:
+        if self._headers is None:
+            self._headers = await self._printed()
+        return {**self._fixed, **self._headers}
+
+    async def renew(self, refusal: Refusal) -> bool:
+        before = self._headers
+        if refusal.status == 401:
+            self._headers = await self._printed()
+        return self._headers != before
+
+    async def _printed(self) -> dict[str, str]:
+        try:
+            printed = msgspec.json.decode(await self._run(), type=dict[str, str])
+        except InvalidInput as error:
+            raise McpFailed(str(error), needs_auth=True) from error
+        except msgspec.MsgspecError as error:
+            text = "headersHelper: it must print a JSON object of headers, and nothing else"
+            raise McpFailed(text, needs_auth=True) from error
+        for name, value in printed.items():
+            if not _HEADER_NAME.fullmatch(name) or not value.isprintable():
+                raise McpFailed("headersHelper: it printed what is no header", needs_auth=True)
+            for secret in {value, value.rpartition(" ")[2]}:
+                self._learn(secret)
+        return printed
 
 
 class BearerToken:

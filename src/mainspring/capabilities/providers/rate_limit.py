@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from typing import Self
 
 import anyio
 from msgspec import Struct
@@ -40,12 +39,20 @@ class TokenBucket:
         return max(0.0, -self._level / self._per_second)
 
 
-class TokenReservation:
-    """What one call was expected to use; correct it once the provider has counted."""
+class CallSlot:
+    """The place of one call among those to its provider, and the tokens that it was expected to
+    use: correct `used` once the provider has counted. No generator: there is one a turn."""
 
-    def __init__(self, estimated: int) -> None:
-        self.estimated = estimated
-        self.used = estimated
+    def __init__(self, limiter: RateLimiter, estimated_tokens: int) -> None:
+        self._limiter = limiter
+        self.estimated = self.used = estimated_tokens
+
+    async def __aenter__(self) -> Self:
+        await self._limiter.enter(self)
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._limiter.leave(self)
 
 
 class RateLimiter:
@@ -64,20 +71,24 @@ class RateLimiter:
         """Whether an estimate of a request's tokens is of any use: it takes a look at all of it."""
         return self._tokens is not None
 
-    @asynccontextmanager
-    async def slot(self, estimated_tokens: int) -> AsyncGenerator[TokenReservation, None]:
-        """Wait for a turn and hold it; what the call really used is set on what is yielded."""
-        tokens = TokenReservation(estimated_tokens)
+    def slot(self, estimated_tokens: int) -> CallSlot:
+        """Wait for a turn and hold it, as a context."""
+        return CallSlot(self, estimated_tokens)
+
+    async def enter(self, slot: CallSlot) -> None:
         if self._slots is not None:
             await self._slots.acquire()
         try:
-            await self._wait(estimated_tokens)
-            yield tokens
-        finally:
-            if self._tokens is not None:
-                self._tokens.take(tokens.used - tokens.estimated, self._timing.clock())
-            if self._slots is not None:
-                self._slots.release()
+            await self._wait(slot.estimated)
+        except BaseException:
+            self.leave(slot)
+            raise
+
+    def leave(self, slot: CallSlot) -> None:
+        if self._tokens is not None:
+            self._tokens.take(slot.used - slot.estimated, self._timing.clock())
+        if self._slots is not None:
+            self._slots.release()
 
     async def _wait(self, tokens: int) -> None:
         now = self._timing.clock()

@@ -11,16 +11,16 @@ asked last. `Stalled` is not a part of a reply.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 
 import msgspec
 from msgspec import Struct, field
 
 from mainspring.capabilities.providers.circuit_breaker import BreakerSettings, CircuitBreaker
 from mainspring.capabilities.providers.rate_limit import (
+    CallSlot,
     RateLimiter,
     RateLimitSettings,
-    TokenReservation,
 )
 from mainspring.capabilities.providers.retry import (
     REQUEST_AT_FAULT,
@@ -244,12 +244,16 @@ class ModelRoute:
     async def _retries(
         self, model_candidate: ModelCandidate, request: Request, *, is_alone: bool
     ) -> AsyncGenerator[_Attempt, None]:
-        timing = self._router.timing
+        timing, pace = self._router.timing, self._router.pace(model_candidate.provider)
         request = msgspec.structs.replace(request, model=model_candidate.name)
         number = 0
         while True:
             number += 1
-            async with self._open(model_candidate, request) as attempt:
+            async with (
+                pace.slot(request_tokens(request) if pace.counts_tokens else 0) as slot,
+                aclosing(model_candidate.model.stream(request)) as items,
+            ):
+                attempt = _Attempt(model_candidate, items, slot)
                 yield attempt
             if attempt.is_answered:
                 return
@@ -269,17 +273,6 @@ class ModelRoute:
                 ) from failure
             await timing.sleep(seconds)
 
-    @asynccontextmanager
-    async def _open(
-        self, model_candidate: ModelCandidate, request: Request
-    ) -> AsyncGenerator[_Attempt, None]:
-        pace = self._router.pace(model_candidate.provider)
-        async with (
-            pace.slot(request_tokens(request) if pace.counts_tokens else 0) as tokens,
-            aclosing(model_candidate.model.stream(request)) as items,
-        ):
-            yield _Attempt(model_candidate, items, tokens)
-
     def _switched(self, attempt: _Attempt) -> FailedOver:
         before, now = self._current or "", attempt.candidate.id
         self._current = now
@@ -298,7 +291,7 @@ class _Attempt(Struct):
 
     candidate: ModelCandidate
     items: AsyncGenerator[Delta | Reply, None]
-    tokens: TokenReservation
+    slot: CallSlot
     refusals: _CandidateFailures = field(default_factory=_CandidateFailures)
     """Why those before it did not answer."""
     has_given: bool = False
@@ -310,7 +303,7 @@ class _Attempt(Struct):
         if isinstance(item, Reply):
             usage = item.usage
             self.is_answered = True
-            self.tokens.used = (
+            self.slot.used = (
                 usage.input_tokens + usage.cache_creation_input_tokens + usage.output_tokens
             )
             return msgspec.structs.replace(item, model=self.candidate.id)

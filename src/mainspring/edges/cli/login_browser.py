@@ -1,10 +1,12 @@
 """How a person agrees to what an MCP server asks for: in a browser of this machine that leads
-back to us, or in any other, from which the person copies the last address.
+back to us, in any other, from which the person copies the last address, or by a device code.
 """
 
 from __future__ import annotations
 
+import getpass
 import re
+import sys
 import webbrowser
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -14,11 +16,14 @@ import anyio
 from anyio import to_thread
 from anyio.abc import Listener, SocketAttribute, SocketStream
 
+from mainspring.capabilities.mcp.foreign_text import clean_line
+from mainspring.capabilities.mcp.oauth_device import DeviceScreen
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput, McpFailed
 from mainspring.edges.cli.printing import Screen
-from mainspring.runtime.mcp_server import McpServer
+from mainspring.runtime.mcp_server import McpServer, ServerInput
 from mainspring.wiring import mcp_auth
+from mainspring.wiring.mcp_inputs import store_input
 
 _SECONDS = 600.0
 _MAX_REQUEST_BYTES = 16 << 10
@@ -106,7 +111,35 @@ class PastingBrowser:
         return back.strip()
 
 
-async def log_in(settings: Settings, server: McpServer, *, paste: bool) -> None:
+async def give_inputs(settings: Settings, server: McpServer) -> list[str]:
+    """Ask for the inputs of a server that have no value yet, and store them; their ids.
+
+    Raises: InvalidInput: a value cannot be stored, or nobody answers.
+    """
+    for item in server.missing_inputs:
+        value = await to_thread.run_sync(_ask_input, item)
+        await to_thread.run_sync(store_input, settings, server, item, value)
+    return [item.id for item in server.missing_inputs]
+
+
+def _ask_input(asked: ServerInput) -> str:
+    about = clean_line(asked.description or asked.id, 200)
+    options = f" ({', '.join(clean_line(item, 80) for item in asked.options)})"
+    default = f" [{clean_line(asked.default, 80)}]" if asked.default else ""
+    prompt = f"{about}{options if asked.options else ''}{default}: "
+    try:
+        read = getpass.getpass if asked.password and sys.stdin.isatty() else input
+        value = read(prompt).strip() or asked.default
+    except EOFError as error:
+        raise InvalidInput(f"{asked.id}: nobody answers") from error
+    if not value or (asked.options and value not in asked.options):
+        raise InvalidInput(f"{asked.id}: that is not one of its values")
+    return value
+
+
+async def log_in(
+    settings: Settings, server: McpServer, *, paste: bool = False, device: bool = False
+) -> None:
     """Raises: InvalidInput: why it did not work."""
 
     def say(text: str) -> None:
@@ -114,7 +147,9 @@ async def log_in(settings: Settings, server: McpServer, *, paste: bool) -> None:
             Screen(settings, stderr=True).line((line, ""))
 
     try:
-        if paste:
+        if device:
+            await mcp_auth.log_in(settings, server, DeviceScreen(say))
+        elif paste:
             await mcp_auth.log_in(settings, server, PastingBrowser(say, input))
         else:
             async with open_loopback_browser(say) as browser:

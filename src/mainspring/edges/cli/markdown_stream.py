@@ -1,16 +1,23 @@
-"""Streams an agent's text to the terminal: Markdown block by block, plain text elsewhere."""
+"""Streams an agent's text to the terminal: Markdown as it comes, plain text elsewhere."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len, set_cell_size
+from rich.padding import Padding
 from rich.text import Text
 
 from mainspring.core.lazy_module import LazyModule
+from mainspring.edges.cli.markdown_blocks import (
+    BlockSplitter,
+    CodeLine,
+    ListItem,
+    MarkdownBlock,
+    MarkdownPiece,
+)
 from mainspring.edges.cli.printing import Screen, sanitize_line, sanitize_text
 
 if TYPE_CHECKING:
@@ -20,133 +27,75 @@ if TYPE_CHECKING:
 else:
     theme = LazyModule("mainspring.edges.cli.theme")
 
-
-_FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})[ \t]*([^\s`]*)[^`]*$")
-_INNER_FENCE = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}|~{3,})")
-_LIST_ITEM = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
-_TAIL_CHARS = 200
-
-
-@dataclass(frozen=True, slots=True)
-class MarkdownBlock:
-    """Whole blocks: paragraphs, a list, a table, a heading."""
-
-    text: str
+_BEGIN_UPDATE, _END_UPDATE = "\x1b[?2026h", "\x1b[?2026l"
+"""Between them a terminal that knows synchronized output shows nothing half done."""
+_MAX_LIVE_ROWS = 12
+_INDENT = 3
+"""Columns that an inner list is moved to the right."""
 
 
-@dataclass(frozen=True, slots=True)
-class CodeLine:
-    """A line of a fenced block, which is shown line by line: it may be long."""
-
-    text: str
-    language: str
-    is_first: bool
-
-
-MarkdownPiece: TypeAlias = MarkdownBlock | CodeLine
-
-
-class BlockSplitter:
-    """Feed it text; it gives out what is complete."""
+class LiveRows:
+    """The end of a growing text, wrapped. What a piece of text costs does not depend on how much
+    there was before."""
 
     def __init__(self) -> None:
-        self.tail = ""
-        """The end of what is not complete."""
-        self._partial: list[str] = []
-        self._lines: list[str] = []
-        self._is_list = False
-        self._has_gap = False
-        self._inner: str | None = None
-        self._code: tuple[str, str] | None = None
-        self._is_first = False
+        self._rows: deque[str] = deque([""], maxlen=_MAX_LIVE_ROWS)
+        self._width = 0
 
-    def feed(self, text: str) -> list[MarkdownPiece]:
-        *complete, rest = text.split("\n")
-        pieces: list[MarkdownPiece] = []
-        for line in complete:
-            given = self._line("".join(self._partial) + line)
-            self._partial = []
-            pieces += given
-            self.tail = "" if given or not self._lines else f"{self.tail}{line} "[-_TAIL_CHARS:]
-        if rest:
-            self._partial.append(rest)
-            self.tail = (self.tail + rest)[-_TAIL_CHARS:]
-        return pieces
+    def replace(self, text: str, width: int) -> None:
+        self._rows.clear()
+        self._rows.append("")
+        self._width = width
+        self.append(text, width)
 
-    def close(self) -> list[MarkdownPiece]:
-        """The rest, complete or not."""
-        pieces = self._line("".join(self._partial)) if self._partial else []
-        pieces += self._flush()
-        self.__init__()
-        return pieces
+    def append(self, text: str, width: int) -> None:
+        if width != self._width:  # the window was resized: what is kept is wrapped anew
+            self.replace("\n".join(self._rows), width)
+        for index, line in enumerate(text.expandtabs(4).split("\n")):
+            if index:
+                self._rows.append("")
+            self._extend(line)
 
-    def _line(self, line: str) -> list[MarkdownPiece]:
-        if self._code is not None:
-            return self._code_line(line, *self._code)
-        if self._inner is not None:
-            self._lines.append(line)
-            if _closes_fence(line.strip(" \t>"), self._inner):
-                self._inner = None
-            return []
-        if not line.strip():
-            self._has_gap = bool(self._lines)
-            return [] if self._is_list else self._flush()
-        return self._text_line(line)
+    def last(self, count: int) -> list[str]:
+        rows = [*self._rows]
+        return rows[-count:] if any(rows) else []
 
-    def _code_line(self, line: str, fence: str, language: str) -> list[MarkdownPiece]:
-        if _closes_fence(line, fence):
-            self._code = None
-            return []
-        is_first, self._is_first = self._is_first, False
-        return [CodeLine(line, language, is_first)]
-
-    def _text_line(self, line: str) -> list[MarkdownPiece]:
-        pieces: list[MarkdownPiece] = []
-        belongs = self._is_list and (line[0] in " \t" or _LIST_ITEM.match(line) is not None)
-        if self._has_gap:
-            if belongs:
-                self._lines.append("")
-            else:
-                pieces += self._flush()
-            self._has_gap = False
-        if not belongs and (fence := _FENCE.match(line)):
-            pieces += self._flush()
-            self._code, self._is_first = (fence[2], fence[3]), True
-            return pieces
-        if not self._lines:
-            self._is_list = _LIST_ITEM.match(line) is not None
-        if inner := _INNER_FENCE.match(line):
-            self._inner = inner[1]
-        self._lines.append(line)
-        return pieces
-
-    def _flush(self) -> list[MarkdownPiece]:
-        lines, self._lines = self._lines, []
-        self._is_list = self._has_gap = False
-        return [MarkdownBlock("\n".join(lines))] if lines else []
+    def _extend(self, line: str) -> None:
+        row = self._rows[-1] + line
+        while (fitting := _fitting_chars(row, self._width)) < len(row):
+            cut = row.rfind(" ", 0, fitting + 1)
+            cut = cut if cut > 0 else fitting
+            self._rows[-1] = row[:cut].rstrip()
+            row = row[cut:].lstrip(" ")
+            self._rows.append("")
+        self._rows[-1] = row
 
 
-def _closes_fence(line: str, fence: str) -> bool:
-    bare = line.strip()
-    return len(bare) >= len(fence) and bare == fence[0] * len(bare)
-
-
-_ERASE_LINE = "\r\x1b[2K"
-_ERASE_ABOVE = "\x1b[1A\x1b[2K"
+def _fitting_chars(row: str, width: int) -> int:
+    """How many characters of it fit into the width; at least one."""
+    if row.isascii():
+        return min(len(row), width)
+    cells = 0
+    for index, character in enumerate(row):
+        cells += cell_len(character)
+        if cells > width:
+            return max(index, 1)
+    return len(row)
 
 
 class MarkdownStream:
-    """Writes text to a screen. At its end is a tail: what is not complete yet, in one dim line; and
-    below that a foot, of as many lines as it is given. Both are written again in place."""
+    """Writes text to a screen. At its end are live rows: what is not complete yet; and below them a
+    footer, of as many lines as it is given. Both are written again in place."""
 
     def __init__(self, screen: Screen, begin: Callable[[str], None]) -> None:
-        """`begin` is told of each `prose` and `code` before it is shown."""
+        """`begin` is called with each `prose`, `item` and `code` before it is shown."""
         self._screen = screen
         self._begin = begin
         self._blocks = BlockSplitter()
         self._code: Syntax | None = None
-        self._tail = ""
-        self._foot: tuple[str, ...] = ()
+        self._live = LiveRows()
+        self._status = ""
+        self._footer: tuple[str, ...] = ()
         self._drawn: tuple[str, ...] = ()
         self._drawn_width = 0
         self._is_open = False
@@ -162,8 +111,14 @@ class MarkdownStream:
             self._screen.raw(text)
             self._is_open, self._ends_line = True, text.endswith("\n")
             return
-        self._show(self._blocks.feed(text))
-        self.set_pending_line(self._blocks.tail)
+        self._status = ""
+        width = self._room
+        if pieces := self._blocks.feed(text):
+            self._show(pieces)
+            self._live.replace(self._blocks.pending, width)
+        else:
+            self._live.append(text, width)
+        self._draw()
 
     def end(self) -> None:
         """What was said is complete; whatever comes next begins on a line of its own."""
@@ -173,63 +128,98 @@ class MarkdownStream:
             self._is_open, self._ends_line = False, True
             return
         self._show(self._blocks.close())
-        self._tail = ""
+        self._status = ""
+        self._live.replace("", self._room)
         self._erase()
 
     def restore(self) -> None:
-        """The foot comes back, after `end` and what was written then."""
+        """The footer comes back, after `end` and what was written then."""
         self._draw()
 
-    def set_pending_line(self, text: str) -> None:
-        """Something is under way: show its end until something complete takes its place."""
+    def set_status(self, text: str) -> None:
+        """Something is under way: show its end in one dim line until something else is written."""
         if not self._screen.can_redraw:
             return
-        words, room = sanitize_line(text).strip(), self._screen.size[0] - 2
+        words, room = sanitize_line(text).strip(), self._room
         if cell_len(words) > room:
             words = words[-room + 1 :]
             while cell_len(words) >= room:  # characters may be two columns wide
                 words = words[1:]
             words = f"…{words}"
-        self._tail = words
+        self._status = words
         self._draw()
 
     def set_footer(self, lines: Sequence[str]) -> None:
         """What stands below all else from now on; nothing, if there are no lines."""
         if self._screen.can_redraw:
-            room = self._screen.size[0] - 2
-            self._foot = tuple(_fit_width(sanitize_line(line), room) for line in lines)
+            self._footer = tuple(_fit_width(sanitize_line(line), self._room) for line in lines)
             self._draw()
 
+    @property
+    def _room(self) -> int:
+        return max(self._screen.size[0] - 2, 2)
+
     def _draw(self) -> None:
-        lines = (*([self._tail] if self._tail else []), *self._foot)
-        if lines == self._drawn and self._drawn_width == self._screen.size[0]:
+        if not self._screen.can_redraw:
             return
-        written = "\n".join(map(self._screen.dim, lines))
-        self._screen.raw(self._erasure() + written)  # at once, so that nothing flickers
-        self._drawn, self._drawn_width = lines, self._screen.size[0]
+        columns, height = self._screen.size
+        live = self._live.last(max(height - len(self._footer) - 2, 1))
+        status = [self._screen.dim(self._status)] if self._status else []
+        lines = (*live, *status, *map(self._screen.dim, self._footer))
+        if lines == self._drawn and self._drawn_width == columns:
+            return
+        self._screen.raw(self._transition(lines, columns))  # at once, so that nothing flickers
+        self._drawn, self._drawn_width = lines, columns
+
+    def _transition(self, lines: tuple[str, ...], columns: int) -> str:
+        """What turns the rows that are drawn into these."""
+        drawn = self._drawn
+        if not drawn or columns < self._drawn_width:
+            return self._erasure(columns) + "\n".join(lines)
+        same = _common_lines(drawn, lines)
+        is_last = same == len(drawn) - 1 and same < len(lines)
+        if is_last and lines[same].startswith(drawn[same]):
+            return "\n".join([lines[same][len(drawn[same]) :], *lines[same + 1 :]])
+        same = min(same, len(lines) - 1, len(drawn) - 1)
+        rows = "\n".join(lines[max(same, 0) :])
+        return f"{_BEGIN_UPDATE}{_erase_rows(len(drawn) - same)}{rows}{_END_UPDATE}"
 
     def _erase(self) -> None:
         if self._drawn:
-            self._screen.raw(self._erasure())
+            self._screen.raw(self._erasure(self._screen.size[0]))
             self._drawn = ()
 
-    def _erasure(self) -> str:
+    def _erasure(self, columns: int) -> str:
         if not self._drawn:
             return ""
-        if self._screen.size[0] < self._drawn_width:
+        if columns < self._drawn_width:
             return "\n"  # narrower than they were, nobody knows on how many rows they stand now
-        return _ERASE_LINE + _ERASE_ABOVE * (len(self._drawn) - 1)
+        return _erase_rows(len(self._drawn))
 
-    def _show(self, markdown_pieces: list[MarkdownPiece]) -> None:
-        if markdown_pieces:
-            self._erase()
-        for piece in markdown_pieces:
-            match piece:
-                case MarkdownBlock(text):
+    def _show(self, pieces: Iterable[MarkdownPiece]) -> None:
+        pieces = [*pieces]
+        if not pieces:
+            return
+        if self._screen.can_redraw:
+            self._screen.raw(_BEGIN_UPDATE)
+        self._erase()
+        for piece in pieces:
+            self._show_piece(piece)
+        if self._screen.can_redraw:
+            self._screen.raw(_END_UPDATE)
+
+    def _show_piece(self, piece: MarkdownPiece) -> None:
+        match piece:
+            case MarkdownBlock(text=text):
+                self._begin("prose")
+                self._screen.block(theme.render_markdown(text))
+            case ListItem(text=text, depth=depth):
+                if piece.is_first or piece.has_gap:
                     self._begin("prose")
-                    self._screen.block(theme.render_markdown(text))
-                case CodeLine():
-                    self._show_code(piece)
+                item = theme.render_markdown(text)
+                self._screen.block(Padding(item, (0, 0, 0, _INDENT * depth)) if depth else item)
+            case CodeLine():
+                self._show_code(piece)
 
     def _show_code(self, line: CodeLine) -> None:
         if line.is_first:
@@ -241,6 +231,18 @@ class MarkdownStream:
         )
         shown.rstrip()
         self._screen.show(shown)
+
+
+def _erase_rows(count: int) -> str:
+    """Erase these many rows, the last of which has the cursor."""
+    return f"\r\x1b[{count - 1}A\x1b[J" if count > 1 else "\r\x1b[J"
+
+
+def _common_lines(one: Sequence[str], other: Sequence[str]) -> int:
+    for index, (left, right) in enumerate(zip(one, other, strict=False)):
+        if left != right:
+            return index
+    return min(len(one), len(other))
 
 
 def _fit_width(words: str, room: int) -> str:

@@ -19,7 +19,7 @@ from mainspring.config import Settings
 from mainspring.core.content import plain_text
 from mainspring.core.errors import InvalidInput, McpFailed
 from mainspring.edges.cli.commands import command, command_group
-from mainspring.edges.cli.login_browser import log_in
+from mainspring.edges.cli.login_browser import give_inputs, log_in
 from mainspring.edges.cli.mcp_inspection import ask_arguments, offers
 from mainspring.edges.cli.mcp_views import (
     LoginState,
@@ -206,7 +206,7 @@ async def check(settings: Settings, *, name: ServerName, json: JsonOption = Fals
 
 
 @command(app)
-async def auth(
+async def auth(  # noqa: PLR0913 (a command's options)
     settings: Settings,
     *,
     name: ServerName,
@@ -215,19 +215,23 @@ async def auth(
     paste: Annotated[
         bool, typer.Option("--paste", help="Use a browser of another machine.")
     ] = False,
+    device: Annotated[bool, typer.Option("--device", help="Enter a code on any machine.")] = False,
     json: JsonOption = False,
 ) -> int:
-    """Log in to a server in a browser. The tokens are kept in the vault."""
+    """Log in to a server in a browser, or give the inputs that it needs. Both are in the vault."""
     project = await to_thread.run_sync(read_project_servers, settings)
     _known(project, name)
     server = next((item for item in project.usable if item.name == name), None)
     if server is None:
         raise InvalidInput(f"{name} is not used here: {unused_view(project, name).detail}")
+    if server.missing_inputs and not (logout or status):
+        stored = {"name": name, "inputs": await give_inputs(settings, server)}
+        return print_result(settings, stored, (f"{name}: ", "bold"), ("stored", ""), json=json)
     grants = mcp_auth.VaultGrants(settings, server)
     if logout:
         await grants.remove()
     elif not status:
-        await log_in(settings, server, paste=paste)
+        await log_in(settings, server, paste=paste, device=device)
     grant = await grants.load()
     expires = None if grant is None else grant.expires_at
     state = LoginState(

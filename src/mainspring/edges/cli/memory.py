@@ -28,9 +28,8 @@ from mainspring.edges.cli.printing import (
     print_note,
     print_result,
 )
-from mainspring.runtime.memory.memory_doctor import examine
 from mainspring.runtime.memory.memory_folder import MemoryFolder, age_in_words
-from mainspring.runtime.memory.memory_index import MemoryHit, MemoryIndex, note_time
+from mainspring.runtime.memory.memory_index import MemoryHit, note_time
 from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
 from mainspring.runtime.memory.note import (
     INDEX_FILE,
@@ -89,7 +88,7 @@ class NewMemory:
 @command(app)
 async def ls(settings: Settings, *, scope: ScopeOption = "", json: JsonOption = False) -> int:
     """List memories."""
-    views = await to_thread.run_sync(_views, _folders(settings, scope))
+    views = await to_thread.run_sync(_views, scoped_folders(settings, scope))
     return print_list(
         settings,
         views,
@@ -109,7 +108,7 @@ async def ls(settings: Settings, *, scope: ScopeOption = "", json: JsonOption = 
 @command(app)
 async def show(settings: Settings, *, path: PathArgument, scope: ScopeOption = "") -> int:
     """Print a memory as it is written."""
-    _, folder = _find(settings, path, scope)
+    _, folder = find_memory(settings, path, scope)
     Screen(settings).raw(folder.content(path).decode("utf-8", "replace"))
     return 0
 
@@ -124,7 +123,7 @@ async def search(
     json: JsonOption = False,
 ) -> int:
     """Find memories that answer a question, with the line and what ranked them."""
-    folders = _folders(settings, scope)
+    folders = scoped_folders(settings, scope)
 
     def work() -> list[MemoryHit]:
         with closing(open_memory_index(settings, folders)) as index:
@@ -166,16 +165,16 @@ async def add(
         description=memory.description,
         type=memory.type,
     )
-    (folder,) = _folders(settings, scope).values()
+    (folder,) = scoped_folders(settings, scope).values()
     if folder.root.is_dir() and not folder.is_present:
         raise InvalidInput(
             f"{folder.root} has files that are not memories: move them elsewhere, or make an empty"
             f" {INDEX_FILE} there if its Markdown files are yours"
         )
     version = await to_thread.run_sync(
-        lambda: folder.save(note, _change(settings, reason), expected="")
+        lambda: folder.save(note, change_by_hand(settings, reason), expected="")
     )
-    return _print_version(settings, version, "remembered", json=json)
+    return print_version(settings, version, "remembered", json=json)
 
 
 @command(app)
@@ -188,41 +187,18 @@ async def edit(
     json: JsonOption = False,
 ) -> int:
     """Change a memory in your editor ($EDITOR), or to what standard input says."""
-    _, folder = _find(settings, path, scope)
+    _, folder = find_memory(settings, path, scope)
     before = folder.content(path)
     if sys.stdin.isatty():
         text = await to_thread.run_sync(_edited, settings, before.decode("utf-8", "replace"))
     else:
         text = sys.stdin.read()
     version = await to_thread.run_sync(
-        lambda: folder.write(path, text, _change(settings, reason), expected=content_hash(before))
+        lambda: folder.write(
+            path, text, change_by_hand(settings, reason), expected=content_hash(before)
+        )
     )
-    return _print_version(settings, version, "changed", json=json)
-
-
-@command(app)
-async def forget(
-    settings: Settings,
-    *,
-    path: PathArgument,
-    scope: ScopeOption = "",
-    purge: Annotated[
-        bool, typer.Option("--purge", help="Also remove its older versions; this cannot be undone.")
-    ] = False,
-    reason: ReasonOption = "forgotten by hand",
-    json: JsonOption = False,
-) -> int:
-    """Forget a memory. `memory revert` brings it back, unless it is purged."""
-    found, folder = _find(settings, path, scope)
-
-    def work() -> MemoryVersion:
-        version = folder.forget(path, _change(settings, reason), purges=purge)
-        if purge:
-            _purge_index(open_memory_index(settings, memory_folders(settings)), found)
-        return version
-
-    version = await to_thread.run_sync(work)
-    return _print_version(settings, version, "purged" if purge else "forgotten", json=json)
+    return print_version(settings, version, "changed", json=json)
 
 
 @command(app)
@@ -236,7 +212,7 @@ async def history(
 ) -> int:
     """List versions, the newest first: who wrote what, and why."""
     screen = Screen(settings)
-    for folder in _folders(settings, scope).values():
+    for folder in scoped_folders(settings, scope).values():
         versions = await to_thread.run_sync(folder.history, path or None)
         for version in versions:
             if json:
@@ -265,51 +241,22 @@ async def revert(
     json: JsonOption = False,
 ) -> int:
     """Take one version back, and list the sessions that were given it."""
-    for folder in _folders(settings, scope).values():
+    for folder in scoped_folders(settings, scope).values():
         matches = await to_thread.run_sync(folder.find_versions, version)
         if len(matches) > 1:
             raise InvalidInput(f"{version} stands for {len(matches)} versions: give more of it")
         for found in matches:
             why = reason or f"reverts {found.id[-12:]}"
             readers = folder.readers(found)
-            made = await to_thread.run_sync(folder.revert, found, _change(settings, why))
-            _print_version(settings, made, "reverted", json=json)
+            made = await to_thread.run_sync(folder.revert, found, change_by_hand(settings, why))
+            print_version(settings, made, "reverted", json=json)
             if not json:
                 print_note(settings, _readers_note(readers))
             return 0
     raise NotFound("memory version", version)
 
 
-@command(app)
-async def doctor(
-    settings: Settings,
-    *,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Index everything again.")] = False,
-    json: JsonOption = False,
-) -> int:
-    """Check the files, their versions and the index."""
-    folders = _folders(settings, "")
-    findings = [
-        finding
-        for folder in folders.values()
-        for finding in await to_thread.run_sync(examine, folder)
-    ]
-    if rebuild:
-        count = await to_thread.run_sync(_rebuild, settings, folders)
-        if not json:
-            print_note(settings, f"indexed {plural(count, 'file')}")
-    print_list(
-        settings,
-        findings,
-        json=json,
-        heads=["PATH", "PROBLEM", "FIX"],
-        row=lambda finding: [(finding.path, "bold"), (finding.problem, ""), (finding.fix, "dim")],
-        empty="no problem was found",
-    )
-    return int(bool(findings))
-
-
-def _folders(settings: Settings, scope: str) -> dict[str, MemoryFolder]:
+def scoped_folders(settings: Settings, scope: str) -> dict[str, MemoryFolder]:
     folders = memory_folders(settings)
     if not scope:
         return folders
@@ -318,8 +265,8 @@ def _folders(settings: Settings, scope: str) -> dict[str, MemoryFolder]:
     return {scope: folders[scope]}
 
 
-def _find(settings: Settings, path: str, scope: str) -> tuple[str, MemoryFolder]:
-    for name, folder in _folders(settings, scope).items():
+def find_memory(settings: Settings, path: str, scope: str) -> tuple[str, MemoryFolder]:
+    for name, folder in scoped_folders(settings, scope).items():
         try:
             folder.content(path)
         except NotFound:
@@ -328,7 +275,7 @@ def _find(settings: Settings, path: str, scope: str) -> tuple[str, MemoryFolder]
     raise NotFound("memory", path)
 
 
-def _change(settings: Settings, reason: str) -> Change:
+def change_by_hand(settings: Settings, reason: str) -> Change:
     return Change(author=local_user(settings.user), reason=reason)
 
 
@@ -365,7 +312,7 @@ def _hit_view(hit: MemoryHit) -> MemoryHitView:
     )
 
 
-def _print_version(settings: Settings, version: MemoryVersion, verb: str, *, json: bool) -> int:
+def print_version(settings: Settings, version: MemoryVersion, verb: str, *, json: bool) -> int:
     text = (f"{verb} ", "green"), (version.path, "bold"), (f"  version {version.id[-12:]}", "dim")
     return print_result(settings, version, *text, json=json)
 
@@ -390,15 +337,3 @@ def _edited(settings: Settings, text: str) -> str:
         file.flush()
         subprocess.run([*editor.split(), file.name], check=True)
         return Path(file.name).read_text()
-
-
-def _purge_index(index: MemoryIndex, scope: str) -> None:
-    index.update(scope)
-    index.purge()
-    index.close()
-
-
-def _rebuild(settings: Settings, folders: dict[str, MemoryFolder]) -> int:
-    screen = Screen(settings, stderr=True)
-    with closing(open_memory_index(settings, folders)) as index:
-        return index.rebuild(lambda count: screen.line((f"indexed {count:,} ...", "dim")))

@@ -93,15 +93,19 @@ class EventRenderer:
                 self._markdown_stream.write(text)
             case ThinkingDelta(text=text):
                 self._thought = (self._thought + text)[:_MAX_THINKING_CHARS]
-                self._markdown_stream.set_pending_line(f"thinking: {self._thought}")
+                self._markdown_stream.set_status(f"thinking: {self._thought}")
             case ToolInputDelta(name=name, json=""):
                 self._end_thinking()
                 self._markdown_stream.end()
-                self._markdown_stream.set_pending_line(f"{name} …")
+                self._markdown_stream.set_status(f"{name} …")
             case ToolOutput(name=name, text=text) if lines := text.strip().splitlines():
-                self._markdown_stream.set_pending_line(f"⋯ {name} {truncate(lines[-1])}")
+                self._markdown_stream.set_status(f"⋯ {name} {truncate(lines[-1])}")
             case Stalled(seconds=seconds):
-                self.note(f"nothing has come for {seconds:.0f} s; still waiting", "yellow")
+                waiting = f"nothing has come for {seconds:.0f} s; still waiting"
+                if self._out.can_redraw:  # a note would end the paragraph
+                    self._markdown_stream.set_status(waiting)
+                else:
+                    self.note(waiting, "yellow")
             case _:
                 pass
 
@@ -185,7 +189,7 @@ class EventRenderer:
                 if call := self._calls.get(call_id):
                     call.started = event.time
                     is_told = self.subagents is not None and self.subagents.has_spawned(call_id)
-                    self._markdown_stream.set_pending_line(
+                    self._markdown_stream.set_status(
                         "" if is_told else f"⋯ {call.name} {call.about}"
                     )
             case (
@@ -273,7 +277,7 @@ class EventRenderer:
             )
         if tree.is_live and self._out.can_redraw:
             if isinstance(event.payload, events.ThreadCreated):
-                self._markdown_stream.set_pending_line("")  # the call that has borne it
+                self._markdown_stream.set_status("")  # the call that has borne it
             rows = tree.lines(most=min(_MAX_TREE_ROWS, self._out.size[1] // 2))
             self._markdown_stream.set_footer(["".join(words for words, _ in row) for row in rows])
         elif not self._is_replying:

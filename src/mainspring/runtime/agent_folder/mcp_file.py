@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 from msgspec import Struct
 
+from mainspring.runtime.agent_folder.mcp_inputs import input_values, read_inputs
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.json_file import (
     JsonFile,
@@ -96,7 +97,7 @@ def expand_server(
         return _replace_placeholders(
             server, lambda text: _PORTABLE.sub(lambda at: own[at[1]], text)
         ), []
-    values = dict(environment)
+    values = {**environment, **input_values(server, environment)}
     if server.plugin is not None:
         values["CLAUDE_PLUGIN_ROOT"] = server.plugin_root
         values["CLAUDE_PLUGIN_DATA"] = server.plugin_data
@@ -118,7 +119,10 @@ def expand(text: str, values: Mapping[str, str]) -> tuple[str, list[str]]:
 
     def value(match: re.Match[str]) -> str:
         variable = _VARIABLE.fullmatch(match[1])
-        replacement = None if variable is None else values.get(variable[1], variable[2])
+        is_input = match[1].startswith("input:")
+        replacement = values.get(match[1]) if is_input else None
+        if variable is not None:
+            replacement = values.get(variable[1], variable[2])
         if replacement is None:
             unresolved.append(match[1])
             return match[0]
@@ -160,6 +164,15 @@ def table_of(file: JsonFile) -> tuple[ServerTable, list[Finding]]:
     return ServerTable(file, (), bare), findings if bare else []
 
 
+def inline_servers(
+    entries: Mapping[str, object], shown: str, scope: ServerScope = "project"
+) -> McpServers:
+    """The servers that a file of another format has, such as that of a subagent."""
+    encoded = msgspec.json.encode({SERVERS: entries})
+    servers, findings = _servers_in(decode_object(encoded, shown), scope)
+    return McpServers(tuple(servers), tuple(findings))
+
+
 def _sources(
     scopes: Scopes, project: Mapping[str, bytes] | None
 ) -> Iterator[tuple[Iterable[McpServer], Iterable[Finding]]]:
@@ -194,7 +207,13 @@ def _servers_in(json_file: JsonFile | Finding | None, scope: ServerScope) -> _Se
     if not isinstance(json_file, JsonFile):
         return [], [] if json_file is None else [json_file]
     server_table, table_findings = table_of(json_file)
-    start = McpServer(name="", transport="stdio", scope=scope, file=json_file.shown)
+    start = McpServer(
+        name="",
+        transport="stdio",
+        scope=scope,
+        file=json_file.shown,
+        inputs=read_inputs(json_file.fields.get("inputs")),
+    )
     servers, findings = read_table(server_table, start)
     return servers, [*table_findings, *findings]
 
@@ -287,6 +306,7 @@ _READERS: dict[str, ValueReader] = {
     "disabled": flag,
     "disabledTools": strings,
     "alwaysLoad": flag,
+    "sampling": flag,
     "description": string,
 }
 _KNOWN = {"type", *_READERS}
@@ -298,6 +318,7 @@ def _normalized_fields(values: dict[str, object]) -> dict[str, object]:
         "headersHelper": "headers_helper",
         "disabledTools": "disabled_tools",
         "alwaysLoad": "always_load",
+        "sampling": "allows_sampling",
     }
     enabled, disabled = values.pop("enabled", True), values.pop("disabled", False)
     timeout, timeout_ms = values.pop("timeout", None), values.pop("timeout_ms", None)
@@ -329,6 +350,13 @@ def _replace_placeholders(server: McpServer, replace: Callable[[str], str]) -> M
 
 def _unresolved_finding(server: McpServer, name: str) -> Finding:
     variable = _VARIABLE.fullmatch(name)
+    if name.startswith("input:"):
+        return Finding(
+            level="warning",
+            file=server.file,
+            what=f"MCP server {server.name}: ${{{name}}} has no value yet",
+            fix=f"mainspring mcp auth {server.name}",
+        )
     why = "is not set" if variable else "cannot be replaced here"
     return Finding(
         level="warning",

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from mainspring.core.errors import InvalidInput
 from mainspring.harness.context.instructions import Section
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder import manifest, plugin_installation
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder
-from mainspring.runtime.agent_folder.mcp_file import McpServers
+from mainspring.runtime.agent_folder.mcp_file import McpServers, inline_servers
 from mainspring.runtime.agent_folder.output_styles import output_styles
 from mainspring.runtime.agent_folder.plugins import InstalledPlugins, Plugin
 from mainspring.runtime.definition_files.finding import Finding
@@ -183,6 +184,8 @@ def _manifest(folder: Path, loaded: AgentFolder) -> PartReport:
         supported += [f"checks of its answer: {', '.join(names)}"] if names else []
         evidence = ", ".join(settings.require_evidence)
         supported += [f"evidence that it needs: {evidence}"] if evidence else []
+        supported += [f"reads {', '.join(settings.resources)}"] if settings.resources else []
+        supported += ["its own input as a tool"] if settings.input_schema else []
         supported += ["it only coordinates subagents"] if settings.is_coordinator else []
     return PartReport(
         name="agent", supported=tuple(supported), findings=loaded.findings_by_source["manifest"]
@@ -238,8 +241,18 @@ def _unsupported_fields(subagent: Subagent, plugins: InstalledPlugins) -> Iterat
     is_plugins = any(Path(subagent.file).is_relative_to(plugin.root) for plugin in plugins.plugins)
     if subagent.memory:
         yield IgnoredItem(f"{subagent.name}: memory", "subagents have no memory of their own")
-    if subagent.mcp_servers:
-        yield IgnoredItem(f"{subagent.name}: mcpServers", "it has the servers of its parent")
+    tables = [
+        cast("dict[str, object]", item) for item in subagent.mcp_servers if isinstance(item, dict)
+    ]
+    for item in tables if not is_plugins else ():
+        found = inline_servers(item, subagent.file)
+        yield from (
+            IgnoredItem(f"{subagent.name}: mcpServers", finding.what)
+            for finding in found.findings
+            if finding.level == "error"
+        )
+    if tables and is_plugins:
+        yield IgnoredItem(f"{subagent.name}: mcpServers", "a plugin's servers belong in .mcp.json")
     if subagent.hooks and is_plugins:
         yield IgnoredItem(
             f"{subagent.name}: hooks", "hooks of a plugin belong in its hooks/hooks.json"

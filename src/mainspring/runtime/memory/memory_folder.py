@@ -72,12 +72,14 @@ class MemoryFolder:
 
     def paths(self) -> dict[str, os.stat_result]:
         """The memories, sorted. Links and hidden files are none."""
-        if not self.root.is_dir():
-            return {}
-        found = dict(_markdown_files(self.root, "", 0))
+        return dict(sorted(self.states().items()))
+
+    def states(self) -> dict[str, os.stat_result]:
+        """The same in no order, which is faster."""
+        found = dict(_markdown_files(self.root, "", 0)) if self.root.is_dir() else {}
         if len(found) > MAX_NOTES:
             raise InvalidInput(f"{self.root}: more than {MAX_NOTES:,} memories")
-        return dict(sorted(found.items()))
+        return found
 
     def read(self, path: str) -> Note:
         """Raises: NotFound, InvalidInput."""
@@ -316,16 +318,16 @@ def _trust(path: str, content: bytes) -> Trust:
 
 
 def _markdown_files(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, os.stat_result]]:
+    """Every message of a session looks here: what is not needed is not asked of the system."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            path = f"{prefix}{entry.name}"
-            if entry.name.startswith("."):
+            name = entry.name
+            if name[0] == ".":
                 continue
-            if entry.is_dir(follow_symlinks=False):
-                if depth < _MAX_DEPTH:
-                    yield from _markdown_files(Path(entry.path), f"{path}/", depth + 1)
-            elif entry.name.endswith(".md") and entry.is_file(follow_symlinks=False):
-                yield path, entry.stat(follow_symlinks=False)
+            if name.endswith(".md") and entry.is_file(follow_symlinks=False):
+                yield prefix + name, entry.stat(follow_symlinks=False)
+            elif depth < _MAX_DEPTH and entry.is_dir(follow_symlinks=False):
+                yield from _markdown_files(Path(entry.path), f"{prefix}{name}/", depth + 1)
 
 
 def _with_line(text: str, note: Note) -> str:

@@ -12,7 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from mainspring.core.errors import NotFound
-from mainspring.retrieval.passage_index import Container, Passage, PassageHit, PassageIndex
+from mainspring.retrieval.passage_index import (
+    Container,
+    Passage,
+    PassageHit,
+    PassageIndex,
+    Vectors,
+)
+from mainspring.retrieval.sqlite_passages import SqlitePassages
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.note import INDEX_FILE, Note, content_hash, parse_note
 
@@ -36,6 +43,8 @@ class MemoryHit:
     text: str
     score: float
     parts: Mapping[str, float]
+    overlap: float = 1.0
+    """How much of the question it says in its own words, from 0 to about 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +56,17 @@ class _Part:
 class MemoryIndex:
     """Blocks. The folders by the scope that they are searched under."""
 
-    def __init__(self, folders: Mapping[str, MemoryFolder], path: Path | None = None) -> None:
+    def __init__(
+        self,
+        folders: Mapping[str, MemoryFolder],
+        path: Path | None = None,
+        *,
+        vectors: Vectors | None = None,
+    ) -> None:
         self._folders = folders
-        self._passages = _open(path)
+        self._passages = open_passages(path, vectors)
+        self._seen: dict[str, dict[str, str]] = {}
+        """What the files of a scope were like when they were last indexed here."""
 
     def close(self) -> None:
         self._passages.close()
@@ -74,28 +91,33 @@ class MemoryIndex:
     def rebuild(self, report: Callable[[int], None] = lambda _: None) -> int:
         """Index everything again; how many memories there are."""
         self._passages.clear()
+        self._seen.clear()
         return sum(self.update(scope, report) for scope in self._folders)
 
     def update(self, scope: str, report: Callable[[int], None] = lambda _: None) -> int:
         """Index what has changed since, and forget what is gone; how many memories changed."""
-        folder, known = self._folders[scope], self._passages.hashes(scope)
+        folder = self._folders[scope]
         stamps = {
             path: f"{state.st_mtime_ns}-{state.st_size}-{state.st_ino}"
-            for path, state in folder.paths().items()
+            for path, state in folder.states().items()
             if path != INDEX_FILE
         }
-        for path in known.keys() - stamps.keys():
-            self._passages.remove(scope, path)
-        changed = [path for path, stamp in stamps.items() if known.get(path) != stamp]
+        if stamps == self._seen.get(scope):
+            return 0
+        known = self._passages.hashes(scope)
+        if gone := known.keys() - stamps.keys():
+            self._passages.remove(scope, *gone)
+        changed = sorted(path for path, stamp in stamps.items() if known.get(path) != stamp)
         for start in range(0, len(changed), _BATCH):
             batch = changed[start : start + _BATCH]
             self._passages.put(*_containers(folder, scope, batch, stamps))
             report(start + len(batch))
+        self._seen[scope] = stamps
         return len(changed)
 
     def purge(self) -> None:
         """Leave no word of what was removed in the file."""
-        self._passages.optimize()
+        self._passages.purge()
 
     def _memory(self, hit: PassageHit) -> MemoryHit | None:
         try:
@@ -115,15 +137,16 @@ class MemoryIndex:
             text=part.text,
             score=hit.scored.score,
             parts=hit.scored.parts,
+            overlap=hit.scored.overlap,
         )
 
 
-def _open(path: Path | None) -> PassageIndex:
+def open_passages(path: Path | None, vectors: Vectors | None = None) -> PassageIndex:
     """A damaged index is made again: it is derived from the files."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        return PassageIndex(path)
+        return PassageIndex(SqlitePassages(path), vectors=vectors)
     except sqlite3.OperationalError:  # locked, no space, no rights
         raise
     except sqlite3.DatabaseError:
@@ -131,7 +154,7 @@ def _open(path: Path | None) -> PassageIndex:
             raise
         for end in ("", "-wal", "-shm"):
             path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
-        return PassageIndex(path)
+        return PassageIndex(SqlitePassages(path), vectors=vectors)
 
 
 def _containers(

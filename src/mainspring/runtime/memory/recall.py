@@ -30,7 +30,7 @@ from mainspring.runtime.utility.utility_table import UtilityTable, update_utilit
 RECALL_TOKENS = 1_000
 _SEARCHED = 4 * CANDIDATES
 _NEWEST_SESSIONS = 50
-_MIN_OWN_SCORE = 1.2
+_MIN_OVERLAP = 0.25
 """A memory that is recalled without being asked for must itself speak of the message: in rare
 words, or of much of what it is about."""
 _MIN_DECAY = 0.5
@@ -145,8 +145,7 @@ def _dated(query: RecallQuery, hit: MemoryHit) -> MemoryHit:
 
 
 def _bears_on(query: RecallQuery, hit: MemoryHit) -> bool:
-    own = hit.parts.get("own", 0.0)
-    return own >= _MIN_OWN_SCORE or query.is_covered_by(hit.note.name, hit.text)
+    return hit.overlap >= _MIN_OVERLAP or query.is_covered_by(hit.note.name, hit.text)
 
 
 def utility_reader(

@@ -10,9 +10,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import cast
 
 from anyio import to_thread
@@ -40,7 +40,7 @@ _INDEX_INTRO = (
 class SessionMemory:
     folders: Mapping[str, MemoryFolder]
     """By scope."""
-    index_path: Path
+    open_index: Callable[[], MemoryIndex]
     session_id: str
     author: Sender
     """The agent."""
@@ -48,6 +48,7 @@ class SessionMemory:
     warn: Callable[[str], None]
     recalled: AbstractSet[tuple[str, str, str]]
     """Scope, path and hash of what the model was shown already, as the log says."""
+    is_read_only: bool = False
     has_read_others: Callable[[], bool] = lambda: False
     """Whether the model was shown text of pages or of MCP servers, as the log says: what it writes
     then may come from there, whatever it says."""
@@ -66,14 +67,8 @@ class SessionMemory:
 
     def search(self, query: str, limit: int) -> list[MemoryHit]:
         """Blocks."""
-        index = MemoryIndex(
-            {scope: folder for scope, folder in self.folders.items() if folder.root.is_dir()},
-            self.index_path,
-        )
-        try:
+        with closing(self.open_index()) as index:
             return index.search(query, list(self.folders), limit)
-        finally:
-            index.close()
 
     def find(self, path: str, scope: str | None) -> tuple[str, MemoryFolder]:
         """Raises: NotFound, InvalidInput."""

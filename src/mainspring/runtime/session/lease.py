@@ -8,6 +8,7 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import anyio
@@ -43,6 +44,7 @@ def is_dead(owner: str) -> bool:
     return False
 
 
+@cache
 def _boot_and_namespace() -> str | None:
     """This boot of this machine, as seen from this PID namespace. Linux only."""
     try:

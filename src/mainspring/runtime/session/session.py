@@ -378,11 +378,11 @@ class Session(Generic[Output]):
                     if end_reason is None:
                         await self._begin(context)
                         ended = await run_conversation(supervisor, context, emit)
-                        await _note_credits(context, tree)
+                        context.note(*tree.utility.due())
                     else:
                         await context.run_hooks(hook_events.session_ended(end_reason))
-                        await context.event_sink.commit()
                         ended = None
+                    await context.event_sink.commit()
             self._folded = FoldedLog(tree, writer.head.seq)
         if ended is None:
             return None
@@ -396,10 +396,3 @@ class Session(Generic[Output]):
         self._has_end_hooks = "SessionEnd" in context.toolbox.hook_events
         source = "resume" if context.thread.turns else "startup"
         await context.run_hooks(hook_events.session_started(source, self.agent.model))
-
-
-async def _note_credits(context: ThreadContext, thread_tree: ThreadTree) -> None:
-    """Credit what the session used with how its work ended."""
-    if due := thread_tree.utility.due():
-        context.note(*due)
-        await context.event_sink.commit()

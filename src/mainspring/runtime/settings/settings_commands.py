@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
@@ -10,15 +11,25 @@ from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.runtime.definition_files.settings_file import StatusLine
+from mainspring.runtime.mcp_server import McpServer
 
 _KEY_SECONDS = 30.0
+_HEADERS_SECONDS = 10.0
 _STATUS_SECONDS = 5.0
 _MAX_LINES = 3
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class RunCommand(Protocol):
-    async def __call__(self, name: str, text: str, payload: bytes, *, seconds: float) -> str:
+    async def __call__(
+        self,
+        name: str,
+        text: str,
+        payload: bytes,
+        *,
+        seconds: float,
+        variables: Mapping[str, str] | None = None,
+    ) -> str:
         """The output of the command `text` of the setting `name`. Raises: InvalidInput."""
         ...
 
@@ -46,3 +57,17 @@ class SettingsCommands(Struct, frozen=True, kw_only=True):
         if not (key := output.strip()) or "\n" in key:
             raise InvalidInput("apiKeyHelper: it must print the key and nothing else")
         return key
+
+    async def server_headers(self, server: McpServer) -> str:
+        """What the helper of an MCP server prints. Raises: InvalidInput: it failed."""
+        variables = {
+            "CLAUDE_CODE_MCP_SERVER_NAME": server.name,
+            "CLAUDE_CODE_MCP_SERVER_URL": server.url,
+        }
+        return await self.run_command(
+            "headersHelper",
+            server.headers_helper or "",
+            b"",
+            seconds=_HEADERS_SECONDS,
+            variables=variables,
+        )

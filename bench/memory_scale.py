@@ -1,0 +1,96 @@
+"""What search and writing cost with many passages. Each size in a process of its own, so that the
+memory it takes is its own.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from report import Measure, percentile
+
+from mainspring.retrieval.passage_index import Container, Passage, PassageIndex
+from mainspring.retrieval.sqlite_passages import SqlitePassages
+
+SIZES = {10_000: ("<= 20", "<= 5"), 100_000: ("<= 50", "<= 45")}
+PER_CONTAINER = 20
+BATCH = 500
+WORDS = 20_000
+WORDS_A_PASSAGE = 14
+QUERIES = 200
+WRITES = 300
+
+
+def scale_measures() -> list[Measure]:
+    return [measure for size in SIZES for measure in _of_size(size)]
+
+
+def _of_size(size: int) -> list[Measure]:
+    command = [sys.executable, __file__, str(size)]
+    printed = subprocess.run(command, check=True, capture_output=True, timeout=1200).stdout
+    values: dict[str, float] = json.loads(printed)
+    search, build = SIZES[size]
+    name = f"memory, {size:,} passages"
+    return [
+        Measure(name=f"{name}, search p50", value=values["p50"], unit="ms CPU", target=search),
+        Measure(name=f"{name}, search p99", value=values["p99"], unit="ms CPU"),
+        Measure(name=f"{name}, write p99", value=values["write"], unit="ms CPU", target="<= 5"),
+        Measure(name=f"{name}, index", value=values["build"], unit="s CPU", target=build),
+        Measure(name=f"{name}, above idle", value=values["rss"], unit="MB", target="<= 150"),
+    ]
+
+
+def _measured(size: int, place: Path) -> dict[str, float]:
+    chance = random.Random(7)
+    vocabulary = [f"{chance.choice('bcdfglmnprst')}{number:x}" for number in range(WORDS)]
+    shares = [1 / (rank + 10) for rank in range(WORDS)]  # a few words are in most texts
+
+    def text() -> str:
+        return " ".join(chance.choices(vocabulary, shares, k=WORDS_A_PASSAGE))
+
+    def container(name: str, count: int) -> Container:
+        passages = [Passage(text=text()) for _ in range(count)]
+        return Container(scope="agent", name=name, hash="", passages=passages)
+
+    index = PassageIndex(SqlitePassages(place / "index.db"))
+    idle, build, containers = _rss(), 0.0, size // PER_CONTAINER
+    for start in range(0, containers, BATCH):
+        end = min(containers, start + BATCH)
+        batch = [container(str(at), PER_CONTAINER) for at in range(start, end)]
+        began = time.process_time()
+        index.put(*batch)
+        build += time.process_time() - began
+    search: list[float] = []
+    for _ in range(QUERIES):
+        query = " ".join(chance.choices(vocabulary, shares, k=6))
+        began = time.process_time()
+        index.search(query, ["agent"], 10)
+        search.append(time.process_time() - began)
+    writes: list[float] = []
+    for at in range(WRITES):
+        new = container(f"new {at}", 1)
+        began = time.process_time()
+        index.put(new)
+        writes.append(time.process_time() - began)
+    return {
+        "p50": 1000 * percentile(search, 50),
+        "p99": 1000 * percentile(search, 99),
+        "write": 1000 * percentile(writes, 99),
+        "build": build,
+        "rss": _rss() - idle,
+    }
+
+
+def _rss() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    with TemporaryDirectory() as folder:
+        print(json.dumps(_measured(int(sys.argv[1]), Path(folder))))

@@ -1,0 +1,104 @@
+"""What servers publish and answer for OAuth: metadata, registrations, tokens, errors."""
+
+from __future__ import annotations
+
+import re
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from mainspring.core.errors import McpFailed
+from mainspring.core.ports import HttpReply
+
+DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_T = TypeVar("_T", bound=Struct)
+
+
+class ResourceMetadata(Struct, frozen=True):
+    resource: str
+    authorization_servers: tuple[str, ...] = ()
+    scopes_supported: tuple[str, ...] | None = None
+
+
+class AuthorizationServer(Struct, frozen=True):
+    issuer: str
+    authorization_endpoint: str
+    token_endpoint: str
+    device_authorization_endpoint: str | None = None
+    registration_endpoint: str | None = None
+    scopes_supported: tuple[str, ...] = ()
+    code_challenge_methods_supported: tuple[str, ...] | UnsetType = UNSET
+    token_endpoint_auth_methods_supported: tuple[str, ...] = ("client_secret_basic",)
+    client_id_metadata_document_supported: bool = False
+    authorization_response_iss_parameter_supported: bool = False
+
+
+class RegisteredClient(Struct, frozen=True):
+    client_id: str
+    client_secret: str | None = None
+    token_endpoint_auth_method: str | None = None
+
+
+class TokenResponse(Struct, frozen=True):
+    access_token: str
+    refresh_token: str | None = None
+    expires_in: float | None = None
+    scope: str | None = None
+    token_type: str = "Bearer"
+
+
+def metadata_places(issuer: str) -> list[str]:
+    parts = urlsplit(issuer)
+    root, path = f"{parts.scheme}://{parts.netloc}/.well-known", parts.path.rstrip("/")
+    if not path:
+        return [f"{root}/oauth-authorization-server", f"{root}/openid-configuration"]
+    return [
+        f"{root}/oauth-authorization-server{path}",
+        f"{root}/openid-configuration{path}",
+        f"{parts.scheme}://{parts.netloc}{path}/.well-known/openid-configuration",
+    ]
+
+
+def is_resource(url: str, resource: str) -> bool:
+    """Whether a resource is the server, or has it below."""
+    one, other = urlsplit(url), urlsplit(resource)
+    if (one.scheme, one.netloc.lower()) != (other.scheme, other.netloc.lower()):
+        return False
+    path, above = one.path.rstrip("/"), other.path.rstrip("/")
+    return path == above or path.startswith(f"{above}/")
+
+
+def check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError as error:
+        raise McpFailed("an address of its authorization is not a URL") from error
+    is_safe = parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK)
+    if not is_safe or not host or parts.username is not None:
+        raise McpFailed(f"an address of its authorization is not https: {parts.scheme}://{host}")
+
+
+def decode_document(content: bytes, type_: type[_T], what: str) -> _T:
+    try:
+        return msgspec.json.decode(content, type=type_, strict=False)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise McpFailed(f"{what:.200}: not what it should be") from error
+
+
+def error_of(reply: HttpReply) -> str:
+    """The error's code; the rest may repeat secrets."""
+    return f"HTTP {reply.status}, {code}" if (code := error_code(reply)) else f"HTTP {reply.status}"
+
+
+def error_code(reply: HttpReply) -> str:
+    """Empty if there is none."""
+    try:
+        fields = msgspec.json.decode(reply.body, type=dict[str, object])
+    except (msgspec.MsgspecError, UnicodeError):
+        return ""
+    error = fields.get("error")
+    return error if isinstance(error, str) and re.fullmatch(r"[a-z_]{1,60}", error) else ""

@@ -1,0 +1,89 @@
+"""Replies at a terminal: they appear as they stream, in wide and narrow windows."""
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from rich.cells import cell_len
+from tests.cli.terminal import Terminal, at_terminal
+from tests.cli.upstream import Upstream
+
+Watch: TypeAlias = Callable[..., AbstractContextManager[Terminal]]
+
+
+@pytest.fixture
+def running(upstream: Upstream, place: Path, environ: dict[str, str]) -> Watch:
+    """`mainspring run` at a terminal."""
+
+    @contextmanager
+    def begin(columns: int = 80) -> Generator[Terminal]:
+        env = {**environ, **upstream.variables}
+        with at_terminal("run", "go", cwd=place, env=env, columns=columns) as terminal:
+            yield terminal
+
+    return begin
+
+
+def items(first: int, last: int) -> str:
+    return "".join(f"{number}. item number {number}\n" for number in range(first, last))
+
+
+def test_a_list_of_300_items_appears_as_it_streams(running: Watch, upstream: Upstream):
+    go_on = threading.Event()
+    upstream.says(
+        "They are:\n", items(1, 150), "150. item num", go_on, "ber 150\n", items(151, 301)
+    )
+    with running() as terminal:
+        terminal.watch("They are:")
+        terminal.watch(" 148 item number 148")  # rendered: the reply is not over
+        terminal.watch("150. item num")  # as it came: the item is not over
+        assert "\x1b[?2026h" in terminal.raw
+        go_on.set()
+        assert terminal.wait() == 0
+        shown = [row.split() for row in terminal.text.splitlines() if " item number " in row]
+    assert shown == [[str(number), "item", "number", str(number)] for number in range(1, 301)]
+
+
+def test_words_of_a_paragraph_appear_before_it_is_over(running: Watch, upstream: Upstream):
+    go_on = threading.Event()
+    upstream.says("The **first** words ", go_on, "and the last.\n\nNext.")
+    with running() as terminal:
+        terminal.watch("The **first** words")
+        go_on.set()
+        assert terminal.wait() == 0
+        assert "The first words and the last.\n\nNext." in terminal.text
+        assert "**" not in terminal.text
+
+
+@pytest.mark.parametrize("columns", [12, 24, 80])
+def test_rows_that_are_written_again_fit_into_narrow_windows(
+    columns: int, running: Watch, upstream: Upstream
+):
+    words = "words 世界 that go on and on, with averyveryverylongwordinthemiddle of it. " * 6
+    go_on = threading.Event()
+    upstream.says(words, go_on, "\n\n- item one of a list that wraps\n- two")
+    with running(columns) as terminal:
+        terminal.watch("of it.")
+        live = terminal.screen(columns)
+        go_on.set()
+        assert terminal.wait() == 0
+        shown = terminal.screen(columns)
+    assert all(cell_len(row) <= columns for row in [*live, *shown])
+    spoken = "".join("".join(shown).split())
+    assert "".join(words.split()) in spoken  # once, whole: nothing of the live rows is left
+    assert spoken.count("averyveryvery") == 6
+
+
+def test_a_window_that_grows_keeps_everything_in_place(running: Watch, upstream: Upstream):
+    go_on = threading.Event()
+    upstream.says("some words that wrap in a narrow window ", go_on, "and more.\n\nThe end.")
+    with running(24) as terminal:
+        terminal.watch("window")
+        terminal.resize(80)
+        go_on.set()
+        assert terminal.wait() == 0
+        assert terminal.text.count("some words") == 1
+        assert "The end." in terminal.text

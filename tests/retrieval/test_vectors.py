@@ -1,0 +1,87 @@
+"""Vectors: what is near in meaning is found without a shared word, and never outside a scope."""
+
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+from tests.retrieval.vector_tables import ROWS, write_model2vec, write_table
+
+from mainspring.core.errors import InvalidInput
+from mainspring.retrieval.passage_index import Container, Passage, PassageIndex
+from mainspring.retrieval.passage_vectors import PassageVectors
+from mainspring.retrieval.sqlite_passages import SqlitePassages
+from mainspring.retrieval.static_vectors import read_static_table
+
+
+def container(name: str, *texts: str, scope: str = "agent") -> Container:
+    passages = [Passage(text=text) for text in texts]
+    return Container(scope=scope, name=name, hash="1", passages=passages)
+
+
+@pytest.fixture
+def vectors(tmp_path: Path) -> PassageVectors:
+    return PassageVectors(read_static_table(write_table(tmp_path / "table.npz")))
+
+
+def test_a_table_and_a_folder_of_model2vec_give_the_same_vectors(tmp_path: Path):
+    one = read_static_table(write_table(tmp_path / "table.npz"))
+    other = read_static_table(write_model2vec(tmp_path / "model"))
+    texts = ["The cats sleeps", "Rocket, launch!", "unknown", "", "Café cat"]
+    assert np.allclose(one.encode(texts), other.encode(texts), atol=0.01)
+    assert np.allclose(np.linalg.norm(one.encode(texts), axis=1), [1, 1, 0, 0, 1])
+    assert one.fingerprint != other.fingerprint
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"PK\x03\x04broken"])
+def test_other_files_are_refused_by_name(tmp_path: Path, content: bytes):
+    (tmp_path / "table.npz").write_bytes(content)
+    with pytest.raises(InvalidInput, match="table of vectors"):
+        read_static_table(tmp_path / "table.npz")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model/model.safetensors").write_bytes(content)
+    with pytest.raises(InvalidInput, match="table of vectors"):
+        read_static_table(tmp_path / "model")
+
+
+def test_a_passage_is_found_by_what_it_means(vectors: PassageVectors):
+    index = PassageIndex(SqlitePassages(None), vectors=vectors)
+    index.put(container("a", "The kitten sleeps."), container("b", "Rocket launch."))
+    (first, *_) = index.search("cat", ["agent"], 5)
+    assert first.container == "a"
+    assert first.scored.parts["vector"] > 0
+
+
+def test_changes_of_another_process_are_seen(tmp_path: Path, vectors: PassageVectors):
+    index = PassageIndex(SqlitePassages(tmp_path / "index.db"), vectors=vectors)
+    other = PassageIndex(SqlitePassages(tmp_path / "index.db"), vectors=vectors)
+    index.put(container("a", "Rocket launch."))
+    assert [hit.container for hit in index.search("kitten", ["agent"], 1)] == ["a"]
+    other.put(container("b", "The cat sleeps."))
+    assert [hit.container for hit in index.search("kitten", ["agent"], 1)] == ["b"]
+    other.remove("agent", "b")
+    assert [hit.container for hit in index.search("kitten", ["agent"], 1)] == ["a"]
+
+
+def test_another_table_starts_the_index_over(tmp_path: Path, vectors: PassageVectors):
+    index = PassageIndex(SqlitePassages(tmp_path / "index.db"), vectors=vectors)
+    index.put(container("a", "cat"))
+    index.close()
+    table = write_table(tmp_path / "other.npz", {**ROWS, "dog": (0.5, 0.5, 0.0)})
+    again = PassageIndex(
+        SqlitePassages(tmp_path / "index.db"), vectors=PassageVectors(read_static_table(table))
+    )
+    assert again.hashes("agent") == {}
+
+
+def test_no_vector_crosses_a_scope(vectors: PassageVectors):
+    index, random = PassageIndex(SqlitePassages(None), vectors=vectors), Random(3)
+    words = [word for word in ROWS if word.isalpha() and word != "the"]
+    for number in range(200):
+        texts = [" ".join(random.choices(words, k=5)) for _ in range(2)]
+        index.put(container(f"c{number}", *texts, scope=f"user{number % 8}"))
+    for _ in range(300):
+        scope = f"user{random.randrange(8)}"
+        hits = index.search(" ".join(random.choices(words, k=3)), [scope], 10)
+        assert hits
+        assert {hit.scope for hit in hits} == {scope}
