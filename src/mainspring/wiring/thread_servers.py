@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,12 +70,12 @@ class ThreadServers:
         """What MCP servers contribute. Without a sandbox, their connections end with `stack`, and
         so do those that only a subagent has."""
         own = (subagents or {}).get(setup.subagent or "", ())
-        parts = ServerParts()
+        parts, say = ServerParts(), partial(self.warn, setup.options)
         for wanted, cleanup in ((servers, sandbox and sandbox.cleanup), (own, None)):
             if wanted:
-                packages = sandbox and sandbox_packages(self.settings, self.sandboxes, sandbox)
-                group = self.sandboxes.group
-                host = mcp_servers.ServerHost(group, cleanup or stack, sandbox, packages)
+                pool = self.sandboxes
+                packages = sandbox and sandbox_packages(self.settings, pool, sandbox, say)
+                host = mcp_servers.ServerHost(pool.group, cleanup or stack, sandbox, packages)
                 access = mcp_servers.session_access(
                     setup, self.settings, self.networks, self.models
                 )

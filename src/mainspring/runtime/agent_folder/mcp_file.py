@@ -262,6 +262,8 @@ class _ServerEntry(Struct, frozen=True):
 
     def transport(self, fields: JsonObject) -> Transport | None:
         name = fields.get("type")
+        if name is None and "url" in fields and "command" in fields:
+            return self.warn("error", "has a url and a command: keep one, or give its type")
         if name is None:
             return "http" if "url" in fields and "command" not in fields else "stdio"
         transport = _TRANSPORTS.get(name) if isinstance(name, str) else None

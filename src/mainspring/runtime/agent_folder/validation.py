@@ -137,7 +137,7 @@ class FolderReport:
         return len(self.problems) - self.errors
 
 
-PLANNED = "schedule and outcome"
+PLANNED = "schedule, outcome and slo"
 
 
 def check_folder(
@@ -332,6 +332,8 @@ def _service_only(agent_manifest: manifest.AgentManifest) -> PartReport:
             supported = (*supported, f"{what}: new sessions of `mainspring run` are graded")
         else:
             ignored = (IgnoredItem(what, "it has no `rubric` to grade by"),)
+    if agent_manifest.slo is not None:
+        supported = (*supported, "slo: `mainspring slo` compares it with what sessions were like")
     return PartReport(name=PLANNED, supported=supported, ignored=ignored)
 
 
