@@ -24,6 +24,8 @@ API_KEY_VARIABLES = (
     "OPENROUTER_API_KEY",
 )
 """Variables that hold the key of a model provider."""
+SEARCH_KEY_VARIABLES = ("BRAVE_API_KEY", "TAVILY_API_KEY")
+"""Variables that hold the key of a search provider."""
 ADDRESS_VARIABLES = tuple(
     f"{name}_BASE_URL"
     for name in (
@@ -102,7 +104,7 @@ def read_settings(
         keys=frozenset(name for name in API_KEY_VARIABLES if environ.get(name)),
         secrets={
             name: environ[name]
-            for name in (*API_KEY_VARIABLES, *ADDRESS_VARIABLES)
+            for name in (*API_KEY_VARIABLES, *SEARCH_KEY_VARIABLES, *ADDRESS_VARIABLES)
             if environ.get(name)
         },
         model=environ.get("MAINSPRING_MODEL") or None,

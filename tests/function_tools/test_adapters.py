@@ -4,6 +4,12 @@ definition.
 
 from types import SimpleNamespace
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pydantic
 import pytest
 from tests.function_tools.samples import failure_of, text_of
@@ -11,6 +17,11 @@ from tests.function_tools.samples import failure_of, text_of
 from mainspring.core.errors import InvalidInput
 from mainspring.tools import from_langchain, from_mcp, from_openai
 
+SOURCE = Path(__file__).parents[2] / "src"
+PACKAGES = [
+    path.parent
+    for path in (Path(sys.prefix) / "peers/python").glob("lib/python*/site-packages/langchain_core")
+]
 SUM = {
     "type": "function",
     "function": {
@@ -51,6 +62,64 @@ async def test_a_tool_of_langchain_is_a_tool():
     assert await text_of(made, city="Rome") == "sunny in Rome"
     assert made.invalid({}) == "The input is not valid:\n- city: missing"
     assert "valid string" in await failure_of(made, city=1)
+
+
+REAL = """
+import anyio, json
+from langchain_core.tools import StructuredTool, tool
+from mainspring.core.content import plain_text
+from mainspring.core.tool import Call
+from mainspring.tools import from_langchain
+
+@tool
+def weather(city: str, days: int = 1) -> str:
+    "Tell the weather."
+    return f"sunny in {city} for {days}"
+
+def forecast(city: str) -> str:
+    if city == "Atlantis":
+        raise ValueError("it sank")
+    return "rain"
+
+def call(**given):
+    return Call(id="1", name="x", input=given, idempotency_key="k", session_id="s", thread_id="t")
+
+async def main():
+    made = from_langchain(weather, read_only=True)
+    other = from_langchain(StructuredTool.from_function(forecast, description="Forecast."))
+    texts = [await made.run(call(city="Rome", days=2)), await made.run(call(city=1))]
+    texts += [await other.run(call(city="Atlantis"))]
+    print(json.dumps({
+        "required": made.spec.input_schema["required"],
+        "description": made.spec.description,
+        "invalid": made.invalid({}),
+        "results": [[result.ok, plain_text(result.content)] for result in texts],
+    }))
+
+anyio.run(main)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PACKAGES, reason="langchain-core: run `make peers`")
+def test_tools_of_the_real_langchain_package_are_tools():
+    """It runs here with the packages of `make peers` behind our own."""
+    result = subprocess.run(
+        [sys.executable, "-c", REAL],
+        env={"PYTHONPATH": os.pathsep.join(map(str, (SOURCE, *PACKAGES)))},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    seen = json.loads(result.stdout)
+    assert (seen["required"], seen["description"]) == (["city"], "Tell the weather.")
+    assert seen["invalid"] == "The input is not valid:\n- city: missing"
+    [first, second, third] = seen["results"]
+    assert first == [True, "sunny in Rome for 2"]
+    assert (second[0], "valid string" in second[1]) == (False, True)
+    assert (third[0], "it sank" in third[1]) == (False, True)
 
 
 async def test_a_function_with_an_openai_definition_is_a_tool():
