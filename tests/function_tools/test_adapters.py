@@ -2,13 +2,12 @@
 definition.
 """
 
-from types import SimpleNamespace
-
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pydantic
 import pytest
