@@ -78,6 +78,8 @@ class Settings:
     allow_root: bool = False
     """Whether MAINSPRING_ALLOW_ROOT says that `serve` and `worker` may run as root."""
 
+    is_light: bool = False
+    """Whether MAINSPRING_THEME says `light`: the terminal's background is bright."""
     user: str = ""
     """Who runs this process, as the system knows them."""
 
@@ -108,6 +110,7 @@ def read_settings(
         model=environ.get("MAINSPRING_MODEL") or None,
         folder=str(here),
         color=not environ.get("NO_COLOR"),
+        is_light=_is_light(environ),
         debug=debug or environ.get("MAINSPRING_DEBUG", "0") not in ("", "0"),
         environment=dict(environ),
         home=str(Path.home()),
@@ -120,6 +123,12 @@ def read_settings(
         service_user=environ.get("MAINSPRING_USER") or None,
         allow_root=environ.get("MAINSPRING_ALLOW_ROOT", "0") not in ("", "0"),
     )
+
+
+def _is_light(environ: Mapping[str, str]) -> bool:
+    """By MAINSPRING_THEME; without it, by what some terminals say about their background."""
+    theme = environ.get("MAINSPRING_THEME", "")
+    return theme == "light" or (not theme and environ.get("COLORFGBG", "").endswith((";7", ";15")))
 
 
 def _user() -> str:
