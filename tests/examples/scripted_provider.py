@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from aiohttp import web
+from tests.cli.upstream import people_and_model
 from tests.providers.loopback import serving, streams
 from tests.providers.wire import chat, chat_call
 
@@ -38,7 +39,8 @@ async def scripted_provider(
         count += 1
         on_request(count)
         body = await request.json()
-        messages = tuple(_message(item) for item in body["messages"] if item["role"] != "system")
+        spoken = people_and_model(body)
+        messages = tuple(_message(item) for item in spoken if item["role"] != "system")
         asked = Request(model="m", system=(), tools=(), messages=messages, max_tokens=1000)
         [reply] = [item async for item in model.stream(asked) if isinstance(item, Reply)]
         return await streams(_chunks(reply))(request)

@@ -21,6 +21,8 @@ from mainspring.core.hook import HookEvent, HookResult
 from mainspring.core.model import Delta, Reply, Request, ToolSpec
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
 from mainspring.harness.authorizer import Decision
+from mainspring.harness.budget import budget_status
+from mainspring.harness.context.status_block import GOAL_LABEL
 from mainspring.harness.limits import Limits
 from mainspring.harness.state.thread import Thread
 from mainspring.harness.stop_reasons import Continue, Ended
@@ -201,9 +203,13 @@ class RecordedThreadContext(ThreadContext):
 
     def status(self) -> str | None:
         """The recorded one; an agent of today has limits of its own."""
-        if not self.replay_cursor.tells_status:
+        statuses = self.replay_cursor.recording.statuses
+        if self.replay_cursor.tells_status:
+            return statuses.get(self.replay_cursor.begun)
+        if any(text.startswith(GOAL_LABEL) for text in statuses.values()):
             return super().status()
-        return self.replay_cursor.recording.statuses.get(self.replay_cursor.begun)
+        budget = budget_status(self.tiers)  # recorded when requests did not end with the goal
+        return None if budget == self.thread.status else budget
 
     def select_model(self) -> None:
         """What skills asked for was decided in the recording; an agent of today has its own."""

@@ -12,6 +12,7 @@ from mainspring.core.model import Assistant
 from mainspring.harness.budget import BudgetTier, budget_status
 from mainspring.harness.state.thread import Thread
 
+GOAL_LABEL = "Goal: "
 _GOAL_CHARS = 200
 _SUBJECT_CHARS = 80
 _SHOWN_TASKS = 5
@@ -23,7 +24,7 @@ def due_status(thread: Thread, tiers: Sequence[BudgetTier]) -> str | None:
     messages = thread.transcript.messages
     has_replied = bool(messages) and isinstance(messages[-1], Assistant)
     goal = thread.transcript.pins.goal if has_replied else ""
-    lines = [f"Goal: {_shortened(goal, _GOAL_CHARS)}"] if goal else []
+    lines = [f"{GOAL_LABEL}{_shortened(goal, _GOAL_CHARS)}"] if goal else []
     lines += _task_lines(thread.tasks)
     lines += [budget] if (budget := budget_status(tiers)) is not None else []
     text = "\n".join(lines)
