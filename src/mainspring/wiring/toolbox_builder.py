@@ -44,7 +44,7 @@ from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.wiring.builtin_tools import built_in_tools, select_tools, web_tools, workspace_tools
 from mainspring.wiring.mcp_inputs import user_servers
 from mainspring.wiring.mcp_packages import open_package_cache
-from mainspring.wiring.memory import session_memory, session_recall
+from mainspring.wiring.memory import knowledge_tools, session_memory, session_recall
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.session_repositories import open_worktrees, shared_repository
@@ -193,10 +193,12 @@ class ToolboxBuilder:
             hook_tools.update(tools)
             for name in _FILE_TOOLS & tools.keys():
                 tools[name] = with_path_instructions(tools[name], instructions)
-            memory = session_memory(self._settings, setup, thread_workspace.paths.workspace, stack)
+            folder = thread_workspace.paths.workspace
+            memory = session_memory(self._settings, setup, folder, stack)
+            more = (*knowledge_tools(self._settings, setup, folder), *memory_tools(memory))
+            named = {item.spec.name: item for item in more}
+            tools |= select_tools(remove_denied(named, policy), setup.agent.built_ins)
             if memory is not None:
-                more = {item.spec.name: item for item in memory_tools(memory)}
-                tools |= select_tools(remove_denied(more, policy), setup.agent.built_ins)
                 facts += tuple(await memory.wake_up() if setup.thread.messages == 0 else ())
             servers = await self._open_servers(setup, session.servers, sandbox_session, stack)
             authorizer.add_rules(servers.rules)

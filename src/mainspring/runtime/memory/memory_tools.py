@@ -58,7 +58,9 @@ class NoteInput(Struct, frozen=True, kw_only=True):
     ] = ()
 
 
-def memory_tools(memory: SessionMemory) -> list[Tool]:
+def memory_tools(memory: SessionMemory | None) -> list[Tool]:
+    if memory is None:
+        return []
     return [_search_tool(memory), _read_tool(memory), _write_tool(memory), _forget_tool(memory)]
 
 
