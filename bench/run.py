@@ -23,6 +23,7 @@ import snapshots
 import start
 import streams
 import subagents
+import takeover
 import terminal
 import tokens
 import turns
@@ -46,6 +47,7 @@ BENCHES = {
     "monty": monty.measure,
     "snapshots": snapshots.measure,
     "workers": workers.measure,
+    "takeover": takeover.measure,
     "streams": streams.measure,
     "skills": skills.measure,
     "tools": deferred_tools.measure,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from mainspring.core.content import Block, DocumentBlock, ImageBlock, TextBlock
     from mainspring.core.envelope import Event
     from mainspring.core.errors import (
@@ -108,9 +110,15 @@ def __getattr__(name: str) -> object:
         return getattr(import_module(home), name)
     if home := _HOME_OF.get(name):
         value = getattr(import_module(home), name)
+        if name == "Agent":
+            value.folder_reader = _read_folder
         globals()[name] = value
         return value
     raise AttributeError(f"mainspring has no public name {name!r}")
+
+
+def _read_folder(folder: "Path") -> "Agent[str]":
+    return import_module("mainspring.wiring.agent_selection").load_agent(folder)
 
 
 def _warn(name: str, new_name: str) -> None:

@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import suppress
 from functools import cached_property
 from typing import Any
 
 import anthropic
+import anyio
 from anthropic import BaseModel
 from anthropic._resource import AsyncAPIResource, SyncAPIResource
 from anthropic.types.beta import BetaManagedAgentsSession
@@ -139,6 +141,7 @@ async def exercise(call: Calls, name: str) -> None:
     await _vaults(call, name)
     await _memory(call, name)
     session = await _sessions(call, agent.id, cloud.id)
+    await _dreams(call, session.id, name)
     await _deployments(call, agent.id, cloud.id, name)
     await _work(call, agent.id, name)
     await call("sessions.archive", session.id)
@@ -202,6 +205,27 @@ async def _memory(call: Calls, name: str) -> None:
     await call("memory_stores.memories.delete", memory.id, **where)
     await call("memory_stores.archive", store.id)
     await call("memory_stores.delete", store.id)
+
+
+async def _dreams(call: Calls, session_id: str, name: str) -> None:
+    store = await call("memory_stores.create", name=f"{name}-dreams")
+    inputs = [
+        {"type": "memory_store", "memory_store_id": store.id},
+        {"type": "sessions", "session_ids": [session_id]},
+    ]
+    given = {"inputs": inputs, "model": "claude-sonnet-4-5", "instructions": "Only rules."}
+    dream = await call("dreams.create", **given)
+    with suppress(anthropic.BadRequestError):  # if it has ended already
+        await call("dreams.cancel", dream.id)
+    with anyio.fail_after(60):
+        while await _is_dreaming(call, dream.id):  # noqa: ASYNC110 (a client polls)
+            await anyio.sleep(0.05)
+    await call("dreams.list", statuses=["completed", "canceled"], limit=1)
+    await call("dreams.archive", dream.id)
+
+
+async def _is_dreaming(call: Calls, dream_id: str) -> bool:
+    return (await call("dreams.retrieve", dream_id)).status in ("pending", "running")
 
 
 async def _sessions(call: Calls, agent_id: str, environment_id: str) -> BetaManagedAgentsSession:

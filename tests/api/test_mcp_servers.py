@@ -3,6 +3,8 @@
 # as its users write: with dictionaries, and without telling kinds of events apart by their classes
 
 import json
+import urllib.error
+import urllib.request
 from collections.abc import Generator
 
 import anthropic
@@ -10,6 +12,7 @@ import pytest
 from tests.api.conftest import platform
 from tests.api.test_official_sdk import answered, said
 from tests.api.vault_api import LATER
+from tests.mcp.authorization import AuthorizingServer
 from tests.mcp.loopback_server import Answer, LoopbackServer, forms_of, loopback_server
 
 TOKEN = "tok-0f4c9a51be27d863-planted"
@@ -194,3 +197,55 @@ def test_an_expired_token_is_exchanged_once_and_the_request_sent_again(
     path = f"/v1/sessions/{session.id}/events?include=internal&limit=1000"
     everything = json.dumps(client.get(path, cast_to=object))
     assert not [form for form in (fresh, *forms_of(fresh), TOKEN) if form in everything]
+
+
+def follow(url: str) -> tuple[str, str]:
+    """A person opens a page and agrees: where the browser ends, and what it shows."""
+    try:
+        with urllib.request.urlopen(url, timeout=60) as page:
+            return page.url, page.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.url, error.read().decode()
+
+
+def test_a_person_logs_in_by_a_link_and_sessions_use_the_tokens(client: anthropic.Anthropic):
+    with loopback_server(AuthorizingServer()) as server:
+        vault = client.beta.vaults.create(display_name="mine")
+        asked = {"vault_id": vault.id, "mcp_server_url": server.mcp, "display_name": "books"}
+        links = [client.post("/v1/mainspring/mcp_logins", body=asked, cast_to=dict[str, str])
+                 for _ in range(2)]  # fmt: skip
+        for link in links:
+            _, shown = follow(link["authorization_url"])
+            assert "You are logged in." in shown
+        [token] = server.tokens
+        live = [item for item in client.beta.vaults.credentials.list(vault.id)
+                if item.archived_at is None]  # fmt: skip
+        assert [(item.auth.type, item.display_name) for item in live] == [("mcp_oauth", "books")]
+        session = begun(client, server)
+        session = client.beta.sessions.create(
+            agent=session.agent.id, environment_id=session.environment_id, vault_ids=[vault.id]
+        )
+        events = said(client, session.id, 'call mcp__word_book__look_up {"text": "tea"}')
+        assert server.sent_tokens()[-1] == token
+        assert token not in str(links) + str(events)
+
+
+@pytest.mark.parametrize(
+    ("callback", "why"),
+    [
+        ({"state": "AAAA"}, "not a link of ours"),
+        ({"iss": "https://evil.example"}, "from another authorization server"),
+        ({"code": None, "error": "access_denied"}, "not authorized: access_denied"),
+        ({"code": "guessed"}, "grants no token"),
+    ],
+)
+def test_an_answer_that_is_not_to_our_question_gives_no_credential(
+    client: anthropic.Anthropic, callback: dict, why: str
+):
+    with loopback_server(AuthorizingServer(callback=callback)) as server:
+        vault = client.beta.vaults.create(display_name="mine")
+        asked = {"vault_id": vault.id, "mcp_server_url": server.mcp}
+        link = client.post("/v1/mainspring/mcp_logins", body=asked, cast_to=dict[str, str])
+        _, shown = follow(link["authorization_url"])
+        assert why in shown
+        assert client.beta.vaults.credentials.list(vault.id).data == []

@@ -196,6 +196,11 @@ async def one_of_each(api: Whole, tenant: str) -> dict[str, str]:
         scheme={"type": "standard_webhooks"},
         message="Look at this.",
     )
+    inputs = [
+        {"type": "memory_store", "memory_store_id": store["id"]},
+        {"type": "sessions", "session_ids": [session["id"]]},
+    ]
+    dream = await make("/v1/dreams", inputs=inputs, model="claude-opus-5-5")
     key = await make("/v1/mainspring/keys", name="another")
     await _park(api, tenant, session["id"])
     work = f"/v1/environments/{environment['id']}/work"
@@ -217,6 +222,7 @@ async def one_of_each(api: Whole, tenant: str) -> dict[str, str]:
         "session_id": session["id"],
         "thread_id": thread["id"],
         "resource_id": session["resources"][0]["id"],
+        "dream_id": dream["id"],
         "deployment_id": deployment["id"],
         "deployment_run_id": run["id"],
         "webhook_id": webhook["id"],

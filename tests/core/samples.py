@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.core.learning_samples import LEARNING_SAMPLES
+
 from mainspring.core import content, events
 from mainspring.core.envelope import FORMAT, encode_payload, payload_type
 from mainspring.core.events import KnownPayload
@@ -236,12 +238,7 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
     events.MemoryRecalled(
         store_id="agent", path="a.md", version="9f86", rank=1, score_parts={"own": 2.5}, tokens=12
     ),
-    events.UtilityCredited(
-        subject=events.UtilitySubject(type="memory", id="agent/a.md", version="9f86"),
-        reward=1.0,
-        source="outcome",
-        outcome_id="outc_1",
-    ),
+    *LEARNING_SAMPLES,
     events.ProviderFailedOver(from_model="a:x", to_model="b:y", reason="forbidden"),
     events.FeedbackGiven(
         subject=events.RatedSubject(type="message", id="sevt_1", version="2"),

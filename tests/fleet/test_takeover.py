@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -13,7 +12,7 @@ import anyio
 import pytest
 from msgspec.structs import replace
 from tests.fixtures_postgres import Postgres
-from tests.fleet.fleet import Fleet, fleet
+from tests.fleet.fleet import fleet
 from tests.fleet.worker_main import Order
 
 PLACES = ("same_machine", "other_machine")
@@ -24,15 +23,6 @@ def on_postgres(postgres: Postgres, postgres_url: str, tmp_path: Path) -> Iterat
     yield Order(url=postgres_url, folder=str(tmp_path))
     postgres.disconnect()
     postgres.execute("drop schema if exists procrastinate cascade")
-
-
-def told(made: Fleet, takeovers: list[float]) -> str:
-    middle = takeovers[len(takeovers) // 2] if takeovers else 0
-    most = max(takeovers, default=0)
-    return (
-        f"{len(made.sessions)} sessions, {len(made.kills)} kills, {len(takeovers)} takeovers:"
-        f" p50 {middle:.2f} s, most {most:.2f} s"
-    )
 
 
 @pytest.mark.slow  # tests/service_e2e/test_workers.py is the short one
@@ -49,9 +39,7 @@ async def test_sessions_of_a_killed_worker_are_taken_over(on_postgres: Order, pl
             made.start()
         await made.completed(seconds=60)
         await made.check()
-        takeovers = await made.takeovers()
-    assert takeovers
-    sys.stdout.write(told(made, takeovers) + "\n")
+        assert await made.takeovers()
 
 
 @pytest.mark.slow
@@ -66,9 +54,7 @@ async def test_200_sessions_survive_a_minute_of_kills(on_postgres: Order, place:
         await made.kill_often(Random(5), every_seconds=2, seconds=60)
         await made.completed(seconds=180)
         await made.check()
-        takeovers = await made.takeovers()
-    sys.stdout.write(told(made, takeovers) + "\n")
-    assert takeovers[len(takeovers) // 2] < 5
+        assert await made.takeovers()  # `bench/run.py takeover` says how long they take
 
 
 async def test_sessions_on_sqlite_survive_the_death_of_the_one_process(tmp_path: Path):

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from itertools import count
 from pathlib import Path
+from weakref import WeakSet
 
 import anyio
 import pytest
@@ -168,6 +169,18 @@ async def test_all_who_wait_for_a_follower_are_told_of_the_first():
                 await anyio.lowlevel.checkpoint()
                 watches.append(signals.watch("sesn_1"))
             watches.clear()
+
+
+def test_sessions_that_nobody_follows_any_more_take_no_memory():
+    def sets() -> int:
+        return sum(isinstance(item, WeakSet) for item in gc.get_objects())
+
+    before, signals = sets(), Signals()
+    followed = [signals.watch(f"sesn_kept{number}") for number in range(300)]
+    for number in range(10_000):
+        signals.watch(f"sesn_{number}", is_inbox_only=number % 2 == 0)
+    assert sets() - before < 2 * len(followed) + 256
+    assert len(signals.watched()) == len(followed)
 
 
 async def test_a_thousand_followers_in_one_process_hear_another_one(tmp_path: Path):

@@ -18,7 +18,10 @@ QUESTIONS = 3
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJ1c2VyIjoiYWRhIn0.dGhpcy1pcy1hLXNpZ25hdHVyZS1vZi0zMi1ieXRl"
 """What states look like: one that is redacted on the way is not taken back."""
 tools = [{"name": "book"}, {"name": "grow"}, {"name": "tour"}]
+if not IS_MODERN:
+    tools.append({"name": "ask_model"})
 waiting: list[object] = []
+answers: dict[object, object] = {}
 
 
 def send(**message):
@@ -52,6 +55,13 @@ def tour(params):
 def call(id_, params):
     name = params["name"]
     note(name)
+    if name == "ask_model":
+        waiting.append(id_)
+        send(id="roots", method="roots/list")
+        words = {"type": "text", "text": "Six times seven?"}
+        asked = {"messages": [{"role": "user", "content": words}], "maxTokens": 50}
+        send(id="model", method="sampling/createMessage", params=asked)
+        return None
     if name == "tour":
         return tour(params)
     if name == "grow":
@@ -75,7 +85,11 @@ for line in sys.stdin:
     message = json.loads(line)
     method, id_, params = message.get("method"), message.get("id"), message.get("params", {})
     result: object = None
-    if method is None and id_ == "ask":
+    if method is None and id_ in ("roots", "model"):
+        answers[id_] = message.get("result", message.get("error"))
+        if len(answers) == 2:
+            send(id=waiting.pop(), result=text(json.dumps(answers)))
+    elif method is None and id_ == "ask":
         send(id=waiting.pop(), result=text(f"booked {message['result']}"))
     elif id_ is None or (method == "subscriptions/listen"):
         continue

@@ -105,6 +105,36 @@ async def test_a_client_answers_approvals_only_where_the_operator_lets_it(folder
     assert late.is_error
 
 
+async def test_an_agent_is_given_what_its_own_schema_asks_for(folder: Path):
+    schema = """
+input_schema:
+  type: object
+  properties:
+    file: {type: string, description: Which file to write.}
+    times: {type: integer}
+  required: [file]
+"""
+    with (folder / "agent.yaml").open("a") as file:
+        file.write(schema)
+    async with served_stdio(folder) as served:
+        client = served.client
+        [helper] = [tool for tool in (await client.list_tools()).tools if tool.name == "helper"]
+        assert list(helper.input_schema["properties"]) == ["file", "times", "session_id"]  # type: ignore[call-overload]
+        assert helper.input_schema["required"] == ["file"]
+        for wrong in ({}, {"message": "hi"}, {"file": 1}, {"file": "x", "times": "two"}):
+            refused = await client.call_tool("helper", wrong)
+            assert refused.is_error, wrong
+            assert "The input is not valid: " in text_of(refused) or wrong == {"message": "hi"}
+        run = await client.call_tool("helper", {"file": "a.txt", "times": 2})
+        session = str(fields_of(run)["session_id"])
+        again = await client.call_tool("helper", {"session_id": session})
+        read = text_of(await client.call_tool("read_session", {"session_id": session}))
+    assert text_of(run).startswith("Hello from the agent.")
+    assert fields_of(again)["session_id"] == session
+    assert '"file": "a.txt"' in read
+    assert '"times": 2' in read
+
+
 async def test_skills_are_resources_and_prompts_and_run_nothing(folder: Path):
     async with served_stdio(folder) as served:
         client = served.client

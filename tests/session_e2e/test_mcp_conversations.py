@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
@@ -16,7 +17,7 @@ from tests.session_e2e.session_setup import (
 )
 
 from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted, calls, says
-from mainspring.core.events import ApprovalRequested, ContextAdded
+from mainspring.core.events import ApprovalRequested, BudgetSettled, ContextAdded
 from mainspring.core.model import Request
 from mainspring.wiring.settings_files import trust
 
@@ -150,6 +151,66 @@ async def test_a_message_names_resources_and_prompts(scene: Scene) -> None:
         assert prompt == "Greet {'how': 'very politely', 'who': 'Ada'}"
         assert prompt in spoken(play.model.requests[-1])
         assert "sk-hush" not in read_by_model(play.model.requests)
+
+
+async def test_an_agent_has_its_resources_with_the_first_message_and_reads_others_if_it_may(
+    scene: Scene,
+) -> None:
+    with_server(scene, "modern")
+    tools = ("*", "read_mcp_resource")
+    agent = replace(at_work(), built_ins=tools, resources=("air:note://one",))
+    async with scene.runtime() as runtime:
+        model = Scripted(
+            calls("read_mcp_resource", server="air", uri="note://one"),
+            calls("read_mcp_resource", server="sea"),
+            says("read"),
+            says("again"),
+        )
+        runtime.models.put(MODEL, model)
+        session = await runtime.start(agent, "look")
+        with anyio.fail_after(60):
+            assert (await session.run()) is not None
+            await session.send("and now?")
+            assert (await session.run()) is not None
+        added = [e.payload.text for e in await session.events()
+                 if isinstance(e.payload, ContextAdded) and e.payload.source == "mcp"]  # fmt: skip
+    assert len(added) == 1
+    assert added[0].startswith("Resource note://one of the MCP server air:")
+    one, none = read_results(model.requests[2])
+    assert "the first note" in one
+    assert "There is no MCP server sea: air." in none
+    assert "read_mcp_resource" in {tool.name for tool in model.requests[0].tools}
+    async with scene.play(says("hello")) as play:  # `*` does not include it
+        assert (await play.run()).ok
+        assert "read_mcp_resource" not in {tool.name for tool in play.model.requests[0].tools}
+
+
+@pytest.mark.parametrize("is_allowed", [True, False])
+async def test_a_server_hears_where_the_workspace_is_and_asks_the_model_only_if_it_may(
+    scene: Scene, is_allowed: bool
+) -> None:
+    with_server(scene, "legacy")
+    entry = json.loads(scene.read(".mcp.json"))["mcpServers"]["air"]
+    servers = {"air": {**entry, "sampling": is_allowed}, "again": entry}  # the same content
+    scene.write(".mcp.json", json.dumps({"mcpServers": servers}))
+    trust(scene.workspace, home=scene.home)
+    steps = [calls("mcp__air__ask_model"), *([says("42")] if is_allowed else []), says("done")]
+    async with scene.play(*steps) as play:
+        assert (await play.run()).ok
+        [answer] = read_results(play.model.requests[-1])
+        spent = await play.events(BudgetSettled)
+        names = {tool.name for tool in play.model.requests[0].tools}
+    answers = json.loads(answer)
+    assert answers["roots"] == {"roots": [{"uri": scene.workspace.as_uri(), "name": "workspace"}]}
+    assert not [name for name in names if name.startswith("mcp__again__")]
+    if is_allowed:
+        assert answers["model"]["content"] == {"type": "text", "text": "42"}
+        assert play.model.requests[1].max_tokens == 50
+        assert play.model.requests[1].tools == ()
+        assert len(spent) == 3  # two turns and the reply to the server
+    else:
+        assert answers["model"]["code"] == -32601
+        assert len(spent) == 2
 
 
 async def test_servers_that_do_not_work_are_named_and_the_session_goes_on(scene: Scene) -> None:

@@ -6,6 +6,7 @@ arrives while one commit syncs to disk goes out together in the next.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
@@ -14,6 +15,8 @@ import anyio.lowlevel
 from anyio import CancelScope
 
 Job = TypeVar("Job")
+
+_ALONE_SECONDS = 0.025
 
 
 class _Batch(Generic[Job]):
@@ -43,10 +46,17 @@ class GroupCommit(Generic[Job]):
     """
 
     def __init__(
-        self, commit: Callable[[Sequence[Job]], Awaitable[None]], *, most: int = 256
+        self,
+        commit: Callable[[Sequence[Job]], Awaitable[None]],
+        *,
+        most: int = 256,
+        is_alone: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`is_alone`: whether nobody else can have anything to write now."""
         self._commit = commit
         self._most = most
+        self._is_alone = is_alone
+        self._joined_at = 0.0
         self._last: _Batch[Job] | None = None
 
     async def run(self, job: Job) -> None:
@@ -64,8 +74,16 @@ class GroupCommit(Generic[Job]):
         try:
             if before is not None:
                 await before.wait()
-            await anyio.lowlevel.checkpoint()  # whoever is ready to write joins this batch
+            await self._let_others_join()
             batch.is_open = False
             await self._commit(batch.jobs)
         finally:
             batch.end()
+
+    async def _let_others_join(self) -> None:
+        """Whoever is ready to write joins the batch. A lone writer passes, but never for long: it
+        may write all the time, and others wait for the event loop."""
+        now = time.monotonic()
+        if now - self._joined_at > _ALONE_SECONDS or not self._is_alone():
+            self._joined_at = now
+            await anyio.lowlevel.checkpoint()

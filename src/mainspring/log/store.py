@@ -107,6 +107,11 @@ class Append:
     rows: Sequence[Row]
     folded_item: Sequence[FoldedItem] = ()
     """Inbox items that these rows carry: taken out in the same transaction."""
+    redacted_bodies: Sequence[tuple[int, str]] = ()
+    """Earlier events of the session, by seq, with text removed: replaced in the same transaction,
+    in the inbox and the word index, too."""
+    removed_blobs: Sequence[str] = ()
+    """Removed with them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

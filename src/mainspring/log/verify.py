@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
-from mainspring.core.envelope import GENESIS
+from mainspring.core.envelope import GENESIS, Event, event_types, redacted_digest
 from mainspring.core.errors import BlobNotFound, MainspringError, MalformedEvent, StoreCorrupt
+from mainspring.core.events import EventsRedacted, Redaction
 from mainspring.log.blobs import digest_of, referenced_blobs
 from mainspring.log.event_chain import to_event
 from mainspring.log.session_log import Segment, SessionLog
@@ -37,6 +41,7 @@ async def verify(log: SessionLog, session_id: str) -> VerifyReport:
     """Check order, chain, head, readability and blobs, inherited events included."""
     check = _Check(log)
     session = await log.session(session_id)
+    await check.read_redactions(session_id)
     for segment in await log.lineage(session_id):
         await check.beginning(await log.session(segment.session_id))
         await check.segment(segment, last=session.head.seq)
@@ -64,6 +69,24 @@ class _Check:
         self.problems: list[Problem] = []
         self.blob_seqs: dict[str, int] = {}
         """Blobs that the events need, each with the first event that does."""
+        self.redactions: dict[tuple[str, int], Redaction] = {}
+        self.removed_blobs: set[str] = set()
+
+    async def read_redactions(self, session_id: str) -> None:
+        """What the logs themselves say was removed: these events are covered by the chain. That of
+        an ancestor may say so after the fork."""
+        for segment in await self.log.lineage(session_id):
+            with suppress(MalformedEvent, StoreCorrupt):  # found again when all are read
+                self._read_redactions(
+                    await self.log.read(segment.session_id, types=event_types(EventsRedacted))
+                )
+
+    def _read_redactions(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if isinstance(event.payload, EventsRedacted):
+                self.removed_blobs.update(event.payload.blobs)
+                for item in event.payload.redactions:
+                    self.redactions[event.session_id, item.seq] = item
 
     def found(self, seq: int, what: str) -> None:
         self.problems.append(Problem(seq=seq, what=what))
@@ -123,12 +146,23 @@ class _Check:
             return self.lost(row.seq, error)
         if event.type != row.type:
             self.found(row.seq, f"is filed as {row.type} but is a {event.type}")
+        if (original := redacted_digest(event.body)) is not None:
+            self.redacted(event, original)
         for digest in referenced_blobs(event.payload):
             self.blob_seqs.setdefault(digest, row.seq)
         self.seq, self.hash = row.seq, event.digest()
 
+    def redacted(self, event: Event, original: bytes) -> None:
+        """Text that was removed without the log saying so is a change like any other."""
+        entry = self.redactions.get((event.session_id, event.seq))
+        body = hashlib.sha256(event.body).hexdigest()
+        if entry is None or (entry.digest, entry.body_sha256) != (original.hex(), body):
+            self.found(event.seq, "its text was removed, and the log does not say so")
+
     async def blobs(self) -> None:
         for digest, seq in self.blob_seqs.items():
+            if digest in self.removed_blobs:
+                continue
             try:
                 if digest_of(await self.log.blob(digest)) != digest:
                     self.found(seq, f"blob {digest} was changed")

@@ -8,6 +8,9 @@ from weakref import WeakSet
 
 import anyio
 
+_LEAST_SWEPT = 256
+"""From so many sessions on, those that nobody listens to any more are forgotten now and then."""
+
 
 class SessionHeads(NamedTuple):
     """Where a session's log ends, and how many events its inbox got."""
@@ -48,11 +51,14 @@ class Signals:
         """Those who only want to hear of the inbox."""
         self._heads: Mapping[str, SessionHeads] = {}
         self._arrived = anyio.Event()
+        self._sweep_at = _LEAST_SWEPT
 
     def watch(self, session_id: str, *, is_inbox_only: bool = False) -> Watch:
         watch = Watch()
         watches = self._inboxes if is_inbox_only else self._followers
         watches.setdefault(session_id, WeakSet()).add(watch)
+        if len(self._followers) + len(self._inboxes) >= self._sweep_at:
+            self._sweep_at = max(_LEAST_SWEPT, 2 * len(self.watched()))
         self._arrived.set()
         return watch
 
@@ -75,6 +81,7 @@ class Signals:
         self._heads = heads
 
     def watched(self) -> list[str]:
+        """Sessions that somebody listens to; all others are forgotten."""
         for kind in (self._followers, self._inboxes):
             for session_id in [key for key, watches in kind.items() if not watches]:
                 del kind[session_id]

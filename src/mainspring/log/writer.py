@@ -4,7 +4,7 @@ and whether the session was moved away.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import anyio
 import anyio.lowlevel
@@ -15,7 +15,13 @@ from mainspring.core.clock import Clock
 from mainspring.core.content import BlobSource
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.errors import Conflict, SessionGone
-from mainspring.core.events import KnownPayload, SessionMoved, SessionReceived, UserInterrupt
+from mainspring.core.events import (
+    EventsRedacted,
+    KnownPayload,
+    SessionMoved,
+    SessionReceived,
+    UserInterrupt,
+)
 from mainspring.core.sender import decode_sender
 from mainspring.log import blobs
 from mainspring.log.event_chain import EventDraft, Scrub, chain_events, encode_scrubbed, to_row
@@ -60,6 +66,7 @@ class Writer:
         self._subscription: Watch | None = None
         self._seen: Sequence[InboxItem] = ()  # the inbox, as a waiting thread saw it last
         self._seen_at = -1  # how often the inbox may have changed by then
+        self._redacted: tuple[Sequence[tuple[int, str]], Sequence[str]] = (), ()
         self._losses = 0  # commits that failed, each with all that was staged
         self.loss: BaseException | None = None
         """Why the last of them did."""
@@ -99,6 +106,16 @@ class Writer:
         events = await self.stage_inbox()
         await self.commit()
         return events
+
+    async def redact(self, redacted: EventsRedacted, bodies: Mapping[int, str]) -> None:
+        """Replace the JSON of earlier events, and say so at the end of the log: at once or not at
+        all. Nothing else may be staged. Raises: as `append`."""
+        self.stage(redacted)
+        self._redacted = tuple(bodies.items()), redacted.blobs
+        try:
+            await self.commit()
+        finally:
+            self._redacted = (), ()
 
     def stage(
         self,
@@ -221,6 +238,8 @@ class Writer:
                 head=head,
                 rows=[to_row(event) for event in events],
                 folded_item=folded,
+                redacted_bodies=self._redacted[0],
+                removed_blobs=self._redacted[1],
             )
             try:
                 with CancelScope(shield=True):  # who staged it goes on as if it were written

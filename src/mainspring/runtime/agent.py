@@ -3,13 +3,12 @@ runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar, cast
 
 from mainspring.core.errors import InvalidInput
-from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Effort, ToolSpec
 from mainspring.core.tool import Tool
 from mainspring.function_tools.define import FunctionTool, tool
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
 else:
     # before 3.13, it can have no default when it runs
     Output = TypeVar("Output", covariant=True)  # noqa: PLC0105
-
-# Imported on first use, and from above: what a folder means depends on the user's settings.
-agent_selection: Any = LazyModule("mainspring.wiring.agent_selection")
 
 AnyAgent: TypeAlias = "Agent[Any]"  # whatever its output type is
 ToolFunction: TypeAlias = Callable[..., object]
@@ -123,9 +119,17 @@ class Agent(Generic[Output]):
     """The folder that describes it, whose permission rules and hooks apply."""
     mcp_toolsets: Sequence[McpToolset] = ()
     """What it may use of the MCP servers of `RunOptions.servers`."""
+    resources: Sequence[str] = ()
+    """Resources of MCP servers, as `server:uri`, that it reads with the first message."""
+    input_schema: Mapping[str, object] | None = None
+    """What it wants to be given as a tool of `mainspring mcp serve`, as JSON Schema, instead of a
+    message."""
     version: str | None = None
     """The version of the folder that describes it, if any: a session keeps the version that it
     began with."""
+
+    folder_reader: ClassVar[Callable[[Path], Agent[str]] | None] = None
+    """Reads a folder. `mainspring` sets it: what a folder means depends on the user's settings."""
 
     @classmethod
     def from_folder(cls, folder: str | Path) -> Agent[str]:
@@ -135,7 +139,9 @@ class Agent(Generic[Output]):
         Raises:
             InvalidInput: there is no such folder, or it describes no agent.
         """
-        return agent_selection.load_agent(Path(folder))
+        if cls.folder_reader is None:
+            raise InvalidInput("use `from mainspring import Agent` to read folders")
+        return cls.folder_reader(Path(folder))
 
     def __post_init__(self) -> None:
         output_type_of(self.output_type)

@@ -6,7 +6,7 @@ Works on a session's log alone. Who may answer, deadlines and notifications belo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
@@ -24,6 +24,7 @@ from mainspring.core.events import (
     UserToolConfirmation,
 )
 from mainspring.core.ids import stable_id
+from mainspring.function_tools.json_schema import schema_problems, supported_keywords
 from mainspring.harness.state.open_approval import OpenApproval, apply_answer, fold_approvals
 from mainspring.harness.state.open_call import OpenCall
 from mainspring.log.session_log import SessionLog
@@ -190,7 +191,7 @@ def check_form(schema: Mapping[str, object] | None, form: Mapping[str, object] |
     required = cast("list[str]", schema.get("required") or [])
     for name, field in fields.items():
         if name in given:
-            _check_value(f"form.{name}", field, given[name])
+            _check_field(f"form.{name}", field, given[name])
         elif name in required:
             raise InvalidInput(f"form.{name}: missing")
 
@@ -237,40 +238,13 @@ def parse_field(field: Mapping[str, object], text: str) -> object:
             return text
 
 
-def _check_value(where: str, field: Mapping[str, object], value: object) -> None:
-    kind, choices = field.get("type"), field_choices(field)
-    if isinstance(kind, str) and not _HAS_TYPE.get(kind, _any_value)(value):
-        raise InvalidInput(f"{where}: expected {kind}")
-    values = cast("list[object]", value) if isinstance(value, list) else [value]
-    if choices and any(item not in choices for item in values):
+def _check_field(where: str, field: Mapping[str, object], value: object) -> None:
+    choices = field_choices(field)
+    if choices and any(item not in choices for item in _items(value)):
         raise InvalidInput(f"{where}: one of {', '.join(map(str, choices))}")
-    size = value if isinstance(value, int | float) else len(cast("str | list[object]", value))
-    low, high = _BOUNDS.get(str(kind), ("", ""))
-    least, most = field.get(low), field.get(high)
-    if isinstance(least, int | float) and size < least:
-        raise InvalidInput(f"{where}: {low} is {least}")
-    if isinstance(most, int | float) and size > most:
-        raise InvalidInput(f"{where}: {high} is {most}")
+    if problem := next(schema_problems(value, supported_keywords(field), where), None):
+        raise InvalidInput(problem)
 
 
-def _any_value(value: object) -> bool:
-    return isinstance(value, str | int | float | list)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-_HAS_TYPE: Mapping[str, Callable[[object], bool]] = {
-    "string": lambda value: isinstance(value, str),
-    "boolean": lambda value: isinstance(value, bool),
-    "integer": lambda value: _is_number(value) and value == int(cast("float", value)),
-    "number": _is_number,
-    "array": lambda value: isinstance(value, list),
-}
-_BOUNDS = {
-    "string": ("minLength", "maxLength"),
-    "integer": ("minimum", "maximum"),
-    "number": ("minimum", "maximum"),
-    "array": ("minItems", "maxItems"),
-}
+def _items(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else [value]

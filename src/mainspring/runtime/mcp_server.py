@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from typing import Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct, field
 
 from mainspring.core.content import plain_text
@@ -61,6 +62,8 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     always_load: bool = False
     """Whether the model sees its tools from the start, not only when it searches for them."""
     description: str = ""
+    allows_sampling: bool = False
+    """Whether it may have the session's model reply to it."""
     inputs: tuple[ServerInput, ...] = ()
     """What `${input:ID}` in it stands for."""
     scope: ServerScope = "project"
@@ -78,6 +81,12 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def __repr__(self) -> str:  # the rest may hold secrets
         return f"McpServer(name={self.name!r}, transport={self.transport!r})"
+
+    @property
+    def content(self) -> bytes:
+        """What makes it the server that it is: two of the same content are one."""
+        own = (self.transport, self.command, self.args, self.env, self.cwd, self.url)
+        return msgspec.json.encode((*own, self.headers, self.headers_helper), order="sorted")
 
     @property
     def missing_inputs(self) -> tuple[ServerInput, ...]:

@@ -3,7 +3,7 @@ recall."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from typing import TypeAlias
 
@@ -11,7 +11,7 @@ from mainspring.core import ids
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import ProviderFailed
 from mainspring.core.events import BudgetReserved, BudgetSettled, KnownPayload, ModelRequestEnded
-from mainspring.core.model import Reply, Request, User
+from mainspring.core.model import Assistant, Reply, Request, User
 from mainspring.harness.state.thread import JUDGEMENT
 from mainspring.runtime.session_context import Models
 
@@ -52,6 +52,27 @@ async def read_reply(
             if isinstance(delta, Reply):
                 return delta, _cost_facts(models, delta, purpose)
     raise ProviderFailed(request.model, "malformed", "the stream ended without a reply")
+
+
+async def read_text(
+    models: Models, model: str, system: str, messages: Sequence[tuple[str, str]], max_tokens: int
+) -> tuple[Reply, tuple[KnownPayload, ...]]:
+    """The reply to a conversation of texts, each with its role, and what it cost.
+
+    Raises:
+        ProviderFailed: there is none.
+    """
+    request = Request(
+        model=model,
+        system=(system,) if system else (),
+        tools=(),
+        messages=tuple(
+            User((TextBlock(text),)) if role == "user" else Assistant((TextBlock(text),))
+            for role, text in messages
+        ),
+        max_tokens=max_tokens,
+    )
+    return await read_reply(models, request)
 
 
 def reply_text(reply: Reply) -> str:

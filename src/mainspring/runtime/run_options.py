@@ -69,4 +69,7 @@ class RunOptions:
     web_fetch: WebFetchLimits = field(default_factory=WebFetchLimits)
     notes: tuple[str, ...] = ()
     """More information for the model about its environment."""
+    memory: Path | None = None
+    """A folder of memories that is read in place of the agent's and the user's; nothing is written
+    to it."""
     warn: Callable[[str], None] = lambda _: None

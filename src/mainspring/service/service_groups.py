@@ -35,6 +35,7 @@ from mainspring.service.sessions.session_threads import Threads
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.vaults.credential_validation import CredentialValidator
 from mainspring.service.vaults.credentials import Credentials
+from mainspring.service.vaults.mcp_logins import McpLogins
 from mainspring.service.vaults.session_credentials import SessionCredentials
 from mainspring.service.vaults.vaults import Vaults
 from mainspring.service.webhooks.webhook_deliveries import Deliveries
@@ -57,6 +58,7 @@ class SecretServices:
     vaults: Vaults
     credentials: Credentials
     credential_validator: CredentialValidator
+    mcp_logins: McpLogins
     usable: SessionCredentials
 
 

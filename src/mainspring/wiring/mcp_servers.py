@@ -5,7 +5,7 @@ their tools become.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,13 +17,14 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from mainspring import __version__
+from mainspring.capabilities.mcp import resource_tool
 from mainspring.capabilities.mcp.channel import ChannelTransport
 from mainspring.capabilities.mcp.client import ClientLimits, ToolList
 from mainspring.capabilities.mcp.elicitation import Elicitations
 from mainspring.capabilities.mcp.foreign_text import clean_line
 from mainspring.capabilities.mcp.messages import Implementation
 from mainspring.capabilities.mcp.package_cache import PackageCache, ServerProgram
-from mainspring.capabilities.mcp.references import referenced_texts
+from mainspring.capabilities.mcp.references import message_context
 from mainspring.capabilities.mcp.server_auth import (
     BearerToken,
     Learn,
@@ -31,9 +32,15 @@ from mainspring.capabilities.mcp.server_auth import (
     StaticHeaders,
 )
 from mainspring.capabilities.mcp.server_connection import OpenTransport, ServerConnection
+from mainspring.capabilities.mcp.server_requests import (
+    RequestHandlers,
+    Sample,
+    request_handlers,
+)
 from mainspring.capabilities.mcp.stdio import LineChannel
 from mainspring.capabilities.mcp.stored_rounds import OpenSeal
 from mainspring.capabilities.mcp.tools import (
+    covers_tool,
     definition_hash,
     definition_text,
     server_key,
@@ -53,13 +60,13 @@ from mainspring.capabilities.vault.redaction import Scrubber
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, McpFailed
-from mainspring.core.events import ErrorDetail, RetryStatus, SessionFailed
+from mainspring.core.events import ErrorDetail, KnownPayload, RetryStatus, SessionFailed
 from mainspring.core.ids import new_id
 from mainspring.core.ports import ExecRequest
 from mainspring.core.tool import Tool
 from mainspring.runtime.definition_files.settings_file import is_secret_name
 from mainspring.runtime.mcp_server import McpServer, ServerParts, mcp_tool_rules, select_mcp_tools
-from mainspring.runtime.session_context import SetupRequest
+from mainspring.runtime.session_context import Models, SetupRequest
 from mainspring.runtime.settings.tool_pins import (
     check_pins,
     danger_in,
@@ -68,6 +75,7 @@ from mainspring.runtime.settings.tool_pins import (
 )
 from mainspring.wiring import mcp_auth
 from mainspring.wiring.builtin_tools import ALL_TOOLS
+from mainspring.wiring.mcp_sampling import make_sample
 from mainspring.wiring.user_vault import open_seal
 
 CLIENT = Implementation(name="mainspring", version=__version__)
@@ -89,6 +97,8 @@ class ServerAccess:
     """Shows every message."""
     open_seal: OpenSeal | None = None
     """Seals what servers leave with a call for the time until a person has answered."""
+    make_sample: Callable[[Callable[[Iterable[KnownPayload]], None]], Sample] | None = None
+    """Asks the session's model for servers that may do that; it is given where costs go."""
 
     def is_legacy(self, server: McpServer) -> bool:
         return self.home is not None and is_known_legacy(self.home, server, clock.now())
@@ -124,12 +134,22 @@ class SessionServers:
             for connection in self.connections.values():
                 group.start_soon(connection.aclose)
 
+    def requests_of(self, server: McpServer, host: ServerHost) -> RequestHandlers:
+        """Only a program in the sandbox hears where the workspace is."""
+        inside = host.sandbox if server.transport == "stdio" else None
+        roots = [] if inside is None else [inside.workspace.as_uri()]
+        make, sandbox = self.access.make_sample, host.sandbox
+        if make is None or sandbox is None or not server.allows_sampling:
+            return request_handlers(roots, None)
+        return request_handlers(roots, make(sandbox.network_facts.extend))
+
     def selected(self, names: Sequence[str]) -> dict[str, Tool]:
         """The tools that an agent may use."""
-        return {
+        own = {resource_tool.NAME: resource_tool.resource_tool(self.connections)}
+        return {name: tool for name, tool in own.items() if name in names} | {
             name: tool
             for name, tool in sorted(self.tools.items())
-            if ALL_TOOLS in names or any(_covers(listed, name) for listed in names)
+            if ALL_TOOLS in names or any(covers_tool(listed, name) for listed in names)
         }
 
     def parts(self, setup: SetupRequest) -> ServerParts:
@@ -159,7 +179,9 @@ class SessionServers:
             notes=notes,
             facts=failures,
             changed_tools=changed_tools,
-            message_context=lambda text: referenced_texts(text, self.connections),
+            message_context=message_context(
+                self.connections, setup.agent.resources if setup.thread.messages == 0 else ()
+            ),
         )
 
     def _tools_of(self, setup: SetupRequest) -> dict[str, Tool]:
@@ -206,14 +228,21 @@ def servers_of(session_id: str) -> SessionServers | None:
 
 
 def session_access(
-    setup: SetupRequest, settings: Settings, networks: tuple[Network, ...]
+    setup: SetupRequest, settings: Settings, networks: tuple[Network, ...], models: Models
 ) -> ServerAccess:
     scrub, options = setup.log.scrub, setup.options
     scrub = scrub if isinstance(scrub, Scrubber) else Scrubber({})
     seal = partial(open_seal, settings)
     if not options.is_served:
         home, authenticate = Path(settings.home), partial(mcp_auth.server_auth, settings)
-        return ServerAccess(scrub=scrub, home=home, authenticate=authenticate, open_seal=seal)
+        sample = partial(make_sample, models, setup.agent.model)
+        return ServerAccess(
+            scrub=scrub,
+            home=home,
+            authenticate=authenticate,
+            open_seal=seal,
+            make_sample=sample,
+        )
 
     def authenticate(server: McpServer, learn: Learn) -> ServerAuth:
         get = options.server_token
@@ -249,7 +278,9 @@ async def open_servers(
                 implementation=CLIENT,
                 era="legacy" if access.is_legacy(server) else None,
                 limits=_limits(server),
-                elicitations=Elicitations(server.name, host.group, access.open_seal),
+                elicitations=Elicitations(
+                    server.name, host.group, access.open_seal, opened.requests_of(server, host)
+                ),
             )
     _OPENED[host.cleanup] = opened
     host.cleanup.push_async_callback(opened.aclose)
@@ -302,8 +333,7 @@ def _secrets(server: McpServer) -> dict[str, str]:
 def _refused_tools(
     home: Path | None, server: McpServer, tool_list: ToolList
 ) -> dict[str, str | None]:
-    """Disabled ones, those whose texts try to steer the model, and those that are not what they
-    were."""
+    """Disabled ones, those that try to steer the model, and those that have changed."""
     refused: dict[str, str | None] = dict.fromkeys(server.disabled_tools)
     for tool in tool_list.tools:
         if tool.name not in refused and (why := danger_in(definition_text(tool))) is not None:
@@ -367,11 +397,4 @@ async def _start_program(server: McpServer, key: str, host: ServerHost) -> OpenT
     attached = await attach_program(sandbox.open_another(name, program.read_only), wanted)
     return OpenTransport(
         transport=ChannelTransport(LineChannel(attached)), error_output=attached.error_output
-    )
-
-
-def _covers(listed: str, tool: str) -> bool:
-    """Whether `mcp__server`, `mcp__server__*` or a tool's own name stands for a tool."""
-    return listed.startswith("mcp__") and (
-        listed == tool or tool.startswith(f"{listed.removesuffix('__*')}__")
     )

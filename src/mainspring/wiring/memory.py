@@ -25,6 +25,7 @@ from mainspring.runtime.memory.recall import Recall, utility_reader
 from mainspring.runtime.memory.session_memory import SessionMemory
 from mainspring.runtime.memory.vector_settings import open_vectors
 from mainspring.runtime.model_question import make_ask_model
+from mainspring.runtime.session.session_paths import memory_places
 from mainspring.runtime.session_context import Models, SetupRequest
 from mainspring.runtime.utility.utility_table import UtilityTable
 from mainspring.wiring.user_vault import known_secrets
@@ -40,13 +41,10 @@ def memory_folders(settings: Settings) -> dict[str, MemoryFolder]:
         content = text.encode(errors="replace")
         return None if scrub(content) == content else "it has a secret, which memory must not"
 
-    places = {
-        AGENT: Path(settings.folder) / "memory",
-        USER: Path(settings.home) / ".mainspring/memory",
-    }
+    places = memory_places(Path(settings.folder), Path(settings.home))
     return {
         scope: MemoryFolder(place, clock=clock.now, new_id=ids.new_id, refuse=refuse)
-        for scope, place in places.items()
+        for scope, place in zip((AGENT, USER), places, strict=True)
     }
 
 
@@ -59,6 +57,8 @@ def session_memory(
     if setup.subagent is not None or setup.options.is_served:
         return None
     folders = memory_folders(replace(settings, folder=str(workspace)))
+    if (own := setup.options.memory) is not None:
+        folders = {AGENT: MemoryFolder(own, clock=clock.now, new_id=ids.new_id)}
     present = {scope: folder for scope, folder in folders.items() if folder.is_present}
     if not present:
         return None
@@ -72,6 +72,7 @@ def session_memory(
         session_id=setup.writer.session_id,
         author=Sender(kind="agent", id=setup.agent.name),
         clock=clock.now,
+        is_read_only=own is not None,
     )
     stack.push_async_callback(learn_from_run, memory, setup.log, setup.writer)
     return memory
@@ -99,9 +100,12 @@ def knowledge_folder(settings: Settings, workspace: Path) -> KnowledgeFolder:
     return KnowledgeFolder(root, lambda: open_passages(path, open_vectors(home)), html_to_text)
 
 
-def knowledge_tools(settings: Settings, setup: SetupRequest, workspace: Path) -> list[Tool]:
+def knowledge_tools(settings: Settings, setup: SetupRequest, workspace: Path) -> dict[str, Tool]:
+    """By name."""
     folder = knowledge_folder(settings, workspace)
-    return [knowledge_tool(folder)] if folder.is_present and not setup.options.is_served else []
+    if setup.options.is_served or not folder.is_present:
+        return {}
+    return {"knowledge_search": knowledge_tool(folder)}
 
 
 def open_memory_index(settings: Settings, folders: dict[str, MemoryFolder]) -> MemoryIndex:

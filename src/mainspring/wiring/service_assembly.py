@@ -16,13 +16,12 @@ from mainspring.capabilities.network.outbound_http import HttpPoster, OutboundHt
 from mainspring.capabilities.network.rules import Network
 from mainspring.capabilities.providers.model_registry import ModelRegistry
 from mainspring.capabilities.tools.client_tools import client_tools
-from mainspring.config import FOLDER, Settings, is_postgres
+from mainspring.config import Settings, is_postgres
 from mainspring.core import clock
 from mainspring.core.errors import StoreFailed
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
 from mainspring.runtime.run_options import RunOptions
-from mainspring.runtime.session.session_paths import SERVED_STATE_FOLDER
 from mainspring.service.access.api_keys import Keys
 from mainspring.service.access.audit import Audit
 from mainspring.service.access.budget_ledger import DailyBudgetLedger
@@ -31,6 +30,7 @@ from mainspring.service.access.kill_switch import Halts
 from mainspring.service.access.tenants import Tenants
 from mainspring.service.approvals.approval_policy import AnswerPermission, ApprovalPolicies
 from mainspring.service.approvals.approvals import Approvals
+from mainspring.service.dreams.dreams import DreamDependencies, Dreams
 from mainspring.service.jobs.dispatcher import Dispatcher, Job
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
 from mainspring.service.jobs.parking import WAKE_TASK, Parking
@@ -75,12 +75,12 @@ from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.session_resources import SessionResources
 from mainspring.service.sessions.session_skills import SessionSkills
 from mainspring.service.sessions.session_threads import Threads
-from mainspring.service.sessions.session_transfer import SessionExport, SessionImport
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.sessions.workspace_expiry import KIND as EXPIRY
 from mainspring.service.storage.repository import Seal, delete_children
 from mainspring.service.vaults.credential_validation import CredentialValidator, McpInitializeProbe
 from mainspring.service.vaults.credentials import Credentials
+from mainspring.service.vaults.mcp_logins import McpLogins
 from mainspring.service.vaults.session_credentials import SessionCredentials
 from mainspring.service.vaults.token_refresh import Refresher
 from mainspring.service.vaults.vaults import Vaults
@@ -88,6 +88,7 @@ from mainspring.service.webhooks.webhook_deliveries import Deliveries, WebhookPo
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox, SessionEventForwarder
 from mainspring.wiring.agent_selection import open_agent
+from mainspring.wiring.mcp_login import OAuthLogin
 from mainspring.wiring.providers import open_model_registry
 from mainspring.wiring.service_workspaces import CLEAR_TASK
 from mainspring.wiring.settings_files import read_project_files
@@ -121,6 +122,7 @@ class Service:
     resources: ResourceServices
     secrets: SecretServices
     memory_services: MemoryServices
+    dreams: Dreams
     webhooks: WebhookServices
     sessions: SessionServices
     schedules: ScheduleServices
@@ -176,6 +178,7 @@ def build_service(infrastructure: Infrastructure) -> Service:
         resources=resources,
         secrets=secrets,
         memory_services=memory,
+        dreams=_build_dreams(infrastructure, memory, services),
         webhooks=webhooks,
         sessions=services,
         schedules=_build_schedules(infrastructure, resources, services, webhooks.outbox),
@@ -237,6 +240,9 @@ def _build_secrets(infrastructure: Infrastructure, outbox: Outbox) -> SecretServ
         credential_validator=CredentialValidator(
             credentials, probe=McpInitializeProbe(http_client), refresher=refresher
         ),
+        mcp_logins=McpLogins(
+            vaults, credentials, infrastructure.seal, OAuthLogin(http_client.fetch)
+        ),
         usable=SessionCredentials(records, credentials, refresher),
     )
 
@@ -249,6 +255,21 @@ def _build_memory(infrastructure: Infrastructure) -> MemoryServices:
         memories=Memories(records, stores),
         versions=MemoryVersions(records, stores),
     )
+
+
+def _build_dreams(
+    infrastructure: Infrastructure, memory: MemoryServices, sessions: SessionServices
+) -> Dreams:
+    needs = DreamDependencies(
+        log=infrastructure.log,
+        models=infrastructure.models,
+        stores=memory.stores,
+        memories=memory.memories,
+        check_session=sessions.sessions.get,
+        put=infrastructure.dispatcher.put,
+        clock=clock.now,
+    )
+    return Dreams(infrastructure.store.records, needs)
 
 
 def _build_sessions(
@@ -359,19 +380,6 @@ def _build_schedules(
         deployment_runner=DeploymentRunner(store, runs, session_starter=starter),
         triggers=triggers,
         trigger_intake=TriggerIntake(triggers, session_starter=starter),
-    )
-
-
-def build_transfers(settings: Settings, sessions: Sessions) -> tuple[SessionExport, SessionImport]:
-    workspaces = Path(settings.workspaces).resolve()
-    folder = workspaces / SERVED_STATE_FOLDER / "transfers"
-
-    def workspace(session_id: str) -> Path:
-        return workspaces / session_id
-
-    return (
-        SessionExport(sessions, workspace=workspace, unseen=FOLDER, folder=folder),
-        SessionImport(sessions, workspace=workspace, hidden=FOLDER, folder=folder),
     )
 
 

@@ -43,6 +43,8 @@ from mainspring.service.sessions.output_files import OutputFolder
 from mainspring.service.sessions.resource_types import FileContent
 from mainspring.service.sessions.session_mounts import ForkWorkspaces, Mounts, mounted_ids_file
 from mainspring.service.sessions.session_skills import skills_folder
+from mainspring.service.sessions.session_transfer import SessionExport, SessionImport
+from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.repository import SESSION_KIND
 from mainspring.wiring.sandbox_environment import served_session_paths, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
@@ -165,3 +167,16 @@ def output_source(workspace: Path) -> OutputFolder:
         return output if isinstance(output, Output) else output.reason
 
     return OutputFolder(list=listed, read=read)
+
+
+def build_transfers(settings: Settings, sessions: Sessions) -> tuple[SessionExport, SessionImport]:
+    workspaces = Path(settings.workspaces).resolve()
+    folder = workspaces / SERVED_STATE_FOLDER / "transfers"
+
+    def workspace(session_id: str) -> Path:
+        return workspaces / session_id
+
+    return (
+        SessionExport(sessions, workspace=workspace, unseen=FOLDER, folder=folder),
+        SessionImport(sessions, workspace=workspace, hidden=FOLDER, folder=folder),
+    )

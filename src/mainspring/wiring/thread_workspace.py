@@ -42,6 +42,7 @@ from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.session_repositories import add_repositories
 
 _MAX_CACHED = 1000
+_PROGRAM_TOOLS = frozenset(("bash", "service_start"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,3 +193,15 @@ def workspace_note(
     else:
         lines.append("Commands run in a sandbox; its only way out is a proxy with a list of hosts.")
     return "\n".join((*lines, *setup.options.notes))
+
+
+def sandbox_preparation(sandbox: SandboxSession | None) -> Callable[[str], None] | None:
+    """Starts the sandbox while the model still writes what is to run in it."""
+    if sandbox is None:
+        return None
+
+    def prepare(tool: str) -> None:
+        if tool in _PROGRAM_TOOLS:
+            sandbox.prepare()
+
+    return prepare

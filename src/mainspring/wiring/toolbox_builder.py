@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -34,17 +34,20 @@ from mainspring.harness.toolbox import FindToolChanges, Toolbox
 from mainspring.log.lru_cache import LruCache
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
 from mainspring.runtime.mcp_server import McpServer, ServerParts
-from mainspring.runtime.memory.memory_tools import memory_tools
 from mainspring.runtime.model_question import make_ask_model
 from mainspring.runtime.run_options import RunOptions
-from mainspring.runtime.session.session_paths import WORKSPACE_ALIASES, SessionPaths, worktree_paths
+from mainspring.runtime.session.session_paths import (
+    WORKSPACE_ALIASES,
+    SessionPaths,
+    memory_places,
+    worktree_paths,
+)
 from mainspring.runtime.session_context import SetupRequest, toolbox_without_tools
 from mainspring.runtime.settings.pinned_policy import pin_policy, reading_rules, with_rules
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.wiring.builtin_tools import built_in_tools, select_tools, web_tools, workspace_tools
 from mainspring.wiring.mcp_inputs import user_servers
 from mainspring.wiring.mcp_packages import open_package_cache
-from mainspring.wiring.memory import knowledge_tools, session_memory, session_recall
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.session_repositories import open_worktrees, shared_repository
@@ -54,6 +57,7 @@ from mainspring.wiring.thread_workspace import (
     ThreadWorkspace,
     ThreadWorkspaces,
     sandbox_opened,
+    sandbox_preparation,
     workspace_note,
 )
 
@@ -61,15 +65,18 @@ if TYPE_CHECKING:
     from mainspring.capabilities.hooks import config as hook_config
     from mainspring.capabilities.network.rules import Network
     from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
+    from mainspring.runtime.memory import memory_tools
     from mainspring.wiring import mcp_servers, session_hooks
+    from mainspring.wiring import memory as memories
 else:
+    memories = LazyModule("mainspring.wiring.memory")  # most sessions have none
+    memory_tools = LazyModule("mainspring.runtime.memory.memory_tools")
     hook_config = LazyModule("mainspring.capabilities.hooks.config")
     session_hooks = LazyModule("mainspring.wiring.session_hooks")  # most sessions have none
     mcp_servers = LazyModule("mainspring.wiring.mcp_servers")
 
 _MAX_CACHED = 1000
 """Sessions and warnings that are remembered between runs."""
-_PROGRAM_TOOLS = frozenset(("bash", "service_start"))
 _FILE_TOOLS = frozenset(("read", "edit", "write"))
 _CLIENT_WORKSPACE = "/workspace"
 """Stands for the folder of a client that runs tools itself; it is not accessed here."""
@@ -193,23 +200,28 @@ class ToolboxBuilder:
             hook_tools.update(tools)
             for name in _FILE_TOOLS & tools.keys():
                 tools[name] = with_path_instructions(tools[name], instructions)
-            folder = thread_workspace.paths.workspace
-            memory = session_memory(self._settings, setup, folder, stack)
-            more = (*knowledge_tools(self._settings, setup, folder), *memory_tools(memory))
-            named = {item.spec.name: item for item in more}
-            tools |= select_tools(remove_denied(named, policy), setup.agent.built_ins)
+            workspace = thread_workspace.paths.workspace
+            memory = None
+            if setup.options.memory or any(
+                place.is_dir() for place in memory_places(workspace, self._home)
+            ):
+                memory = memories.session_memory(self._settings, setup, workspace, stack)
+            if (workspace / "knowledge").is_dir():
+                more = memories.knowledge_tools(self._settings, setup, workspace)
+                tools |= remove_denied(select_tools(more, setup.agent.built_ins), policy)
             if memory is not None:
+                more = select_tools(memory_tools.memory_tools(memory), setup.agent.built_ins)
+                tools |= remove_denied(more, policy)
                 facts += tuple(await memory.wake_up() if setup.thread.messages == 0 else ())
             servers = await self._open_servers(setup, session.servers, sandbox_session, stack)
             authorizer.add_rules(servers.rules)
             foreign = remove_denied(servers.tools, policy)
             brought = {tool.spec.name: tool for tool in setup.agent.tools}
-            offered = remove_denied(brought, policy)
-            loading = self._tool_loading(setup, {**offered, **foreign})
+            loading = self._tool_loading(setup, {**remove_denied(brought, policy), **foreign})
             yield Toolbox(
                 authorizer=authorizer,
                 tools=[*tools.values(), *foreign.values(), *loading.search_tools],
-                denied=frozenset(brought.keys() - offered.keys()),
+                denied=frozenset(brought.keys() - remove_denied(brought, policy).keys()),
                 deferred=loading.deferred,
                 client_tools=[ASK_USER, EXIT_PLAN] if options.is_attended else [],
                 client_input_checks=CLIENT_INPUT_CHECKS,
@@ -223,9 +235,10 @@ class ToolboxBuilder:
                 ),
                 pending_facts=side_events,
                 facts=(*facts, *servers.facts, *loading.facts),
-                recall=memory and session_recall(self._settings, setup, self._models, memory),
+                recall=memory
+                and memories.session_recall(self._settings, setup, self._models, memory),
                 for_thread=partial(self._for_thread, session, thread_workspace),
-                on_call_announced=_sandbox_preparation(sandbox_session),
+                on_call_announced=sandbox_preparation(sandbox_session),
                 hook_events=hooked,
                 worktrees=self._worktrees(setup, thread_workspace),
                 changes=_tool_changes(servers, policy, loading),
@@ -281,7 +294,7 @@ class ToolboxBuilder:
         cleanup = stack if sandbox is None else sandbox.cleanup
         packages = sandbox and open_package_cache(self._settings, self._sandboxes, sandbox)
         host = mcp_servers.ServerHost(self._sandboxes.group, cleanup, sandbox, packages)
-        access = mcp_servers.session_access(setup, self._settings, self._networks)
+        access = mcp_servers.session_access(setup, self._settings, self._networks, self._models)
         opened = await mcp_servers.open_servers(servers, host, access)
         for problem in opened.problems:
             self._warn(setup.options, problem)
@@ -386,15 +399,3 @@ class ToolboxBuilder:
 def _tool_changes(servers: ServerParts, policy: Policy, loading: ToolLoading) -> FindToolChanges:
     search = tool_search if loading.search_tools else None
     return servers.tool_changes(partial(remove_denied, policy=policy), search)
-
-
-def _sandbox_preparation(sandbox: SandboxSession | None) -> Callable[[str], None] | None:
-    """Starts the sandbox while the model still writes what is to run in it."""
-    if sandbox is None:
-        return None
-
-    def prepare(tool: str) -> None:
-        if tool in _PROGRAM_TOOLS:
-            sandbox.prepare()
-
-    return prepare

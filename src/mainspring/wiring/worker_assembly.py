@@ -15,6 +15,7 @@ from mainspring.harness.authorizer import AllowAll
 from mainspring.log.task_groups import run_in_background
 from mainspring.service.access.audit import delete_expired_data
 from mainspring.service.approvals import reconciliation as approval_keeping
+from mainspring.service.dreams import dreams
 from mainspring.service.jobs.periodic_tasks import PeriodicTask, repeat
 from mainspring.service.jobs.worker import Worker, WorkerSettings
 from mainspring.service.run_steps import RunSteps
@@ -116,6 +117,7 @@ async def open_worker(
         worker.on_parked(steps.after_parking)
         worker.register(FIRE_TASK, service.schedules.deployment_runner.fire)
         worker.register(DELIVER, service.webhooks.deliveries.deliver)
+        worker.register(dreams.TASK, service.dreams.run)
         worker.register(approval_keeping.TASK, service.sessions.approvals.attend)
         cleaner = WorkspaceCleaner(
             infrastructure.settings, infrastructure.store.records, sandbox_pool

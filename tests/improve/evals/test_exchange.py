@@ -1,18 +1,23 @@
 """Suites of other tools are read, and results are written in a format that other tools read."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.improve.evals.suite_setup import AgentWithSuite
+from tests.improve.evals.suite_setup import AgentWithSuite, outcomes, scripts
 
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli import eval_exchange
 from mainspring.edges.cli.eval_report import ReportFiles, report
-from mainspring.improve.evals.exchange import read_foreign_suite
-from mainspring.improve.evals.graders import Bounds, Contains, Judge, Regex
+from mainspring.improve.evals.comparison import read_baseline
+from mainspring.improve.evals.exchange.formats import read_foreign_suite
+from mainspring.improve.evals.exchange.skill_creator import WITH, WITHOUT, read_benchmark
+from mainspring.improve.evals.graders import Bounds, Contains, Judge, NotContains, Regex
+from mainspring.improve.evals.suite import Script
 from mainspring.improve.evals.suite_files import read_suite
 
+NOW = datetime(2026, 11, 17, tzinfo=UTC)
 PROMPTFOO = """\
 prompts: ["Translate to {{language}}: {{text}}"]
 tests:
@@ -30,8 +35,8 @@ tests:
 def test_promptfoo_assertions_become_graders_and_code_is_named(tmp_path: Path):
     file = tmp_path / "promptfooconfig.yaml"
     file.write_text(PROMPTFOO, encoding="utf-8")
-    suite, notes = read_foreign_suite(file)
-    [case] = suite.cases
+    foreign = read_foreign_suite(file, NOW)
+    [case], notes = foreign.suite.cases, foreign.notes
     assert (case.id, case.input) == ("greets-in-French", "Translate to French: hello")
     assert case.graders[:3] == (
         Contains(text="bonjour", ignore_case=True),
@@ -52,21 +57,21 @@ def test_skill_creator_expectations_become_criteria(tmp_path: Path):
         "expectations": ["The form is filled", "No field is empty"],
     }
     file.write_text(json.dumps({"skill_name": "pdf", "evals": [item]}), encoding="utf-8")
-    [case] = read_foreign_suite(file)[0].cases
+    [case] = read_foreign_suite(file, NOW).suite.cases
     [judge] = case.graders
     assert isinstance(judge, Judge)
     assert [criterion.text for criterion in judge.criteria] == item["expectations"]
     assert case.tags == ("pdf",)
 
 
-def test_a_file_of_neither_format_is_refused(tmp_path: Path):
+def test_a_file_of_no_known_format_is_refused(tmp_path: Path):
     (tmp_path / "x.yaml").write_text("a: 1", encoding="utf-8")
-    with pytest.raises(InvalidInput, match="neither"):
-        read_foreign_suite(tmp_path / "x.yaml")
+    with pytest.raises(InvalidInput, match="none of these"):
+        read_foreign_suite(tmp_path / "x.yaml", NOW)
     for damaged in ("tests: 4", "tests: [{assert: [{value: 1}]}]", "evals: [{}]", "tests: ["):
         (tmp_path / "x.yaml").write_text(damaged, encoding="utf-8")
         with pytest.raises(InvalidInput, match=r"x\.yaml: "):
-            read_foreign_suite(tmp_path / "x.yaml")
+            read_foreign_suite(tmp_path / "x.yaml", NOW)
 
 
 async def test_an_imported_suite_is_a_suite_and_a_run_is_an_eval_log(agent: AgentWithSuite):
@@ -82,3 +87,133 @@ async def test_an_imported_suite_is_a_suite_and_a_run_is_an_eval_log(agent: Agen
     assert sample["scores"]["mainspring"]["value"] == "C"
     assert sample["output"]["choices"][0]["message"]["content"] == "Bonjour"
     assert log["results"]["scores"][0]["metrics"]["accuracy"]["value"] == 1.0
+
+
+async def test_a_log_of_inspect_is_a_suite_with_a_baseline(agent: AgentWithSuite):
+    samples = [
+        {
+            "id": number,
+            "epoch": epoch,
+            "input": [
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": "6x7?"},
+            ],
+            "target": "42",
+            "scores": {"includes": {"value": "C" if epoch == 1 else "I"}},
+        }
+        for number in (1, 2)
+        for epoch in (1, 2)
+    ]
+    log = {"version": 2, "eval": {"task": "sums", "model": "x/y"}, "samples": samples}
+    (agent.folder / "sums.json").write_text(json.dumps(log), encoding="utf-8")
+    assert await eval_exchange.import_(agent.settings, file="sums.json") == 0
+    suite = read_suite(agent.folder / "evals/sums.yaml")
+    assert suite.suite.cases[0].input == ("6x7?",)
+    assert suite.suite.cases[0].graders == (Contains(text="42", ignore_case=True),)
+    baseline = read_baseline(suite.baseline)
+    assert baseline is not None
+    assert {name: case.trials for name, case in baseline.cases.items()} == {
+        "1": (1.0, 0.0),
+        "2": (1.0, 0.0),
+    }
+    agent.write_model({"steps": [{"says": "42"}]})
+    assert set(outcomes(await agent.run(suite)).values()) == {"passed"}
+
+
+async def test_what_is_written_for_another_tool_is_read_again(agent: AgentWithSuite):
+    graders = [
+        {"type": "contains", "text": ["a", "b"], "any": True},
+        {"type": "not_contains", "text": "c", "ignore_case": True},
+        {"type": "regex", "pattern": "^a"},
+        {"type": "bounds", "max_seconds": 5},
+    ]
+    judge = {"type": "judge", "criteria": [{"name": "polite", "text": "It is polite."}]}
+    agent.write_suite({"cases": [{"id": "one", "input": "Say a.", "graders": [*graders, judge]}]})
+    for form, file in (("promptfoo", "out.yaml"), ("skill-creator", "evals.json")):
+        to = eval_exchange.ExportFormat(form)
+        await eval_exchange.export(agent.settings, suite="basics", to=to, output=file)
+    [case] = read_foreign_suite(agent.folder / "out.yaml", NOW).suite.cases
+    assert (case.id, case.input) == ("one", "Say a.")
+    assert case.graders[:4] == (
+        Contains(text=("a", "b"), any=True),
+        NotContains(text="c", ignore_case=True),
+        Regex(pattern="^a"),
+        Bounds(max_seconds=5.0),
+    )
+    [written] = json.loads((agent.folder / "evals.json").read_text(encoding="utf-8"))["evals"]
+    assert written["expectations"] == ["It is polite."]
+
+
+async def test_runs_become_a_benchmark_that_is_read_again(
+    agent: AgentWithSuite, capfd: pytest.CaptureFixture[str]
+):
+    case = {"id": "one", "input": "x", "graders": [{"type": "contains", "text": "42"}]}
+    suite = agent.write_suite({"cases": [case], "trials": 2})
+    without = await agent.run(suite)
+    agent.write_model({"steps": [{"says": "42"}]})
+    run = await agent.run(suite)
+    await eval_exchange.benchmark(
+        agent.settings, run=run.id, baseline=without.id, output="bench", skill="sums"
+    )
+    content = (agent.folder / "bench/benchmark.json").read_bytes()
+    assert json.loads(content)["run_summary"]["delta"]["pass_rate"] == "+1.00"
+    assert read_benchmark(content, WITH, NOW).cases["one"].trials == (1.0, 1.0)
+    assert read_benchmark(content, WITHOUT, NOW).cases["one"].trials == (0.0, 0.0)
+    graded = json.loads(
+        (agent.folder / f"bench/eval-1/{WITHOUT}/run-2/grading.json").read_text(encoding="utf-8")
+    )
+    assert graded["summary"] == {"passed": 0, "failed": 1, "total": 1, "pass_rate": 0.0}
+    assert "hello" in graded["expectations"][0]["evidence"]
+
+
+def harbor_task(folder: Path) -> None:
+    files = {
+        "task.toml": '[task]\nkeywords = ["easy"]\n[agent]\ntimeout_sec = 60.0\n',
+        "instruction.md": "Write 42 into /work/answer.txt; /work/in.txt says why.",
+        "environment/Dockerfile": "FROM alpine\nWORKDIR /work\n",
+        "environment/in.txt": "because\n",
+        "tests/test.sh": (
+            'cd /work\nif [ "$(cat answer.txt)" = "$(cat /tests/gold.txt)" ]; then echo 1;'
+            " else echo 0; fi > /logs/verifier/reward.txt\n"
+        ),
+        "tests/gold.txt": "42\n",
+        "solution/solve.sh": "cat in.txt\necho 42 > /work/answer.txt\n",
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+async def test_a_task_of_harbor_is_a_case_that_its_solution_passes(agent: AgentWithSuite):
+    harbor_task(agent.folder / "tasks/answer")
+    assert await eval_exchange.import_(agent.settings, file="tasks") == 0
+    suite = read_suite(agent.folder / "evals/tasks.yaml")
+    [case] = suite.suite.cases
+    assert case.input == "Write 42 into ./answer.txt; ./in.txt says why."
+    assert (case.tags, case.timeout_seconds) == (("easy",), 60.0)
+    passed = await agent.run(suite, settings=scripts(lambda case: case.solution))
+    assert outcomes(passed) == {"answer": "passed"}
+    wrong = Script(steps=({"says": "42 is written."},))
+    assert outcomes(await agent.run(suite, settings=scripts(lambda _: wrong))) == {
+        "answer": "failed"
+    }
+
+
+async def test_a_suite_becomes_tasks_of_harbor_that_are_read_again(agent: AgentWithSuite):
+    graders = [
+        {"type": "command", "run": "cat sum.txt", "stdout": "42"},
+        {"type": "file", "path": "sum.txt", "pattern": "^4"},
+    ]
+    write = {"tool": "bash", "input": {"command": "echo 42 > sum.txt"}}
+    case = {"id": "sum", "input": "Add up.", "files": {"in.txt": "40 2"}, "graders": graders}
+    agent.write_suite({"cases": [case]})
+    to = eval_exchange.ExportFormat.harbor
+    await eval_exchange.export(agent.settings, suite="basics", to=to, output="out")
+    await eval_exchange.import_(agent.settings, file="out")
+    suite = read_suite(agent.folder / "evals/out.yaml")
+    good, bad = (
+        Script(steps=({"calls": [write]}, {"says": "Done."})),
+        Script(steps=({"says": "?"},)),
+    )
+    assert outcomes(await agent.run(suite, settings=scripts(lambda _: good))) == {"sum": "passed"}
+    assert outcomes(await agent.run(suite, settings=scripts(lambda _: bad))) == {"sum": "failed"}

@@ -3,9 +3,11 @@
 import json
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections import Counter
+from contextlib import closing
 
 import pytest
 from tests.environ import clean_environ
@@ -36,24 +38,33 @@ def prepare(agent: AgentWithSuite) -> None:
     agent.write_suite({"cases": cases, "trials": TRIALS, "parallel": 3})
 
 
-def run_until(agent: AgentWithSuite, results: int | None) -> list[dict[str, object]]:
-    """Run the command; kill it after so many results, or let it end."""
+def run_until(agent: AgentWithSuite, events: int | None) -> list[dict[str, object]]:
+    """Run the command; kill it as soon as the log has so many events more, or let it end."""
     command = [sys.executable, "-m", "mainspring", "eval", "run", "-m", MODEL, "--json"]
-    seen: list[dict[str, object]] = []
+    before = event_count(agent)
     with subprocess.Popen(
         command, cwd=agent.folder, env=clean_environ(), stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
-        if results == 0:
-            process.send_signal(signal.SIGKILL)
-        for line in process.stdout:
-            seen.append(json.loads(line))
-            if results is not None and len(seen) >= results:
+        while events is not None and process.poll() is None:
+            if event_count(agent) - before >= events:
                 process.send_signal(signal.SIGKILL)
                 break
+        seen = [json.loads(line) for line in process.stdout if line.endswith("\n")]
         status = process.wait(timeout=60)
     assert status in (0, -signal.SIGKILL)
     return seen
+
+
+def event_count(agent: AgentWithSuite) -> int:
+    file = agent.folder / ".mainspring/mainspring.db"
+    if not file.exists():
+        return 0
+    with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as store:
+        try:
+            return int(store.execute("select count(*) from event").fetchone()[0])
+        except sqlite3.OperationalError:
+            return 0  # it is being made
 
 
 async def last_run(agent: AgentWithSuite) -> tuple[EvalRun, int, Counter[str], Counter[str]]:
@@ -82,8 +93,8 @@ async def last_run(agent: AgentWithSuite) -> tuple[EvalRun, int, Counter[str], C
 async def test_a_run_killed_at_random_points_pays_for_every_trial_once(agent: AgentWithSuite):
     prepare(agent)
     rng = random.Random(17)
-    for _ in range(5):
-        run_until(agent, rng.choice([0, 1, 1, 2, 3]))
+    for _ in range(8):
+        run_until(agent, rng.randrange(1, 60))
     rest = run_until(agent, None)
     run, runs, ended, paid = await last_run(agent)
     assert runs == 1

@@ -118,6 +118,22 @@ def test_what_is_known_is_not_added_and_a_change_replaces(tmp_path: Path):
     assert [item.operation for item in folder.history(path)] == ["modified", "created"]
 
 
+@pytest.mark.parametrize(
+    ("known", "said"),
+    [
+        ("Room 1 is blue.", "Room 2 is blue."),
+        ("Station 0 is called Heron0.", "Station 1 is called Heron1."),
+        ("We use Postgres.", "We use Redis."),
+        ("Anna likes tea.", "Ben likes tea."),
+        ("The API of billing is slow.", "The API of shipping is slow."),
+    ],
+)
+def test_what_is_said_of_something_else_replaces_nothing(known: str, said: str):
+    consolidation = Consolidation({"a.md": f"---\ntrust: agent\n---\n\n{known}\n"})
+    assert consolidation.add(fact(said)) not in (None, "a.md")
+    assert consolidation.notes["a.md"].body == known
+
+
 def test_two_hundred_corrections_replace_what_was_known(tmp_path: Path):
     before = {f"p{n}.md": f"Person{n} lives in Oldtown{n}." for n in range(200)}
     texts = {path: f"---\ntrust: agent\n---\n\n{text}\n" for path, text in before.items()}

@@ -24,6 +24,7 @@ from yarl import URL
 from mainspring.capabilities.mcp import messages
 from mainspring.capabilities.mcp.foreign_text import clean_line, clean_text, clean_value
 from mainspring.capabilities.mcp.messages import CallResult, decode_result
+from mainspring.capabilities.mcp.server_requests import RequestHandlers
 from mainspring.capabilities.mcp.stored_rounds import OpenSeal, StoredRounds
 from mainspring.core.errors import McpFailed
 from mainspring.core.events import ApprovalAnswered, Evidence
@@ -88,20 +89,37 @@ class _PendingCall:
 
 
 class Elicitations:
-    """An `InputHandler` for the calls of one server. `group` has to outlive them."""
+    """An `InputHandler` for the calls of one server. `group` has to outlive them. `others`: what
+    else the server may ask for."""
 
-    capabilities: Mapping[str, object] = {"elicitation": {"form": {}, "url": {}}}
-
-    def __init__(self, server: str, group: TaskGroup, open_seal: OpenSeal | None = None) -> None:
+    def __init__(
+        self,
+        server: str,
+        group: TaskGroup,
+        open_seal: OpenSeal | None = None,
+        others: RequestHandlers | None = None,
+    ) -> None:
         self._server = server
         self._group = group
         self._open_seal = open_seal
+        self._others = others or {}
         self._calls: dict[str, _PendingCall] = {}
 
     async def __call__(self, method: str, params: bytes) -> Mapping[str, object]:
         if method == "elicitation/create":
             return await self._elicit(decode_result(params, ElicitParams, method))
-        raise McpFailed(f"{method:.80} is not allowed here", code=messages.METHOD_NOT_FOUND)
+        handler = self._others.get(method)
+        if handler is None or not (method == "roots/list" or self._running()):
+            raise McpFailed(f"{method:.80} is not allowed here", code=messages.METHOD_NOT_FOUND)
+        return await handler.answer(params)
+
+    @property
+    def capabilities(self) -> Mapping[str, object]:
+        others = {handler.capability: dict[str, object]() for handler in self._others.values()}
+        return {"elicitation": {"form": {}, "url": {}}, **others}
+
+    def _running(self) -> list[_PendingCall]:
+        return [item for item in self._calls.values() if item.result is item.error is None]
 
     async def run(
         self, call: Call, perform: Perform, progress: Callable[[str], None]
@@ -146,8 +164,7 @@ class Elicitations:
             pending.notify()
 
     async def _elicit(self, params: ElicitParams) -> Mapping[str, object]:
-        running = [item for item in self._calls.values() if item.result is item.error is None]
-        if not running:
+        if not (running := self._running()):
             return {"action": "cancel"}  # nothing is under way that a person knows of
         pending = running[-1]
         question = self._question(params, pending)

@@ -101,6 +101,19 @@ class Grant(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.expires_at is None or now < self.expires_at - _MARGIN_SECONDS
 
 
+class PendingGrant(Struct, frozen=True, kw_only=True):
+    """While a person is asked."""
+
+    grant: Grant
+    verifier: str
+    redirect_uri: str
+    has_iss: bool
+    """Whether the answer has to name its issuer."""
+
+    def __repr__(self) -> str:
+        return f"<PendingGrant of {self.grant.issuer}>"
+
+
 @dataclass(frozen=True, slots=True)
 class Challenge:
     """What a `WWW-Authenticate` header asks for."""
@@ -139,29 +152,54 @@ class OAuthClient:
     ) -> Grant:
         """Have a person agree to what the server asks for. Scopes of an `earlier` grant of the same
         authorization server are asked for again."""
-        server, grant = await self.prepare(challenge, browser.redirect_uri, earlier)
-        state, verifier = self.random(), self.random()
-        digest = hashlib.sha256(verifier.encode()).digest()
+        states: list[str] = []
+
+        def make_state(_: PendingGrant) -> str:
+            states.append(self.random())
+            return states[0]
+
+        page, pending = await self.begin(challenge, browser.redirect_uri, make_state, earlier)
+        return await self.finish(pending, await browser(page), states[0])
+
+    async def begin(
+        self,
+        challenge: Challenge,
+        redirect_uri: str,
+        make_state: Callable[[PendingGrant], str],
+        earlier: Grant | None = None,
+    ) -> tuple[str, PendingGrant]:
+        """The page where a person agrees, and what `finish` needs. `make_state` gives what the
+        answer is recognized by."""
+        server, grant = await self.prepare(challenge, redirect_uri, earlier)
+        pending = PendingGrant(
+            grant=grant,
+            verifier=self.random(),
+            redirect_uri=redirect_uri,
+            has_iss=server.authorization_response_iss_parameter_supported,
+        )
+        digest = hashlib.sha256(pending.verifier.encode()).digest()
         query = {
             "response_type": "code",
             "client_id": grant.client_id,
-            "redirect_uri": browser.redirect_uri,
-            "state": state,
+            "redirect_uri": redirect_uri,
+            "state": make_state(pending),
             "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
             "code_challenge_method": "S256",
             "resource": grant.resource,
             **({"scope": grant.scope} if grant.scope else {}),
         }
         join = "&" if urlsplit(server.authorization_endpoint).query else "?"
-        back = await browser(f"{server.authorization_endpoint}{join}{urlencode(query)}")
-        code = _code_of(back, state=state, server=server)
+        return f"{server.authorization_endpoint}{join}{urlencode(query)}", pending
+
+    async def finish(self, pending: PendingGrant, back: str, state: str) -> Grant:
+        """The grant with its token. `back`: where the page led."""
         form = {
             "grant_type": "authorization_code",
-            "code": code,
-            "redirect_uri": browser.redirect_uri,
-            "code_verifier": verifier,
+            "code": _code_of(back, state=state, pending=pending),
+            "redirect_uri": pending.redirect_uri,
+            "code_verifier": pending.verifier,
         }
-        return await self.exchange(grant, form)
+        return await self.exchange(pending.grant, form)
 
     async def prepare(
         self, challenge: Challenge, redirect_uri: str | None, earlier: Grant | None
@@ -326,13 +364,14 @@ class OAuthClient:
             raise McpFailed(f"its authorization does not work: {error}") from error
 
 
-def _code_of(back: str, *, state: str, server: AuthorizationServer) -> str:
+def _code_of(back: str, *, state: str, pending: PendingGrant) -> str:
     found = {name: values[0] for name, values in parse_qs(urlsplit(back).query).items()}
     if found.get("state") != state:
         raise McpFailed("the answer of the authorization server is not to our question (state)")
     issuer = found.get("iss")
-    is_required = server.authorization_response_iss_parameter_supported
-    if (issuer is None and is_required) or (issuer is not None and issuer != server.issuer):
+    if (issuer is None and pending.has_iss) or (
+        issuer is not None and issuer != pending.grant.issuer
+    ):
         raise McpFailed("the answer is from another authorization server (iss)")
     if "error" in found:
         raise McpFailed(f"not authorized: {found['error']:.100}")

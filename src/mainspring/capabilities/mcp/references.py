@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from mainspring.capabilities.mcp import messages
 from mainspring.capabilities.mcp.foreign_text import clean_line, clean_text
@@ -19,6 +19,21 @@ _PROMPT = re.compile(r"/mcp__(?P<server>[A-Za-z0-9_-]+?)__(?P<prompt>[A-Za-z0-9_
 _RESOURCE = re.compile(r"(?:^|(?<=\s))@(?P<server>[A-Za-z0-9_-]{1,64}):(?P<uri>\S{1,2000})")
 _MAX_RESOURCES = 10
 _MAX_CHARS = 100_000
+
+
+def message_context(
+    connections: Mapping[str, ServerConnection], resources: Sequence[str]
+) -> Callable[[str], Awaitable[Sequence[str]]]:
+    """What a message names, and, with the first one, the agent's own `resources`
+    (`server:uri`)."""
+    own = list(resources)
+
+    async def context(message: str) -> Sequence[str]:
+        mentions = [f"@{item}" for item in own]
+        own.clear()
+        return await referenced_texts("\n".join((message, *mentions)), connections)
+
+    return context
 
 
 async def referenced_texts(message: str, connections: Mapping[str, ServerConnection]) -> list[str]:

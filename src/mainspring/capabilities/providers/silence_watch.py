@@ -28,10 +28,13 @@ class SilenceWatch:
 
     def __init__(self) -> None:
         self._streams: set[WatchedStream] = set()
+        self._last_silent_at = 0.0
+        """Of the stream added last. The task stays until then, so that a turn starts none."""
         self._is_running = False
 
     def add(self, stream: WatchedStream, group: TaskGroup) -> None:
         self._streams.add(stream)
+        self._last_silent_at = stream.silent_at
         if not self._is_running:
             self._is_running = True
             group.start_soon(self._run)
@@ -41,8 +44,10 @@ class SilenceWatch:
 
     async def _run(self) -> None:
         try:
-            while self._streams:
-                next_time = min(stream.silent_at for stream in self._streams)
+            while self._streams or time.monotonic() < self._last_silent_at:
+                next_time = min(
+                    (stream.silent_at for stream in self._streams), default=self._last_silent_at
+                )
                 await anyio.sleep(max(0.0, next_time - time.monotonic()))
                 now = time.monotonic()
                 for stream in [item for item in self._streams if item.silent_at <= now]:

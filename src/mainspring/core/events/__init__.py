@@ -10,6 +10,7 @@ from typing import TypeAlias
 from mainspring.core.events.agent import *
 from mainspring.core.events.approval import *
 from mainspring.core.events.client import *
+from mainspring.core.events.dreams import *
 from mainspring.core.events.evals import *
 from mainspring.core.events.feedback import *
 from mainspring.core.events.harness import *
@@ -33,5 +34,6 @@ KnownPayload: TypeAlias = (
     | MemoryPayload
     | EvalPayload
     | UtilityPayload
+    | DreamPayload
 )
 """Every event that this release can read and write."""

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 from msgspec import UNSET, Struct, UnsetType
 
 from mainspring.core.events.payload import Payload
-from mainspring.core.sender import Origin
+from mainspring.core.sender import Origin, Sender
 
 
 class StopReason(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -128,6 +128,26 @@ class SessionUsage(Payload, frozen=True, kw_only=True, tag="session.usage"):
     usage: Usage
 
 
+class Redaction(Struct, frozen=True, kw_only=True):
+    """An event whose text was removed; the chain still holds."""
+
+    seq: int
+    digest: str
+    """Of the event as it was written, which the next one carries: hex."""
+    body_sha256: str
+    """Of its JSON without the text: hex."""
+
+
+class EventsRedacted(Payload, frozen=True, kw_only=True, tag="events.redacted"):
+    """Text was removed from earlier events of this log, for good."""
+
+    redactions: tuple[Redaction, ...]
+    reason: str
+    by: Sender
+    blobs: tuple[str, ...] = ()
+    """Hashes of blobs that were removed with it."""
+
+
 class SessionDeleted(Payload, frozen=True, kw_only=True, tag="session.deleted"):
     pass
 
@@ -182,6 +202,7 @@ SessionPayload: TypeAlias = (
     | SessionFailed
     | SessionUsage
     | SessionDeleted
+    | EventsRedacted
     | ThreadCreated
     | ThreadStatusRunning
     | ThreadStatusIdle

@@ -9,12 +9,14 @@ from mainspring.edges.api.routes.agents import AgentRoutes
 from mainspring.edges.api.routes.approvals import ApprovalRoutes
 from mainspring.edges.api.routes.audit import AuditRoutes
 from mainspring.edges.api.routes.deployments import DeploymentRoutes, DeploymentRunRoutes
+from mainspring.edges.api.routes.dreams import DreamRoutes
 from mainspring.edges.api.routes.environments import EnvironmentRoutes
 from mainspring.edges.api.routes.events import EventRoutes, StreamRoutes
 from mainspring.edges.api.routes.files import FileRoutes
 from mainspring.edges.api.routes.front_page import FrontPageRoutes, OpenApiRoutes
 from mainspring.edges.api.routes.halts import HaltRoutes, ParkedRoutes
 from mainspring.edges.api.routes.keys import KeyRoutes
+from mainspring.edges.api.routes.mcp_logins import McpLoginRoutes
 from mainspring.edges.api.routes.memory_stores import MemoryRoutes, MemoryStoreRoutes
 from mainspring.edges.api.routes.resources import ResourceRoutes
 from mainspring.edges.api.routes.session_insights import CostRoutes, InsightRoutes, PolicyRoutes
@@ -34,7 +36,8 @@ from mainspring.edges.mcp.service_agents import ServiceAgents
 from mainspring.service.sessions.cost_reports import Costs
 from mainspring.service.sessions.rule_evaluation import RuleEvaluator
 from mainspring.service.sessions.session_reports import SessionReports
-from mainspring.wiring.service_assembly import Service, build_transfers
+from mainspring.wiring.service_assembly import Service
+from mainspring.wiring.service_workspaces import build_transfers
 
 
 def all_routes(service: Service, *more: Route) -> tuple[Route, ...]:
@@ -61,8 +64,10 @@ def _resource_routes(service: Service) -> tuple[Route, ...]:
         FileRoutes(resources.files),
         VaultRoutes(secrets.vaults),
         CredentialRoutes(secrets.credentials, secrets.credential_validator),
+        McpLoginRoutes(secrets.mcp_logins),
         MemoryStoreRoutes(memory.stores),
         MemoryRoutes(memory.memories, memory.versions),
+        DreamRoutes(service.dreams),
         DeploymentRoutes(schedules.deployments, schedules.deployment_runner),
         DeploymentRunRoutes(schedules.runs),
         TriggerRoutes(schedules.triggers, schedules.trigger_intake),

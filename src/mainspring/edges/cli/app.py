@@ -53,6 +53,7 @@ COMMANDS = {
     "skill": CommandEntry("skill_install", "app", "Write, install, scan, trust and remove skills."),
     "knowledge": CommandEntry("knowledge", "app", "Documents that an agent can search and cite."),
     "memory": CommandEntry("memory_index", "app", "What agents remember: files with versions."),
+    "dream": CommandEntry("dream", "app", "Learn from past sessions: review, apply, roll back."),
     "vault": CommandEntry("vault", "app", "Secrets that agents use without seeing them."),
     "policy": CommandEntry("policy", "app", "Show and change what agents may do here."),
     "keys": CommandEntry("keys", "app", "Create, list and revoke API keys."),

@@ -14,7 +14,7 @@ from anyio import to_thread
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.commands import command, command_group
-from mainspring.edges.cli.eval_exchange import import_
+from mainspring.edges.cli.eval_exchange import benchmark, export, import_
 from mainspring.edges.cli.eval_health import health, reward
 from mainspring.edges.cli.eval_labels import calibrate, label
 from mainspring.edges.cli.eval_progress import EvalProgress
@@ -56,6 +56,8 @@ app = command_group()
 command(app)(report)
 command(app)(compare)
 command(app, "import")(import_)
+command(app)(export)
+command(app)(benchmark)
 command(app)(label)
 command(app)(calibrate)
 command(app)(health)

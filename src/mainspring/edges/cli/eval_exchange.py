@@ -1,7 +1,8 @@
-"""`mainspring eval import`: suites of other tools."""
+"""`mainspring eval import` and `eval export`: suites and results of other tools."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,33 +11,138 @@ import typer
 from anyio import to_thread
 
 from mainspring.config import Settings
-from mainspring.edges.cli.eval_suites import AgentOption
+from mainspring.core import clock
+from mainspring.core.errors import InvalidInput
+from mainspring.edges.cli.eval_suites import AgentOption, load_suites
+from mainspring.edges.cli.options import JsonOption
 from mainspring.edges.cli.printing import Screen, plural, print_note
-from mainspring.improve.evals.exchange import read_foreign_suite
+from mainspring.edges.cli.session_lookup import find_session, open_existing_log
+from mainspring.files.atomic_file import write_atomic
+from mainspring.improve.evals.comparison import encode_baseline
+from mainspring.improve.evals.exchange.formats import read_foreign_suite
+from mainspring.improve.evals.exchange.harbor import write_tasks
+from mainspring.improve.evals.exchange.promptfoo import write_promptfoo
+from mainspring.improve.evals.exchange.skill_creator import benchmark_files, write_skill_evals
 from mainspring.improve.evals.new_suite import write_suite
+from mainspring.improve.evals.run_log import EvalRun, read_run
+from mainspring.improve.evals.suite import SuiteFile
 from mainspring.improve.evals.suite_files import EVALS_FOLDER
+
+
+class ExportFormat(StrEnum):
+    promptfoo = "promptfoo"
+    harbor = "harbor"
+    skill_creator = "skill-creator"
 
 
 async def import_(
     settings: Settings,
     *,
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="promptfoo's YAML or skill-creator's evals.json.")
+        str,
+        typer.Argument(
+            metavar="PATH",
+            help="promptfoo's YAML, skill-creator's evals.json, an Inspect log, Harbor tasks.",
+        ),
     ],
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="[default: the file's name]")
     ] = None,
     agent: AgentOption = None,
 ) -> int:
-    """Write a suite of another tool as one of this agent."""
+    """Write a suite of another tool as one of this agent, with its results as the baseline."""
     source = Path(settings.folder, file)
-    suite, notes = await to_thread.run_sync(read_foreign_suite, source)
+    foreign = await to_thread.run_sync(read_foreign_suite, source, clock.now())
+    suite = foreign.suite
     if name is not None:
         suite = msgspec.structs.replace(suite, name=name)
     folder = Path(settings.folder, agent or ".")
     written = await to_thread.run_sync(write_suite, folder, suite)
-    for note in notes:
+    await to_thread.run_sync(_write_files, folder / EVALS_FOLDER, foreign.files)
+    screen = Screen(settings)
+    for note in foreign.notes:
         print_note(settings, note, "yellow")
     text = f" with {plural(len(suite.cases), 'case')}"
-    Screen(settings).line(("wrote ", ""), (f"{EVALS_FOLDER}/{written.name}", "bold"), (text, ""))
+    screen.line(("wrote ", ""), (f"{EVALS_FOLDER}/{written.name}", "bold"), (text, ""))
+    if foreign.baseline is not None:
+        place = SuiteFile(suite=suite, file=written, hash="").baseline
+        content = encode_baseline(msgspec.structs.replace(foreign.baseline, suite=suite.name))
+        await to_thread.run_sync(write_atomic, place, content)
+        screen.line(("wrote ", ""), (f"{EVALS_FOLDER}/baselines/{place.name}", "bold"))
     return 0
+
+
+async def export(
+    settings: Settings,
+    *,
+    suite: Annotated[str, typer.Argument(metavar="SUITE", help="The suite's name.")],
+    to: Annotated[ExportFormat, typer.Option("--to", help="The format.")],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="PATH", help="A file; for Harbor, a folder.")
+    ],
+    agent: AgentOption = None,
+) -> int:
+    """Write a suite in the format of another tool."""
+    suite_file = load_suites(Path(settings.folder, agent or "."), [suite])[0]
+    target = Path(settings.folder, output)
+    files, notes = await to_thread.run_sync(_exported, suite_file, to)
+    for note in notes:
+        print_note(settings, note, "yellow")
+    if "" in files:
+        await to_thread.run_sync(write_atomic, target, files[""])
+    else:
+        await to_thread.run_sync(_write_files, target, files)
+    Screen(settings).line(("wrote ", ""), (output, "bold"))
+    return 0
+
+
+def _exported(suite_file: SuiteFile, to: ExportFormat) -> tuple[dict[str, bytes], list[str]]:
+    """Files by path; an empty path is the one file there is."""
+    match to:
+        case ExportFormat.promptfoo:
+            content, notes = write_promptfoo(suite_file.suite)
+            return {"": content}, notes
+        case ExportFormat.skill_creator:
+            content, notes = write_skill_evals(suite_file.suite)
+            return {"": content}, notes
+        case ExportFormat.harbor:
+            return write_tasks(suite_file.suite, suite_file.folder)
+
+
+async def benchmark(
+    settings: Settings,
+    *,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run with the skill.")],
+    baseline: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="The same suite without the skill.")
+    ] = None,
+    output: Annotated[str, typer.Option("--output", "-o", metavar="DIR")],
+    skill: Annotated[
+        str | None, typer.Option("--skill", metavar="NAME", help="[default: the suite's name]")
+    ] = None,
+    json: JsonOption = False,
+) -> int:
+    """Write runs as skill-creator's benchmark.json, and a grading.json for each trial."""
+    async with open_existing_log(settings) as log:
+        runs: list[EvalRun] = [
+            await read_run(log, (await find_session(log, name)).id)
+            for name in (run, baseline)
+            if name is not None
+        ]
+    named = skill or runs[0].created.suite
+    files = benchmark_files(runs[0], runs[1] if len(runs) > 1 else None, named)
+    await to_thread.run_sync(_write_files, Path(settings.folder, output), files)
+    screen = Screen(settings)
+    if json:
+        screen.json({"files": sorted(files)})
+    else:
+        screen.line(("wrote ", ""), (f"{output}/benchmark.json", "bold"))
+    return 0
+
+
+def _write_files(folder: Path, files: dict[str, bytes]) -> None:
+    for name, content in files.items():
+        file = folder / name
+        if not file.resolve().is_relative_to(folder.resolve()):
+            raise InvalidInput(f"{name} is not a path inside {folder}")
+        write_atomic(file, content)

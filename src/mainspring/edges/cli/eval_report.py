@@ -42,7 +42,7 @@ from mainspring.improve.evals.comparison import (
 from mainspring.improve.evals.comparison import (
     compare as compare_results,
 )
-from mainspring.improve.evals.exchange import inspect_log
+from mainspring.improve.evals.exchange.inspect_log import inspect_log
 from mainspring.improve.evals.html_report import html_page
 from mainspring.improve.evals.ready.safety import dimension_results
 from mainspring.improve.evals.report_files import failures_of, junit, markdown, share_text

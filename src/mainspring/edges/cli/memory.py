@@ -29,7 +29,7 @@ from mainspring.edges.cli.printing import (
     print_result,
 )
 from mainspring.runtime.memory.memory_folder import MemoryFolder, age_in_words
-from mainspring.runtime.memory.memory_index import MemoryHit, MemoryIndex, note_time
+from mainspring.runtime.memory.memory_index import MemoryHit, note_time
 from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
 from mainspring.runtime.memory.note import (
     INDEX_FILE,
@@ -108,7 +108,7 @@ async def ls(settings: Settings, *, scope: ScopeOption = "", json: JsonOption = 
 @command(app)
 async def show(settings: Settings, *, path: PathArgument, scope: ScopeOption = "") -> int:
     """Print a memory as it is written."""
-    _, folder = _find(settings, path, scope)
+    _, folder = find_memory(settings, path, scope)
     Screen(settings).raw(folder.content(path).decode("utf-8", "replace"))
     return 0
 
@@ -174,7 +174,7 @@ async def add(
     version = await to_thread.run_sync(
         lambda: folder.save(note, change_by_hand(settings, reason), expected="")
     )
-    return _print_version(settings, version, "remembered", json=json)
+    return print_version(settings, version, "remembered", json=json)
 
 
 @command(app)
@@ -187,7 +187,7 @@ async def edit(
     json: JsonOption = False,
 ) -> int:
     """Change a memory in your editor ($EDITOR), or to what standard input says."""
-    _, folder = _find(settings, path, scope)
+    _, folder = find_memory(settings, path, scope)
     before = folder.content(path)
     if sys.stdin.isatty():
         text = await to_thread.run_sync(_edited, settings, before.decode("utf-8", "replace"))
@@ -198,32 +198,7 @@ async def edit(
             path, text, change_by_hand(settings, reason), expected=content_hash(before)
         )
     )
-    return _print_version(settings, version, "changed", json=json)
-
-
-@command(app)
-async def forget(
-    settings: Settings,
-    *,
-    path: PathArgument,
-    scope: ScopeOption = "",
-    purge: Annotated[
-        bool, typer.Option("--purge", help="Also remove its older versions; this cannot be undone.")
-    ] = False,
-    reason: ReasonOption = "forgotten by hand",
-    json: JsonOption = False,
-) -> int:
-    """Forget a memory. `memory revert` brings it back, unless it is purged."""
-    found, folder = _find(settings, path, scope)
-
-    def work() -> MemoryVersion:
-        version = folder.forget(path, change_by_hand(settings, reason), purges=purge)
-        if purge:
-            _purge_index(open_memory_index(settings, memory_folders(settings)), found)
-        return version
-
-    version = await to_thread.run_sync(work)
-    return _print_version(settings, version, "purged" if purge else "forgotten", json=json)
+    return print_version(settings, version, "changed", json=json)
 
 
 @command(app)
@@ -274,7 +249,7 @@ async def revert(
             why = reason or f"reverts {found.id[-12:]}"
             readers = folder.readers(found)
             made = await to_thread.run_sync(folder.revert, found, change_by_hand(settings, why))
-            _print_version(settings, made, "reverted", json=json)
+            print_version(settings, made, "reverted", json=json)
             if not json:
                 print_note(settings, _readers_note(readers))
             return 0
@@ -290,7 +265,7 @@ def scoped_folders(settings: Settings, scope: str) -> dict[str, MemoryFolder]:
     return {scope: folders[scope]}
 
 
-def _find(settings: Settings, path: str, scope: str) -> tuple[str, MemoryFolder]:
+def find_memory(settings: Settings, path: str, scope: str) -> tuple[str, MemoryFolder]:
     for name, folder in scoped_folders(settings, scope).items():
         try:
             folder.content(path)
@@ -337,7 +312,7 @@ def _hit_view(hit: MemoryHit) -> MemoryHitView:
     )
 
 
-def _print_version(settings: Settings, version: MemoryVersion, verb: str, *, json: bool) -> int:
+def print_version(settings: Settings, version: MemoryVersion, verb: str, *, json: bool) -> int:
     text = (f"{verb} ", "green"), (version.path, "bold"), (f"  version {version.id[-12:]}", "dim")
     return print_result(settings, version, *text, json=json)
 
@@ -362,9 +337,3 @@ def _edited(settings: Settings, text: str) -> str:
         file.flush()
         subprocess.run([*editor.split(), file.name], check=True)
         return Path(file.name).read_text()
-
-
-def _purge_index(index: MemoryIndex, scope: str) -> None:
-    index.update(scope)
-    index.purge()
-    index.close()

@@ -1,7 +1,9 @@
-"""`mainspring memory stats` and `why`: what memories were worth, and why they were shown."""
+"""`mainspring memory stats`, `why` and `forget`: what memories were worth, why they were shown, and
+how they are removed."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import datetime
 from typing import Annotated
 
@@ -14,12 +16,23 @@ from mainspring.core.envelope import event_types
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import MemoryRecalled
 from mainspring.edges.cli.commands import command
-from mainspring.edges.cli.memory import app
+from mainspring.edges.cli.memory import (
+    PathArgument,
+    ReasonOption,
+    ScopeOption,
+    app,
+    change_by_hand,
+    find_memory,
+    print_version,
+)
 from mainspring.edges.cli.options import JsonOption, SessionArgument
-from mainspring.edges.cli.printing import local_time, print_list
+from mainspring.edges.cli.printing import local_time, plural, print_list, print_note
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
+from mainspring.log.redaction import redact_texts
+from mainspring.runtime.memory.memory_purge import purge_memory, stored_texts
 from mainspring.runtime.utility.utility_table import update_utility
-from mainspring.wiring.memory import open_utility_table
+from mainspring.wiring.memory import memory_folders, open_memory_index, open_utility_table
+from mainspring.wiring.stores import has_store
 
 _TYPES = ("memory", "skill", "prompt_fragment", "tool")
 
@@ -101,6 +114,49 @@ async def why(settings: Settings, *, session: SessionArgument, json: JsonOption 
         ],
         empty="this session was given no memory",
     )
+
+
+@command(app)
+async def forget(
+    settings: Settings,
+    *,
+    path: PathArgument,
+    scope: ScopeOption = "",
+    purge: Annotated[
+        bool,
+        typer.Option(
+            "--purge",
+            help="Also remove its text from its versions, the index and all logs; this cannot be"
+            " undone.",
+        ),
+    ] = False,
+    reason: ReasonOption = "forgotten by hand",
+    json: JsonOption = False,
+) -> int:
+    """Forget a memory. `memory revert` brings it back, unless it is purged."""
+    found, folder = find_memory(settings, path, scope)
+    change = change_by_hand(settings, reason)
+    if not purge:
+        version = await to_thread.run_sync(folder.forget, path, change)
+        return print_version(settings, version, "forgotten", json=json)
+    texts = await to_thread.run_sync(stored_texts, folder, path)
+    if has_store(settings):  # the logs first: what a crash leaves is still found by its file
+        async with open_existing_log(settings) as log:
+            why = f"memory purged: {reason}"
+            report = await redact_texts(log, texts, reason=why, by=change.author)
+        if report.held:
+            raise InvalidInput(f"sessions are running: {', '.join(report.held)}; try again later")
+        if not json:
+            print_note(settings, f"removed from {plural(report.events, 'event')}")
+    version = await to_thread.run_sync(purge_memory, folder, path, change)
+    await to_thread.run_sync(_purge_index, settings, found)
+    return print_version(settings, version, "purged", json=json)
+
+
+def _purge_index(settings: Settings, scope: str) -> None:
+    with closing(open_memory_index(settings, memory_folders(settings))) as index:
+        index.update(scope)
+        index.purge()
 
 
 def _parts_text(parts: dict[str, float]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, cast
 
 import anyio
 import msgspec
@@ -32,6 +32,7 @@ from mainspring.capabilities.mcp.server.refusals import no_resource
 from mainspring.core.errors import Forbidden, InvalidInput, NotFound, StaleVersion
 from mainspring.edges.mcp.agent_host import AgentHost, PendingApproval, PublishedAgent, RunReport
 from mainspring.edges.mcp.skill_features import SkillFeatures
+from mainspring.improve.evals.json_schema import schema_problems
 from mainspring.log.task_groups import unwrap_single_error
 
 INSTRUCTIONS = (
@@ -111,9 +112,7 @@ class AgentFeatures:
 
     async def tools(self) -> Sequence[ToolDefinition]:
         agents = await self._agents() if self._host.may_run else {}
-        runs = [
-            _definition(name, _agent_text(agent), RunInput, _RUNS) for name, agent in agents.items()
-        ]
+        runs = [_agent_tool(name, agent) for name, agent in agents.items()]
         return [*runs, *(definition for definition, _ in self._tools.values())]
 
     async def call_tool(
@@ -174,7 +173,7 @@ class AgentFeatures:
     async def _run(
         self, agent: PublishedAgent, arguments: Mapping[str, object], exchange: Exchange
     ) -> ToolReply:
-        given = msgspec.convert(arguments, RunInput)
+        given = _run_input(agent, arguments)
         session_id = exchange.note.decode()
         if not session_id:  # else the client repeats a request whose session has begun
             session_id = await self._begin(agent, given)
@@ -293,6 +292,34 @@ _DECISION_FORM: dict[str, object] = {
     },
     "required": ["decision"],
 }
+
+
+def _agent_tool(name: str, agent: PublishedAgent) -> ToolDefinition:
+    definition = _definition(name, _agent_text(agent), RunInput, _RUNS)
+    if agent.input_schema is None:
+        return definition
+    own = cast("dict[str, object]", agent.input_schema.get("properties", {}))
+    usual = cast("dict[str, object]", definition.input_schema["properties"])
+    properties = {**own, "session_id": usual["session_id"]}
+    schema = {**agent.input_schema, "properties": properties}
+    return msgspec.structs.replace(definition, input_schema=schema)
+
+
+def _run_input(agent: PublishedAgent, arguments: Mapping[str, object]) -> RunInput:
+    """What an agent with a schema of its own is given becomes its message, as JSON.
+
+    Raises: InvalidInput, msgspec.ValidationError.
+    """
+    if agent.input_schema is None:
+        return msgspec.convert(arguments, RunInput)
+    own = {name: value for name, value in arguments.items() if name != "session_id"}
+    session = {"session_id": arguments["session_id"]} if "session_id" in arguments else {}
+    if not own and session:
+        return msgspec.convert(session, RunInput)
+    if problems := list(schema_problems(own, dict(agent.input_schema))):
+        raise InvalidInput(f"The input is not valid: {'; '.join(problems[:10])}")
+    message = msgspec.json.format(msgspec.json.encode(own), indent=2).decode()
+    return msgspec.convert({"message": message, **session}, RunInput)
 
 
 def _agent_text(agent: PublishedAgent) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -24,6 +24,8 @@ class PublishedAgent:
     id: str
     name: str
     description: str
+    input_schema: Mapping[str, object] | None = None
+    """What it is given instead of a message."""
 
 
 class RunReport(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -70,7 +70,12 @@ class LocalAgents:
 
     async def agents(self) -> Sequence[PublishedAgent]:
         return [
-            PublishedAgent(id=name, name=name, description=runner.agent.description)
+            PublishedAgent(
+                id=name,
+                name=name,
+                description=runner.agent.description,
+                input_schema=runner.agent.input_schema,
+            )
             for name, runner in self.runners.items()
         ]
 

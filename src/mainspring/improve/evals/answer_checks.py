@@ -9,10 +9,10 @@ import msgspec
 import re2
 
 from mainspring.core.events import EvalCheck
+from mainspring.function_tools.json_schema import schema_problems
 from mainspring.improve.evals import graders
 from mainspring.improve.evals.evidence import Evidence, check, shorten
 from mainspring.improve.evals.graders import as_texts
-from mainspring.improve.evals.json_schema import schema_problems
 from mainspring.retrieval.bm25 import tokenize
 
 _FENCE = re.compile(r"```(?:json)?\s*\n(.*?)\n\s*```", re.DOTALL)

@@ -80,6 +80,19 @@ DELETES: Final = (
     "delete from mainspring.session where key = %s",
 )
 
+# What is left of a redacted event is indexed again.
+REDACT: Final = (
+    "update mainspring.event set body = %(body)s where seq = %(seq)s and session_key ="
+    " (select key from mainspring.session where id = %(session_id)s)",
+    "update mainspring.inbox set body = %(body)s where seq = %(seq)s and session_key ="
+    " (select key from mainspring.session where id = %(session_id)s)",
+    "delete from mainspring.words where seq = %(seq)s and session_key ="
+    " (select key from mainspring.session where id = %(session_id)s)",
+    "update mainspring.session set indexed = least(indexed, %(seq)s - 1) where id = %(session_id)s",
+)
+REMOVE_BLOB_USES: Final = "delete from mainspring.blob_use where hash = any(%s)"
+REMOVE_BLOBS: Final = "delete from mainspring.blob where hash = any(%s)"
+
 # The update decides: of several appends at once, the first has the row, and for the others its
 # conditions no longer hold. All else hangs on the row it returns.
 _MOVED: Final = f"""

@@ -13,7 +13,7 @@ from psycopg import IsolationLevel, errors
 
 from mainspring.core import ids
 from mainspring.core.errors import StoreFailed, StoreUnavailable
-from mainspring.log.postgres import queries
+from mainspring.log.postgres import queries, statements
 from mainspring.log.postgres.connect import (
     Address,
     Connection,
@@ -100,7 +100,9 @@ class PostgresStore:
         self.wakeups.tell(session_id)
 
     async def append(self, append: Append) -> None:
-        await self._pool.run(lambda db: queries.append(db, append))
+        is_plain = not append.redacted_bodies and not append.removed_blobs
+        work = queries.append if is_plain else _append_redaction
+        await self._pool.run(lambda db: work(db, append))
         self.wakeups.tell(append.lease.session_id, is_inbox=False)
 
     async def read(self, event_range: EventRange) -> list[Row]:
@@ -227,3 +229,15 @@ async def open_postgres(
             yield store
     finally:
         await store.close()
+
+
+async def _append_redaction(db: Connection, append: Append) -> None:
+    """The database removes the rows as they were when it is vacuumed."""
+    async with db.transaction():
+        await queries.append(db, append)
+        for seq, body in append.redacted_bodies:
+            given = {"body": body, "session_id": append.lease.session_id, "seq": seq}
+            for statement in statements.REDACT:
+                await db.execute(statement, given)
+        await db.execute(statements.REMOVE_BLOB_USES, [list(append.removed_blobs)])
+        await db.execute(statements.REMOVE_BLOBS, [list(append.removed_blobs)])

@@ -75,7 +75,7 @@ class CommitQueue:
         """Jobs done so far."""
         self._path = path
         self._connection = connection
-        self._group: GroupCommit[_Job[object]] = GroupCommit(self._commit)
+        self._group: GroupCommit[_Job[object]] = GroupCommit(self._commit, is_alone=is_alone)
         self._pace = AdaptiveThreads()
         self._is_committing = False
         self._foreign_version = 0

@@ -192,6 +192,26 @@ def append(db: sqlite3.Connection, append: Append) -> None:
             "update inbox set seq = ? where session_key = ? and position = ?",
             [(folded.seq, key, folded.position) for folded in append.folded_item],
         )
+    if append.redacted_bodies or append.removed_blobs:
+        _redact(db, key_of(db, lease.session_id), append)
+
+
+def _redact(db: sqlite3.Connection, key: int, append: Append) -> None:
+    changed = [(body, key, seq) for seq, body in append.redacted_bodies]
+    for table in ("event", "inbox"):
+        db.executemany(f"update {table} set body = ? where session_key = ? and seq = ?", changed)
+    db.executemany(
+        "delete from words where rowid = ?",
+        [(key << SEQ_BITS | seq,) for seq, _ in append.redacted_bodies],
+    )
+    first = min((seq for seq, _ in append.redacted_bodies), default=0)
+    db.execute(  # what is left of them is indexed again
+        "update session set indexed = min(indexed, ?) where key = ? and ? > 0",
+        (first - 1, key, first),
+    )
+    hashes = [(digest,) for digest in append.removed_blobs]
+    db.executemany("delete from blob_use where hash = ?", hashes)
+    db.executemany("delete from blob where hash = ?", hashes)
 
 
 def _refusal(db: sqlite3.Connection, append: Append) -> Fenced | Conflict | SessionNotFound:

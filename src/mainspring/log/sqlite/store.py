@@ -120,6 +120,9 @@ class SqliteStore:
 
     async def append(self, append: Append) -> None:
         await self._write(lambda db: queries.append(db, append))
+        if append.redacted_bodies or append.removed_blobs:
+            await self._write(text_index.forget)
+            await self._truncate()
         self.signals.poke([append.lease.session_id], is_inbox=False)
 
     async def read(self, event_range: EventRange) -> list[Row]:

@@ -118,6 +118,8 @@ def read_agent(
         rules=manifest.rules,
         checks=manifest.checks,
         require_evidence=manifest.require_evidence,
+        resources=manifest.resources,
+        input_schema=manifest.input_schema,
         subagents=subagents,
         max_depth=min(manifest.subagents.max_depth, MAX_SUBAGENT_DEPTH),
         max_at_once=min(manifest.subagents.max_parallel, MAX_PARALLEL_SUBAGENTS),

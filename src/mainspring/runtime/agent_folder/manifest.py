@@ -94,6 +94,9 @@ class AgentManifest:
     is_coordinator: bool = False
     checks: tuple[AnswerCheck, ...] = ()
     require_evidence: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    """Of MCP servers, as `server:uri`."""
+    input_schema: dict[str, object] | None = None
     schedule: ManifestSchedule | None = None
     outcome: ManifestOutcome | None = None
     findings: tuple[Finding, ...] = ()
@@ -193,9 +196,36 @@ def _readers(yaml_reader: YamlReader) -> FieldReaders:
         "coordinator": yaml_reader.truth,
         "checks": _checks(yaml_reader),
         "require_evidence": yaml_reader.strings,
+        "resources": _resources(yaml_reader),
+        "input_schema": _input_schema(yaml_reader),
         "schedule": _schedule(yaml_reader),
         "outcome": _outcome(yaml_reader),
     }
+
+
+def _resources(yaml_reader: YamlReader) -> Callable[[Node], tuple[str, ...]]:
+    def read(node: Node) -> tuple[str, ...]:
+        names = yaml_reader.strings(node)
+        for name in names:
+            server, _, uri = name.partition(":")
+            if not server or not uri or len(name.split()) != 1:
+                raise YamlValueError(node, f"must be server:uri, as in notes:note://1, not {name}")
+        return names
+
+    return read
+
+
+def _input_schema(yaml_reader: YamlReader) -> Callable[[Node], dict[str, object]]:
+    def read(node: Node) -> dict[str, object]:
+        schema = yaml_reader.mapping(node)
+        properties = schema.get("properties")
+        if schema.get("type") != "object" or not isinstance(properties, dict) or not properties:
+            raise YamlValueError(node, "must be a JSON Schema of an object with properties")
+        if "session_id" in properties:
+            raise YamlValueError(node, "must have no property session_id: it has a meaning already")
+        return schema
+
+    return read
 
 
 def _limits(yaml_reader: YamlReader) -> Callable[[Node], Limits]:

@@ -297,6 +297,7 @@ _READERS: dict[str, ValueReader] = {
     "disabled": flag,
     "disabledTools": strings,
     "alwaysLoad": flag,
+    "sampling": flag,
     "description": string,
 }
 _KNOWN = {"type", *_READERS}
@@ -308,6 +309,7 @@ def _normalized_fields(values: dict[str, object]) -> dict[str, object]:
         "headersHelper": "headers_helper",
         "disabledTools": "disabled_tools",
         "alwaysLoad": "always_load",
+        "sampling": "allows_sampling",
     }
     enabled, disabled = values.pop("enabled", True), values.pop("disabled", False)
     timeout, timeout_ms = values.pop("timeout", None), values.pop("timeout_ms", None)

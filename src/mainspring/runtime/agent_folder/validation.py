@@ -183,6 +183,8 @@ def _manifest(folder: Path, loaded: AgentFolder) -> PartReport:
         supported += [f"checks of its answer: {', '.join(names)}"] if names else []
         evidence = ", ".join(settings.require_evidence)
         supported += [f"evidence that it needs: {evidence}"] if evidence else []
+        supported += [f"reads {', '.join(settings.resources)}"] if settings.resources else []
+        supported += ["its own input as a tool"] if settings.input_schema else []
         supported += ["it only coordinates subagents"] if settings.is_coordinator else []
     return PartReport(
         name="agent", supported=tuple(supported), findings=loaded.findings_by_source["manifest"]

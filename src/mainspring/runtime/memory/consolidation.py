@@ -32,6 +32,8 @@ RULE_TYPES = frozenset(("feedback", "procedure", "user"))
 """Types of memories that say how to behave: text of others never becomes one by itself."""
 MAX_LINKS = 3
 _SAME, _MERGED = 0.85, 0.5
+_MAX_VALUE = 3
+"""Words of a value that replaces another."""
 _MIN_LINK = 3.0
 _MAX_CONTEXT = 160
 
@@ -39,6 +41,7 @@ Relation: TypeAlias = Literal["same", "replaced", "conflict", "merged", "related
 
 _NEGATIONS = frozenset(("not", "no", "never", "don", "dont", "without", "stop", "avoid", "nobody"))
 _FREQUENCIES = frozenset(("alway", "never"))
+_CHANGES = frozenset(("now", "instead", "longer", "anymor"))
 _REPLACING = re.compile(
     r"\b(?:now|instead|no longer|changed to|moved to|replaced|any ?more|new)\b", re.IGNORECASE
 )
@@ -53,15 +56,19 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class _Statement:
-    stems: frozenset[str]
+    order: tuple[str, ...]
     is_negated: bool
+
+    @property
+    def stems(self) -> frozenset[str]:
+        return frozenset(self.order)
 
     @classmethod
     def of(cls, text: str) -> _Statement:
         plain = words(text)
         negations = sum(word in _NEGATIONS for word in plain)
-        found = frozenset(stems(text)) - _FREQUENCIES - _NEGATIONS
-        return cls(found, negations % 2 == 1)
+        without = _FREQUENCIES | _NEGATIONS | _CHANGES
+        return cls(tuple(stem for stem in stems(text) if stem not in without), negations % 2 == 1)
 
 
 @dataclass(slots=True)
@@ -258,20 +265,27 @@ def _statement_relation(candidate: Candidate, new: _Statement, old: _Statement) 
         if new.is_negated == old.is_negated:
             return "same"
         return "replaced" if closeness >= _SAME else None
-    if _has_other_value(candidate, new.stems - shared, old.stems - shared, covered):
+    if _has_other_value(candidate, new.order, old.order):
         return "replaced"
     if len(shared) > 1 and covered >= _MERGED and old.stems - shared and new.stems - shared:
         return "conflict" if len(both) - len(shared) <= len(shared) else None
     return "merged" if closeness >= _MERGED else None
 
 
-def _has_other_value(
-    candidate: Candidate, new: frozenset[str], old: frozenset[str], covered: float
-) -> bool:
-    """Whether the same is said with another number, day or name, as a change or a correction."""
-    if not new or not old or covered < _MERGED:
+def _has_other_value(candidate: Candidate, new: tuple[str, ...], old: tuple[str, ...]) -> bool:
+    """Whether the same is said of the same with another number, day or name at its end. A number
+    with something after it is part of a name: room 1 is not room 2."""
+    begin = next(
+        (at for at, pair in enumerate(zip(new, old, strict=False)) if pair[0] != pair[1]), 0
+    )
+    rest, before = new[begin:], old[begin:]
+    if not begin or not rest or not before or max(len(rest), len(before)) > _MAX_VALUE:
         return False
-    kinds = {kind for kind, form in _KINDS.items() if any(map(form.fullmatch, new))}
-    if any(any(map(_KINDS[kind].fullmatch, old)) for kind in kinds):
-        return True
-    return candidate.is_correction or _REPLACING.search(candidate.text) is not None
+    is_name = any(any(map(str.isdigit, part[0])) and len(part) > 1 for part in (rest, before))
+    if is_name:
+        return False
+    is_same_kind = any(
+        form.fullmatch(rest[0]) and form.fullmatch(before[0]) for form in _KINDS.values()
+    )
+    is_change = candidate.is_correction or _REPLACING.search(candidate.text) is not None
+    return is_change or (is_same_kind and len(rest) == len(before) == 1)

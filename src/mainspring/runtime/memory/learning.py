@@ -54,6 +54,8 @@ def learn(
 
 async def learn_from_run(memory: SessionMemory, log: SessionLog, writer: Writer) -> None:
     """Remember what the run of a session taught. The run is over: nothing waits for it."""
+    if memory.is_read_only:
+        return
     read = await log.read(writer.session_id)
     candidates = extract_candidates(read)
     known = {event.payload.version for event in read if isinstance(event.payload, MemoryWritten)}

@@ -16,7 +16,7 @@ from mainspring.core.sender import Sender
 from mainspring.runtime.memory.extraction import Evidence
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
-from mainspring.runtime.memory.note import Trust, parse_note
+from mainspring.runtime.memory.note import Trust, content_hash, parse_note
 
 EditAction: TypeAlias = Literal["add", "update", "merge", "link", "conflict", "archive", "promote"]
 
@@ -98,4 +98,6 @@ def apply_edits(
 def _apply(folder: MemoryFolder, edit: MemoryEdit, change: Change) -> MemoryVersion:
     if edit.text is not None:
         return folder.save(parse_note(edit.path, edit.text), change, expected=edit.before)
+    if content_hash(folder.content(edit.path)) != edit.before:
+        raise MemoryChanged(f"{edit.path} has changed since this was proposed")
     return folder.forget(edit.path, change)

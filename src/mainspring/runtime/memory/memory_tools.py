@@ -58,10 +58,12 @@ class NoteInput(Struct, frozen=True, kw_only=True):
     ] = ()
 
 
-def memory_tools(memory: SessionMemory | None) -> list[Tool]:
-    if memory is None:
-        return []
-    return [_search_tool(memory), _read_tool(memory), _write_tool(memory), _forget_tool(memory)]
+def memory_tools(memory: SessionMemory) -> dict[str, Tool]:
+    """By name."""
+    tools = [_search_tool(memory), _read_tool(memory)]
+    if not memory.is_read_only:
+        tools += [_write_tool(memory), _forget_tool(memory)]
+    return {tool.spec.name: tool for tool in tools}
 
 
 def _search_tool(memory: SessionMemory) -> Tool:

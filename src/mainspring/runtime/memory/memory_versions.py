@@ -188,6 +188,19 @@ def purge_contents(root: int, path: str) -> int:
     return len(hashes)
 
 
+def purge_mentions(root: int, path: str, mention: bytes) -> int:
+    """Remove the contents of past versions of a file that have certain bytes."""
+    versions = [version for version in read_versions(root) if version.path == path]
+    if not versions:
+        return 0
+    removed = 0
+    for digest in {version.hash for version in versions[:-1]} - {versions[-1].hash, ""}:
+        if mention in (read_file(root, _object_path(digest)) or b""):
+            remove_file(root, _object_path(digest))
+            removed += 1
+    return removed
+
+
 def _object_path(digest: str) -> str:
     return f"{FOLDER}/objects/{digest[:2]}/{digest}"
 

@@ -48,6 +48,7 @@ class SessionMemory:
     warn: Callable[[str], None]
     recalled: AbstractSet[tuple[str, str, str]]
     """Scope, path and hash of what the model was shown already, as the log says."""
+    is_read_only: bool = False
     has_read_others: Callable[[], bool] = lambda: False
     """Whether the model was shown text of pages or of MCP servers, as the log says: what it writes
     then may come from there, whatever it says."""

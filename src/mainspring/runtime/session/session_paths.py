@@ -213,3 +213,8 @@ def with_plugin_folders(paths: SessionPaths, servers: Iterable[McpServer]) -> Se
     roots = {Path(server.plugin_root) for server in servers if server.plugin is not None}
     folders = [folder for folder in sorted(roots) if paths.needs_mount(folder)]
     return replace(paths, beside=(*paths.beside, *folders))
+
+
+def memory_places(workspace: Path, home: Path) -> tuple[Path, Path]:
+    """Where the memories of the agent, and those of the user, are if there are any."""
+    return workspace / "memory", home / ".mainspring/memory"

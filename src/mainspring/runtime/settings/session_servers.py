@@ -21,13 +21,17 @@ def usable_servers(
     found = read_mcp(scopes, environment, project=loaded.servers, plugins=plugins)
     values = {"CLAUDE_PROJECT_DIR": scopes.folder.as_posix(), **environment}
     only_managed = "mcp" in loaded.preferences.plugins_only
-    return tuple(
+    usable = [
         expand_server(server, values)[0]
         for server in found.servers
         if server.unused_reason is None
         and not (server.scope == "project" and server.name in loaded.preferences.disabled_servers)
         and (server.scope == "managed" or not only_managed)
-    )
+    ]
+    by_content: dict[bytes, McpServer] = {}
+    for server in usable:
+        by_content.setdefault(server.content, server)
+    return tuple(by_content.values())
 
 
 def read_plugins(scopes: Scopes) -> InstalledPlugins:

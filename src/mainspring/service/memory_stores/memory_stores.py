@@ -71,11 +71,21 @@ class MemoryStores:
         self._clock = clock
         self._new_id = new_id
 
-    async def create(self, tenant: str, request: CreateMemoryStore) -> MemoryStore:
+    async def create(
+        self, tenant: str, request: CreateMemoryStore, *, store_id: str | None = None
+    ) -> MemoryStore:
+        """`store_id`: chosen by a caller that must not make it twice.
+
+        Raises: AlreadyExists.
+        """
         now = self._clock()
         _check_name(request.name)
         store = copy_fields(
-            MemoryStore, request, id=self._new_id("memstore"), created_at=now, updated_at=now
+            MemoryStore,
+            request,
+            id=store_id or self._new_id("memstore"),
+            created_at=now,
+            updated_at=now,
         )
         await self._repository.put(tenant, store)
         await self._notify_change(tenant, store.id, "created")

@@ -13,7 +13,7 @@ from anyio import to_thread
 from mainspring.edges.api.openapi import OPENAPI_PATH, document, encode_document
 from mainspring.edges.api.route import ApiCall, Empty, Route, route, routes_of
 
-_HEADERS = {
+PAGE_HEADERS = {
     "content-security-policy": (
         "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
@@ -53,7 +53,7 @@ class FrontPageRoutes:
     )
     async def read(self, _api_call: ApiCall[Empty, Empty]) -> web.Response:
         page = _PAGE.format(version=escape(self.version), openapi=OPENAPI_PATH)
-        return web.Response(text=page, content_type="text/html", headers=_HEADERS)
+        return web.Response(text=page, content_type="text/html", headers=PAGE_HEADERS)
 
 
 @dataclass(slots=True)

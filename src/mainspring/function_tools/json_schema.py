@@ -1,23 +1,35 @@
-"""JSON Schema, as far as graders need it: types, properties, items, enums, bounds, patterns,
-combinations. A keyword that is not known here is a problem, not a silent pass."""
+"""Checks a value against a JSON Schema: types, properties, items, enums, bounds, patterns,
+combinations. A keyword that is not known here is a problem, not a silent pass.
+
+No library: those that check every draft are compiled (5 MB), or match foreign patterns with
+Python's `re`, which a short text can keep busy for seconds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import msgspec
-import re2
+
+from mainspring.core.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    import re2
+else:
+    re2 = LazyModule("re2")  # few schemas have patterns
 
 Schema: TypeAlias = Mapping[str, object]
+Check: TypeAlias = Callable[[object, object, Schema, str], Iterator[str]]
+"""Of a value, a keyword's rule, the schema that it is in, and the value's place: problems."""
 _TYPES: dict[str, Callable[[object], bool]] = {
     "object": lambda value: isinstance(value, dict),
     "array": lambda value: isinstance(value, list),
     "string": lambda value: isinstance(value, str),
     "boolean": lambda value: isinstance(value, bool),
     "null": lambda value: value is None,
-    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "integer": lambda value: (number := _number(value)) is not None and number % 1 == 0,
+    "number": lambda value: _number(value) is not None,
 }
 _IGNORED = frozenset(("$schema", "$id", "title", "description", "default", "examples", "format"))
 _MAX_DEPTH = 50
@@ -36,14 +48,33 @@ def schema_problems(value: object, schema: object, place: str = "$") -> Iterator
         yield f"{place}: the schema is not an object"
         return
     rules = cast("dict[str, object]", schema)
-    for keyword, rule in rules.items():
+    for keyword in rules:
         if keyword in _IGNORED:
             continue
         check = _KEYWORDS.get(keyword)
         if check is None:
             yield f"{place}: the schema's keyword {keyword} is not supported"
         else:
-            yield from check(value, rule, rules, place)
+            yield from _checked(check, keyword, value, rules, place)
+
+
+def supported_keywords(schema: Schema) -> dict[str, object]:
+    """A schema, and that of its items, without the keywords that are not known here: for schemas
+    that somebody else checks too."""
+    known = {key: rule for key, rule in schema.items() if key in _KEYWORDS}
+    if isinstance(items := known.get("items"), dict):
+        inner = cast("dict[str, object]", items)
+        known["items"] = {key: rule for key, rule in inner.items() if key in _KEYWORDS}
+    return known
+
+
+def _checked(
+    check: Check, keyword: str, value: object, schema: Schema, place: str
+) -> Iterator[str]:
+    try:
+        yield from check(value, schema[keyword], schema, place)
+    except (TypeError, ValueError, AttributeError, re2.error):  # `minimum: x`
+        yield f"{place}: the schema's {keyword} is not valid"
 
 
 def _type(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
@@ -132,7 +163,7 @@ def _unique(value: object, rule: object, _: Schema, place: str) -> Iterator[str]
 
 def _bound(
     measure: Callable[[object], float | None], holds: Callable[[float, float], bool], what: str
-) -> Callable[[object, object, Schema, str], Iterator[str]]:
+) -> Check:
     def check(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
         size = measure(value)
         if size is not None and not holds(size, float(cast("float", rule))):
@@ -153,7 +184,7 @@ def _count(value: object) -> float | None:
     return len(cast("Sequence[object]", value)) if isinstance(value, list) else None
 
 
-_KEYWORDS: dict[str, Callable[[object, object, Schema, str], Iterator[str]]] = {
+_KEYWORDS: dict[str, Check] = {
     "type": _type,
     "enum": _enum,
     "const": _const,

@@ -1,0 +1,123 @@
+"""What a server may ask of the client besides questions to a person: where the workspace is, and,
+where that is allowed, a reply of the session's model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from mainspring.capabilities.mcp import messages
+from mainspring.capabilities.mcp.foreign_text import clean_text
+from mainspring.capabilities.mcp.messages import Content, Text, decode_result
+from mainspring.core.errors import McpFailed
+
+_MAX_TOKENS = 4_000
+_MAX_MESSAGES = 50
+_MAX_CHARS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHandler:
+    capability: str
+    """What the client declares for it."""
+    answer: Callable[[bytes], Awaitable[Mapping[str, object]]]
+    """Of the params. Raises: McpFailed: it is refused."""
+
+
+RequestHandlers: TypeAlias = Mapping[str, RequestHandler]
+"""By method."""
+
+
+Role: TypeAlias = Literal["user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingRequest:
+    system: str
+    messages: tuple[tuple[Role, str], ...]
+    max_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingReply:
+    text: str
+    model: str
+    is_cut: bool = False
+
+
+Sample: TypeAlias = Callable[[SamplingRequest], Awaitable[SamplingReply]]
+"""Asks the session's model, at the session's cost. Raises: McpFailed."""
+
+
+def request_handlers(roots: Sequence[str], sample: Sample | None) -> RequestHandlers:
+    """For a server that may know `roots`, and, with `sample`, have the model reply."""
+    return {
+        **(_roots_handler(roots) if roots else {}),
+        **({} if sample is None else _sampling_handler(sample)),
+    }
+
+
+def _roots_handler(uris: Sequence[str]) -> RequestHandlers:
+    async def answer(_: bytes) -> Mapping[str, object]:
+        return {"roots": [{"uri": uri, "name": "workspace"} for uri in uris]}
+
+    return {"roots/list": RequestHandler("roots", answer)}
+
+
+class _SamplingMessage(Struct, frozen=True, kw_only=True):
+    role: Role
+    content: Content | list[Content]
+
+
+class _SamplingParams(Struct, frozen=True, kw_only=True, rename="camel"):
+    messages: list[_SamplingMessage]
+    system_prompt: str = ""
+    max_tokens: int = _MAX_TOKENS
+    tools: list[object] = []
+
+
+def _sampling_handler(sample: Sample) -> RequestHandlers:
+    async def answer(params: bytes) -> Mapping[str, object]:
+        reply = await sample(_sampling_request(params))
+        return {
+            "role": "assistant",
+            "content": {"type": "text", "text": reply.text},
+            "model": reply.model,
+            "stopReason": "maxTokens" if reply.is_cut else "endTurn",
+        }
+
+    return {"sampling/createMessage": RequestHandler("sampling", answer)}
+
+
+def _sampling_request(params: bytes) -> SamplingRequest:
+    asked = decode_result(params, _SamplingParams, "sampling/createMessage")
+    if asked.tools:
+        raise _refusal("tools are not offered to servers")
+    if not 0 < len(asked.messages) <= _MAX_MESSAGES:
+        raise _refusal(f"from 1 to {_MAX_MESSAGES} messages, please")
+    messages_: tuple[tuple[Role, str], ...] = tuple(
+        (item.role, _text(item)) for item in asked.messages
+    )
+    system = clean_text(asked.system_prompt)
+    if len(system) + sum(len(text) for _, text in messages_) > _MAX_CHARS:
+        raise _refusal(f"more than {_MAX_CHARS:,} characters")
+    if messages_[-1][0] != "user":
+        raise _refusal("the last message has to be the user's")
+    tokens = min(max(asked.max_tokens, 1), _MAX_TOKENS)
+    return SamplingRequest(system=system, messages=messages_, max_tokens=tokens)
+
+
+def _text(message: _SamplingMessage) -> str:
+    parts = message.content if isinstance(message.content, list) else [message.content]
+    texts = [part.text for part in parts if isinstance(part, Text)]
+    if len(texts) != len(parts):
+        raise _refusal("only text is understood")
+    return clean_text("\n".join(texts))
+
+
+def _refusal(why: str) -> McpFailed:
+    return McpFailed(why, code=messages.INVALID_PARAMS)

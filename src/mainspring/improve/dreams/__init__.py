@@ -1,0 +1,1 @@
+"""Dreams: passes over past sessions that propose changes of memories, with evidence."""

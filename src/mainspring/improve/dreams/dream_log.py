@@ -1,0 +1,161 @@
+"""Dreams in the log: each is a session whose events say what it reads, what it proposed and what
+became of that; another session for each store lists its dreams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Literal, TypeAlias
+
+import anyio
+import msgspec
+
+from mainspring.core import events, ids
+from mainspring.core.content import plain_text
+from mainspring.core.envelope import Event, event_types
+from mainspring.core.errors import InvalidInput, LeaseHeld, SessionExists, SessionNotFound
+from mainspring.core.events import (
+    DreamApplied,
+    DreamCreated,
+    DreamProposed,
+    DreamRolledBack,
+    SessionCreated,
+)
+from mainspring.core.sender import Origin, Sender
+from mainspring.log.session_log import SessionLog
+from mainspring.runtime.memory.memory_edits import MemoryEdit
+from mainspring.runtime.session.lease import hold_session
+
+DreamStatus: TypeAlias = Literal["running", "proposed", "applied", "rolled_back"]
+_TRIES = 300
+_EDITS = msgspec.json.Decoder(tuple[MemoryEdit, ...])
+_ENCODER = msgspec.json.Encoder()
+
+
+@dataclass(slots=True)
+class Dream:
+    """A dream, as a fold of its log."""
+
+    created: DreamCreated
+    time: datetime
+    proposed: DreamProposed | None = None
+    applied: DreamApplied | None = None
+    rolled_back: DreamRolledBack | None = None
+    answers: dict[str, str] = field(default_factory=dict[str, str])
+    """What the model said, by the id of the request."""
+    cost_usd: Decimal = Decimal(0)
+    _open: str | None = None
+
+    @property
+    def id(self) -> str:
+        return self.created.dream_id
+
+    @property
+    def status(self) -> DreamStatus:
+        if self.rolled_back is not None:
+            return "rolled_back"
+        if self.applied is not None:
+            return "applied"
+        return "running" if self.proposed is None else "proposed"
+
+    def apply(self, event: Event) -> None:
+        match event.payload:
+            case DreamProposed() as proposed:
+                self.proposed = proposed
+            case DreamApplied() as applied:
+                self.applied = applied
+            case DreamRolledBack() as rolled_back:
+                self.rolled_back = rolled_back
+            case events.ModelRequestStarted(request_id=request_id):
+                self._open = request_id
+            case events.AgentMessage(content=content) if self._open is not None:
+                self.answers[self._open] = plain_text(content)
+            case events.ModelRequestEnded(cost_usd=cost):
+                self.cost_usd += Decimal(cost or 0)
+                self._open = None
+            case _:
+                pass
+
+
+def fold_dream(log: Iterable[Event]) -> Dream | None:
+    """`None` if it is not the log of a dream."""
+    dream: Dream | None = None
+    for event in log:
+        if isinstance(event.payload, DreamCreated):
+            dream = dream or Dream(event.payload, event.time)
+        elif dream is not None:
+            dream.apply(event)
+    return dream
+
+
+def dream_session(dream_id: str) -> str:
+    """The session that is the dream."""
+    return ids.stable_id(ids.SESSION, "dream", dream_id)
+
+
+def list_session(store: str) -> str:
+    return ids.stable_id(ids.SESSION, "dreams", store)
+
+
+async def read_dream(log: SessionLog, dream_id: str) -> Dream:
+    """Raises: InvalidInput: there is no such dream."""
+    with suppress(SessionNotFound):
+        dream = fold_dream(await log.read(dream_session(dream_id)))
+        if dream is not None:
+            return dream
+    raise InvalidInput(f"there is no dream {dream_id}")
+
+
+async def read_edits(log: SessionLog, dream: Dream) -> tuple[MemoryEdit, ...]:
+    """What it proposed; nothing if it has not come to that."""
+    if dream.proposed is None:
+        return ()
+    return _EDITS.decode(await log.blob(dream.proposed.proposal))
+
+
+async def list_dreams(log: SessionLog, store: str) -> list[DreamCreated]:
+    """Oldest first. `store`: what `create_dream` was given."""
+    try:
+        listed = await log.read(list_session(store), types=event_types(DreamCreated))
+    except SessionNotFound:
+        return []
+    unique = {
+        event.payload.dream_id: event.payload
+        for event in listed
+        if isinstance(event.payload, DreamCreated)
+    }
+    return list(unique.values())
+
+
+async def create_dream(
+    log: SessionLog, created: DreamCreated, *, store: str, sender: Sender
+) -> None:
+    """Write a dream's first event, and list it; again after a crash, it does nothing twice."""
+    origin = Origin(type="dream", id=created.dream_id)
+    title = f"dream of {len(created.session_ids)} sessions"
+    own = dream_session(created.dream_id)
+    for session_id, name in ((own, title), (list_session(store), f"dreams of {created.store_id}")):
+        with suppress(SessionExists):
+            await log.create(
+                SessionCreated(title=name, origin=origin), session_id=session_id, sender=sender
+            )
+        await _append_once(log, session_id, created)
+
+
+async def _append_once(log: SessionLog, session_id: str, created: DreamCreated) -> None:
+    for _ in range(_TRIES):
+        with suppress(LeaseHeld):  # another process lists a dream
+            async with hold_session(log, session_id) as writer:
+                listed = await log.read(session_id, types=event_types(DreamCreated))
+                if all(event.payload != created for event in listed):
+                    await writer.append(created)
+            return
+        await anyio.sleep(0.05)
+    raise InvalidInput(f"session {session_id} is held by another process; try again")
+
+
+def encode_edits(edits: Iterable[MemoryEdit]) -> bytes:
+    return _ENCODER.encode(tuple(edits))

@@ -1,0 +1,246 @@
+"""Runs a dream: read sessions, propose changes, have them tested, apply them if they may be.
+
+Each step is an event of the dream's own log, so that after a crash the next process continues with
+the step that is missing; no change is made twice and no answer of a model is paid twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Protocol, TypeAlias
+
+from msgspec.structs import replace
+
+from mainspring.core import ids
+from mainspring.core.clock import Clock
+from mainspring.core.content import TextBlock
+from mainspring.core.errors import InvalidInput, ProviderFailed, SessionNotFound
+from mainspring.core.events import (
+    AgentMessage,
+    DreamApplied,
+    DreamProposed,
+    DreamRolledBack,
+    DreamScore,
+    ModelRequestEnded,
+    ModelRequestStarted,
+    Usage,
+)
+from mainspring.core.model import Reply, Request, User
+from mainspring.harness.budget import Charge
+from mainspring.improve.dreams.dream_log import (
+    Dream,
+    dream_session,
+    encode_edits,
+    read_dream,
+    read_edits,
+)
+from mainspring.improve.dreams.memory_upkeep import Upkeep, keep_up
+from mainspring.improve.dreams.model_lessons import AskDream, model_lessons
+from mainspring.improve.dreams.session_lessons import SessionRecord, lessons
+from mainspring.improve.evals.judge_calls import RunBudget
+from mainspring.log.session_log import SessionLog
+from mainspring.log.writer import Writer
+from mainspring.runtime.memory.consolidation import Consolidation
+from mainspring.runtime.memory.memory_edits import AppliedEdits, MemoryEdit
+from mainspring.runtime.memory.recall import UtilityValues
+from mainspring.runtime.session.lease import hold_session
+from mainspring.runtime.session_context import Models
+
+MAX_SESSIONS = 100
+PURPOSE = "dream"
+_MAX_TOKENS = 4_000
+
+Score: TypeAlias = Callable[[Sequence[MemoryEdit]], Awaitable[DreamScore | None]]
+"""Tests a suite with the memories as they are and with changes; `None`: there is no result."""
+
+
+class DreamStore(Protocol):
+    """The memories that a dream reads and may change."""
+
+    async def texts(self) -> Mapping[str, str]:
+        """The files by path."""
+        ...
+
+    async def apply(self, dream_id: str, edits: Sequence[MemoryEdit]) -> AppliedEdits:
+        """The same edits of the same dream are made once."""
+        ...
+
+    async def take_back(self, versions: Sequence[str], reason: str) -> list[str]:
+        """Make memories as they were before versions, unless they were changed since; the ids of
+        the versions that this makes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dreamer:
+    log: SessionLog
+    store: DreamStore
+    clock: Clock
+    models: Models | None = None
+    utility: UtilityValues = field(default_factory=UtilityValues)
+    score: Score | None = None
+    report: Callable[[str], None] = lambda _: None
+
+    async def run(self, dream_id: str) -> Dream:
+        """Begin a dream that was created, or continue it.
+
+        Raises: LeaseHeld: another process runs it. InvalidInput: there is no such dream.
+        """
+        await read_dream(self.log, dream_id)
+        async with hold_session(self.log, dream_session(dream_id)) as writer:
+            dream = await read_dream(self.log, dream_id)
+            if dream.proposed is None:
+                dream = await self._propose(dream, writer)
+            if dream.status == "proposed" and _is_worse(dream):
+                score = dream.proposed and dream.proposed.score
+                await writer.append(DreamRolledBack(dream_id=dream_id, reason=_worse_text(score)))
+            elif dream.status == "proposed" and dream.created.policy == "apply":
+                await self._apply(dream, writer)
+        return await read_dream(self.log, dream_id)
+
+    async def apply(self, dream_id: str) -> Dream:
+        """Make the changes of a dream that waits for review.
+
+        Raises: InvalidInput: it does not.
+        """
+        async with hold_session(self.log, dream_session(dream_id)) as writer:
+            dream = await read_dream(self.log, dream_id)
+            if dream.status != "proposed":
+                raise InvalidInput(f"dream {dream_id} is {dream.status}: nothing is to be applied")
+            await self._apply(dream, writer)
+        return await read_dream(self.log, dream_id)
+
+    async def roll_back(self, dream_id: str, reason: str) -> Dream:
+        """Take back the changes of a dream, or reject what it proposes.
+
+        Raises: InvalidInput: it was rolled back, or has proposed nothing yet.
+        """
+        async with hold_session(self.log, dream_session(dream_id)) as writer:
+            dream = await read_dream(self.log, dream_id)
+            if dream.status not in ("proposed", "applied"):
+                raise InvalidInput(f"dream {dream_id} is {dream.status}: nothing can be taken back")
+            versions = () if dream.applied is None else dream.applied.versions
+            made = await self.store.take_back(versions, reason)
+            back = DreamRolledBack(dream_id=dream_id, reason=reason, versions=tuple(made))
+            await writer.append(back)
+        return await read_dream(self.log, dream_id)
+
+    async def _propose(self, dream: Dream, writer: Writer) -> Dream:
+        records = await self._records(dream.created.session_ids)
+        self.report(f"read {len(records)} sessions")
+        candidates = lessons(records)
+        if dream.created.model is not None and self.models is not None:
+            candidates += await model_lessons(
+                [record for record in records if record.is_learned_from],
+                self._asker(dream, writer, self.models, dream.created.model),
+                dream_id=dream.id,
+                instructions=dream.created.instructions or "",
+            )
+        consolidation = Consolidation(await self.store.texts())
+        for candidate in candidates:
+            consolidation.add(candidate)
+        scope = dream.created.store_id
+        keep_up(consolidation, Upkeep(now=self.clock(), scope=scope, utility=self.utility))
+        edits = consolidation.edits()
+        self.report(f"proposes {len(edits)} changes")
+        score = await self.score(edits) if self.score is not None and edits else None
+        blob = await writer.put_blob(encode_edits(edits), media_type="application/json")
+        proposed = DreamProposed(
+            dream_id=dream.id, proposal=blob.hash, changes=len(edits), score=score
+        )
+        await writer.append(proposed)
+        return await read_dream(self.log, dream.id)
+
+    async def _apply(self, dream: Dream, writer: Writer) -> None:
+        edits = await read_edits(self.log, dream)
+        applied = await self.store.apply(dream.id, edits)
+        await writer.append(
+            DreamApplied(
+                dream_id=dream.id,
+                versions=tuple(version.id for version in applied.versions),
+                refused=tuple(item.path for item in applied.refused),
+            )
+        )
+
+    async def _records(self, session_ids: Sequence[str]) -> list[SessionRecord]:
+        records: list[SessionRecord] = []
+        for session_id in session_ids:
+            with suppress(SessionNotFound):  # deleted since
+                records.append(SessionRecord(session_id, await self.log.read(session_id)))
+        return records
+
+    def _asker(self, dream: Dream, writer: Writer, models: Models, model: str) -> AskDream:
+        name = models.resolve(model)
+        limit = dream.created.budget_usd
+        budget = RunBudget(None if limit is None else Decimal(limit), spent_usd=dream.cost_usd)
+
+        async def ask(request_id: str, system: str, question: str) -> str | None:
+            if request_id in dream.answers:
+                return dream.answers[request_id]
+            facts = models.facts(name)
+            tokens = int(len(system + question) / facts.bytes_per_token) + 1
+            most = (tokens * facts.price.input + _MAX_TOKENS * facts.price.output) / 10**6
+            charge = Charge(reservation_id=ids.new_id(ids.RESERVATION), cost_usd=most)
+            if (refusal := await budget.reserve(charge)) is not None:
+                self.report(refusal)
+                return None
+            request = Request(
+                model=name,
+                system=(system,),
+                tools=(),
+                messages=(User((TextBlock(question),)),),
+                max_tokens=_MAX_TOKENS,
+                request_id=request_id,
+            )
+            started = ModelRequestStarted(model=name, purpose=PURPOSE, request_id=request_id)
+            (event,) = await writer.append(started)
+            answer, ended = await _answer(models, request, event.id)
+            await budget.settle(charge.reservation_id, Decimal(ended.cost_usd or 0))
+            said = [] if answer is None else [AgentMessage(content=(TextBlock(answer),))]
+            await writer.append(*said, ended)
+            return answer
+
+        return ask
+
+
+async def _answer(
+    models: Models, request: Request, start_id: str
+) -> tuple[str | None, ModelRequestEnded]:
+    ended = ModelRequestEnded(
+        model_request_start_id=start_id,
+        model_usage=Usage(),
+        is_error=True,
+        purpose=PURPOSE,
+        model=request.model,
+        cost_usd="0",
+    )
+    try:
+        async with aclosing(models.open(request.model).stream(request)) as deltas:
+            async for delta in deltas:
+                if isinstance(delta, Reply):
+                    text = "".join(
+                        part.text for part in delta.content if isinstance(part, TextBlock)
+                    )
+                    cost = str(models.cost(delta.model, delta.usage))
+                    return text, replace(
+                        ended, model_usage=delta.usage, is_error=False, cost_usd=cost
+                    )
+    except ProviderFailed as error:
+        return None, replace(ended, stop_reason=error.kind)
+    except InvalidInput:  # no key for it, no such model: what needs no model is proposed
+        return None, replace(ended, stop_reason="unavailable")
+    return None, ended
+
+
+def _is_worse(dream: Dream) -> bool:
+    score = None if dream.proposed is None else dream.proposed.score
+    return score is not None and score.after < score.before
+
+
+def _worse_text(score: DreamScore | None) -> str:
+    if score is None:
+        return ""
+    return f"suite {score.suite} fell from {score.before:.0%} to {score.after:.0%}; nothing changed"

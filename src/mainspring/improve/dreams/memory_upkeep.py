@@ -1,0 +1,83 @@
+"""What no longer serves among memories: copies, what has expired or never helped, old daily logs.
+It is archived, never deleted, and what a person wrote stays. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import date, datetime
+
+from mainspring.retrieval.stems import stems
+from mainspring.runtime.memory.consolidation import ARCHIVE, Consolidation
+from mainspring.runtime.memory.memory_index import note_time
+from mainspring.runtime.memory.note import Note
+from mainspring.runtime.memory.recall import HALF_LIVES, UtilityValues
+from mainspring.runtime.utility.ranking import reliability
+
+_EXPIRES = "valid_to"
+"""The field with the last day on which a memory is true."""
+_USELESS, _MIN_CREDITS = 0.2, 4
+_DAILY_DAYS = 30
+_HALF_LIVES = 4
+"""After this many without use, a memory is no longer recalled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Upkeep:
+    """When, and what is known of uses."""
+
+    now: datetime
+    scope: str
+    utility: UtilityValues = field(default_factory=UtilityValues)
+
+
+def keep_up(consolidation: Consolidation, upkeep: Upkeep) -> None:
+    """Archive what no longer serves."""
+    trust = reliability(upkeep.utility.values.values())
+    seen: dict[tuple[str, ...], str] = {}
+    notes = sorted(consolidation.notes.values(), key=lambda note: (note.updated, note.path))
+    for note in reversed(notes):
+        if note.trust == "person" or note.path.startswith(ARCHIVE):
+            seen.setdefault(_words(note), note.path)
+            continue
+        reason = _expired(note, upkeep) or _useless(note, upkeep, trust) or _unused(note, upkeep)
+        if reason is None and (words := _words(note)) and not note.is_daily:
+            copy = seen.setdefault(words, note.path)
+            reason = f"the same as {copy}" if copy != note.path else None
+        if reason is not None:
+            consolidation.archive(note.path, reason)
+
+
+def _expired(note: Note, upkeep: Upkeep) -> str | None:
+    last = _day(note.other_fields.get(_EXPIRES))
+    return f"true until {last}" if last is not None and last < upkeep.now.date() else None
+
+
+def _useless(note: Note, upkeep: Upkeep, trust: float) -> str | None:
+    value = upkeep.utility.values.get(f"{upkeep.scope}/{note.path}")
+    if value is None or not trust or value.credits < _MIN_CREDITS or value.value > _USELESS:
+        return None
+    return f"work that used it failed: value {value.value:.2f} after {value.credits} credits"
+
+
+def _unused(note: Note, upkeep: Upkeep) -> str | None:
+    used = upkeep.utility.last_uses.get(f"{upkeep.scope}/{note.path}")
+    times = [time for time in (note_time(note), used) if time is not None]
+    if not times:
+        return None
+    limit = _DAILY_DAYS if note.is_daily else _HALF_LIVES * HALF_LIVES[note.type]
+    days = (upkeep.now - max(times)).days
+    return f"not used for {days} days" if days > limit else None
+
+
+def _words(note: Note) -> tuple[str, ...]:
+    return tuple(stems(note.body))
+
+
+def _day(value: object) -> date | None:
+    if isinstance(value, date):
+        return value
+    try:
+        return date.fromisoformat(str(value)) if value is not None else None
+    except ValueError:
+        return None

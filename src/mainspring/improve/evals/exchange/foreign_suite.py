@@ -1,0 +1,26 @@
+"""A suite that was read from another tool's files, and what its readers share."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from mainspring.improve.evals.comparison import Baseline
+from mainspring.improve.evals.suite import Suite
+
+_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(slots=True, kw_only=True)
+class ForeignSuite:
+    suite: Suite
+    notes: list[str] = field(default_factory=list[str])
+    """What has no counterpart and was left out."""
+    files: dict[str, bytes] = field(default_factory=dict[str, bytes])
+    """Files beside the suite that its cases name, by path."""
+    baseline: Baseline | None = None
+    """Results, if the file had some."""
+
+
+def as_id(text: str) -> str:
+    return _NAME.sub("-", text).strip("-._")[:80] or "case"

@@ -1,0 +1,238 @@
+"""Inspect's EvalLog, version 2: a run is written as one, and one is read as a suite and results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import cast
+
+import msgspec
+from msgspec import Struct
+
+from mainspring.core.events import EvalCaseEnded, Usage
+from mainspring.improve.evals import graders
+from mainspring.improve.evals.comparison import Baseline, CaseResult, case_results, summarize
+from mainspring.improve.evals.exchange.foreign_suite import ForeignSuite, as_id
+from mainspring.improve.evals.graders import Criterion, Grader, Judge
+from mainspring.improve.evals.run_log import EvalRun
+from mainspring.improve.evals.suite import Case, Suite
+
+_VERSION = 2
+_GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
+
+
+def inspect_log(run: EvalRun, inputs: Mapping[str, str], answers: Mapping[str, str]) -> bytes:
+    """The run as Inspect's EvalLog, version 2. `inputs` by case, `answers` by session."""
+    created, results = run.created, [run.results[key] for key in sorted(run.results)]
+    summary = summarize(case_results(results))
+    scorer = "mainspring"
+    started = run.started.isoformat()
+    log: dict[str, object] = {
+        "version": 2,
+        "status": "success" if run.ended is not None else "started",
+        "eval": {
+            "eval_id": run.id,
+            "run_id": run.id,
+            "created": started,
+            "task": created.suite,
+            "task_id": created.suite_hash[:22],
+            "task_version": 0,
+            "task_attribs": {},
+            "task_args": {},
+            "dataset": {"name": created.suite, "samples": len(created.cases)},
+            "model": created.model,
+            "model_args": {},
+            "config": {"epochs": created.trials},
+            "packages": {},
+        },
+        "plan": {"name": "plan", "steps": [], "config": {}},
+        "results": {
+            "total_samples": len(created.cases) * created.trials,
+            "completed_samples": len(results),
+            "scores": [
+                {
+                    "name": scorer,
+                    "scorer": scorer,
+                    "params": {},
+                    "metrics": {
+                        "accuracy": {"name": "accuracy", "value": summary.pass_rate, "params": {}}
+                    },
+                }
+            ],
+        },
+        "stats": {"started_at": started, "completed_at": started, "model_usage": {}},
+        "samples": [_sample(item, created.model, scorer, inputs, answers) for item in results],
+    }
+    return msgspec.json.format(msgspec.json.encode(log), indent=1)
+
+
+def _sample(
+    item: EvalCaseEnded,
+    model: str,
+    scorer: str,
+    inputs: Mapping[str, str],
+    answers: Mapping[str, str],
+) -> dict[str, object]:
+    asked, answer = inputs.get(item.case_id, ""), answers.get(item.session_id, "")
+    message = {"role": "assistant", "content": answer, "source": "generate", "model": model}
+    checks = [
+        f"{grade.grader}: {check.name}: {'yes' if check.passed else f'no ({check.detail})'}"
+        for grade in item.grades
+        for check in grade.checks
+    ]
+    return {
+        "id": item.case_id,
+        "epoch": item.trial,
+        "uuid": item.session_id,
+        "input": asked,
+        "target": "",
+        "messages": [{"role": "user", "content": asked, "source": "input"}, message],
+        "output": {
+            "model": model,
+            "choices": [{"message": message, "stop_reason": "stop"}],
+            "usage": _usage(item.usage),
+            "time": item.seconds,
+        },
+        "scores": {
+            scorer: {
+                "value": "C" if item.outcome == "passed" else "I",
+                "answer": answer,
+                "explanation": "\n".join([*([item.error] if item.error else []), *checks]),
+                "metadata": {"reward": item.score, "cost_usd": item.cost_usd},
+            }
+        },
+        "metadata": {"tags": list(item.tags), "session_id": item.session_id},
+        "store": {},
+        "events": [],
+        "model_usage": {model: _usage(item.usage)},
+        "total_time": item.seconds,
+        "attachments": {},
+    }
+
+
+def _usage(usage: Usage) -> dict[str, int]:
+    cached, written = usage.cache_read_input_tokens, usage.cache_creation_input_tokens
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens + cached + written,
+        "input_tokens_cache_write": written,
+        "input_tokens_cache_read": cached,
+    }
+
+
+class _Score(Struct, frozen=True):
+    value: object = None
+
+
+class _Sample(Struct, frozen=True):
+    id: str | int
+    input: object = ""
+    target: str | tuple[str, ...] = ""
+    epoch: int = 1
+    scores: dict[str, _Score] | None = None
+
+
+class _Eval(Struct, frozen=True):
+    task: str
+    model: str = ""
+    created: datetime | None = None
+
+
+class _Log(Struct, frozen=True):
+    version: int
+    eval: _Eval
+    samples: tuple[_Sample, ...] | None = None
+
+
+def read_inspect_log(tree: object, name: str, time: datetime) -> ForeignSuite:
+    """Samples are cases, and their scores a baseline.
+
+    Raises: msgspec.ValidationError: it is none.
+    """
+    foreign = msgspec.convert(tree, _Log, strict=False)
+    notes = [] if foreign.version == _VERSION else [f"version {foreign.version} was read as 2"]
+    if not foreign.samples:
+        raise msgspec.ValidationError("the log has no samples; it may have only a header")
+    cases: dict[str, Case] = {}
+    trials: dict[str, dict[int, float]] = {}
+    for sample in foreign.samples:
+        case_id = as_id(str(sample.id))
+        scorer, score = next(iter((sample.scores or {}).items()), ("", None))
+        if case_id not in cases:
+            cases[case_id] = _case(case_id, sample, scorer, notes)
+        if score is not None:
+            trials.setdefault(case_id, {})[sample.epoch] = _grade(score.value)
+    results = {
+        case_id: CaseResult(trials=tuple(value for _, value in sorted(epochs.items())))
+        for case_id, epochs in trials.items()
+    }
+    baseline = Baseline(
+        suite=name,
+        suite_hash="",
+        model=foreign.eval.model,
+        run_id="inspect",
+        time=foreign.eval.created or time,
+        cases=results,
+        cost_usd="0",
+    )
+    suite = Suite(name=name, description=foreign.eval.task, cases=tuple(cases.values()))
+    return ForeignSuite(suite=suite, notes=notes, baseline=baseline if results else None)
+
+
+def _case(case_id: str, sample: _Sample, scorer: str, notes: list[str]) -> Case:
+    target = sample.target if isinstance(sample.target, str) else "\n".join(sample.target)
+    made = _grader(scorer.rpartition("/")[2], target)
+    if made is None:
+        notes.append(f"case {case_id}: the scorer {scorer or '(none)'} has no counterpart")
+    return Case(
+        id=case_id,
+        input=_messages(sample.input),
+        gold=target or None,
+        expect="answer",
+        graders=() if made is None else (made,),
+    )
+
+
+def _grader(scorer: str, target: str) -> Grader | None:
+    match scorer:
+        case "includes":
+            return graders.Contains(text=target, ignore_case=True)
+        case "exact":
+            return graders.Equals(text=target, ignore_case=True)
+        case "match":
+            return graders.Regex(pattern=f"(?i){_quoted(target)}\\W*$")
+        case "pattern" | "answer":
+            return graders.Contains(text=target)
+        case kind if kind.startswith("model_graded"):
+            text = f"The answer agrees with this one: {target}"
+            return Judge(criteria=(Criterion(name="agrees", text=text),))
+        case _:
+            return None
+
+
+def _quoted(text: str) -> str:
+    return "".join(sign if sign.isalnum() or sign == " " else f"\\{sign}" for sign in text)
+
+
+def _messages(given: object) -> str | tuple[str, ...]:
+    """A text, or what the user said of a conversation."""
+    if isinstance(given, str):
+        return given
+    said: list[str] = []
+    for message in cast("Sequence[Mapping[str, object]]", given or ()):
+        content = message.get("content", "")
+        if message.get("role") == "user":
+            said.append(content if isinstance(content, str) else _text(content))
+    return tuple(said) or ("",)
+
+
+def _text(parts: object) -> str:
+    blocks = cast("Sequence[Mapping[str, object]]", parts)
+    return "\n".join(str(part["text"]) for part in blocks if "text" in part)
+
+
+def _grade(value: object) -> float:
+    if isinstance(value, str):
+        return _GRADES.get(value, 0.0)
+    return min(1.0, max(0.0, float(value))) if isinstance(value, int | float) else 0.0

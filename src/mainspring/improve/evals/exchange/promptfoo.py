@@ -1,0 +1,171 @@
+"""promptfoo's YAML: `tests` with `assert`, read and written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import cast
+
+import msgspec
+import yaml
+from msgspec import Struct, field
+
+from mainspring.improve.evals import graders
+from mainspring.improve.evals.exchange.foreign_suite import ForeignSuite, as_id
+from mainspring.improve.evals.graders import Criterion, Grader, Judge, as_texts, grader_name
+from mainspring.improve.evals.judges import READY
+from mainspring.improve.evals.suite import Case, Suite
+
+_VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+
+
+class _Assertion(Struct, frozen=True):
+    type: str
+    value: object = None
+    threshold: float = 0.0
+
+
+class _Test(Struct, frozen=True):
+    description: str = ""
+    variables: dict[str, object] = field(default_factory=dict[str, object], name="vars")
+    assertions: tuple[_Assertion, ...] = field(default=(), name="assert")
+
+
+class _Promptfoo(Struct, frozen=True):
+    tests: tuple[_Test, ...]
+    prompts: tuple[str, ...] = ("{{input}}",)
+
+
+def read_promptfoo(tree: object, name: str) -> ForeignSuite:
+    """Raises: msgspec.ValidationError: it is none."""
+    foreign, notes = msgspec.convert(tree, _Promptfoo), list[str]()
+    cases: list[Case] = []
+    for number, test in enumerate(foreign.tests, 1):
+        made = [_assertion(item, f"test {number}", notes) for item in test.assertions]
+        label = test.description or f"test-{number}"
+        for at, prompt in enumerate(foreign.prompts, 1):
+            cases.append(
+                Case(
+                    id=as_id(label if len(foreign.prompts) == 1 else f"{label}-{at}"),
+                    input=_filled(prompt, test.variables),
+                    expect="answer",
+                    graders=tuple(item for item in made if item is not None),
+                )
+            )
+    return ForeignSuite(suite=Suite(name=name, cases=tuple(cases)), notes=notes)
+
+
+def _filled(prompt: str, variables: Mapping[str, object]) -> str:
+    return _VARIABLE.sub(lambda match: str(variables.get(match[1], match[0])), prompt)
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    is_list = isinstance(value, list)
+    return tuple(map(str, cast("Sequence[object]", value))) if is_list else (str(value),)
+
+
+_ASSERTIONS: dict[str, Callable[[object], Grader]] = {
+    "equals": lambda value: graders.Equals(text=str(value)),
+    "contains": lambda value: graders.Contains(text=str(value)),
+    "icontains": lambda value: graders.Contains(text=str(value), ignore_case=True),
+    "contains-all": lambda value: graders.Contains(text=_texts(value)),
+    "contains-any": lambda value: graders.Contains(text=_texts(value), any=True),
+    "not-contains": lambda value: graders.NotContains(text=str(value)),
+    "not-icontains": lambda value: graders.NotContains(text=str(value), ignore_case=True),
+    "regex": lambda value: graders.Regex(pattern=str(value)),
+    "not-regex": lambda value: graders.Regex(pattern=str(value), absent=True),
+    "is-json": lambda value: graders.Schema(schema=cast("dict[str, object]", value or {})),
+    "rouge-n": lambda value: graders.Similarity(text=str(value)),
+    "llm-rubric": lambda value: Judge(criteria=(Criterion(name="rubric", text=str(value)),)),
+    "answer-relevance": lambda _: Judge(ready="answer_relevance"),
+    "context-faithfulness": lambda _: Judge(ready="faithfulness"),
+    "trajectory:tool-used": lambda value: graders.Trajectory(used=_texts(value)),
+    "trajectory:tool-sequence": lambda value: graders.Trajectory(order=_texts(value)),
+    "skill-used": lambda value: graders.Trajectory(skills=_texts(value)),
+}
+
+
+def _assertion(item: _Assertion, place: str, notes: list[str]) -> Grader | None:
+    match item.type:
+        case "latency":
+            return graders.Bounds(max_seconds=item.threshold / 1000)
+        case "cost":
+            return graders.Bounds(max_cost_usd=item.threshold)
+        case kind if kind in _ASSERTIONS:
+            return _ASSERTIONS[kind](item.value)
+        case kind:
+            notes.append(f"{place}: the assertion {kind} has no counterpart and was left out")
+            return None
+
+
+def write_promptfoo(suite: Suite) -> tuple[bytes, list[str]]:
+    """The file, and what of the suite has no counterpart."""
+    notes: list[str] = []
+    tests = [_test(suite, case, notes) for case in suite.cases]
+    config = {
+        "description": suite.description or suite.name,
+        "prompts": ["{{input}}"],
+        "providers": ["echo"],
+        "tests": tests,
+    }
+    text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=100)
+    return text.encode(), notes
+
+
+def _test(suite: Suite, case: Case, notes: list[str]) -> dict[str, object]:
+    asserts: list[dict[str, object]] = []
+    for grader in suite.graders_of(case):
+        made = list(_written(grader, case))
+        if not made:
+            name = grader_name(grader)
+            notes.append(f"case {case.id}: the grader {name} has no counterpart and was left out")
+        weight = {} if grader.weight is None else {"weight": grader.weight}
+        asserts += [{**item, **weight} for item in made]
+    if len(case.messages) > 1:
+        notes.append(f"case {case.id}: only the last of its messages was written")
+    return {
+        "description": case.id,
+        "vars": {"input": "\n\n".join(case.messages[-1:])},
+        "assert": asserts,
+        "metadata": {"tags": list(case.tags)},
+    }
+
+
+def _written(grader: Grader, case: Case) -> Iterator[Mapping[str, object]]:
+    match grader:
+        case graders.Contains(text=texts, any=is_any, ignore_case=ignores):
+            kind = f"{'i' if ignores else ''}contains-{'any' if is_any else 'all'}"
+            yield {"type": kind, "value": list(as_texts(texts))}
+        case graders.NotContains(text=texts, ignore_case=ignores):
+            kind = "not-icontains" if ignores else "not-contains"
+            yield from ({"type": kind, "value": text} for text in as_texts(texts))
+        case graders.Equals(text=text, ignore_case=False):
+            yield {"type": "equals", "value": text if text is not None else case.gold or ""}
+        case graders.Regex(pattern=patterns, absent=is_absent):
+            kind = "not-regex" if is_absent else "regex"
+            yield from ({"type": kind, "value": pattern} for pattern in as_texts(patterns))
+        case graders.Schema(schema=schema):
+            yield {"type": "is-json", "value": schema}
+        case Judge():
+            criteria = READY[grader.ready] if grader.ready is not None else grader.criteria
+            yield from ({"type": "llm-rubric", "value": item.text} for item in criteria)
+        case _:
+            yield from _measured(grader)
+
+
+def _measured(grader: Grader) -> Iterator[Mapping[str, object]]:
+    match grader:
+        case graders.Bounds(max_seconds=seconds, max_cost_usd=cost):
+            if seconds is not None:
+                yield {"type": "latency", "threshold": seconds * 1000}
+            if cost is not None:
+                yield {"type": "cost", "threshold": cost}
+        case graders.Trajectory(used=used, order=order, skills=skills):
+            names = [item if isinstance(item, str) else item.tool for item in used]
+            yield from ({"type": "trajectory:tool-used", "value": name} for name in names)
+            if order:
+                steps = [item if isinstance(item, str) else item.tool for item in order]
+                yield {"type": "trajectory:tool-sequence", "value": {"steps": steps}}
+            yield from ({"type": "skill-used", "value": name} for name in skills)
+        case _:
+            return

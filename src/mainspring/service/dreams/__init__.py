@@ -1,0 +1,1 @@
+"""Dreams of the Managed Agents API: jobs over memory stores and sessions."""

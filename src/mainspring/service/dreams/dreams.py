@@ -1,0 +1,271 @@
+"""Dreams: create, list, cancel, archive; and the job that runs one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from msgspec.structs import replace
+
+from mainspring.core import ids
+from mainspring.core.clock import Clock
+from mainspring.core.errors import (
+    AlreadyExists,
+    InvalidInput,
+    LeaseHeld,
+    MainspringError,
+    NotFound,
+    StaleVersion,
+)
+from mainspring.core.events import DreamCreated, ModelRequestEnded, Usage
+from mainspring.core.sender import Sender
+from mainspring.improve.dreams.dream_log import create_dream, dream_session
+from mainspring.improve.dreams.dreamer import Dreamer
+from mainspring.log.records import Records
+from mainspring.log.session_log import SessionLog
+from mainspring.runtime.session_context import Models
+from mainspring.service.access.principal import Principal
+from mainspring.service.dreams.dream_types import (
+    ENDED,
+    CreateDream,
+    DreamError,
+    DreamModel,
+    DreamObject,
+    DreamOutput,
+    DreamState,
+    UpdateExisting,
+)
+from mainspring.service.dreams.store_door import StoreDoor
+from mainspring.service.jobs.dispatcher import Job
+from mainspring.service.memory_stores.memories import Memories
+from mainspring.service.memory_stores.memory_stores import CreateMemoryStore, MemoryStores
+from mainspring.service.storage.pagination import Page
+from mainspring.service.storage.repository import IndexColumns, ListQuery, Repository
+
+TASK = "dream"
+_BATCH = 100
+
+CheckSession: TypeAlias = Callable[[Principal, str], Awaitable[object]]
+"""Raises: NotFound."""
+PutJob: TypeAlias = Callable[[Job], Awaitable[None]]
+
+
+class _Canceled(MainspringError):
+    """Somebody has canceled the dream: it stops before it writes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DreamDependencies:
+    log: SessionLog
+    models: Models
+    stores: MemoryStores
+    memories: Memories
+    check_session: CheckSession
+    put: PutJob
+    clock: Clock
+
+
+class Dreams:
+    def __init__(self, records: Records, needs: DreamDependencies) -> None:
+        self._repository = Repository(
+            records, "dream", DreamObject, columns=_index_columns, clock=needs.clock
+        )
+        self.get = self._repository.get
+        self._needs = needs
+
+    async def create(self, principal: Principal, request: CreateDream) -> DreamObject:
+        """Raises: NotFound; InvalidInput; StaleVersion: another dream writes the same store."""
+        needs, tenant = self._needs, principal.tenant
+        store, sessions = request.checked_inputs()
+        await needs.stores.active(tenant, store.memory_store_id)
+        for session_id in sessions.session_ids:
+            await needs.check_session(principal, session_id)
+        model = DreamModel(id=request.model) if isinstance(request.model, str) else request.model
+        needs.models.facts(needs.models.resolve(model.id))
+        if isinstance(request.output_behavior, UpdateExisting):
+            await self._require_only(tenant, store.memory_store_id)
+        dream = DreamObject(
+            id=ids.new_id("drm"),
+            created_at=needs.clock(),
+            inputs=(store, sessions),
+            model=replace(model, speed="standard"),
+            output_behavior=request.output_behavior,
+            instructions=request.instructions,
+        )
+        await self._repository.put(tenant, dream)
+        await needs.put(Job(task=TASK, key=dream.id, tenant=tenant))
+        return dream
+
+    async def page(
+        self, tenant: str, query: ListQuery, statuses: tuple[DreamState, ...]
+    ) -> Page[DreamObject]:
+        """Newest first."""
+        if not statuses:
+            return await self._repository.page(tenant, query)
+        found: list[DreamObject] = []
+        cursors: list[str | None] = []
+        following = query.page
+        while len(found) <= query.limit:
+            one = ListQuery(
+                limit=1,
+                page=following,
+                include_archived=query.include_archived,
+                created_from=query.created_from,
+                created_upto=query.created_upto,
+            )
+            listed = await self._repository.page(tenant, one)
+            found += (dream for dream in listed.data if dream.status in statuses)
+            cursors = [*cursors[: len(found)], listed.next_page]
+            following = listed.next_page
+            if following is None:
+                return Page(data=found[: query.limit], next_page=None)
+        return Page(data=found[: query.limit], next_page=cursors[query.limit - 1])
+
+    async def cancel(self, tenant: str, dream_id: str) -> DreamObject:
+        """Raises: NotFound; InvalidInput: it has ended."""
+
+        def change(dream: DreamObject) -> DreamObject:
+            if dream.status in ("completed", "failed"):
+                raise InvalidInput(f"dream {dream_id} is {dream.status}: it cannot be canceled")
+            return self._ended(dream, "canceled")
+
+        return await self._repository.update(tenant, dream_id, change)
+
+    async def archive(self, tenant: str, dream_id: str) -> DreamObject:
+        """Raises: NotFound; InvalidInput: it has not ended."""
+
+        def change(dream: DreamObject) -> DreamObject:
+            if dream.status not in ENDED:
+                raise InvalidInput(f"dream {dream_id} is {dream.status}: cancel it first")
+            return replace(dream, archived_at=dream.archived_at or self._needs.clock())
+
+        return await self._repository.update(tenant, dream_id, change)
+
+    async def run(self, job: Job) -> None:
+        """Handle a job: run a dream, or continue one whose worker died."""
+        tenant = job.tenant
+        try:
+            dream = await self._repository.get(tenant, job.key)
+        except NotFound:
+            return
+        if dream.status in ENDED:
+            return
+        try:
+            dream = await self._start(tenant, dream)
+            await self._dream(tenant, dream)
+            await self._end(tenant, dream.id, "completed")
+        except _Canceled:
+            return
+        except LeaseHeld:
+            raise  # another worker runs it: the job is tried again
+        except MainspringError as error:
+            failed = DreamError(type=type(error).__name__, message=str(error))
+            await self._end(tenant, dream.id, "failed", failed)
+
+    async def _start(self, tenant: str, dream: DreamObject) -> DreamObject:
+        needs = self._needs
+        target = dream.store_id
+        if not isinstance(dream.output_behavior, UpdateExisting):
+            target = ids.stable_id("memstore", dream.id)
+            source = await needs.stores.get(tenant, dream.store_id)
+            request = CreateMemoryStore(name=source.name, description=source.description)
+            with suppress(AlreadyExists):
+                await needs.stores.create(tenant, request, store_id=target)
+        outputs = (DreamOutput(memory_store_id=target),)
+        session_id = dream_session(dream.id)
+
+        def change(current: DreamObject) -> DreamObject:
+            if current.status in ENDED:
+                return current
+            return replace(current, status="running", outputs=outputs, session_id=session_id)
+
+        started = await self._repository.update(tenant, dream.id, change)
+        await self._require_wanted(tenant, dream.id)
+        return started
+
+    async def _dream(self, tenant: str, dream: DreamObject) -> None:
+        needs = self._needs
+        created = DreamCreated(
+            dream_id=dream.id,
+            store_id=dream.store_id,
+            session_ids=dream.session_ids,
+            policy="apply",
+            model=dream.model.id,
+            instructions=dream.instructions,
+        )
+        sender = Sender(kind="system", id="dreams")
+        await create_dream(needs.log, created, store=f"{tenant}:{dream.store_id}", sender=sender)
+        door = StoreDoor(
+            memories=needs.memories,
+            tenant=tenant,
+            source=dream.store_id,
+            target=dream.outputs[0].memory_store_id,
+            session_id=dream_session(dream.id),
+            clock=needs.clock,
+            check=lambda: self._require_wanted(tenant, dream.id),
+        )
+        dreamer = Dreamer(log=needs.log, store=door, clock=needs.clock, models=needs.models)
+        await dreamer.run(dream.id)
+
+    async def _require_wanted(self, tenant: str, dream_id: str) -> None:
+        if (await self._repository.get(tenant, dream_id)).status == "canceled":
+            raise _Canceled(f"dream {dream_id} was canceled")
+
+    async def _require_only(self, tenant: str, store_id: str) -> None:
+        for status in ("pending", "running"):
+            page: str | None = None
+            while True:
+                query = ListQuery(limit=_BATCH, page=page, label=status)
+                listed = await self._repository.page(tenant, query)
+                for dream in listed.data:
+                    is_writer = isinstance(dream.output_behavior, UpdateExisting)
+                    if is_writer and dream.store_id == store_id:
+                        raise StaleVersion(f"dream {dream.id} is writing memory store {store_id}")
+                if (page := listed.next_page) is None:
+                    break
+
+    async def _end(
+        self, tenant: str, dream_id: str, status: DreamState, error: DreamError | None = None
+    ) -> None:
+        usage = await self._usage(dream_id)
+
+        def change(dream: DreamObject) -> DreamObject:
+            ended = dream if dream.status in ENDED else self._ended(dream, status, error)
+            return replace(ended, usage=usage)
+
+        await self._repository.update(tenant, dream_id, change)
+
+    async def _usage(self, dream_id: str) -> Usage:
+        total = Usage()
+        with suppress(MainspringError):
+            for event in await self._needs.log.read(dream_session(dream_id)):
+                if isinstance(event.payload, ModelRequestEnded):
+                    total = _sum(total, event.payload.model_usage)
+        return total
+
+    def _ended(
+        self, dream: DreamObject, status: DreamState, error: DreamError | None = None
+    ) -> DreamObject:
+        if dream.status in ENDED:
+            return dream
+        now: datetime = self._needs.clock()
+        return replace(dream, status=status, ended_at=now, error=error)
+
+
+def _sum(one: Usage, other: Usage) -> Usage:
+    return Usage(
+        input_tokens=one.input_tokens + other.input_tokens,
+        output_tokens=one.output_tokens + other.output_tokens,
+        cache_read_input_tokens=one.cache_read_input_tokens + other.cache_read_input_tokens,
+        cache_creation_input_tokens=one.cache_creation_input_tokens
+        + other.cache_creation_input_tokens,
+    )
+
+
+def _index_columns(dream: DreamObject) -> IndexColumns:
+    return IndexColumns(
+        label=dream.status, is_archived=dream.archived_at is not None, created=dream.created_at
+    )

@@ -1,0 +1,113 @@
+"""A memory store of the API as dreams read and change it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mainspring.core.clock import Clock
+from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound
+from mainspring.core.sender import Sender
+from mainspring.runtime.memory.memory_edits import AppliedEdits, MemoryEdit, RefusedEdit
+from mainspring.runtime.memory.memory_versions import MemoryVersion
+from mainspring.service.memory_stores.memories import Memories, MemoryListing
+from mainspring.service.memory_stores.memory_records import (
+    CreateMemory,
+    MemoryObject,
+    SessionActor,
+    UpdateMemory,
+    content_digest,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreDoor:
+    memories: Memories
+    tenant: str
+    source: str
+    """The store that is read."""
+    target: str
+    """The store that is written: the same, or a new one."""
+    session_id: str
+    """The dream's own session: the author of what it writes."""
+    clock: Clock
+    check: Callable[[], Awaitable[None]]
+    """Raises what stops the dream: somebody canceled it."""
+
+    async def texts(self) -> Mapping[str, str]:
+        await self.check()
+        return {
+            path: memory.content or "" for path, memory in (await self._all(self.source)).items()
+        }
+
+    async def apply(self, dream_id: str, edits: Sequence[MemoryEdit]) -> AppliedEdits:
+        """What is there already is not written again."""
+        await self.check()
+        if self.target != self.source:
+            await self._copy()
+        present = await self._all(self.target)
+        versions: list[MemoryVersion] = []
+        refused: list[RefusedEdit] = []
+        for edit in edits:
+            try:
+                made = await self._apply(edit, present.get(edit.path))
+            except (InvalidInput, MemoryChanged, NotFound) as error:
+                refused.append(RefusedEdit(path=edit.path, problem=str(error)))
+                continue
+            versions.append(self._version(edit, made))
+        return AppliedEdits(versions=tuple(versions), refused=tuple(refused))
+
+    async def take_back(self, versions: Sequence[str], reason: str) -> list[str]:
+        """The API has no such operation: the versions of a store are its history."""
+        raise InvalidInput("a dream over a memory store is not taken back: use its versions")
+
+    async def _copy(self) -> None:
+        present = await self._all(self.target)
+        for path, memory in (await self._all(self.source)).items():
+            if path not in present:
+                request = CreateMemory(path=memory.path, content=memory.content or "")
+                await self.memories.create(self.tenant, self.target, request, self._actor)
+
+    async def _apply(self, edit: MemoryEdit, current: MemoryObject | None) -> MemoryObject | None:
+        if edit.text is None:
+            if current is not None:
+                await self.memories.delete(
+                    self.tenant, self.target, current.id, self._actor, expected_sha256=edit.before
+                )
+            return None
+        if current is None:
+            request = CreateMemory(path=f"/{edit.path}", content=edit.text)
+            return await self.memories.create(self.tenant, self.target, request, self._actor)
+        if current.content_sha256 == content_digest(edit.text.encode()):
+            return current
+        if current.content_sha256 != edit.before:
+            raise MemoryChanged(f"{edit.path} has changed since this was proposed")
+        update = UpdateMemory(content=edit.text)
+        return await self.memories.update(self.tenant, self.target, current.id, update, self._actor)
+
+    def _version(self, edit: MemoryEdit, memory: MemoryObject | None) -> MemoryVersion:
+        is_new = edit.before == ""
+        return MemoryVersion(
+            id=edit.path if memory is None else memory.memory_version_id,
+            path=edit.path,
+            operation="deleted" if edit.text is None else "created" if is_new else "modified",
+            time=self.clock(),
+            author=Sender(kind="agent", id=self.session_id),
+            reason=edit.reason,
+        )
+
+    @property
+    def _actor(self) -> SessionActor:
+        return SessionActor(session_id=self.session_id)
+
+    async def _all(self, store_id: str) -> dict[str, MemoryObject]:
+        found: dict[str, MemoryObject] = {}
+        page: str | None = None
+        while True:
+            listing = MemoryListing(limit=100, page=page, view="full")
+            listed = await self.memories.page(self.tenant, store_id, listing)
+            for item in listed.data:
+                if isinstance(item, MemoryObject):
+                    found[item.path.removeprefix("/")] = item
+            if (page := listed.next_page) is None:
+                return found

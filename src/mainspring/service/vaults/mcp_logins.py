@@ -1,0 +1,161 @@
+"""Logging in to an MCP server by a link: a person agrees in a browser, and the tokens become a
+credential of a vault. Nothing is stored meanwhile: the link carries everything, sealed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Annotated, Literal, Protocol
+
+import msgspec
+from msgspec import Meta, Struct
+
+from mainspring.core import clock as clocks
+from mainspring.core.clock import Clock
+from mainspring.core.errors import InvalidInput, StoreCorrupt
+from mainspring.service.storage.repository import ListQuery, Seal
+from mainspring.service.vaults.credential_auth import NewMcpOauth, Url, credential_key, server_key
+from mainspring.service.vaults.credentials import CreateCredential, Credentials, DisplayName
+from mainspring.service.vaults.vaults import VaultCredential, Vaults
+
+_LIFETIME = timedelta(minutes=15)
+_CONTEXT = "mcp login"
+_MAX_STATE_CHARS = 8_000
+
+
+class LoginRequest(Struct, frozen=True, kw_only=True):
+    """Which server, and as which client; without one, a client is registered."""
+
+    mcp_server_url: Url
+    redirect_uri: str
+    client_id: str | None = None
+    scopes: tuple[str, ...] = ()
+
+
+class LoginClient(Protocol):
+    async def begin(self, request: LoginRequest, make_state: Callable[[bytes], str]) -> str:
+        """The page where a person agrees. `make_state` is given what `finish` needs.
+
+        Raises: InvalidInput: the server or its authorization server do not allow it.
+        """
+        ...
+
+    async def finish(
+        self, request: LoginRequest, pending: bytes, back: str, state: str
+    ) -> NewMcpOauth:
+        """The tokens. `back`: the address that the page led back to.
+
+        Raises: InvalidInput: the person did not agree, or the answer is not to our question.
+        """
+        ...
+
+
+class CreateMcpLogin(Struct, frozen=True, kw_only=True):
+    vault_id: str
+    mcp_server_url: Url
+    public_url: (
+        Annotated[Url, Meta(description="Where browsers reach this service, if that is elsewhere.")]
+        | None
+    ) = None
+    client_id: Annotated[str, Meta(min_length=1, max_length=1024)] | None = None
+    scopes: Annotated[tuple[str, ...], Meta(max_length=50)] = ()
+    display_name: DisplayName | None = None
+
+
+class McpLogin(Struct, frozen=True, kw_only=True):
+    authorization_url: str
+    """Give it to the person whose account it is. The tokens go to the vault."""
+    expires_at: datetime
+    type: Literal["mcp_login"] = "mcp_login"
+
+
+class _PendingLogin(Struct, frozen=True, kw_only=True):
+    tenant: str
+    vault_id: str
+    request: LoginRequest
+    until: datetime
+    pending: bytes
+    display_name: str | None = None
+
+
+_PENDING = msgspec.json.Decoder(_PendingLogin)
+
+
+class McpLogins:
+    def __init__(
+        self,
+        vaults: Vaults,
+        credentials: Credentials,
+        seal: Seal,
+        client: LoginClient,
+        clock: Clock = clocks.now,
+    ) -> None:
+        self._vaults = vaults
+        self._credentials = credentials
+        self._seal = seal
+        self._client = client
+        self._clock = clock
+
+    async def begin(self, tenant: str, asked: CreateMcpLogin, redirect_uri: str) -> McpLogin:
+        """Raises: NotFound: the vault; InvalidInput."""
+        await self._vaults.active(tenant, asked.vault_id)
+        until = self._clock() + _LIFETIME
+        request = LoginRequest(
+            mcp_server_url=asked.mcp_server_url,
+            redirect_uri=redirect_uri,
+            client_id=asked.client_id,
+            scopes=asked.scopes,
+        )
+
+        def make_state(pending: bytes) -> str:
+            login = _PendingLogin(
+                tenant=tenant,
+                vault_id=asked.vault_id,
+                request=request,
+                until=until,
+                pending=pending,
+                display_name=asked.display_name,
+            )
+            sealed = self._seal.seal(msgspec.json.encode(login), _CONTEXT)
+            return base64.urlsafe_b64encode(sealed).decode()
+
+        url = await self._client.begin(request, make_state)
+        return McpLogin(authorization_url=url, expires_at=until)
+
+    async def finish(self, state: str, back: str) -> VaultCredential:
+        """The new credential; it takes the place of one for the same server.
+
+        Raises: InvalidInput, NotFound.
+        """
+        login = self._opened(state)
+        await self._vaults.active(login.tenant, login.vault_id)
+        auth = await self._client.finish(login.request, login.pending, back, state)
+        await self._archive_earlier(login)
+        request = CreateCredential(auth=auth, display_name=login.display_name)
+        return await self._credentials.create(login.tenant, login.vault_id, request)
+
+    def _opened(self, state: str) -> _PendingLogin:
+        try:
+            sealed = base64.urlsafe_b64decode(state[:_MAX_STATE_CHARS].encode())
+            login = _PENDING.decode(self._seal.unseal(sealed, _CONTEXT))
+        except (binascii.Error, ValueError, StoreCorrupt, msgspec.MsgspecError) as error:
+            raise InvalidInput("this is not a link of ours") from error
+        if self._clock() > login.until:
+            raise InvalidInput("the link has expired: ask for another one")
+        return login
+
+    async def _archive_earlier(self, login: _PendingLogin) -> None:
+        key = f"server {server_key(login.request.mcp_server_url)}"
+        page: str | None = None
+        while True:
+            query = ListQuery(limit=100, page=page)
+            found = await self._credentials.page(login.tenant, login.vault_id, query)
+            for item in found.data:
+                if item.archived_at is None and credential_key(item.auth) == key:
+                    await self._credentials.archive(login.tenant, login.vault_id, item.id)
+                    return
+            if (page := found.next_page) is None:
+                return

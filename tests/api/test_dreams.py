@@ -1,0 +1,194 @@
+"""`/v1/dreams` as the official SDK knows it: over memory stores and sessions, at most once."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import pytest
+from anthropic import AsyncAnthropic
+from tests.api.api_server import Tags, collect, ids, official_client
+
+from mainspring.config import read_settings
+from mainspring.core import events
+from mainspring.core.content import TextBlock
+from mainspring.core.sender import Sender
+from mainspring.edges.api.app import Api, http_server
+from mainspring.edges.api.route_table import all_routes
+from mainspring.improve.dreams.dream_log import dream_session
+from mainspring.log.verify import verify
+from mainspring.runtime.session.lease import hold_session
+from mainspring.service.dreams.dreams import TASK
+from mainspring.service.jobs.dispatcher import Job
+from mainspring.wiring.service_assembly import Service, open_service
+
+MODEL = "claude-sonnet-4-5"
+ANNA = Sender(kind="person", id="key_anna")
+
+
+@dataclass
+class World:
+    service: Service
+    url: str
+    acme: AsyncAnthropic
+
+    async def run(self, dream_id: str) -> None:
+        """What a worker does with the job."""
+        await self.service.dreams.run(Job(task=TASK, key=dream_id, tenant="acme"))
+
+    async def session(self, *said: str) -> str:
+        agent = await self.acme.beta.agents.create(name="helper", model=MODEL)
+        cloud = await self.acme.beta.environments.create(name=f"env{agent.id}")
+        made = await self.acme.beta.sessions.create(agent=agent.id, environment_id=cloud.id)
+        log = self.service.infrastructure.log
+        for text in said:
+            message = events.UserMessage(content=(TextBlock(text),))
+            await log.submit(made.id, message, sender=ANNA)
+        async with hold_session(log, made.id) as writer:
+            await writer.fold_inbox()
+        return made.id
+
+    async def texts(self, store_id: str) -> dict[str, str]:
+        pages = self.acme.beta.memory_stores.memories.list(store_id, view="full")
+        listed: list[Any] = await collect(pages)
+        return {item.path: item.content for item in listed}
+
+
+@asynccontextmanager
+async def open_world(folder: Path) -> AsyncGenerator[World]:
+    settings = read_settings(
+        store=str(folder / "mainspring.db"), environ={"MAINSPRING_VAULT": str(folder / "vault")}
+    )
+    async with open_service(settings) as service:
+        api = Api(all_routes(service), access_control=Tags())
+        async with (
+            http_server(api.application()) as url,
+            official_client(url, "acme:admin") as acme,
+        ):
+            yield World(service, url, acme)
+
+
+def inputs(store_id: str, *sessions: str) -> list[Any]:
+    return [
+        {"type": "memory_store", "memory_store_id": store_id},
+        {"type": "sessions", "session_ids": list(sessions)},
+    ]
+
+
+async def test_a_dream_writes_a_new_store_and_leaves_its_inputs(tmp_path: Path):
+    async with open_world(tmp_path) as world:
+        dreams, stores = world.acme.beta.dreams, world.acme.beta.memory_stores
+        store = await stores.create(name="notes")
+        await stores.memories.create(store.id, path="/project_a.md", content="The port is 1.")
+        session = await world.session("Always answer in French.")
+        before = await world.texts(store.id)
+        made = await dreams.create(inputs=inputs(store.id, session), model=MODEL)
+        assert (made.status, made.outputs, made.session_id) == ("pending", [], None)
+        assert made.model.id == MODEL
+        await world.run(made.id)
+        done = await dreams.retrieve(made.id)
+        assert (done.status, done.error) == ("completed", None)
+        assert done.session_id == dream_session(made.id)
+        (output,) = done.outputs
+        assert output.memory_store_id != store.id
+        assert await world.texts(store.id) == before
+        texts = await world.texts(output.memory_store_id)
+        assert texts["/project_a.md"] == "The port is 1."
+        assert any("Always answer in French." in text for text in texts.values())
+        await world.run(made.id)
+        assert await world.texts(output.memory_store_id) == texts
+        log = world.service.infrastructure.log
+        assert not (await verify(log, dream_session(made.id))).problems
+
+
+async def test_a_dream_updates_its_store_and_excludes_another(tmp_path: Path):
+    async with open_world(tmp_path) as world:
+        dreams, stores = world.acme.beta.dreams, world.acme.beta.memory_stores
+        store = await stores.create(name="notes")
+        session = await world.session("Remember that the staging host is blue.")
+        behavior: Any = {"type": "update_existing", "memory_store_id": store.id}
+        given: Any = {"inputs": inputs(store.id, session), "model": {"id": MODEL}}
+        made = await dreams.create(**given, output_behavior=behavior)
+        with pytest.raises(anthropic.ConflictError):
+            await dreams.create(**given, output_behavior=behavior)
+        await world.run(made.id)
+        assert any(
+            "staging host is blue" in text for text in (await world.texts(store.id)).values()
+        )
+        assert (await dreams.retrieve(made.id)).outputs[0].memory_store_id == store.id
+        again = await dreams.create(**given, output_behavior=behavior)
+        before = await world.texts(store.id)
+        await world.run(again.id)
+        assert await world.texts(store.id) == before
+
+
+async def test_dreams_are_listed_canceled_and_archived(tmp_path: Path):
+    async with open_world(tmp_path) as world:
+        dreams, stores = world.acme.beta.dreams, world.acme.beta.memory_stores
+        store = await stores.create(name="notes")
+        session = await world.session("Always answer in French.")
+        given: Any = {"inputs": inputs(store.id, session), "model": MODEL}
+        made = [await dreams.create(**given) for _ in range(5)]
+        canceled = await dreams.cancel(made[0].id)
+        assert (canceled.status, canceled.ended_at is not None) == ("canceled", True)
+        assert await dreams.cancel(made[0].id) == canceled
+        await world.run(made[0].id)
+        assert (await dreams.retrieve(made[0].id)).outputs == []
+        with pytest.raises(anthropic.BadRequestError, match="cancel it first"):
+            await dreams.archive(made[1].id)
+        await world.run(made[1].id)
+        with pytest.raises(anthropic.BadRequestError, match="completed"):
+            await dreams.cancel(made[1].id)
+        archived = await dreams.archive(made[1].id)
+        assert await dreams.archive(made[1].id) == archived
+        everything = [item.id for item in reversed(made)]
+        assert await ids(dreams.list(limit=2, include_archived=True)) == everything
+        assert await ids(dreams.list()) == [item for item in everything if item != made[1].id]
+        pending = [item.id for item in reversed(made[2:])]
+        assert await ids(dreams.list(limit=1, statuses=["pending"])) == pending
+        assert await ids(dreams.list(statuses=["canceled", "completed"])) == [made[0].id]
+        assert await ids(dreams.list(created_at_gt=made[3].created_at)) == [made[4].id]
+        async with official_client(world.url, "other:admin") as other:
+            assert await ids(other.beta.dreams.list()) == []
+            with pytest.raises(anthropic.NotFoundError):
+                await other.beta.dreams.retrieve(made[0].id)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"inputs": []},
+        {"inputs": [{"type": "memory_store", "memory_store_id": "STORE"}]},
+        {"inputs": inputs("STORE", "SESSION", "SESSION")},
+        {"inputs": inputs("STORE", *(f"sesn_{n}" for n in range(101)))},
+        {"inputs": inputs("STORE")},
+        {"instructions": ""},
+        {"instructions": "x" * 4_097},
+        {"model": ""},
+        {"model": {"id": MODEL, "speed": "fast"}},
+        {"output_behavior": {"type": "update_existing", "memory_store_id": "memstore_other"}},
+        {"output_behavior": {"type": "replace"}},
+    ],
+)
+async def test_what_makes_no_sense_is_refused(tmp_path: Path, change: dict[str, Any]):
+    async with open_world(tmp_path) as world:
+        store = await world.acme.beta.memory_stores.create(name="notes")
+        session = await world.session("hello")
+        given: Any = {"inputs": inputs("STORE", "SESSION"), "model": MODEL, **change}
+        named = str(given).replace("STORE", store.id).replace("SESSION", session)
+        with pytest.raises((anthropic.BadRequestError, anthropic.NotFoundError)):
+            await world.acme.beta.dreams.create(**eval(named))  # noqa: S307 (our own text)
+        assert await ids(world.acme.beta.dreams.list()) == []
+
+
+async def test_sessions_and_stores_of_others_are_not_there(tmp_path: Path):
+    async with open_world(tmp_path) as world:
+        store = await world.acme.beta.memory_stores.create(name="notes")
+        session = await world.session("Always answer in French.")
+        async with official_client(world.url, "other:admin") as other:
+            own = await other.beta.memory_stores.create(name="notes")
+            for given in (inputs(store.id, session), inputs(own.id, session)):
+                with pytest.raises(anthropic.NotFoundError):
+                    await other.beta.dreams.create(inputs=given, model=MODEL)
