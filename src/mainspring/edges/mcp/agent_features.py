@@ -32,7 +32,7 @@ from mainspring.capabilities.mcp.server.refusals import no_resource
 from mainspring.core.errors import Forbidden, InvalidInput, NotFound, StaleVersion
 from mainspring.edges.mcp.agent_host import AgentHost, PendingApproval, PublishedAgent, RunReport
 from mainspring.edges.mcp.skill_features import SkillFeatures
-from mainspring.improve.evals.json_schema import schema_problems
+from mainspring.function_tools.json_schema import schema_problems
 from mainspring.log.task_groups import unwrap_single_error
 
 INSTRUCTIONS = (
