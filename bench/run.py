@@ -10,6 +10,7 @@ import anyio
 import append
 import deferred_tools
 import deltas
+import dreams
 import early
 import evals
 import events
@@ -52,6 +53,7 @@ BENCHES = {
     "skills": skills.measure,
     "tools": deferred_tools.measure,
     "memory": memory.measure,
+    "dreams": dreams.measure,
     "subagents": subagents.measure,
     "events": events.measure,
     "start": start.measure,

@@ -1,5 +1,5 @@
 """What a token of a reply costs at a terminal: rendering alone, on a real pty, at the beginning of
-a long reply and at its end.
+a long reply and at its end; and how soon the first hits of an `@` completion come.
 """
 
 from __future__ import annotations
@@ -13,14 +13,18 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from itertools import cycle, islice
 
-from report import Measure, median
+from report import Measure, median, percentile
 
 from mainspring.config import read_settings
 from mainspring.core.model import TextDelta
+from mainspring.edges.cli.file_index import FileIndex
 from mainspring.edges.cli.renderer import EventRenderer
 
 TOKENS, WINDOW, ROUNDS = 20_000, 1_000, 5
 MAX_RATIO = 1.2
+PATHS, FIRST_HITS, MAX_HITS_MS = 270_000, 10, 10
+TYPED = ("", "s", "se", "serv", "service_12", "src/area3/", "module99/ha", "dler_26999", "_26999")
+"""The last two are no beginnings of names: all paths are searched for them."""
 _MIXED = (
     "Here is what I found about the **release**, in a paragraph of some length that wraps.\n\n"
     "1. the first item, with `code`\n2. the second item\n   - an inner one\n3. the third\n\n"
@@ -37,7 +41,35 @@ _OPENINGS = {"one code block": "```py\n"}
 
 
 async def measure() -> list[Measure]:
-    return [_ratio(name, text) for name, text in REPLIES.items()]
+    return [*(_ratio(name, text) for name, text in REPLIES.items()), _completion()]
+
+
+def _completion() -> Measure:
+    """With names as a large repository has them; what is typed is found often, rarely or not."""
+    index = FileIndex()
+    index.add(_paths())
+    index.finish()
+    seconds: list[float] = []
+    for _ in range(ROUNDS):
+        for typed in TYPED:
+            begun = time.thread_time()
+            hits = [*islice(index.search(typed), FIRST_HITS)]
+            seconds.append(time.thread_time() - begun)
+            assert hits, typed  # of the last two, few
+    return Measure(
+        name=f"first {FIRST_HITS} hits of an @ completion over {PATHS:,} paths, CPU, p95",
+        value=percentile(seconds, 95) * 1000,
+        unit="ms",
+        target=f"<= {MAX_HITS_MS}",
+        detail=f"p50 {median(seconds) * 1000:.2f} ms",
+    )
+
+
+def _paths() -> Iterator[str]:
+    kinds = ("service", "handler", "model", "view", "test", "index")
+    for number in range(PATHS):
+        area, module = number % 37, number // 100
+        yield f"src/area{area}/module{module}/{kinds[number % 6]}_{number}.py"
 
 
 def _ratio(name: str, text: str) -> Measure:

@@ -20,6 +20,8 @@ _SECONDS = 60
 _ROWS = 40
 _UNWRAPPED_COLUMNS = 2000
 _HISTORY_ROWS = 100_000
+_CURSOR_QUESTION = b"\x1b[6n"
+"""Where is the cursor? A terminal answers."""
 
 
 class Shown:
@@ -32,6 +34,10 @@ class Shown:
 
     def feed(self, output: bytes) -> None:
         self._stream.feed(output)
+
+    def cursor_answer(self) -> bytes:
+        cursor: Any = self._screen.cursor  # Any: pyte has no types
+        return f"\x1b[{cursor.y + 1};{cursor.x + 1}R".encode()
 
     @property
     def rows(self) -> list[str]:
@@ -146,7 +152,10 @@ class Terminal:
         except OSError:  # how Linux says that the other end is closed
             return False
         self._raw += chunk
-        self._shown.feed(chunk)
+        for part in chunk.split(_CURSOR_QUESTION)[:-1]:
+            self._shown.feed(part)
+            os.write(self._handle, self._shown.cursor_answer())
+        self._shown.feed(chunk.split(_CURSOR_QUESTION)[-1])
         self._text = None
         return bool(chunk)
 

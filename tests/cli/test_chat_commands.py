@@ -186,7 +186,11 @@ def test_sessions_are_cleared_forked_and_compacted(chat: Chat, upstream: Upstrea
         terminal.expect("all I know")
         assert "remember seven" not in told(upstream.requests[-1])
         terminal.expect("> ")
-        terminal.type("/ex\t\r")
+        terminal.type("/exi")
+        terminal.watch("/exit  leave")  # the list of completions
+        terminal.type("\t")
+        terminal.watch("> /exit")
+        terminal.type("\r")
         assert terminal.wait() == 0
     assert len(mainspring("sessions", "ls", "--json").stdout.splitlines()) == 3
 

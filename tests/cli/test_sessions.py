@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import anyio
 import pytest
 from tests.cli.conftest import opened
+from tests.cli.terminal import at_terminal
 from tests.cli.upstream import Upstream, call
 
 from mainspring.capabilities.providers.scripted import Scripted, ScriptLine, calls, says
@@ -220,3 +221,30 @@ async def test_the_answer_is_in_the_inbox_once(mainspring: Run, waiting: RunResu
         )
     async with opened(store) as log:
         assert len(await log.store.pending(waiting.session_id)) == 1
+
+
+def test_top_lists_what_runs_or_waits(
+    mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
+):
+    assert "no session runs or waits" in mainspring("top").stderr
+    upstream.says(call("write", file_path="a.txt", content="x"))
+    waiting = mainspring("run", "write it", **upstream.variables)
+    assert waiting.returncode == 3
+    mainspring("run", "hello", **upstream.variables)
+    _, row = mainspring("top", "--once").stdout.splitlines()
+    assert "requires action" in row
+    assert "write it" in row
+    [listed] = mainspring("top", "--json").stdout.splitlines()
+    assert json.loads(listed)["status"] == "requires_action"
+    upstream.says("Written.")
+    env = {**environ, **upstream.variables}
+    with at_terminal("top", cwd=place, env=env) as terminal:
+        terminal.watch("requires action")
+        terminal.type("\r")  # attach: it asks, and goes on
+        terminal.expect("Allow write?")
+        terminal.expect("[y/")
+        terminal.type("y\r")
+        terminal.watch("no session runs or waits")
+        terminal.type("q")
+        assert terminal.wait() == 0
+    assert (place / "a.txt").read_text() == "x"

@@ -89,8 +89,8 @@ def test_env_style_plugins_and_status_line_hold_once_the_project_is_trusted(
         assert words in checked
     env = {**environ, **upstream.variables}
     with at_terminal("chat", cwd=place, env=env) as terminal:
-        terminal.expect('STATUS "display_name":"test"')
         terminal.expect("> ")
+        terminal.watch('STATUS "display_name":"test"')
         (place / ".claude/status.sh").write_text("echo OTHER BYTES\n")
         terminal.type("hello\r")
         terminal.expect("all I know")

@@ -22,11 +22,11 @@ from mainspring.service.resources.agents import CreateAgent
 from mainspring.service.resources.environments import CreateEnvironment
 from mainspring.service.sessions.expired_workspaces import EXPIRED_SUFFIX, ExpiredWorkspaceSweeper
 from mainspring.service.sessions.session_params import CreateSession
-from mainspring.service.sessions.workspace_expiry import WorkspaceExpiry
+from mainspring.service.sessions.workspace_expiry import CLEAR_TASK, WorkspaceExpiry
 from mainspring.service.storage.repository import Notification
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.service_assembly import open_service
-from mainspring.wiring.service_workspaces import CLEAR_TASK, WorkspaceCleaner, remove_expired
+from mainspring.wiring.service_workspaces import WorkspaceCleaner, remove_expired
 
 
 def settings_in(folder: Path) -> Settings:

@@ -58,6 +58,10 @@ class Limits:
     max_cost_usd: Decimal | None = None
     target_tokens: int | None = None
     """Target output: the model is asked to continue until most of it is used."""
+    compact_at: float | None = None
+    """The share of the context window from which on it is compacted, from 0.1 to 0.95."""
+    max_context: int | None = None
+    """Tokens of the context window to use, if the model's is larger."""
 
 
 class Reservation(Struct, frozen=True, kw_only=True):

@@ -132,6 +132,18 @@ class ServerParts:
     message_context: Callable[[str], Awaitable[Sequence[str]]] | None = None
     """What a user's message names of servers."""
 
+    def joined(self, other: ServerParts) -> ServerParts:
+        """With what other servers contribute. Their tools stay what they were at first."""
+        return replace(
+            self,
+            tools={**other.tools, **self.tools},
+            rules=self.rules + other.rules,
+            notes=self.notes + other.notes,
+            facts=self.facts + other.facts,
+            changed_tools=self.changed_tools or other.changed_tools,
+            message_context=self.message_context or other.message_context,
+        )
+
     def tool_changes(
         self,
         allowed: Callable[[Mapping[str, Tool]], dict[str, Tool]],

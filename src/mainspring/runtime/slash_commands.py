@@ -116,6 +116,14 @@ COMMANDS: tuple[SlashCommand, ...] = (
         is_clients=True,
     ),
     SlashCommand(name="model", hint="NAME", about="go on with another model", is_clients=True),
+    SlashCommand(name="resume", hint="[SESSION]", about="go on with another", is_clients=True),
+    SlashCommand(
+        name="rewind", hint="[N]", about="go back to before a message, files too", is_clients=True
+    ),
+    SlashCommand(name="diff", about="files that this session changed", is_clients=True),
+    SlashCommand(
+        name="export", hint="[FILE]", about="write it to .md, .html or .jsonl", is_clients=True
+    ),
     SlashCommand(name="fork", about="go on in a copy of this session", is_clients=True),
     SlashCommand(name="clear", about="begin anew: another session of this agent", is_clients=True),
     SlashCommand(name="exit", about="leave", is_clients=True),

@@ -4,7 +4,7 @@ name replaces a built-in one.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from msgspec import Struct, field
 
@@ -49,6 +49,7 @@ class Subagent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     skills: tuple[str, ...] = ()
     """Skills whose full text its prompt includes."""
     mcp_servers: tuple[object, ...] = ()
+    """Names of servers, and servers by name that only it has."""
     hooks: dict[str, object] = field(default_factory=dict[str, object])
     memory: str | None = None
     is_background: bool = False
@@ -66,6 +67,14 @@ class Subagent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     file: str = ""
     extra: dict[str, object] = field(default_factory=dict[str, object])
     """Unknown keys of its frontmatter, unchanged."""
+
+    @property
+    def server_names(self) -> frozenset[str]:
+        """The MCP servers that it names or has itself."""
+        names: list[object] = []
+        for item in self.mcp_servers:
+            names += cast("dict[object, object]", item) if isinstance(item, dict) else [item]
+        return frozenset(name for name in names if isinstance(name, str))
 
 
 _READ_ONLY_TOOLS = (

@@ -25,18 +25,9 @@ from mainspring.capabilities.mcp.foreign_text import clean_line
 from mainspring.capabilities.mcp.messages import Implementation
 from mainspring.capabilities.mcp.package_cache import PackageCache, ServerProgram
 from mainspring.capabilities.mcp.references import message_context
-from mainspring.capabilities.mcp.server_auth import (
-    BearerToken,
-    Learn,
-    ServerAuth,
-    StaticHeaders,
-)
+from mainspring.capabilities.mcp.server_auth import BearerToken, Learn, ServerAuth, StaticHeaders
 from mainspring.capabilities.mcp.server_connection import OpenTransport, ServerConnection
-from mainspring.capabilities.mcp.server_requests import (
-    RequestHandlers,
-    Sample,
-    request_handlers,
-)
+from mainspring.capabilities.mcp.server_requests import RequestHandlers, Sample, request_handlers
 from mainspring.capabilities.mcp.stdio import LineChannel
 from mainspring.capabilities.mcp.stored_rounds import OpenSeal
 from mainspring.capabilities.mcp.tools import (
@@ -152,9 +143,13 @@ class SessionServers:
             if ALL_TOOLS in names or any(covers_tool(listed, name) for listed in names)
         }
 
-    def parts(self, setup: SetupRequest) -> ServerParts:
-        """What a thread gets of them. The service reports failures in the log, once."""
-        _BY_SESSION[setup.writer.session_id] = self
+    def parts(self, setup: SetupRequest, *, is_own: bool = False) -> ServerParts:
+        """What a thread gets of them. The service reports failures in the log, once. `is_own`:
+        only this thread has them, and all their tools."""
+        if is_own:
+            setup = replace(setup, agent=replace(setup.agent, built_ins=(ALL_TOOLS,)))
+        else:
+            _BY_SESSION[setup.writer.session_id] = self
         notes = tuple(
             f"The MCP server {name} is not available: {clean_line(connection.error, 200)}."
             for name, connection in sorted(self.connections.items())

@@ -1,11 +1,11 @@
-"""Assemble the service over one store: resources, secrets, memory, webhooks, sessions,
-schedules, access.
+"""Open the service: its store, models, messaging and ways out, and over them its parts
+(`service/service_assembly.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -17,39 +17,14 @@ from mainspring.capabilities.network.rules import Network
 from mainspring.capabilities.providers.model_registry import ModelRegistry
 from mainspring.capabilities.tools.client_tools import client_tools
 from mainspring.config import Settings, is_postgres
-from mainspring.core import clock
-from mainspring.core.errors import StoreFailed
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
 from mainspring.runtime.run_options import RunOptions
-from mainspring.service.access.api_keys import Keys
-from mainspring.service.access.audit import Audit
-from mainspring.service.access.budget_ledger import DailyBudgetLedger
-from mainspring.service.access.idempotency import IdempotentRequests
-from mainspring.service.access.kill_switch import Halts
-from mainspring.service.access.tenants import Tenants
-from mainspring.service.approvals.approval_policy import AnswerPermission, ApprovalPolicies
-from mainspring.service.approvals.approvals import Approvals
-from mainspring.service.dreams.dreams import DreamDependencies, Dreams
-from mainspring.service.jobs.dispatcher import Dispatcher, Job
+from mainspring.service.dreams.dreams import Dreams
+from mainspring.service.jobs.dispatcher import Dispatcher
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
-from mainspring.service.jobs.parking import WAKE_TASK, Parking
-from mainspring.service.memory_stores.memories import Memories
-from mainspring.service.memory_stores.memory_stores import MemoryStores
-from mainspring.service.memory_stores.memory_versions import MemoryVersions
-from mainspring.service.resources.agents import Agents
-from mainspring.service.resources.environments import Environments
-from mainspring.service.resources.file_resources import Files
-from mainspring.service.resources.skill_resources import Skills
-from mainspring.service.schedules.deployment_runner import DeploymentRunner, DeploymentRuns
-from mainspring.service.schedules.deployment_store import DeploymentStore
-from mainspring.service.schedules.deployments import Deployments
 from mainspring.service.schedules.local_schedule import LocalSchedule, ScheduleStatus
-from mainspring.service.schedules.session_starter import ServiceSessionStarter
-from mainspring.service.schedules.trigger_intake import TriggerIntake
-from mainspring.service.schedules.triggers import Triggers
-from mainspring.service.self_hosted.work_queue import WorkQueue, WorkQueueOptions, needs_worker
-from mainspring.service.self_hosted.work_tokens import WorkTokens
+from mainspring.service.service_assembly import ServicePorts, build_parts
 from mainspring.service.service_groups import (
     AccessServices,
     MemoryServices,
@@ -59,38 +34,12 @@ from mainspring.service.service_groups import (
     SessionServices,
     WebhookServices,
 )
-from mainspring.service.sessions.dependencies import SessionDependencies
-from mainspring.service.sessions.event_pages import EventPages
-from mainspring.service.sessions.event_sender import EventSender
-from mainspring.service.sessions.event_streams import EventStreams
-from mainspring.service.sessions.output_files import SessionOutputs
 from mainspring.service.sessions.preview_deltas import Deltas, LocalDeltas, SharedDeltas
-from mainspring.service.sessions.resource_types import (
-    MemoryStoreInfo,
-    ResourceLookups,
-    file_content,
-)
-from mainspring.service.sessions.session_commands import SessionCommands
-from mainspring.service.sessions.session_record import SessionRecord
-from mainspring.service.sessions.session_resources import SessionResources
-from mainspring.service.sessions.session_skills import SessionSkills
-from mainspring.service.sessions.session_threads import Threads
-from mainspring.service.sessions.sessions import Sessions
-from mainspring.service.sessions.workspace_expiry import KIND as EXPIRY
-from mainspring.service.storage.repository import Seal, delete_children
-from mainspring.service.vaults.credential_validation import CredentialValidator, McpInitializeProbe
-from mainspring.service.vaults.credentials import Credentials
-from mainspring.service.vaults.mcp_logins import McpLogins
-from mainspring.service.vaults.session_credentials import SessionCredentials
-from mainspring.service.vaults.token_refresh import Refresher
-from mainspring.service.vaults.vaults import Vaults
-from mainspring.service.webhooks.webhook_deliveries import Deliveries, WebhookPoster
-from mainspring.service.webhooks.webhook_endpoints import Webhooks
-from mainspring.service.webhooks.webhook_outbox import Outbox, SessionEventForwarder
+from mainspring.service.storage.repository import Seal
+from mainspring.service.webhooks.webhook_deliveries import WebhookPoster
 from mainspring.wiring.agent_selection import open_agent
 from mainspring.wiring.mcp_login import OAuthLogin
 from mainspring.wiring.providers import open_model_registry
-from mainspring.wiring.service_workspaces import CLEAR_TASK
 from mainspring.wiring.settings_files import read_project_files
 from mainspring.wiring.stores import open_log
 from mainspring.wiring.user_vault import open_seal
@@ -162,34 +111,36 @@ async def open_service(
 
 
 def build_service(infrastructure: Infrastructure) -> Service:
-    records = infrastructure.store.records
-    webhooks = _build_webhooks(infrastructure)
-    resources = ResourceServices(
-        agents=Agents(records, check_model=infrastructure.models.facts),
-        environments=Environments(records),
-        skills=Skills(records),
-        files=Files(records),
+    networks = infrastructure.networks
+    allow_http = bool(networks)  # inside, not everything speaks TLS
+    http_client = OutboundHttpClient(allowed=networks)
+    parts = build_parts(
+        ServicePorts(
+            log=infrastructure.log,
+            dispatcher=infrastructure.dispatcher,
+            deltas=infrastructure.deltas,
+            seal=infrastructure.seal,
+            models=infrastructure.models,
+            workspaces=Path(infrastructure.settings.workspaces),
+            client_tools=client_tools,
+            send_request=http_client,
+            login_client=OAuthLogin(http_client.fetch),
+            post_webhook=infrastructure.meter_poster(
+                HttpPoster(allowed=networks, allow_http=allow_http)
+            ),
+            allow_http=allow_http,
+        )
     )
-    secrets = _build_secrets(infrastructure, webhooks.outbox)
-    memory = _build_memory(infrastructure)
-    services = _build_sessions(infrastructure, resources, secrets, memory, webhooks)
     return Service(
         infrastructure=infrastructure,
-        resources=resources,
-        secrets=secrets,
-        memory_services=memory,
-        dreams=_build_dreams(infrastructure, memory, services),
-        webhooks=webhooks,
-        sessions=services,
-        schedules=_build_schedules(infrastructure, resources, services, webhooks.outbox),
-        access=AccessServices(
-            keys=Keys(records),
-            tenants=Tenants(records),
-            halts=Halts(records),
-            ledger=DailyBudgetLedger(records),
-            audit=Audit(records),
-            repeated=IdempotentRequests(records, infrastructure.seal),
-        ),
+        resources=parts.resources,
+        secrets=parts.secrets,
+        memory_services=parts.memory_services,
+        dreams=parts.dreams,
+        webhooks=parts.webhooks,
+        sessions=parts.sessions,
+        schedules=parts.schedules,
+        access=parts.access,
     )
 
 
@@ -210,177 +161,6 @@ async def _open_messaging(
         broadcast.open_broadcast(settings.store) as pubsub,
     ):
         yield dispatcher, SharedDeltas(pubsub)
-
-
-def _build_webhooks(infrastructure: Infrastructure) -> WebhookServices:
-    records, put = infrastructure.store.records, infrastructure.dispatcher.put
-    allow_http = bool(infrastructure.networks)  # inside, not everything speaks TLS
-    webhooks = Webhooks(records, seal=infrastructure.seal, allow_http=allow_http)
-    outbox = Outbox(records, webhooks, put=put)
-    poster = infrastructure.meter_poster(
-        HttpPoster(allowed=infrastructure.networks, allow_http=allow_http)
-    )
-    return WebhookServices(
-        webhooks=webhooks,
-        outbox=outbox,
-        deliveries=Deliveries(records, webhooks, post=poster, put=put),
-        news=SessionEventForwarder(records, webhooks, outbox, infrastructure.log),
-    )
-
-
-def _build_secrets(infrastructure: Infrastructure, outbox: Outbox) -> SecretServices:
-    records, notify = infrastructure.store.records, outbox.notify
-    http_client = OutboundHttpClient(allowed=infrastructure.networks)
-    vaults = Vaults(records, notify=notify)
-    credentials = Credentials(records, infrastructure.seal, vaults, notify=notify)
-    refresher = Refresher(credentials, http_client, notify=notify)
-    return SecretServices(
-        vaults=vaults,
-        credentials=credentials,
-        credential_validator=CredentialValidator(
-            credentials, probe=McpInitializeProbe(http_client), refresher=refresher
-        ),
-        mcp_logins=McpLogins(
-            vaults, credentials, infrastructure.seal, OAuthLogin(http_client.fetch)
-        ),
-        usable=SessionCredentials(records, credentials, refresher),
-    )
-
-
-def _build_memory(infrastructure: Infrastructure) -> MemoryServices:
-    records = infrastructure.store.records
-    stores = MemoryStores(records)  # what becomes of them is told by the routes
-    return MemoryServices(
-        stores=stores,
-        memories=Memories(records, stores),
-        versions=MemoryVersions(records, stores),
-    )
-
-
-def _build_dreams(
-    infrastructure: Infrastructure, memory: MemoryServices, sessions: SessionServices
-) -> Dreams:
-    needs = DreamDependencies(
-        log=infrastructure.log,
-        models=infrastructure.models,
-        stores=memory.stores,
-        memories=memory.memories,
-        check_session=sessions.sessions.get,
-        put=infrastructure.dispatcher.put,
-        clock=clock.now,
-    )
-    return Dreams(infrastructure.store.records, needs)
-
-
-def _build_sessions(
-    infrastructure: Infrastructure,
-    resource_services: ResourceServices,
-    secret_services: SecretServices,
-    memory_services: MemoryServices,
-    webhook_services: WebhookServices,
-) -> SessionServices:
-    async def wake(tenant: str, session: SessionRecord) -> None:
-        # What is in the inbox is found again by looking: no need to write down that it is there,
-        # nor to refuse what was taken because nobody could be told: it would be sent again.
-        with suppress(StoreFailed):
-            await infrastructure.dispatcher.remind(
-                [Job(task=WAKE_TASK, key=session.id, tenant=tenant)]
-            )
-            await services.work.offer_session(tenant, session)
-
-    async def over(tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
-        await services.work.withdraw(tenant, session.environment_id, session.id)
-        await services.approvals.keeper.catch_up(tenant, session.id)  # nobody waits there any more
-        if is_deleted:
-            await webhook_services.news.forget(tenant, session.id)
-            await services.outputs.forget(tenant, session.id)
-            await delete_children(
-                infrastructure.store.records, EXPIRY, tenant=tenant, parent=session.id
-            )
-            await services.parking.forget(Job(task=WAKE_TASK, key=session.id, tenant=tenant))
-            await infrastructure.dispatcher.put(Job(task=CLEAR_TASK, key=session.id, tenant=tenant))
-
-    async def memory_store(tenant: str, store_id: str) -> MemoryStoreInfo:
-        store = await memory_services.stores.active(tenant, store_id)
-        return MemoryStoreInfo(name=store.name, description=store.description or "")
-
-    sessions = Sessions(
-        infrastructure.log,
-        SessionDependencies(
-            agents=resource_services.agents,
-            environments=resource_services.environments,
-            lookups=ResourceLookups(
-                seal=infrastructure.seal,
-                file_content=file_content(resource_services.files),
-                check_file=resource_services.files.get,
-                check_vault=secret_services.vaults.active,
-                memory_store=memory_store,
-            ),
-            wake_session=wake,
-            on_session_end=over,
-            resolved_agent=SessionSkills(
-                Path(infrastructure.settings.workspaces), resource_services.skills, client_tools
-            ).actor,
-            check_override=ApprovalPolicies(infrastructure.store.records).require_overriding,
-            notify=webhook_services.outbox.notify,
-        ),
-    )
-    tokens = WorkTokens(infrastructure.store.records, infrastructure.seal)
-    sending = EventSender(
-        sessions, AnswerPermission(infrastructure.store.records, clock=sessions.clock)
-    )
-    services = SessionServices(
-        sessions=sessions,
-        event_sender=sending,
-        commands=SessionCommands(sessions, sending),
-        pages=EventPages(infrastructure.log),
-        threads=Threads(sessions),
-        resources=SessionResources(sessions),
-        outputs=SessionOutputs(infrastructure.store.records, resource_services.files),
-        event_streams=EventStreams(infrastructure.log, infrastructure.deltas),
-        work=WorkQueue(
-            infrastructure.store.records,
-            resource_services.environments,
-            WorkQueueOptions(needs_worker=needs_worker(sessions), issue_token=tokens.secret),
-        ),
-        work_tokens=tokens,
-        parking=Parking(infrastructure.log, infrastructure.dispatcher),
-        approvals=Approvals(
-            infrastructure.log,
-            wake_session=wake,
-            put=infrastructure.dispatcher.put,
-            notification_writer=webhook_services.outbox,
-            digests=sessions.digests,
-        ),
-    )
-    return services
-
-
-def _build_schedules(
-    infrastructure: Infrastructure,
-    resource_services: ResourceServices,
-    session_services: SessionServices,
-    outbox: Outbox,
-) -> ScheduleServices:
-    pin_agent = resource_services.agents.reference
-    records = infrastructure.store.records
-    store = DeploymentStore(
-        records,
-        outbox=outbox,
-        seal=infrastructure.seal,
-        put=infrastructure.dispatcher.put,
-        clock=clock.now,
-    )
-    runs = DeploymentRuns(records)
-    starter = ServiceSessionStarter(session_services.sessions, session_services.event_sender)
-    triggers = Triggers(records, seal=infrastructure.seal, pin_agent=pin_agent)
-    return ScheduleServices(
-        deployments=Deployments(store, pin_agent=pin_agent),
-        runs=runs,
-        deployment_runner=DeploymentRunner(store, runs, session_starter=starter),
-        triggers=triggers,
-        trigger_intake=TriggerIntake(triggers, session_starter=starter),
-    )
 
 
 async def sync_schedule(service: Service, settings: Settings) -> ScheduleStatus | None:

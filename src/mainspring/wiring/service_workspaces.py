@@ -51,7 +51,6 @@ from mainspring.wiring.sandbox_environment import served_session_paths, session_
 from mainspring.wiring.sandbox_pool import SandboxPool
 
 _LOG = logging.getLogger("mainspring.workspaces")
-CLEAR_TASK = "clear"
 
 
 class WorkspaceCleaner:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -53,6 +53,10 @@ class SessionRuntime:
     sandbox_environment: SandboxEnvironment
     preferences: Preferences
     servers: tuple[McpServer, ...] = ()
+    subagent_servers: Mapping[str, tuple[McpServer, ...]] = field(
+        default_factory=dict[str, tuple[McpServer, ...]]
+    )
+    """Those that only one type of subagent has."""
 
     @property
     def policy(self) -> Policy:

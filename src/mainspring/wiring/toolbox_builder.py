@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from mainspring.capabilities.providers.model_registry import ModelRegistry
-from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.tools.ask_user import ASK_USER, CLIENT_INPUT_CHECKS, EXIT_PLAN
 from mainspring.capabilities.tools.tool_search import ToolLoading, plan_tool_loading, tool_search
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
@@ -33,7 +32,7 @@ from mainspring.harness.permissions.tool_names import ALIASES
 from mainspring.harness.toolbox import FindToolChanges, Toolbox
 from mainspring.log.lru_cache import LruCache
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
-from mainspring.runtime.mcp_server import McpServer, ServerParts
+from mainspring.runtime.mcp_server import ServerParts
 from mainspring.runtime.model_question import make_ask_model
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import (
@@ -44,14 +43,12 @@ from mainspring.runtime.session.session_paths import (
 )
 from mainspring.runtime.session_context import SetupRequest, toolbox_without_tools
 from mainspring.runtime.settings.pinned_policy import pin_policy, reading_rules, with_rules
-from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.wiring.builtin_tools import built_in_tools, select_tools, web_tools, workspace_tools
-from mainspring.wiring.mcp_inputs import user_servers
-from mainspring.wiring.mcp_packages import open_package_cache
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.session_repositories import open_worktrees, shared_repository
 from mainspring.wiring.settings_files import load_policy
+from mainspring.wiring.thread_servers import ThreadServers
 from mainspring.wiring.thread_workspace import (
     SessionRuntime,
     ThreadWorkspace,
@@ -66,14 +63,13 @@ if TYPE_CHECKING:
     from mainspring.capabilities.network.rules import Network
     from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
     from mainspring.runtime.memory import memory_tools
-    from mainspring.wiring import mcp_servers, session_hooks
     from mainspring.wiring import memory as memories
+    from mainspring.wiring import session_hooks
 else:
     memories = LazyModule("mainspring.wiring.memory")  # most sessions have none
     memory_tools = LazyModule("mainspring.runtime.memory.memory_tools")
     hook_config = LazyModule("mainspring.capabilities.hooks.config")
     session_hooks = LazyModule("mainspring.wiring.session_hooks")  # most sessions have none
-    mcp_servers = LazyModule("mainspring.wiring.mcp_servers")
 
 _MAX_CACHED = 1000
 """Sessions and warnings that are remembered between runs."""
@@ -99,7 +95,7 @@ class ToolboxBuilder:
         self._home = Path(settings.home)
         self._models = models
         self._sandboxes = sandboxes
-        self._networks = networks
+        self._servers = ThreadServers(settings, networks, models, sandboxes, self._warn)
         self._bare = toolbox_without_tools(authorizer)
         self._files: LruCache[str, list[Tool]] = LruCache(_MAX_CACHED)
         self._workspaces = ThreadWorkspaces(sandboxes, self._home, self._warn)
@@ -141,8 +137,8 @@ class ToolboxBuilder:
             pinned_policy=with_rules(rules.pinned_policy, reading_rules(setup.agent)),
             sandbox_environment=environment,
             preferences=preferences,
-            servers=await self._servers(options, paths, rules.loaded),
         )
+        session = await self._servers.add_to(session, options, paths, rules.loaded)
         async with self._workspaces.open(setup, session, paths) as thread_workspace:
             opened = sandbox_opened(setup, paths, thread_workspace.sandbox)
             async with self._toolbox(
@@ -212,7 +208,9 @@ class ToolboxBuilder:
             tools |= remove_denied(select_tools(more, setup.agent.built_ins), policy)
             if memory is not None:
                 facts += tuple(await memory.wake_up() if setup.thread.messages == 0 else ())
-            servers = await self._open_servers(setup, session.servers, sandbox_session, stack)
+            servers = await self._servers.open(
+                setup, session.servers, sandbox_session, stack, session.subagent_servers
+            )
             authorizer.add_rules(servers.rules)
             foreign = remove_denied(servers.tools, policy)
             brought = {tool.spec.name: tool for tool in setup.agent.tools}
@@ -273,39 +271,13 @@ class ToolboxBuilder:
         ):
             yield toolbox
 
-    async def _servers(
-        self, options: RunOptions, paths: SessionPaths, loaded: LoadedPolicy
-    ) -> tuple[McpServer, ...]:
-        if options.is_served:
-            return options.servers
-        return await to_thread.run_sync(user_servers, self._settings, paths.workspace, loaded)
-
-    async def _open_servers(
-        self,
-        setup: SetupRequest,
-        servers: tuple[McpServer, ...],
-        sandbox: SandboxSession | None,
-        stack: AsyncExitStack,
-    ) -> ServerParts:
-        """What MCP servers contribute. Without a sandbox, their connections end with `stack`."""
-        if not servers:
-            return ServerParts()
-        cleanup = stack if sandbox is None else sandbox.cleanup
-        packages = sandbox and open_package_cache(self._settings, self._sandboxes, sandbox)
-        host = mcp_servers.ServerHost(self._sandboxes.group, cleanup, sandbox, packages)
-        access = mcp_servers.session_access(setup, self._settings, self._networks, self._models)
-        opened = await mcp_servers.open_servers(servers, host, access)
-        for problem in opened.problems:
-            self._warn(setup.options, problem)
-        return opened.parts(setup)
-
     @asynccontextmanager
     async def _toolbox_of_client(self, setup: SetupRequest) -> AsyncGenerator[Toolbox, None]:
         """Without built-in tools; the rules bind a client that runs tools itself, too."""
         opt = setup.options
         policy = Policy(workspace=_CLIENT_WORKSPACE, home="/root", rules=opt.rules, mode=opt.mode)
         async with AsyncExitStack() as stack:
-            servers = await self._open_servers(setup, opt.servers, None, stack)
+            servers = await self._servers.open(setup, opt.servers, None, stack)
             foreign = remove_denied(servers.tools, policy)
             loading = self._tool_loading(setup, foreign)
             authorizer = self._permission_engine(setup, policy, None)

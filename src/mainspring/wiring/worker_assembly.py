@@ -26,7 +26,7 @@ from mainspring.service.sessions.resource_types import file_content
 from mainspring.service.sessions.session_runs import RunRedaction, RunServices, SessionRuns
 from mainspring.service.sessions.session_skills import SessionSkills
 from mainspring.service.sessions.streaming_redactor import BOUNDARIES
-from mainspring.service.sessions.workspace_expiry import RETENTION, WorkspaceExpiry
+from mainspring.service.sessions.workspace_expiry import CLEAR_TASK, RETENTION, WorkspaceExpiry
 from mainspring.service.telemetry.instrumentation import MeteredDispatcher
 from mainspring.service.telemetry.telemetry_setup import Telemetry
 from mainspring.service.webhooks.webhook_deliveries import DELIVER
@@ -34,7 +34,6 @@ from mainspring.wiring.sandbox_environment import served_states
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.service_assembly import Service
 from mainspring.wiring.service_workspaces import (
-    CLEAR_TASK,
     WorkspaceCleaner,
     fork_workspaces,
     open_git_cloner,

@@ -64,7 +64,9 @@ async def test_a_gate_goes_from_red_to_green_and_names_what_regressed(
     assert "regressed: one" in (agent.folder / "out.md").read_text(encoding="utf-8")
     tree = ElementTree.parse(agent.folder / "out.xml")
     assert [case.get("name") for case in tree.iter("testcase") if len(case)] == ["one trial 1"]
-    assert "<!doctype html>" in (agent.folder / "out.html").read_text(encoding="utf-8")
+    page = (agent.folder / "out.html").read_text(encoding="utf-8")
+    assert "<!doctype html>" in page
+    assert "<summary>log</summary><pre>2</pre>" in page
 
 
 async def test_a_case_that_must_pass_closes_the_gate_whatever_the_baseline_says(
@@ -100,7 +102,7 @@ async def test_a_baseline_is_read_as_it_was_written_and_a_damaged_one_is_refused
 async def test_reports_hold_hostile_text_without_running_it(agent: AgentWithSuite):
     agent.write_model({"steps": [{"says": HOSTILE}]})
     run = await agent.run(agent.write_suite({"cases": CASES}))
-    page = html_page(run, run, {item.session_id: HOSTILE for item in run.results.values()}, "1")
+    page = html_page(run, run, {item.session_id: [HOSTILE] for item in run.results.values()}, "1")
     assert "<script" not in page
     assert "<i>" not in page.replace('<i style="width', "")
     assert "default-src 'none'" in page

@@ -125,6 +125,16 @@ TABLE: dict[str, tuple[dict[str, object], list[object], list[object]]] = {
         [calls("read", file_path="given.txt"), DONE],
         [calls("read", file_path="other.txt"), calls("read", file_path="given.txt"), DONE],
     ),
+    "single_source": (
+        {"type": "citations", "fetched": False, "label_single_source": True},
+        [says("A single source says so: https://example.com/a.")],
+        [says("Everybody says so: https://example.com/a.")],
+    ),
+    "recall": (
+        {"type": "retrieval", "relevant": ["given.txt", "other.txt"], "k": 2, "min_recall": 1},
+        [calls("read", file_path="other.txt"), calls("read", file_path="given.txt"), DONE],
+        [calls("read", file_path="given.txt"), calls("read", file_path="given.txt"), DONE],
+    ),
     "similarity": (
         {"type": "similarity", "text": "the cat sat on the mat", "min": 0.6},
         [says("A cat sat on the mat.")],

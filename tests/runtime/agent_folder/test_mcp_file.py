@@ -104,6 +104,7 @@ def test_numbers_and_flags_in_arguments_are_what_they_look_like(scopes: Scopes):
     ("entry", "why"),
     [
         ({}, "needs a command"),
+        ({"command": "x", "url": "https://x.test"}, "has a url and a command"),
         ({"type": "http"}, "needs a url"),
         ({"command": 7}, "needs a command"),
         ({"type": "pigeon", "command": "x"}, "type must be one of"),

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import msgspec
-import yaml
 from msgspec import Struct
 
 from mainspring import error_table
@@ -25,13 +24,18 @@ from mainspring.capabilities.providers.scripted import (
 )
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.errors import InvalidInput
+from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Assistant, Message, Model, Request, ToolResultBlock, User
 from mainspring.files.atomic_file import read_bounded
+
+if TYPE_CHECKING:
+    import yaml
+else:
+    yaml = LazyModule("yaml")  # only scripts need it
 
 OFFLINE_MODEL = "scripted:demo"
 _SCRIPTED_PREFIX = "scripted:"
 _DEEPEST = 20
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is 20 times as fast
 _SHOWN = 300
 _NOTE = "<system-note>"
 
@@ -89,14 +93,15 @@ def read_script(text: str, *, name: str) -> tuple[ScriptedPart, ...]:
 
 def _tree(text: str) -> object:
     """What a text says, if it is not deep and has no aliases: a few can stand for millions."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is 20 times as fast
     depth = 0
-    for event in cast("Iterator[yaml.Event]", yaml.parse(text, Loader=_LOADER)):  # pyright: ignore[reportUnknownMemberType] (its stubs do not say)
+    for event in cast("Iterator[yaml.Event]", yaml.parse(text, Loader=loader)):  # pyright: ignore[reportUnknownMemberType] (its stubs do not say)
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST or isinstance(event, yaml.AliasEvent):
             what = "it has aliases" if depth <= _DEEPEST else "it is too deep"
             raise ValueError(f"line {event.start_mark.line + 1}: {what}")
-    return yaml.load(text, Loader=_LOADER)  # noqa: S506 (one of the safe ones)
+    return yaml.load(text, Loader=loader)
 
 
 def _answer(parts: Sequence[ScriptedPart], request: Request, name: str) -> ScriptAnswer:

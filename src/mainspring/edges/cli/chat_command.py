@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from mainspring import __version__
-from mainspring.config import FOLDER, Settings, is_postgres
+from mainspring.config import Settings
+from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, MainspringError
 from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.action_runner import hints_for
+from mainspring.edges.cli.chat_status import StatusLine
 from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.printing import Screen, plural
 from mainspring.edges.cli.run_arguments import RunArguments
@@ -34,12 +35,11 @@ from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.lease import record_updates
 from mainspring.runtime.session.run_result import RunResult
 from mainspring.runtime.session.session import Session
-from mainspring.runtime.session.session_summary import summarize_session
-from mainspring.runtime.settings.settings_commands import SettingsCommands
 from mainspring.runtime.slash_commands import (
     PROMPT_PREFIX,
     CommandContext,
     ParsedCommand,
+    SlashCommand,
     agent_types,
     available_commands,
     mode_of,
@@ -52,8 +52,18 @@ from mainspring.wiring.agent_selection import open_agent
 from mainspring.wiring.settings_files import read_settings_commands
 
 if TYPE_CHECKING:
-    from mainspring.edges.cli import chat_servers
+    from mainspring.edges.cli import (
+        chat_servers,
+        chat_sessions,
+        chat_shell,
+        line_editor,
+        mentions,
+    )
 else:
+    chat_sessions = LazyModule("mainspring.edges.cli.chat_sessions")
+    chat_shell = LazyModule("mainspring.edges.cli.chat_shell")
+    line_editor = LazyModule("mainspring.edges.cli.line_editor")
+    mentions = LazyModule("mainspring.edges.cli.mentions")
     chat_servers = LazyModule("mainspring.edges.cli.chat_servers")  # most chats never ask
 
 INTERRUPTED = 130
@@ -65,21 +75,19 @@ async def chat(settings: Settings, *, arguments: RunArguments) -> int:
     """Talk with an agent. /help lists the commands; Ctrl-D leaves."""
     options = await open_worktree(settings, arguments)
     async with open_session_runner(settings, options, arguments.session()) as stage:
-        keyboard = Keyboard(_history_file(settings), colour=settings.color)
+        keyboard = Keyboard(colour=settings.color)
         keyboard.open()
-        try:
-            commands = await read_settings_commands(
-                settings, Path(settings.folder, options.workspace or ".")
+        folder = Path(settings.folder, options.workspace or ".")
+        commands = await read_settings_commands(settings, folder)
+        status = StatusLine(folder, commands if commands.status_line is not None else None)
+        session = _Chat(settings, options, stage, keyboard, status)
+        if keyboard.is_terminal:
+            keyboard.edit_with(
+                line_editor.open_editor(
+                    settings, folder, commands=session.commands, status=lambda: status.text
+                )
             )
-            return await _Chat(settings, options, stage, keyboard, commands).run()
-        finally:
-            keyboard.close()
-
-
-def _history_file(settings: Settings) -> Path:
-    if is_postgres(settings.store):
-        return Path(settings.folder) / FOLDER / "chat_history"
-    return Path(settings.store).parent / "chat_history"
+        return await session.run()
 
 
 class _Chat:
@@ -89,9 +97,11 @@ class _Chat:
         options: RunOptions,
         runner: SessionRunner,
         keyboard: Keyboard,
-        commands: SettingsCommands,
+        status: StatusLine,
     ) -> None:
-        self._commands = commands if commands.status_line is not None else None
+        self._status = status
+        self._pending: list[str] = []
+        """What goes along with the next message."""
         self._settings = settings
         self._options = options
         self._runner = runner
@@ -101,16 +111,13 @@ class _Chat:
         self._notes = Screen(settings, stderr=True)
         self._presses = 0
         self._is_mode_told = False
-        keyboard.complete(
-            lambda: [
-                f"/{available_command.name}"
-                for available_command in available_commands(self._agent)
-            ]
-        )
+
+    def commands(self) -> list[SlashCommand]:
+        return available_commands(self._agent)
 
     async def run(self) -> int:
         """The exit status, once somebody has left."""
-        self._greet()
+        await self._greet()
         status: int | None = None
         if self._session is not None:
             status = await self._report_errors(
@@ -125,37 +132,17 @@ class _Chat:
         return status
 
     async def _show_status(self) -> None:
-        """What the command of `statusLine` prints, above the prompt; a failure is reported once."""
-        if self._commands is None:
-            return
-        try:
-            for line in await self._commands.show_status(await self._status_line_input()):
-                self._print_line(line, "dim")
-        except InvalidInput as error:
-            self._print_line(f"warning: {error}; it is not run again in this chat", "yellow")
-            self._commands = None
-
-    async def _status_line_input(self) -> dict[str, object]:
-        """What a status line reads of the session, as Claude Code names it."""
-        folder = str(Path(self._settings.folder, self._options.workspace or "."))
-        session, cost = self._session, "0"
-        if session is not None:
-            stands = await summarize_session(session.log, await session.log.session(session.id))
-            cost = str(stands.cost_usd)
-        name = self._agent.model
-        return {
-            "session_id": "" if session is None else session.id,
-            "cwd": folder,
-            "model": {"id": name, "display_name": name.partition(":")[2] or name},
-            "workspace": {"current_dir": folder, "project_dir": folder},
-            "version": __version__,
-            "cost": {"total_cost_usd": float(cost)},
-        }
+        window = self._runner.runtime.models.facts(self._agent.model).window
+        warning = await self._status.update(
+            self._agent, self._session, window=window, mode=self._options.mode
+        )
+        if warning is not None:
+            self._print_line(warning, "yellow")
 
     async def _read_and_reply(self) -> int | None:
         """One message and what it leads to; an exit status, if the chat is over."""
         try:
-            message = self._keyboard.message().strip()
+            message = (await self._keyboard.message()).strip()
         except EOFError:
             self._print_line("")
             return 0
@@ -170,6 +157,10 @@ class _Chat:
 
     async def _handle_input(self, message: str) -> int | None:
         """What somebody has typed: a command, or words for the agent."""
+        if message.startswith("!"):
+            return await self._report_errors(self._run_shell(message[1:].strip()))
+        if message.startswith("#"):
+            return await self._report_errors(self._add_rule(message[1:]))
         command = parse_command(message)
         if command is None:
             return await self._report_errors(self._send(unescape_message(message)))
@@ -185,9 +176,12 @@ class _Chat:
                 self._print_line(f"hint: {hint}", "dim")
             return None
 
-    def _greet(self) -> None:
+    async def _greet(self) -> None:
         before = self._runner.session_summary
         if before is not None:
+            await chat_sessions.show_conversation(
+                self._settings, self._runner.runtime.log, before.id
+            )
             title = f": {before.title}" if before.title else ""
             self._print_line(
                 f"session {short_id(before.id)}, {plural(before.turns, 'turn')}{title}", "dim"
@@ -208,9 +202,34 @@ class _Chat:
         return self._session
 
     async def _send(self, message: str) -> int | None:
+        expanded = await mentions.expand_mentions(message, self._status.folder)
         session = await self._ensure_session()
-        sent = await session.send(message)
+        if expanded.permissions:
+            await session.permit(*expanded.permissions)
+        if expanded.attached:
+            self._print_line(f"attached: {', '.join(expanded.attached)}", "dim")
+        context = [TextBlock(text) for text in self._pending]
+        sent = await session.send([*context, *expanded.blocks])
+        self._pending.clear()
         return await self._turn(session, {sent.event_id})
+
+    async def _run_shell(self, command: str) -> None:
+        if not command:
+            raise InvalidInput("say what to run: !git status")
+        self._pending.append(await chat_shell.run_shell(self._notes, command, self._status.folder))
+        self._print_line("the agent reads this with your next message", "dim")
+
+    async def _add_rule(self, rule: str) -> None:
+        added = chat_shell.add_rule(self._notes, self._ask, rule, self._status.folder)
+        if added is not None:
+            self._pending.append(f"From now on this rule of the project applies: {added}")
+
+    def _ask(self, prompt: str) -> str | None:
+        try:
+            return self._keyboard.line(prompt)
+        except (EOFError, KeyboardInterrupt):
+            self._print_line("")
+            return None
 
     async def _turn(self, session: Session, own: set[str]) -> int | None:
         """Run it until it waits for words; an exit status, if the chat is over."""
@@ -254,6 +273,8 @@ class _Chat:
                 await self._clear()
             case "fork":
                 await self._fork()
+            case "resume" | "rewind" | "diff" | "export":
+                await self._session_command(command)
             case _:
                 return await self._perform(command, message)
         return None
@@ -323,6 +344,24 @@ class _Chat:
             else f"; the one before: mainspring chat --resume {short_id(left.id)}"
         )
         self._print_line(f"a new session begins{hint}", "dim")
+
+    async def _session_command(self, command: ParsedCommand) -> None:
+        current = None if self._session is None else self._session.id
+        chat = chat_sessions.ChatSessions(
+            self._settings, self._notes, self._runner.runtime.log, self._ask
+        )
+        picked = await chat.run(command.name, command.arguments, current)
+        if picked is not None:
+            await self._continue_with(picked.id, picked.model)
+
+    async def _continue_with(self, session_id: str, model: str | None) -> None:
+        runtime = self._runner.runtime
+        if model is not None:
+            runtime.models.open(model)
+            self._agent = replace(self._agent, model=model)
+        self._session = await runtime.resume(self._agent, session_id)
+        await chat_sessions.show_conversation(self._settings, runtime.log, session_id)
+        self._print_line(f"this is session {short_id(session_id)} now", "dim")
 
     async def _fork(self) -> None:
         if self._session is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 from typing import Annotated
 
@@ -23,8 +24,10 @@ from mainspring.runtime.session.spending import (
     ModelCharge,
     charges,
     group_charges,
+    outcome_costs,
     total,
 )
+from mainspring.runtime.session.tool_spending import ToolBill, add_tool_calls
 
 
 class CostView(Struct, frozen=True, kw_only=True):
@@ -42,6 +45,8 @@ class CostGrouping(StrEnum):
     model = "model"
     day = "day"
     purpose = "purpose"
+    outcome = "outcome"
+    tool = "tool"
 
 
 async def cost(
@@ -54,20 +59,73 @@ async def cost(
         CostGrouping | None,
         typer.Option("--by", help="How to group. [default: session; for one session: model]"),
     ] = None,
+    price: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--price", metavar="TOOL=USD", help="What a call of a tool costs; with --by tool."
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> int:
     """Show what model calls cost. Computed from the logs."""
-    grouping = CostGrouping.session if session is None else CostGrouping.model
-    group_by: GroupBy = (by or grouping).value
-    screen = Screen(settings)
+    by = by or (CostGrouping.session if session is None else CostGrouping.model)
+    prices = dict(_price(text) for text in price or ())
     found: list[ModelCharge] = []
+    tools: dict[str, ToolBill] = {}
     async with open_existing_log(settings) as log:
         if session is None:
             sessions = [row async for row in all_sessions(log.store)]
         else:
             sessions = [await find_session(log, session)]
         for row in sessions:
-            found += await charges(log, row)
+            if by is CostGrouping.tool:
+                await add_tool_calls(tools, log, row, prices)
+            else:
+                found += await charges(log, row)
+    if by is CostGrouping.tool:
+        return _print_tools(settings, list(tools.values()), json=json)
+    return _print_bills(settings, found, by.value, json=json)
+
+
+def _price(text: str) -> tuple[str, Decimal]:
+    name, _, amount = text.partition("=")
+    try:
+        usd = Decimal(amount)
+    except InvalidOperation:
+        usd = Decimal(-1)
+    if not name or not usd.is_finite() or usd < 0:
+        raise typer.BadParameter("must be like web_search=0.01", param_hint="--price")
+    return name, usd
+
+
+def _print_tools(settings: Settings, bills: list[ToolBill], *, json: bool) -> int:
+    screen = Screen(settings)
+    bills.sort(key=lambda bill: (-bill.cost_usd, -bill.sandbox_seconds, -bill.calls, bill.tool))
+    if json:
+        for bill in bills:
+            screen.json(bill)
+        return 0
+    if not bills:
+        print_note(settings, "no tool has been called")
+        return 0
+    rows: list[list[StyledText]] = [
+        [
+            (bill.tool, "bold"),
+            (f"{bill.calls:>5}", ""),
+            (f"{bill.failed:>6}" if bill.failed else "", "red"),
+            (f"{bill.sandbox_seconds:>9.1f} s", ""),
+            (f"{dollars(bill.cost_usd):>9}", ""),
+        ]
+        for bill in bills
+    ]
+    screen.table(["TOOL", "CALLS", "FAILED", "IN SANDBOX", "COST"], rows)
+    return 0
+
+
+def _print_bills(
+    settings: Settings, found: list[ModelCharge], group_by: GroupBy, *, json: bool
+) -> int:
+    screen = Screen(settings)
     bills = group_charges(found, group_by)
     if json:
         for bill in bills:
@@ -81,6 +139,11 @@ async def cost(
         rows.append([(words, "bold") for words, _ in _row(screen, total(bills), "model")])
     heads = [group_by.upper(), "COST", "CALLS", "FAILED", "IN", "CACHED", "OUT", "THINKING"]
     screen.table(heads, rows)
+    if group_by == "outcome":
+        costs = outcome_costs(bills)
+        each = costs.usd_per_satisfied
+        price = "" if each is None else f", {dollars(each)} for each"
+        screen.line((f"{costs.satisfied} of {costs.outcomes} outcomes satisfied{price}", ""))
     return 0
 
 

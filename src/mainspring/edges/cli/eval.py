@@ -30,6 +30,7 @@ from mainspring.edges.cli.eval_report import (
     write_reports,
 )
 from mainspring.edges.cli.eval_suites import AgentOption, SuitesArgument, load_suites
+from mainspring.edges.cli.eval_trend import show_trend
 from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.options import JsonOption, SessionArgument, parse_dollars
 from mainspring.edges.cli.printing import Screen, dollars, plural, print_note
@@ -37,6 +38,7 @@ from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.files.atomic_file import write_atomic
 from mainspring.improve.evals.case_recording import add_case
 from mainspring.improve.evals.comparison import baseline_of, encode_baseline, gate, read_baseline
+from mainspring.improve.evals.labels import add_label, feedback_label
 from mainspring.improve.evals.new_suite import write_first_suite, write_suite
 from mainspring.improve.evals.ready.suites import ready_suite
 from mainspring.improve.evals.run_log import EvalRun
@@ -61,6 +63,7 @@ command(app)(benchmark)
 command(app)(label)
 command(app)(calibrate)
 command(app)(health)
+command(app, "trend")(show_trend)
 app.add_typer(reward, name="reward", help="Check what a suite rewards.")
 
 
@@ -212,6 +215,10 @@ async def add(
         events = await log.read(row.id)
     case_id = name or f"session-{row.id[-8:]}"
     file = await to_thread.run_sync(add_case, folder, suite, case_id, row.id, events)
+    if (rated := feedback_label(case_id, row.id, events)) is not None:
+        await to_thread.run_sync(add_label, load_suites(folder, [suite])[0], rated)
+        verdict = "good" if rated.passed else "bad"
+        print_note(settings, f"{rated.by} rated it {verdict}: a label in {EVALS_FOLDER}/labels")
     Screen(settings).line(
         ("added ", ""), (case_id, "bold"), (f" to {EVALS_FOLDER}/{file.name}", "")
     )

@@ -50,7 +50,7 @@ from mainspring.improve.evals.run_log import EvalRun, existing_runs, list_runs, 
 from mainspring.improve.evals.runner import SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
 from mainspring.improve.evals.topologies import TopologyResult, advice
-from mainspring.improve.evals.trajectory import read_trajectory
+from mainspring.improve.evals.trajectory import TrajectoryLog, read_trajectory
 from mainspring.log.session_log import SessionLog
 
 RunArgument: TypeAlias = Annotated[
@@ -87,15 +87,17 @@ async def write_reports(
     before: EvalRun | None = None,
 ) -> None:
     """Raises: InvalidInput: a file cannot be written."""
-    texts: dict[str, str] = {}
-    if files.inspect is not None or (files.html is not None and before is not None):
+    trajectories: dict[str, TrajectoryLog] = {}
+    if files.inspect is not None or files.html is not None:
         earlier = () if before is None else before.results.values()
-        texts = await _answers(log, (*run.results.values(), *earlier))
+        trajectories = await _trajectories(log, (*run.results.values(), *earlier))
+    texts = {session_id: item.answer for session_id, item in trajectories.items()}
+    logs = {session_id: item.lines for session_id, item in trajectories.items()}
     questions = await _questions(log, run) if files.inspect is not None else {}
     wanted = {
         files.junit: lambda: junit(run),
         files.markdown: lambda: markdown(run, result),
-        files.html: lambda: html_page(run, before, texts, __version__),
+        files.html: lambda: html_page(run, before, logs, __version__),
         files.inspect: lambda: inspect_log(run, questions, texts).decode(),
     }
     for name, content in wanted.items():
@@ -116,12 +118,14 @@ async def _questions(log: SessionLog, run: EvalRun) -> dict[str, str]:
     return questions
 
 
-async def _answers(log: SessionLog, results: Iterable[EvalCaseEnded]) -> dict[str, str]:
-    texts: dict[str, str] = {}
+async def _trajectories(
+    log: SessionLog, results: Iterable[EvalCaseEnded]
+) -> dict[str, TrajectoryLog]:
+    trajectories: dict[str, TrajectoryLog] = {}
     for session_id in {item.session_id for item in results}:
         with suppress(SessionNotFound):
-            texts[session_id] = read_trajectory(await log.read(session_id)).answer
-    return texts
+            trajectories[session_id] = read_trajectory(await log.read(session_id))
+    return trajectories
 
 
 def print_summary(settings: Settings, run: EvalRun) -> None:

@@ -175,7 +175,7 @@ async def run_attended(
     keyboard: Keyboard | None = None,
 ) -> RunResult | UserLeft | None:
     """Run a session; whoever sits at the terminal is asked what it waits for, and it goes on."""
-    keyboard = keyboard or Keyboard(None, colour=settings.color)
+    keyboard = keyboard or Keyboard(colour=settings.color)
     approver = ApprovalPrompt(settings, keyboard, Screen(settings, stderr=True))
     row = await session.log.session(session.id)
     tree = SubagentTree.of(await session.events(), row.thread_id)

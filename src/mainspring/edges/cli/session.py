@@ -127,7 +127,7 @@ async def ls(
     sessions = await _list_sessions(settings, limit + 1, origin)
     if json:
         for item in sessions[:limit]:
-            screen.json(_summary_view(item))
+            screen.json(session_view(item))
         return 0
     if not sessions:
         what = "no sessions yet" if origin is None else f"no sessions of origin {origin}"
@@ -157,7 +157,7 @@ async def _list_sessions(
     return sessions
 
 
-def _summary_view(summary: SessionSummary) -> SessionSummaryView:
+def session_view(summary: SessionSummary) -> SessionSummaryView:
     return SessionSummaryView(
         id=summary.id,
         title=summary.title,

@@ -109,38 +109,43 @@ async def rewind(
     conversation from there in a fork. Nothing is lost: you can undo it."""
     if options.to is not None and options.turns is not None:
         raise typer.BadParameter("give one: --to or --turns", param_hint="--to")
+    return 1 if await rewind_session(settings, session, options, json=json) is None else 0
+
+
+async def rewind_session(
+    settings: Settings, session: str, options: RewindOptions, *, json: bool = False
+) -> RewindView | None:
+    """Ask, go back and print what became of it; `None` if the user said no."""
     fork: str | None = None
     undo: int | None = None
     async with open_existing_log(settings) as log:
         plan = await _make_plan(settings, log, session, options)
         if not options.is_dry_run:
             if not options.yes and not _confirm_plan(settings, plan):
-                return 1
+                return None
             if plan.restore_point is not None and plan.changes:
                 done = await restore(log, plan.history, plan.restore_point)
                 plan, undo = replace(plan, changes=done.file_change), done.left
             if plan.forks:
-                fork = (
-                    await log.fork(
-                        plan.history.session_id, at=plan.to, sender=local_user(settings.user)
-                    )
-                ).id
+                sender = local_user(settings.user)
+                forked = await log.fork(plan.history.session_id, at=plan.to, sender=sender)
+                fork = forked.id
+    view = RewindView(
+        session_id=plan.history.session_id,
+        to=plan.to,
+        snapshot=None if plan.restore_point is None else plan.restore_point.checkpoint.snapshot,
+        changed=_change_views(plan.changes),
+        is_dry_run=options.is_dry_run,
+        fork=fork,
+        undo=undo,
+    )
     if json:
-        view = RewindView(
-            session_id=plan.history.session_id,
-            to=plan.to,
-            snapshot=None if plan.restore_point is None else plan.restore_point.checkpoint.snapshot,
-            changed=_change_views(plan.changes),
-            is_dry_run=options.is_dry_run,
-            fork=fork,
-            undo=undo,
-        )
         Screen(settings).json(view)
     elif options.is_dry_run:
         _print_plan(Screen(settings), plan)
     else:
         _print_rewound(settings, plan, fork=fork, undo=undo)
-    return 0
+    return view
 
 
 async def _make_plan(

@@ -27,7 +27,12 @@ KEY_BINDINGS = (
     ("//", "a message that begins with one /"),
     ("\\ at the end", "goes on in the next line, as an open ``` fence does"),
     ("Alt-Enter", "a new line"),
-    ("Tab", "completes a command"),
+    ("@path, @url", "goes along with the message"),
+    ("!command", "runs it; the agent reads the output"),
+    ("#rule", "adds a line to the instructions"),
+    ("Tab", "completes a command or a path"),
+    ("Ctrl-R", "searches earlier messages"),
+    ("Ctrl-V", "attaches the image in the clipboard"),
     ("Ctrl-C", "interrupts the reply; once more leaves"),
     ("Ctrl-D", "leaves"),
 )

@@ -11,70 +11,50 @@ import signal
 import stat
 import sys
 import termios
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from types import FrameType
+from typing import Protocol
 
 from mainspring.core.errors import TooLarge
 
-_MAX_HISTORY = 1000
 _FENCE = "```"
+
+
+class MessageEditor(Protocol):
+    async def message(self) -> str: ...
 
 
 class Keyboard:
     """Reads from standard input. The terminal belongs to it while it reads, Ctrl-C included."""
 
-    def __init__(self, history: Path | None, *, colour: bool) -> None:
-        self._history = history
-        self._is_terminal = sys.stdin.isatty()
-        self._colour = colour and self._is_terminal
+    def __init__(self, *, colour: bool) -> None:
+        self._editor: MessageEditor | None = None
+        self.is_terminal = sys.stdin.isatty()
+        self._colour = colour and self.is_terminal
 
     def open(self) -> None:
-        if not self._is_terminal:
+        if not self.is_terminal:
             return
-        readline.set_history_length(_MAX_HISTORY)
-        if "libedit" not in (readline.__doc__ or ""):
-            readline.parse_and_bind(r'"\e\C-m": "\C-v\C-j"')  # Alt-Enter: a new line
-            readline.parse_and_bind("set enable-bracketed-paste on")
-        if self._history is not None:
-            with suppress(OSError):
-                readline.read_history_file(self._history)
+        readline.set_auto_history(False)  # answers to questions are no messages
 
-    def complete(self, names: Callable[[], Sequence[str]]) -> None:
-        """Tab completes the name that a message begins with; elsewhere it is a tab."""
-        if not self._is_terminal:
-            return
-
-        def found(text: str, state: int) -> str | None:
-            is_name = readline.get_begidx() == 0 and text.startswith("/")
-            matches = [f"{name} " for name in names() if name.startswith(text)]
-            offered = matches if is_name else [f"{text}\t"]
-            return offered[state] if state < len(offered) else None
-
-        readline.set_completer(found)
-        readline.set_completer_delims(" \t\n")
-        is_libedit = "libedit" in (readline.__doc__ or "")
-        readline.parse_and_bind("bind ^I rl_complete" if is_libedit else "tab: complete")
-
-    def close(self) -> None:
-        if not self._is_terminal or self._history is None:
-            return
-        with suppress(OSError):  # a history that cannot be kept is no reason to fail
-            os.close(os.open(self._history, os.O_WRONLY | os.O_CREAT, 0o600))
-            readline.write_history_file(self._history)
+    def edit_with(self, editor: MessageEditor) -> None:
+        """Messages are typed in this editor, if there is a terminal."""
+        self._editor = editor if self.is_terminal else None
 
     def discard_typed(self) -> None:
         """What was typed before a question was asked is no answer to it."""
-        if self._is_terminal:
+        if self.is_terminal:
             termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
-    def message(self) -> str:
+    async def message(self) -> str:
         """One message. A line goes on after a backslash at its end, and in an open code fence.
 
         Raises:
             EOFError: there will be none. KeyboardInterrupt: it was given up.
         """
+        if self._editor is not None:
+            return await self._editor.message()
         lines = [self.line("> ")]
         while _is_continued(lines):
             if lines[-1].endswith("\\"):
@@ -84,7 +64,7 @@ class Keyboard:
 
     def line(self, prompt: str) -> str:
         """Raises: EOFError, KeyboardInterrupt: as `message` does."""
-        if not self._is_terminal:
+        if not self.is_terminal:
             line = sys.stdin.readline()
             if not line:
                 raise EOFError

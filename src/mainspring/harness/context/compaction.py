@@ -5,7 +5,7 @@ afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -26,6 +26,7 @@ from mainspring.harness.context.compaction_layers import (
 from mainspring.harness.context.messages import is_media, message_order_error, missing_pins
 from mainspring.harness.context.summary import is_worth_it, summarize
 from mainspring.harness.context.transcript import Transcript
+from mainspring.harness.limits import Limits
 from mainspring.harness.stop_reasons import Continue, Ended, Step
 from mainspring.harness.thread_context import ThreadContext
 
@@ -82,23 +83,31 @@ class CompactionThresholds(Struct, frozen=True):
     """What the results of one round may take together."""
 
 
-def compaction_thresholds(facts: ModelFacts) -> CompactionThresholds:
-    """13k and 3k below the window's end; in small windows, a quarter and a tenth of them.
+def compaction_thresholds(facts: ModelFacts, limits: Iterable[Limits]) -> CompactionThresholds:
+    """13k and 3k below the window's end; in small windows, a quarter and a tenth of them. The
+    smallest `max_context` and `compact_at` of the limits make both smaller.
 
     What is left above the trigger is for the reply.
     """
-    trigger = facts.window - min(13_000, facts.window // 4)
+    limits = [*limits]
+    window = min([facts.window, *(each.max_context for each in limits if each.max_context)])
+    shares = [each.compact_at for each in limits if each.compact_at is not None]
+    trigger = min([window - min(13_000, window // 4), *(int(window * share) for share in shares)])
     return CompactionThresholds(
         trigger=trigger,
         goal=trigger * 2 // 3,
-        stop=facts.window - min(3_000, facts.window // 10),
-        results=min(50_000, facts.window // 4),
+        stop=window - min(3_000, window // 10),
+        results=min(50_000, window // 4),
     )
+
+
+def thresholds_of(context: ThreadContext) -> CompactionThresholds:
+    return compaction_thresholds(context.facts, (tier.limits for tier in context.tiers))
 
 
 async def compact_if_needed(context: ThreadContext) -> Step | None:
     """Compact what has to go before the next request. `None`: nothing had to."""
-    limits = compaction_thresholds(context.facts)
+    limits = thresholds_of(context)
     work = _Compaction(context)
     await work.limit_results(limits.results)
     is_over = context.input_tokens() > limits.trigger
@@ -116,8 +125,7 @@ async def compact_if_needed(context: ThreadContext) -> Step | None:
     if (tokens := context.input_tokens()) > limits.stop:
         return Ended(
             "prompt_too_long",
-            f"{tokens} tokens with all that could be compacted; the window is "
-            f"{context.facts.window}",
+            f"{tokens} tokens with all that could be compacted; {limits.stop} can be sent",
         )
     return Continue("compacted_retry") if work.has_changed else None
 
@@ -139,7 +147,7 @@ async def compact_on_request(context: ThreadContext, wanted: CompactionRequested
 
 def _restore_skills(context: ThreadContext) -> None:
     """Skills that are in use; at most half of what is left, or the next compaction would be due."""
-    left = compaction_thresholds(context.facts).trigger - context.input_tokens()
+    left = thresholds_of(context).trigger - context.input_tokens()
     context.note(*restored_skills(context, max_tokens=left // 2))
 
 
@@ -156,9 +164,7 @@ async def compact_after_overflow(context: ThreadContext, *, media: bool) -> bool
     if tries == 0:
         await work.run(goal=tokens * 3 // 5, rounds=_KEPT_ROUNDS)
     if not work.has_changed:
-        await work.run_harder(
-            goal=tokens // 3, results=compaction_thresholds(context.facts).results // 2
-        )
+        await work.run_harder(goal=tokens // 3, results=thresholds_of(context).results // 2)
     return work.has_changed
 
 

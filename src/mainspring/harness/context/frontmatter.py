@@ -10,10 +10,16 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from math import isfinite
 from textwrap import dedent
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
-import yaml
 from msgspec import Struct, field
+
+from mainspring.core.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    import yaml
+else:
+    yaml = LazyModule("yaml")  # many sessions read no file with a head
 
 MAX_CHARS = 100_000
 _MAX_DEPTH = 20
@@ -31,11 +37,6 @@ class Events(Protocol):
     def get_event(self) -> yaml.Event: ...
     def check_event(self, *choices: type[yaml.Event]) -> bool: ...
     def resolve(self, kind: type[yaml.Node], value: str, implicit: tuple[bool, bool]) -> str: ...
-
-
-# The one in C is 20 times as fast. Only its events are used: it makes trees by recursion, and a
-# text that is nested deeply enough would end the process.
-_LOADER = cast("Callable[[str], Events]", getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 class FrontmatterIssue(Struct, frozen=True):
@@ -158,7 +159,10 @@ def _as_written(block: _Block) -> str:
 
 def _pairs(text: str) -> list[_Pair]:
     """Raises: yaml.YAMLError, ValueError."""
-    events = _LOADER(text)
+    # The loader in C is 20 times as fast. Only its events are used: it makes trees by recursion,
+    # and a text that is nested deeply enough would end the process.
+    load = cast("Callable[[str], Events]", getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    events = load(text)
     events.get_event()  # a stream starts
     if events.check_event(yaml.StreamEndEvent):
         return []

@@ -3,8 +3,11 @@ checks. No script: tags filter by style sheets alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from difflib import unified_diff
+from itertools import islice
+from typing import TypeAlias
 
 from mainspring.core.events import EvalCaseEnded, EvalGrade
 from mainspring.improve.evals.comparison import (
@@ -34,14 +37,17 @@ padding:.1rem .7rem;margin:.15rem;cursor:pointer;font-size:.85rem}
 </style>"""
 
 
-def html_page(run: EvalRun, before: EvalRun | None, texts: Mapping[str, str], version: str) -> str:
-    """`texts`: what agents answered, by session, for runs that are compared."""
-    return "".join(_page(run, before, texts, version))
+Logs: TypeAlias = Mapping[str, Sequence[str]]
+"""What happened in each session, line by line."""
+_MAX_LINES, _MAX_LINE = 400, 1_000
 
 
-def _page(
-    run: EvalRun, before: EvalRun | None, texts: Mapping[str, str], version: str
-) -> Iterator[str]:
+def html_page(run: EvalRun, before: EvalRun | None, logs: Logs, version: str) -> str:
+    """`logs`: of the sessions of both runs."""
+    return "".join(_page(run, before, logs, version))
+
+
+def _page(run: EvalRun, before: EvalRun | None, logs: Logs, version: str) -> Iterator[str]:
     results = case_results(run.results.values())
     summary = summarize(results)
     yield page_head(f"Evals: {run.created.suite}")
@@ -63,7 +69,7 @@ def _page(
     if before is not None:
         yield from _comparison(compare(case_results(before.results.values()), results), before)
     yield _tag_table(summary.tags)
-    yield from _trials(run, before, texts)
+    yield from _trials(run, before, logs)
     yield page_end(f"Written by Mainspring {version}")
 
 
@@ -93,7 +99,7 @@ def _tag_table(tags: Mapping[str, tuple[int, float]]) -> Markup:
     return Markup(f"<h2>Tags</h2><table>{head}{rows}</table>")
 
 
-def _trials(run: EvalRun, before: EvalRun | None, texts: Mapping[str, str]) -> Iterator[str]:
+def _trials(run: EvalRun, before: EvalRun | None, logs: Logs) -> Iterator[str]:
     items = [run.results[key] for key in sorted(run.results)]
     tags = sorted({tag for item in items for tag in item.tags})
     yield "<h2>Trials</h2>"
@@ -114,7 +120,7 @@ def _trials(run: EvalRun, before: EvalRun | None, texts: Mapping[str, str]) -> I
     places = {tag: at for at, tag in enumerate(tags)}
     earlier = {} if before is None else before.results
     for item in items:
-        yield _trial(item, places, earlier.get((item.case_id, item.trial)), texts)
+        yield _trial(item, places, earlier.get((item.case_id, item.trial)), logs)
     yield "</div>"
 
 
@@ -122,7 +128,7 @@ def _trial(
     item: EvalCaseEnded,
     places: Mapping[str, int],
     before: EvalCaseEnded | None,
-    texts: Mapping[str, str],
+    logs: Logs,
 ) -> Markup:
     groups = " ".join(f"g{places[tag]}" for tag in item.tags)
     cost = Decimal(item.cost_usd)
@@ -134,10 +140,12 @@ def _trial(
     anchor = f' id="{escape(_anchor(item.case_id))}"' if item.trial == 1 else ""
     reasons = "".join(f"<li>{escape(line)}</li>" for line in failures_of(item))
     grades = "".join(_grade(grade) for grade in item.grades)
-    was = "" if before is None else _before(item, before, texts)
+    was = "" if before is None else _before(item, before, logs)
+    lines = _shown(logs.get(item.session_id, ()))
+    log = f"<details><summary>log</summary><pre>{lines}</pre></details>" if lines else ""
     return Markup(
         f'<article class="{item.outcome} {groups}"{anchor}>{head}<p><b>{escape(name)}</b></p>'
-        f"<ul>{reasons}</ul><details><summary>checks</summary>{grades}</details>{was}"
+        f"<ul>{reasons}</ul><details><summary>checks</summary>{grades}</details>{log}{was}"
         f"<p><code>mainspring log show {escape(item.session_id)}</code></p></article>"
     )
 
@@ -152,16 +160,21 @@ def _grade(grade: EvalGrade) -> str:
     return f"<p>{escape(grade.grader)}: {grade.score:.2f}{weight}</p><ul>{rows}</ul>"
 
 
-def _before(item: EvalCaseEnded, before: EvalCaseEnded, texts: Mapping[str, str]) -> str:
-    """The answers of both runs, one below the other."""
+def _before(item: EvalCaseEnded, before: EvalCaseEnded, logs: Logs) -> str:
+    """What is different in both runs: the calls, their results and the answers."""
     if item.session_id == before.session_id:
         return ""
-    shown = "".join(
-        f"<p>{label}: {one.outcome}, {one.score:.2f}</p>"
-        f"<pre>{escape(texts.get(one.session_id, ''))}</pre>"
-        for label, one in (("before", before), ("now", item))
+    verdicts = f"<p>{before.outcome}, {before.score:.2f} before; {item.outcome} now</p>"
+    was, now = (logs.get(one.session_id, ()) for one in (before, item))
+    changes = _shown(unified_diff(was, now, "before", "now", lineterm=""))
+    return (
+        f"<details><summary>beside the earlier run</summary>{verdicts}"
+        f"<pre>{changes or 'no difference'}</pre></details>"
     )
-    return f"<details><summary>beside the earlier run</summary>{shown}</details>"
+
+
+def _shown(lines: Iterable[str]) -> str:
+    return "\n".join(escape(line[:_MAX_LINE]) for line in islice(lines, _MAX_LINES))
 
 
 def _anchor(case_id: str) -> str:

@@ -11,11 +11,14 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
+from mainspring.core.events import FeedbackGiven
 from mainspring.files.atomic_file import read_bounded, write_atomic
 from mainspring.improve.evals.judges import LEAST_LABELS, Calibration
 from mainspring.improve.evals.statistics import Interval, cohen_kappa, kappa_interval
 from mainspring.improve.evals.suite import SuiteFile
+from mainspring.improve.evals.trajectory import read_trajectory
 
 _MAX_BYTES = 50_000_000
 
@@ -75,6 +78,29 @@ def add_label(suite_file: SuiteFile, label: Label) -> None:
     labels = [*read_labels(suite_file), label]
     content = b"".join(msgspec.json.encode(item) + b"\n" for item in labels)
     write_atomic(labels_file(suite_file), content)
+
+
+def feedback_label(case_id: str, session_id: str, log: Sequence[Event]) -> Label | None:
+    """What a person last said of a session, or of a message in it, as a label; `None`: nothing."""
+    given = [
+        (event, event.payload)
+        for event in log
+        if isinstance(event.payload, FeedbackGiven)
+        and event.payload.subject.type in ("session", "message")
+    ]
+    if not given:
+        return None
+    event, feedback = given[-1]
+    trajectory = read_trajectory(log)
+    return Label(
+        case_id=case_id,
+        session_id=session_id,
+        answer=trajectory.answer,
+        passed=feedback.rating == "good",
+        by=event.sender.id if event.sender is not None else "unknown",
+        time=event.time,
+        text=feedback.text or "",
+    )
 
 
 def latest_labels(labels: Sequence[Label]) -> list[Label]:

@@ -48,6 +48,12 @@ class TrajectoryCall:
         return self.call.started is not None
 
     @property
+    def fate(self) -> str:
+        if self.was_denied:
+            return "denied"
+        return (self.call.failure or "ran") if self.has_run else "not run"
+
+    @property
     def has_effect(self) -> bool:
         """Whether it ran and may have changed something; a command that is not known to be
         read-only may have."""
@@ -87,6 +93,15 @@ class TrajectoryLog:
     def transcript(self) -> str:
         """All that the agent said to the user."""
         return "\n\n".join(self._words)
+
+    @property
+    def lines(self) -> list[str]:
+        """Calls with what came of them, then the answers: a log that people can read."""
+        calls = [
+            f"{item.name} {dict(item.call.input)}\n  -> {item.fate}: {item.result}".rstrip()
+            for item in self.calls
+        ]
+        return [line for text in (*calls, *self.answers) for line in text.splitlines()]
 
     @property
     def usage(self) -> Usage:

@@ -40,6 +40,7 @@ _MAX_BYTES = 100_000
 """Parsing a megabyte of YAML takes many seconds, and no manifest is that long."""
 _EFFORTS: tuple[str, ...] = get_args(Effort)
 _CRON_FIELDS = 5
+_MIN_SHARE, _MAX_SHARE = 0.1, 0.95
 _FIELDS = {"agents": "subagents", "coordinator": "is_coordinator"}
 """Keys whose field has another name."""
 _FOREIGN_KEYS = ("spec_version", "schema_version", "apiVersion", "kind")
@@ -76,6 +77,14 @@ class ManifestOutcome(Struct, frozen=True, kw_only=True):
     max_iterations: int | None = None
 
 
+class ServiceObjectives(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How well the agent is to serve real requests; `None`: no objective."""
+
+    max_errors_per_10000_calls: float | None = None
+    max_p95_seconds: float | None = None
+    min_share_without_person: float | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentManifest:
     name: str = ""
@@ -99,6 +108,7 @@ class AgentManifest:
     input_schema: dict[str, object] | None = None
     schedule: ManifestSchedule | None = None
     outcome: ManifestOutcome | None = None
+    slo: ServiceObjectives | None = None
     findings: tuple[Finding, ...] = ()
     lines: Mapping[str, int] = field(default_factory=dict[str, int])
     """The line of each key."""
@@ -200,6 +210,7 @@ def _readers(yaml_reader: YamlReader) -> FieldReaders:
         "input_schema": _input_schema(yaml_reader),
         "schedule": _schedule(yaml_reader),
         "outcome": _outcome(yaml_reader),
+        "slo": _objectives(yaml_reader),
     }
 
 
@@ -234,8 +245,22 @@ def _limits(yaml_reader: YamlReader) -> Callable[[Node], Limits]:
         **dict.fromkeys((*counts, "target_tokens"), yaml_reader.number(int, "a whole number")),
         "max_seconds": yaml_reader.number(float, "a number of seconds"),
         "max_cost_usd": yaml_reader.number(Decimal, "an amount in US dollars"),
+        "max_context": yaml_reader.number(int, "a whole number"),
+        "compact_at": _window_share(yaml_reader),
     }
     return lambda node: Limits(**yaml_reader.fields(node, readers))  # pyright: ignore[reportArgumentType] (as above)
+
+
+def _window_share(yaml_reader: YamlReader) -> Callable[[Node], float]:
+    what = "a share of the context window, from 0.1 to 0.95"
+
+    def read(node: Node) -> float:
+        share = yaml_reader.number(float, what)(node)
+        if not _MIN_SHARE <= share <= _MAX_SHARE:
+            raise YamlValueError(node, f"must be {what}, not {share}")
+        return share
+
+    return read
 
 
 def _permissions(yaml_reader: YamlReader) -> Callable[[Node], Permissions]:
@@ -342,3 +367,20 @@ def _outcome(yaml_reader: YamlReader) -> Callable[[Node], ManifestOutcome]:
         "max_iterations": iterations,
     }
     return lambda node: ManifestOutcome(**yaml_reader.fields(node, readers))  # pyright: ignore[reportArgumentType] (as above)
+
+
+def _objectives(yaml_reader: YamlReader) -> Callable[[Node], ServiceObjectives]:
+    number = yaml_reader.number(float, "a number")
+
+    def share(node: Node) -> float:
+        value = number(node)
+        if value > 1:
+            raise YamlValueError(node, f"must be a share from 0 to 1, not {value:g}")
+        return value
+
+    readers: FieldReaders = {
+        "max_errors_per_10000_calls": number,
+        "max_p95_seconds": number,
+        "min_share_without_person": share,
+    }
+    return lambda node: ServiceObjectives(**yaml_reader.fields(node, readers))  # pyright: ignore[reportArgumentType] (as above)

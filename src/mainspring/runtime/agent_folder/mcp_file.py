@@ -164,6 +164,15 @@ def table_of(file: JsonFile) -> tuple[ServerTable, list[Finding]]:
     return ServerTable(file, (), bare), findings if bare else []
 
 
+def inline_servers(
+    entries: Mapping[str, object], shown: str, scope: ServerScope = "project"
+) -> McpServers:
+    """The servers that a file of another format has, such as that of a subagent."""
+    encoded = msgspec.json.encode({SERVERS: entries})
+    servers, findings = _servers_in(decode_object(encoded, shown), scope)
+    return McpServers(tuple(servers), tuple(findings))
+
+
 def _sources(
     scopes: Scopes, project: Mapping[str, bytes] | None
 ) -> Iterator[tuple[Iterable[McpServer], Iterable[Finding]]]:
@@ -253,6 +262,8 @@ class _ServerEntry(Struct, frozen=True):
 
     def transport(self, fields: JsonObject) -> Transport | None:
         name = fields.get("type")
+        if name is None and "url" in fields and "command" in fields:
+            return self.warn("error", "has a url and a command: keep one, or give its type")
         if name is None:
             return "http" if "url" in fields and "command" not in fields else "stdio"
         transport = _TRANSPORTS.get(name) if isinstance(name, str) else None

@@ -114,7 +114,7 @@ def _subagent(fields: Fields, file: Path, part_location: PartLocation) -> Subage
         max_turns=fields.count("maxTurns"),
         max_cost_usd=_cost(fields),
         skills=fields.words("skills") or (),
-        mcp_servers=_servers(fields),
+        mcp_servers=read_servers(fields),
         hooks=fields.mapping("hooks"),
         memory=fields.choice("memory", _MEMORIES),
         is_background=fields.flag("background"),
@@ -181,7 +181,7 @@ def _cost(fields: Fields) -> str | None:
     return fields.wrong("maxCostUsd", "must be an amount above 0", None)
 
 
-def _servers(fields: Fields) -> tuple[object, ...]:
+def read_servers(fields: Fields) -> tuple[object, ...]:
     """A list of names and inline servers or, as in `.mcp.json`, servers by name."""
     value = fields.value("mcpServers")
     if isinstance(value, list):

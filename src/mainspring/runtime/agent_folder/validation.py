@@ -10,13 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from mainspring.core.errors import InvalidInput
 from mainspring.harness.context.instructions import Section
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder import manifest, plugin_installation
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder
-from mainspring.runtime.agent_folder.mcp_file import McpServers
+from mainspring.runtime.agent_folder.mcp_file import McpServers, inline_servers
 from mainspring.runtime.agent_folder.output_styles import output_styles
 from mainspring.runtime.agent_folder.plugins import InstalledPlugins, Plugin
 from mainspring.runtime.definition_files.finding import Finding
@@ -136,7 +137,7 @@ class FolderReport:
         return len(self.problems) - self.errors
 
 
-PLANNED = "schedule and outcome"
+PLANNED = "schedule, outcome and slo"
 
 
 def check_folder(
@@ -240,8 +241,18 @@ def _unsupported_fields(subagent: Subagent, plugins: InstalledPlugins) -> Iterat
     is_plugins = any(Path(subagent.file).is_relative_to(plugin.root) for plugin in plugins.plugins)
     if subagent.memory:
         yield IgnoredItem(f"{subagent.name}: memory", "subagents have no memory of their own")
-    if subagent.mcp_servers:
-        yield IgnoredItem(f"{subagent.name}: mcpServers", "it has the servers of its parent")
+    tables = [
+        cast("dict[str, object]", item) for item in subagent.mcp_servers if isinstance(item, dict)
+    ]
+    for item in tables if not is_plugins else ():
+        found = inline_servers(item, subagent.file)
+        yield from (
+            IgnoredItem(f"{subagent.name}: mcpServers", finding.what)
+            for finding in found.findings
+            if finding.level == "error"
+        )
+    if tables and is_plugins:
+        yield IgnoredItem(f"{subagent.name}: mcpServers", "a plugin's servers belong in .mcp.json")
     if subagent.hooks and is_plugins:
         yield IgnoredItem(
             f"{subagent.name}: hooks", "hooks of a plugin belong in its hooks/hooks.json"
@@ -321,6 +332,8 @@ def _service_only(agent_manifest: manifest.AgentManifest) -> PartReport:
             supported = (*supported, f"{what}: new sessions of `mainspring run` are graded")
         else:
             ignored = (IgnoredItem(what, "it has no `rubric` to grade by"),)
+    if agent_manifest.slo is not None:
+        supported = (*supported, "slo: `mainspring slo` compares it with what sessions were like")
     return PartReport(name=PLANNED, supported=supported, ignored=ignored)
 
 

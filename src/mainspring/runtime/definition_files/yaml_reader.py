@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
 from difflib import get_close_matches
-from typing import TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-import yaml
 from msgspec import Struct, field
 
+from mainspring.core.lazy_module import LazyModule
 from mainspring.runtime.definition_files.finding import Finding, Level
 
+if TYPE_CHECKING:
+    import yaml
+else:
+    yaml = LazyModule("yaml")  # many folders have none
+
 T = TypeVar("T")
-Node: TypeAlias = yaml.nodes.Node
+Node: TypeAlias = "yaml.nodes.Node"
 FieldReaders: TypeAlias = Mapping[str, Callable[[Node], object]]
 
 _YAML = "tag:yaml.org,2002:"
@@ -39,6 +44,8 @@ class YamlReader(Struct):
 
     def root(self, text: str) -> Node | None:
         """The root node of a text; `None` if it is empty or cannot be parsed."""
+        if not text:
+            return None
         try:
             return yaml.SafeLoader(text).get_single_node()
         except yaml.MarkedYAMLError as error:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from difflib import unified_diff
@@ -325,7 +326,8 @@ def _markdown_files(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str
             if name[0] == ".":
                 continue
             if name.endswith(".md") and entry.is_file(follow_symlinks=False):
-                yield prefix + name, entry.stat(follow_symlinks=False)
+                with suppress(FileNotFoundError):  # forgotten meanwhile
+                    yield prefix + name, entry.stat(follow_symlinks=False)
             elif depth < _MAX_DEPTH and entry.is_dir(follow_symlinks=False):
                 yield from _markdown_files(Path(entry.path), f"{prefix}{name}/", depth + 1)
 

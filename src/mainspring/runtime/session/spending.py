@@ -1,5 +1,4 @@
-"""What sessions cost, folded from their logs: by agent, session, model, day or
-purpose."""
+"""What sessions cost, folded from their logs: by agent, session, model, day, purpose or outcome."""
 
 from __future__ import annotations
 
@@ -10,6 +9,8 @@ from decimal import Decimal
 from functools import reduce
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 from mainspring.core import events
 from mainspring.core.envelope import Event, event_types
 from mainspring.core.events import Usage
@@ -17,13 +18,17 @@ from mainspring.harness.state.thread_tree import add_usage
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 
-GroupBy: TypeAlias = Literal["agent", "session", "model", "day", "purpose"]
+GroupBy: TypeAlias = Literal["agent", "session", "model", "day", "purpose", "outcome"]
+NO_OUTCOME = "no outcome"
+UNDECIDED = "undecided"
 
 _TYPES = event_types(
     events.SessionCreated,
     events.ModelRequestStarted,
     events.ModelRequestEnded,
     events.BudgetSettled,
+    events.UserDefineOutcome,
+    events.OutcomeEvaluationEnded,
 )
 
 
@@ -40,6 +45,8 @@ class ModelCharge:
     is_error: bool = False
     purpose: str = "turn"
     """What the model was asked for: a turn of the conversation, a grading, a summary."""
+    outcome: str = NO_OUTCOME
+    """The outcome that was worked on, and how it ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +81,9 @@ async def charges(log: SessionLog, session: SessionRow) -> list[ModelCharge]:
         None,
     )
     own = [event for event in read if event.seq > session.parent_seq]
-    return _fold(session.id, agent or "unnamed", own)
+    found = _fold(session.id, agent or "unnamed", own)
+    pairs = zip(found, _outcomes(own), strict=True)
+    return [replace(charge, outcome=outcome) for charge, outcome in pairs]
 
 
 def _fold(session_id: str, agent: str, log: Iterable[Event]) -> list[ModelCharge]:
@@ -106,6 +115,46 @@ def _fold(session_id: str, agent: str, log: Iterable[Event]) -> list[ModelCharge
             case _:
                 pass
     return found
+
+
+def _outcomes(log: Iterable[Event]) -> list[str]:
+    """Of each call: the outcome that was worked on, with how it ended."""
+    outcomes: list[str] = []
+    current, first = NO_OUTCOME, 0
+    for event in log:
+        match event.payload:
+            case events.UserDefineOutcome():
+                current, first = UNDECIDED, len(outcomes)
+            case events.OutcomeEvaluationEnded(outcome_id=id_, result=result):
+                outcomes[first:] = [f"{id_} {result}"] * (len(outcomes) - first)
+                if result != "needs_revision":
+                    current, first = NO_OUTCOME, len(outcomes)
+            case events.ModelRequestEnded():
+                outcomes.append(current)
+            case _:
+                pass
+    return outcomes
+
+
+class OutcomeCosts(Struct, frozen=True, kw_only=True):
+    """What it costs to get something done."""
+
+    outcomes: int
+    satisfied: int
+    usd_per_satisfied: Decimal | None
+    """All that outcomes cost, for each that was reached; `None`: none was."""
+
+
+def outcome_costs(bills: Iterable[Bill]) -> OutcomeCosts:
+    """Of bills by outcome."""
+    graded = [bill for bill in bills if bill.key not in (NO_OUTCOME, UNDECIDED)]
+    satisfied = sum(bill.key.endswith(" satisfied") for bill in graded)
+    spent = sum((bill.cost_usd for bill in graded), Decimal(0))
+    return OutcomeCosts(
+        outcomes=len(graded),
+        satisfied=satisfied,
+        usd_per_satisfied=spent / satisfied if satisfied else None,
+    )
 
 
 def group_charges(found: Iterable[ModelCharge], group_by: GroupBy) -> list[Bill]:
@@ -143,3 +192,5 @@ def _key(charge: ModelCharge, group_by: GroupBy) -> str:
             return charge.time.date().isoformat()
         case "purpose":
             return charge.purpose
+        case "outcome":
+            return charge.outcome

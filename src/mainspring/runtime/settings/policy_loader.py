@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -42,10 +43,11 @@ from mainspring.runtime.settings.project_trust import (
     USER_FILES,
     ProjectFiles,
     ReadScripts,
-    hooks_of_subagent,
+    SubagentParts,
     is_trusted,
+    parts_of_subagent,
     read_project_files,
-    subagents_with_hooks,
+    subagents_with_commands,
     trust,
 )
 
@@ -54,6 +56,13 @@ AGENT_FILES = (HOOKS_FILE, manifest.FILE)
 """Files of an agent's folder that apply wherever the agent works."""
 STRICTEST_MODE: Mode = "plan"
 """Permits no more than any other mode."""
+
+
+class SubagentFile(Struct, frozen=True):
+    name: str
+    scope: Literal["user", "project"]
+    file: str
+    parts: SubagentParts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +79,8 @@ class LoadedPolicy:
     preferences: Preferences = field(default_factory=Preferences)
     servers: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     """The project's files that name MCP servers, as they were trusted."""
+    subagents: tuple[SubagentFile, ...] = ()
+    """Those with hooks or MCP servers of their own, as they were trusted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +96,7 @@ class _LoadedFile:
 class _AgentSettings(Struct, frozen=True):
     files: list[_LoadedFile]
     scripts: dict[str, str]
-    hooks: tuple[HookSettings, ...] = ()
+    subagents: tuple[SubagentFile, ...] = ()
 
 
 def load_policy(
@@ -114,9 +125,9 @@ def load_policy(
     scripts = project.script_hashes(place) if trusted else {}
     warnings = [warning for file in files for warning in file.warnings]
     users = {} if only_managed else _user_subagents(home)
-    subagent_hooks = [*_subagent_hooks(users, home, "user")]
+    subagents = [*_subagent_files(users, home, "user")]
     if trusted:
-        subagent_hooks += _subagent_hooks(project.subagents, place, "project")
+        subagents += _subagent_files(project.subagents, place, "project")
     else:
         files, untrusted = _restrict_untrusted(files)
         warnings += untrusted
@@ -125,7 +136,7 @@ def load_policy(
         brought, odd = _read_agent_settings(agent, place, home=home, read_scripts=read_scripts)
         files[-1:-1] = brought.files
         scripts |= brought.scripts
-        subagent_hooks += brought.hooks
+        subagents += brought.subagents
         warnings += odd
     files = _managed_only(files)
     start = Policy(workspace=place.as_posix(), home=home.as_posix())
@@ -133,32 +144,36 @@ def load_policy(
     sandbox = {key: value for file in files for key, value in file.settings.sandbox.items()}
     return LoadedPolicy(
         policy=msgspec.structs.replace(policy, sandbox_allows_bash=_allows_bash(sandbox)),
-        hooks=(*_hooks(files), *subagent_hooks),
+        hooks=(*_hooks(files), *_subagent_hooks(subagents)),
         sandbox=sandbox,
         warnings=tuple(warnings),
         is_trusted=trusted,
         scripts=scripts,
         preferences=merge_preferences((file.scope, file.settings) for file in files),
         servers=project.servers if trusted else {},
+        subagents=tuple(subagents),
     )
 
 
-def _subagent_hooks(
-    files: Mapping[str, bytes], folder: Path, scope: Scope
-) -> Iterator[HookSettings]:
-    """The hooks in the files of subagents."""
-    for shown, content in files.items():
-        name, hooks = hooks_of_subagent(content)
-        if hooks:
-            file = folder / shown
+def _subagent_hooks(subagents: Iterable[SubagentFile]) -> Iterator[HookSettings]:
+    for item in subagents:
+        if item.parts.hooks:
             yield HookSettings(
-                scope=scope, source=str(file), hooks=hooks, subagent=name or file.stem
+                scope=item.scope, source=item.file, hooks=item.parts.hooks, subagent=item.name
             )
+
+
+def _subagent_files(
+    files: Mapping[str, bytes], folder: Path, scope: Literal["user", "project"]
+) -> Iterator[SubagentFile]:
+    for shown, content in files.items():
+        parts, file = parts_of_subagent(content), folder / shown
+        yield SubagentFile(parts.name or file.stem, scope, str(file), parts)
 
 
 def _user_subagents(home: Path) -> dict[str, bytes]:
     nowhere = home / ".mainspring" / "no-project"
-    found = subagents_with_hooks(Scopes(folder=nowhere, home=home))
+    found = subagents_with_commands(Scopes(folder=nowhere, home=home))
     return {str(file): content for file, content in found.items()}
 
 
@@ -235,8 +250,8 @@ def _read_agent_settings(
     ]
     warnings = [warning for file in files for warning in file.warnings]
     if is_trusted(agent, own, home=home):
-        hooks = tuple(_subagent_hooks(own.subagents, agent, "project"))
-        return _AgentSettings(files, own.script_hashes(agent), hooks), warnings
+        subagents = tuple(_subagent_files(own.subagents, agent, "project"))
+        return _AgentSettings(files, own.script_hashes(agent), subagents), warnings
     files, untrusted = _restrict_untrusted(files)
     return _AgentSettings(files, {}), [*warnings, *untrusted]
 

@@ -20,6 +20,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.files.atomic_file import read_bounded, write_atomic
 from mainspring.runtime.agent_folder import manifest
 from mainspring.runtime.agent_folder.mcp_file import PROJECT_FILES as SERVER_FILES
+from mainspring.runtime.agent_folder.subagent_files import read_servers
 from mainspring.runtime.definition_files.frontmatter_fields import Fields, read_frontmatter
 from mainspring.runtime.definition_files.json_file import as_object
 from mainspring.runtime.definition_files.scopes import PartWalk, Scopes, select_markdown
@@ -28,7 +29,7 @@ from mainspring.runtime.definition_files.settings_file import SettingsFile
 ReadScripts: TypeAlias = Callable[[Iterable[str], Path], Mapping[str, bytes]]
 """Reads the files of a folder that commands run, by their paths in it. Raises: InvalidInput."""
 
-_HOOKS_KEY = re.compile(rb"^hooks\s*:", re.MULTILINE)
+_COMMAND_KEYS = re.compile(rb"^(hooks|mcpServers)\s*:", re.MULTILINE)
 LOCAL_FILE = ".mainspring/settings.local.json"
 HOOKS_FILE = "hooks.json"
 PROJECT_FILES = (
@@ -65,7 +66,7 @@ class ProjectFiles:
     scripts: Mapping[str, bytes]
     """Files of the folder that hooks run, by relative path."""
     subagents: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """Files of subagents with hooks."""
+    """Files of subagents with hooks or MCP servers of their own."""
     servers: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     """Files that name MCP servers."""
 
@@ -91,7 +92,7 @@ class ProjectFiles:
                 entry = as_object(value) or {"command": value}
                 yield from ((item, f"{key}, {file}") for item in _commands_in([entry]))
         for file, content in self.subagents.items():
-            hooks = hooks_of_subagent(content)[1]
+            hooks = parts_of_subagent(content).hooks
             yield from ((item, f"hooks, {file}") for item in _commands_in([hooks]))
         for file, content in self.servers.items():
             yield from ((item, f"headersHelper, {file}") for item in _header_helpers(content))
@@ -100,8 +101,11 @@ class ProjectFiles:
     def server_commands(self) -> Iterator[tuple[str, str]]:
         """Commands and addresses of MCP servers, and where they come from. Commands run in the
         sandbox."""
-        for file, content in self.servers.items():
-            servers = _servers_in(content)
+        tables = [
+            *((file, _servers_in(content)) for file, content in self.servers.items()),
+            *((file, parts_of_subagent(text).servers) for file, text in self.subagents.items()),
+        ]
+        for file, servers in tables:
             yield from ((item, file) for item in _commands_in([servers]))
             for entry in servers.values():
                 if isinstance(url := (as_object(entry) or {}).get("url"), str):
@@ -118,8 +122,8 @@ class ProjectFiles:
         """What an untrusted folder brings besides settings, and why it has no effect."""
         for name in self.subagents:
             yield (
-                f"{folder / name}: this folder is not trusted, so the hooks of this subagent do not"
-                " run; `mainspring policy trust` lets them run"
+                f"{folder / name}: this folder is not trusted, so the hooks and MCP servers of this"
+                " subagent do not run; `mainspring policy trust` lets them run"
             )
         for name in self.servers:
             yield (
@@ -172,8 +176,8 @@ def read_project_files(folder: Path, *, home: Path, read_scripts: ReadScripts) -
     users = (read_bounded(home / name) for name in USER_FILES)
     every = (*settings.values(), *(content for content in users if content is not None))
     commands = [command for content in every for command in _commands(content)]
-    subagents = subagents_with_hooks(Scopes(folder=folder))
-    described = (hooks_of_subagent(content)[1] for content in subagents.values())
+    subagents = subagents_with_commands(Scopes(folder=folder))
+    described = (parts_of_subagent(content).hooks for content in subagents.values())
     commands += [command for hooks in described for command in _commands_in([hooks])]
     named = {path.relative_to(folder).as_posix(): text for path, text in subagents.items()}
     found = {name: read_bounded(folder / name) for name in SERVER_FILES}
@@ -183,22 +187,37 @@ def read_project_files(folder: Path, *, home: Path, read_scripts: ReadScripts) -
     return ProjectFiles(settings=settings, scripts=scripts, subagents=named, servers=servers)
 
 
-def subagents_with_hooks(scopes: Scopes) -> dict[Path, bytes]:
-    """The files of subagents with hooks, without those of plugins."""
+def subagents_with_commands(scopes: Scopes) -> dict[Path, bytes]:
+    """The files of subagents with hooks or MCP servers of their own, without those of plugins."""
     walk, contents = PartWalk(scopes), dict[Path, bytes]()
     for place in scopes.places("agents"):
         for file in walk.files(place, select_markdown):
             with suppress(InvalidInput):
                 content = read_bounded(file) or b""
-                if _HOOKS_KEY.search(content):
+                if _COMMAND_KEYS.search(content) and parts_of_subagent(content).has_commands:
                     contents[file] = content
     return contents
 
 
-def hooks_of_subagent(content: bytes) -> tuple[str, dict[str, object]]:
-    """Name and hooks in the frontmatter of a subagent's file."""
+class SubagentParts(Struct, frozen=True):
+    """What runs something in the frontmatter of a subagent's file."""
+
+    name: str
+    hooks: dict[str, object]
+    servers: dict[str, object]
+    """MCP servers that it defines, by name."""
+
+    @property
+    def has_commands(self) -> bool:
+        return bool(self.hooks or self.servers)
+
+
+def parts_of_subagent(content: bytes) -> SubagentParts:
     fields = Fields(read_frontmatter(content.decode(errors="replace")), "")
-    return " ".join(fields.text("name").split()), fields.mapping("hooks")
+    listed = read_servers(fields)
+    tables = [cast("dict[str, object]", item) for item in listed if isinstance(item, dict)]
+    servers = {str(name): entry for table in tables for name, entry in table.items()}
+    return SubagentParts(" ".join(fields.text("name").split()), fields.mapping("hooks"), servers)
 
 
 def _commands(content: bytes) -> Iterator[str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from mainspring.runtime.agent_folder.mcp_file import expand_server, read_mcp
+from mainspring.runtime.agent_folder.mcp_file import expand_server, inline_servers, read_mcp
 from mainspring.runtime.agent_folder.plugins import InstalledPlugins, installed_plugins
 from mainspring.runtime.definition_files.scopes import Scopes
 from mainspring.runtime.mcp_server import McpServer
@@ -19,11 +19,33 @@ def usable_servers(
     they were trusted; with variables replaced, so that they may hold secrets."""
     plugins = tuple(_plugin_servers(scopes, loaded))
     found = read_mcp(scopes, environment, project=loaded.servers, plugins=plugins)
+    return _usable(found.servers, scopes, environment, loaded)
+
+
+def subagent_servers(
+    scopes: Scopes, environment: Mapping[str, str], loaded: LoadedPolicy
+) -> dict[str, tuple[McpServer, ...]]:
+    """The servers that files of subagents define, by subagent. None has a `headersHelper`: it would
+    run outside the sandbox."""
+    servers: dict[str, tuple[McpServer, ...]] = {}
+    for item in loaded.subagents:
+        own = inline_servers(item.parts.servers, item.file, item.scope).servers
+        plain = [server for server in own if server.headers_helper is None]
+        servers[item.name] = _usable(plain, scopes, environment, loaded)
+    return servers
+
+
+def _usable(
+    servers: Iterable[McpServer],
+    scopes: Scopes,
+    environment: Mapping[str, str],
+    loaded: LoadedPolicy,
+) -> tuple[McpServer, ...]:
     values = {"CLAUDE_PROJECT_DIR": scopes.folder.as_posix(), **environment}
     only_managed = "mcp" in loaded.preferences.plugins_only
     usable = [
         expand_server(server, values)[0]
-        for server in found.servers
+        for server in servers
         if server.unused_reason is None
         and not (server.scope == "project" and server.name in loaded.preferences.disabled_servers)
         and (server.scope == "managed" or not only_managed)

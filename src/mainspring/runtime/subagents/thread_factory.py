@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from anyio import to_thread
+from msgspec import structs
 
 from mainspring.core import clock, ids
 from mainspring.core.content import TextBlock
@@ -125,7 +126,15 @@ def may_use_tool(subagent: Subagent, tool: str) -> bool:
 
 
 def allowed_tools(subagent: Subagent, tools: Iterable[Tool]) -> list[Tool]:
-    return [tool for tool in tools if may_use_tool(subagent, tool.spec.name)]
+    """`tools` need not list the tools of servers that the subagent names."""
+    anyhow, servers = structs.replace(subagent, tools=None), subagent.server_names
+
+    def rules(tool: Tool) -> Subagent:
+        origin = tool.origin.server if tool.origin else None
+        is_needed = origin in servers or (tool.spec.name == "tool_search" and servers)
+        return anyhow if is_needed else subagent
+
+    return [tool for tool in tools if may_use_tool(rules(tool), tool.spec.name)]
 
 
 def callable_subagents(

@@ -26,6 +26,8 @@ from mainspring.service.storage.repository import (
 
 RETENTION = timedelta(days=30)
 KIND = "workspace_expiry"
+CLEAR_TASK = "clear"
+"""The job that removes what a deleted session has left."""
 _NOTICE_PERIOD = timedelta(days=3)
 
 ExpiryStep: TypeAlias = Literal["keep", "tell", "remove"]

@@ -1,0 +1,168 @@
+"""Commands of chat about whole sessions: /resume with a picker, /rewind, /diff, /export; and the
+conversation so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from mainspring.config import Settings
+from mainspring.core import clock, events
+from mainspring.core.content import plain_text
+from mainspring.core.envelope import Event, event_types
+from mainspring.core.errors import InvalidInput
+from mainspring.edges.cli.event_summary import short_id, truncate
+from mainspring.edges.cli.printing import Screen, StyledText, age_text, plural
+from mainspring.edges.cli.renderer import EventRenderer
+from mainspring.edges.cli.session_lookup import find_session
+from mainspring.edges.cli.session_rewind import RewindOptions, diff, rewind_session
+from mainspring.edges.cli.session_transfer import FormatName, export
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import all_sessions
+from mainspring.runtime.session.session_summary import SessionSummary, summarize_session
+from mainspring.runtime.skills.substitution import typed_text
+
+_MAX_LISTED = 15
+_SHOWN_MESSAGES = 5
+_USER_MESSAGES = event_types(events.UserMessage)
+_FORMATS = {
+    ".md": FormatName.markdown,
+    ".html": FormatName.html,
+    ".jsonl": FormatName.jsonl,
+    ".json": FormatName.claude_code,
+}
+ReadLine = Callable[[str], str | None]
+"""Asks the user for a line; `None`: they left."""
+
+
+async def show_conversation(settings: Settings, log: SessionLog, session_id: str) -> None:
+    """The last messages of a session and what came of them."""
+    row = await log.session(session_id)
+    own = [event for event in await log.read(row.id) if event.thread_id == row.thread_id]
+    asked = [index for index, event in enumerate(own) if event.type in _USER_MESSAGES]
+    begin = asked[-_SHOWN_MESSAGES] if len(asked) > _SHOWN_MESSAGES else 0
+    renderer = EventRenderer(settings, is_live=False, is_whole=True)
+    if begin:
+        earlier = plural(len(asked) - _SHOWN_MESSAGES, "earlier message")
+        renderer.note(f"{earlier}: mainspring sessions show {short_id(session_id)}")
+    for event in own[begin:]:
+        renderer.event(event)
+    renderer.close()
+
+
+@dataclass(frozen=True, slots=True)
+class PickedSession:
+    """The session to continue with."""
+
+    id: str
+    model: str | None = None
+    """The one that it had last; `None`: the one of now."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatSessions:
+    settings: Settings
+    notes: Screen
+    log: SessionLog
+    read_line: ReadLine
+
+    async def run(self, name: str, typed: str, current: str | None) -> PickedSession | None:
+        """`resume`, `diff`, `export` or `rewind`; returns the session that the chat goes on with,
+        if it is another."""
+        if name == "resume":
+            return await self._resume(typed, current)
+        if current is None:
+            self.notes.paragraph(("nothing yet", "dim"))
+            return None
+        match name:
+            case "diff":
+                await diff(self.settings, session=current)
+            case "export":
+                await self._export(current, typed)
+            case _:
+                return await self._rewind(current, typed)
+        return None
+
+    async def _resume(self, typed: str, current: str | None) -> PickedSession | None:
+        """The session that was typed, or one that the user picks from a list."""
+        if typed:
+            summary = await summarize_session(self.log, await find_session(self.log, typed))
+            return PickedSession(summary.id, summary.model)
+        rows = sorted(
+            [row async for row in all_sessions(self.log.store) if row.id != current],
+            key=lambda row: row.updated,
+            reverse=True,
+        )
+        summaries = [await summarize_session(self.log, row) for row in rows[:_MAX_LISTED]]
+        if not summaries:
+            self.notes.paragraph(("there is no other session", "dim"))
+            return None
+        now = clock.now()
+        heads = ["", "ACTIVE", "TURNS", "STATUS", "SESSION", "TITLE"]
+        self.notes.table(heads, [_row(*item, now) for item in enumerate(summaries, 1)])
+        index = _picked(self.read_line("number of the session: "), len(summaries))
+        if index is None:
+            return None
+        return PickedSession(summaries[index].id, summaries[index].model)
+
+    async def _rewind(self, session_id: str, typed: str) -> PickedSession | None:
+        """Go back to before a message that the user picks, files and conversation."""
+        row = await self.log.session(session_id)
+        messages = [
+            event
+            for event in await self.log.read(session_id, types=_USER_MESSAGES)
+            if event.thread_id == row.thread_id
+        ]
+        if typed and not (typed.isdigit() and 1 <= int(typed) <= len(messages)):
+            raise InvalidInput(f"say how many of {len(messages)} messages to go back: /rewind 1")
+        if typed:
+            index: int | None = len(messages) - int(typed)
+        else:
+            _print_messages(self.notes, messages)
+            index = _picked(self.read_line("go back to before message number: "), len(messages))
+        if index is None:
+            return None
+        options = RewindOptions(to=max(messages[index].seq - 1, 1))
+        view = await rewind_session(self.settings, session_id, options)
+        return None if view is None or view.fork is None else PickedSession(view.fork)
+
+    async def _export(self, session_id: str, file: str) -> None:
+        """To a file; its ending says the format."""
+        path = Path(file or f"session-{short_id(session_id)}.md")
+        form = _FORMATS.get(path.suffix.lower())
+        if form is None:
+            raise InvalidInput(f"{path.name}: its name ends with {', '.join(_FORMATS)}")
+        output = str(Path(self.settings.folder, path))
+        await export(self.settings, session=session_id, form=form, output=output)
+
+
+def _row(number: int, summary: SessionSummary, now: datetime) -> list[StyledText]:
+    return [
+        (str(number), "bold yellow"),
+        (age_text(now - summary.updated), ""),
+        (f"{summary.turns:>5}", ""),
+        (summary.status.replace("_", " "), ""),
+        (short_id(summary.id), "dim"),
+        (truncate(summary.title or ""), ""),
+    ]
+
+
+def _print_messages(notes: Screen, messages: Sequence[Event]) -> None:
+    first = max(len(messages) - _MAX_LISTED, 0)
+    for number, event in enumerate(messages[first:], first + 1):
+        payload = event.payload
+        text = typed_text(payload.content) if isinstance(payload, events.UserMessage) else ""
+        notes.line((f"  {number}  ", "bold yellow"), (truncate(text or _media(payload)), ""))
+
+
+def _media(payload: object) -> str:
+    content = payload.content if isinstance(payload, events.UserMessage) else ()
+    return plain_text(content) or "(no text)"
+
+
+def _picked(answer: str | None, count: int) -> int | None:
+    """The index of a number from 1 on; `None` if it is none of them."""
+    words = (answer or "").strip()
+    return int(words) - 1 if words.isdigit() and 1 <= int(words) <= count else None

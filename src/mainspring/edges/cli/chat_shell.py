@@ -1,0 +1,133 @@
+"""`!command` and `#rule` in chat: a command of your own whose output the agent reads, and one more
+line of the instructions."""
+
+from __future__ import annotations
+
+import difflib
+import signal
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+from anyio.abc import ByteReceiveStream, Process
+
+from mainspring.core.errors import InvalidInput
+from mainspring.edges.cli.printing import Screen, sanitize_text
+from mainspring.files.atomic_file import read_bounded, write_atomic
+
+_MAX_OUTPUT_CHARS = 30_000
+_INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md")
+_YES = ("y", "yes")
+_DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
+
+
+async def run_shell(screen: Screen, command: str, folder: Path) -> str:
+    """Run a command with your permissions, outside of any sandbox, and show its output. Ctrl-C ends
+    it. Returns what the agent reads with the next message."""
+    output: list[str] = []
+    status = 0
+    with anyio.open_signal_receiver(signal.SIGINT) as presses:
+        async with (
+            await anyio.open_process(
+                command, cwd=folder, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+            ) as process,
+            anyio.create_task_group() as group,
+        ):
+
+            async def heed() -> None:
+                await anext(aiter(presses))  # the terminal has sent it to the command, too
+                with anyio.move_on_after(1):
+                    await process.wait()
+                _kill(process)
+
+            group.start_soon(heed)
+            assert process.stdout is not None
+            await _copy(process.stdout, screen, output)
+            status = await process.wait()
+            group.cancel_scope.cancel()
+    text = "".join(output)
+    if len(text) > _MAX_OUTPUT_CHARS:
+        text = f"[the beginning is left out]\n{text[-_MAX_OUTPUT_CHARS:]}"
+    if status:
+        screen.paragraph((f"exit status {status}", "yellow"))
+    return f"<shell command={command!r} exit_status={status}>\n{text}\n</shell>"
+
+
+def _kill(process: Process) -> None:
+    if process.returncode is None:
+        process.kill()
+
+
+async def _copy(stream: ByteReceiveStream, screen: Screen, output: list[str]) -> None:
+    async for chunk in stream:
+        text = sanitize_text(chunk.decode(errors="replace"))
+        screen.raw(text)
+        output.append(text)
+    if output and not output[-1].endswith("\n"):
+        screen.raw("\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleEdit:
+    file: Path
+    before: str
+    after: str
+
+    def show(self, screen: Screen) -> None:
+        name = self.file.name
+        for line in difflib.unified_diff(
+            self.before.splitlines(), self.after.splitlines(), name, name, n=2, lineterm=""
+        ):
+            screen.paragraph((line, _DIFF_STYLES.get(line[:1], "")), indent=2)
+
+    def write(self) -> None:
+        """Raises: InvalidInput: the file has changed since the diff was shown."""
+        if _read(self.file) != self.before:
+            raise InvalidInput(f"{self.file} has changed meanwhile: nothing was written")
+        write_atomic(self.file, self.after.encode())
+
+
+def add_rule(
+    notes: Screen, ask: Callable[[str], str | None], rule: str, folder: Path
+) -> str | None:
+    """Show one more line of the instructions as a diff, and write it if the user agrees. Returns
+    the line.
+
+    Raises:
+        InvalidInput: the rule is empty, or the file cannot be read or has changed meanwhile.
+    """
+    edit = rule_edit(rule, folder)
+    edit.show(notes)
+    if (ask(f"add this line to {edit.file.name}? [y/n] ") or "").strip().lower() not in _YES:
+        notes.paragraph(("nothing was changed", "dim"))
+        return None
+    edit.write()
+    notes.paragraph((f"added to {edit.file.name}", "dim"))
+    return edit.after.rstrip("\n").rpartition("\n")[2]
+
+
+def rule_edit(rule: str, folder: Path) -> RuleEdit:
+    """One more line in the instructions of the folder: the first file that there is, else
+    AGENTS.md.
+
+    Raises:
+        InvalidInput: the rule is empty, or the file cannot be read.
+    """
+    rule = " ".join(rule.split())
+    if not rule:
+        raise InvalidInput("say what the rule is: # use spaces, not tabs")
+    files = [folder / name for name in _INSTRUCTION_FILES]
+    file = next((file for file in files if file.is_file()), files[0])
+    before = _read(file)
+    line = rule if rule.startswith(("- ", "* ")) else f"- {rule}"
+    gap = "" if not before or before.endswith("\n") else "\n"
+    return RuleEdit(file=file, before=before, after=f"{before}{gap}{line}\n")
+
+
+def _read(file: Path) -> str:
+    try:
+        return (read_bounded(file) or b"").decode()
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{file} is not UTF-8") from None

@@ -1,0 +1,72 @@
+"""`mainspring eval trend`: whether suites get worse from run to run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from mainspring.config import Settings
+from mainspring.edges.cli.eval_suites import AgentOption, SuitesArgument, load_suites
+from mainspring.edges.cli.event_summary import short_id
+from mainspring.edges.cli.options import JsonOption
+from mainspring.edges.cli.printing import Screen, StyledText
+from mainspring.improve.evals.run_log import existing_runs
+from mainspring.improve.evals.trend import REFERENCE_RUNS, Trend, run_rate, trend
+from mainspring.runtime.run_options import RunOptions
+from mainspring.wiring.eval_assembly import open_suite_runner
+
+ALARM = 1
+_MAX_RUNS = 200
+
+
+class TrendView(Struct, frozen=True, kw_only=True):
+    suite: str
+    trend: Trend
+    is_alarm: bool
+
+
+async def show_trend(
+    settings: Settings,
+    *,
+    suites: SuitesArgument = None,
+    agent: AgentOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Show whether suites get worse from run to run. Exit status 1 if one does, so that a scheduled
+    job can raise an alarm."""
+    folder, screen = Path(settings.folder, agent or "."), Screen(settings)
+    is_alarm = False
+    async with open_suite_runner(settings, RunOptions(agent=folder)) as runner:
+        for suite_file in load_suites(folder, suites or []):
+            name, log = suite_file.suite.name, runner.runtime.log
+            runs = await existing_runs(log, runner.agent.name, name, newest=_MAX_RUNS)
+            rates = [rate for run in reversed(runs) if (rate := run_rate(run)) is not None]
+            found = trend(rates)
+            is_alarm = is_alarm or found.is_alarm
+            if json:
+                screen.json(TrendView(suite=name, trend=found, is_alarm=found.is_alarm))
+            else:
+                _print_trend(screen, name, found, len(rates))
+    return ALARM if is_alarm else 0
+
+
+def _print_trend(screen: Screen, suite: str, found: Trend, runs: int) -> None:
+    if found.reference is None:
+        needed = f"{runs} runs; the first {REFERENCE_RUNS} are what later ones are compared with"
+        screen.line((suite, "bold"), (f"  {needed}", "dim"))
+        return
+    screen.line((suite, "bold"), (f"  {found.reference:.0%} in the first {REFERENCE_RUNS}", "dim"))
+    rows: list[list[StyledText]] = [
+        [
+            (short_id(point.rate.run_id), ""),
+            (f"{point.rate.started:%Y-%m-%d %H:%M}", "dim"),
+            (f"{point.rate.passed}/{point.rate.trials}", ""),
+            (f"{point.sum:.1f}", "bold red" if point.is_alarm else ""),
+        ]
+        for point in found.points
+    ]
+    if rows:
+        screen.table(["RUN", "STARTED", "PASSED", "CUSUM"], rows)
+    if found.is_alarm:
+        screen.line((f"alarm: {suite} passes less often than it did", "bold red"))

@@ -1,0 +1,158 @@
+"""Paths of a workspace for `@` completion: listed in the background, found by the start of a name
+without looking at the rest."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import threading
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from pathlib import Path
+
+from mainspring.wiring.builtin_tools import find_ripgrep
+
+MAX_PATHS = 1_000_000
+_KEY_CHARS = 2
+_CHUNK_BYTES = 1 << 16
+_CHUNK_PATHS = 10_000
+
+
+class FileIndex:
+    """Add paths in any order; a search sees those that are there, and is fastest once `finish` was
+    called. One thread adds, another may search meanwhile."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._by_name: dict[str, list[tuple[str, str]]] = {}
+        """Names in lower case with their paths, by the first characters of the name."""
+        self._in_folder: dict[str, list[str]] = {}
+        """What is directly in a folder; folders and files end with their names, folders with `/`
+        too."""
+        self._loose: list[str] = []
+        self._chunks: list[tuple[str, str]] = []
+        """Many paths in one text, in lower case and as they are: searched at once."""
+        self._is_sorted = False
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self._add_folders(path.rpartition("/")[0])
+            self._put(path)
+
+    def finish(self) -> None:
+        """All are there: the lists are put in order, so that a search need not go through them."""
+        self._join_loose()
+        for names in self._by_name.values():
+            names.sort()
+        self._is_sorted = True
+
+    def _add_folders(self, folder: str) -> None:
+        while folder and folder not in self._in_folder:
+            self._in_folder[folder] = []
+            self._put(f"{folder}/")
+            folder = folder.rpartition("/")[0]
+
+    def _put(self, path: str) -> None:
+        self._count += 1
+        name = _name(path)
+        self._by_name.setdefault(name[:_KEY_CHARS].lower(), []).append((name.lower(), path))
+        self._in_folder.setdefault(path.rstrip("/").rpartition("/")[0], []).append(path)
+        self._loose.append(path)
+        if len(self._loose) >= _CHUNK_PATHS:
+            self._join_loose()
+
+    def _join_loose(self) -> None:
+        text = "\n".join(["", *self._loose, ""])
+        lower = text.lower()
+        self._chunks.append((lower if len(lower) == len(text) else text, text))
+        self._loose = []
+
+    def search(self, typed: str) -> Iterator[str]:
+        """Paths for what was typed after `@`: those whose name begins with it first, then those
+        that have it anywhere. Each is found when it is asked for."""
+        wanted, seen = typed.lower(), set[str]()
+        folder, slash, name = wanted.rpartition("/")
+        first = self._in_named_folder(typed, folder, name) if slash else self._named(name)
+        for path in chain(first, self._containing(wanted)):
+            if path not in seen:
+                seen.add(path)
+                yield path
+
+    def _named(self, name: str) -> Iterator[str]:
+        if not name:
+            yield from self._in_folder.get("", [])
+        for key in self._keys(name):
+            names = self._by_name[key]
+            begin = bisect_left(names, (name,)) if self._is_sorted else 0
+            for known, path in islice(names, begin, len(names)):
+                if known.startswith(name):
+                    yield path
+                elif self._is_sorted:
+                    break
+
+    def _in_named_folder(self, typed: str, folder: str, name: str) -> Iterator[str]:
+        """What is in the folder that was typed, or in folders whose path ends with it."""
+        own = typed.rpartition("/")[0]
+        folders = [own] if own in self._in_folder else []
+        last = folder.rpartition("/")[2]
+        ending = f"/{folder}/"
+        folders_found = (
+            path.rstrip("/")
+            for path in self._named(last)
+            if path.endswith("/") and f"/{path.lower()}".endswith(ending)
+        )
+        for place in chain(folders, folders_found):
+            for path in self._in_folder.get(place, []):
+                if _name(path).lower().startswith(name):
+                    yield path
+
+    def _keys(self, name: str) -> list[str]:
+        key = name[:_KEY_CHARS]
+        if len(key) == _KEY_CHARS:
+            return [key] if key in self._by_name else []
+        return sorted(known for known in [*self._by_name] if known.startswith(key))
+
+    def _containing(self, wanted: str) -> Iterator[str]:
+        for lower, text in [*self._chunks]:
+            at = lower.find(wanted)
+            while at >= 0:
+                begin, end = text.rfind("\n", 0, at + 1) + 1, text.find("\n", at)
+                if end > begin:
+                    yield text[begin:end]
+                at = lower.find(wanted, max(end, at + 1))
+        yield from (path for path in [*self._loose] if wanted in path.lower())
+
+
+def _name(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def index_in_background(folder: Path) -> FileIndex:
+    """An index that fills while the caller goes on: all files that are not ignored by git."""
+    index = FileIndex()
+    threading.Thread(target=_list_files, args=(folder, index), daemon=True).start()
+    return index
+
+
+def _list_files(folder: Path, index: FileIndex) -> None:
+    ripgrep = find_ripgrep()
+    if ripgrep is None or Path(ripgrep).resolve().is_relative_to(folder.resolve()):
+        return  # a program of the workspace is not run by completion
+    command = [ripgrep, "--files", "--null", "--no-config", "--hidden", "--glob", "!.git"]
+    try:
+        with subprocess.Popen(
+            command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as process:
+            assert process.stdout is not None
+            handle, rest = process.stdout.fileno(), b""
+            while (chunk := os.read(handle, _CHUNK_BYTES)) and len(index) < MAX_PATHS:
+                *complete, rest = (rest + chunk).split(b"\0")
+                index.add(path.decode("utf-8", "replace") for path in complete)
+            process.kill()
+        index.finish()
+    except OSError:
+        return  # without an index, nothing is offered

@@ -1,0 +1,74 @@
+"""Whether a suite gets worse from run to run: a CUSUM chart of its pass rate.
+
+One bad run may be chance. The chart adds up how far each run is below the rate of the first runs,
+in standard errors, and raises an alarm once that is more than chance would bring in hundreds of
+runs (Page's one-sided chart with the usual allowance of 0.5 and limit of 5). The standard error
+includes that of the first runs, which are a sample too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from mainspring.improve.evals.run_log import EvalRun
+
+REFERENCE_RUNS = 5
+_ALLOWANCE = 0.5
+_LIMIT = 5.0
+
+
+class RunRate(Struct, frozen=True, kw_only=True):
+    run_id: str
+    started: datetime
+    passed: int
+    trials: int
+
+
+class TrendPoint(Struct, frozen=True, kw_only=True):
+    rate: RunRate
+    sum: float
+    """How far runs have been below the reference, in standard errors."""
+    is_alarm: bool
+
+
+class Trend(Struct, frozen=True, kw_only=True):
+    reference: float | None
+    """The pass rate of the first runs; `None`: there are too few runs."""
+    points: tuple[TrendPoint, ...]
+    """The runs after these, oldest first."""
+
+    @property
+    def is_alarm(self) -> bool:
+        """As things stand: a sum that has come down again is no alarm."""
+        return bool(self.points) and self.points[-1].is_alarm
+
+
+def run_rate(run: EvalRun) -> RunRate | None:
+    """`None` if it did not end, or ran nothing itself: what it took from an earlier run says
+    nothing new."""
+    own = [item for item in run.results.values() if item.from_run is None]
+    if run.ended is None or not own:
+        return None
+    passed = sum(item.outcome == "passed" for item in own)
+    return RunRate(run_id=run.id, started=run.started, passed=passed, trials=len(own))
+
+
+def trend(rates: Sequence[RunRate]) -> Trend:
+    """Of runs, oldest first."""
+    first, later = rates[:REFERENCE_RUNS], rates[REFERENCE_RUNS:]
+    if len(first) < REFERENCE_RUNS:
+        return Trend(reference=None, points=())
+    passed, trials = (sum(item.passed for item in first), sum(item.trials for item in first))
+    reference = (passed + 0.5) / (trials + 1)  # never 0 or 1: one failure of many is no alarm
+    total, points = 0.0, list[TrendPoint]()
+    for rate in later:
+        variance = rate.trials * reference * (1 - reference)
+        error = math.sqrt(variance * (1 + rate.trials / trials))
+        below = (rate.trials * reference - rate.passed) / error
+        total = max(0.0, total + below - _ALLOWANCE)
+        points.append(TrendPoint(rate=rate, sum=total, is_alarm=total > _LIMIT))
+    return Trend(reference=reference, points=tuple(points))

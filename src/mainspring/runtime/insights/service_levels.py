@@ -1,0 +1,151 @@
+"""How well an agent serves real requests: errors, latency, work without a person, ratings. Folded
+from logs; sessions of evals, graders and dreams do not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from msgspec import Struct
+
+from mainspring.core import events
+from mainspring.core.clock import from_micros
+from mainspring.core.envelope import Event, event_types
+from mainspring.core.events import Failure
+from mainspring.core.sender import OriginType
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import all_sessions
+from mainspring.runtime.agent_folder.manifest import ServiceObjectives
+from mainspring.runtime.session.session_summary import origin_of
+
+_LAB: frozenset[OriginType] = frozenset(("eval", "grader", "dream", "campaign"))
+_FAULTS: frozenset[Failure | None] = frozenset(("timed_out", "in_doubt", "unavailable"))
+"""What the agent's surroundings did wrong. A call that was denied, or a test that failed, is part
+of the work."""
+_TYPES = event_types(
+    events.SessionCreated,
+    events.StatusRunning,
+    events.StatusIdle,
+    events.ModelRequestEnded,
+    events.AgentToolResult,
+    events.AgentMcpToolResult,
+    events.ToolCallAuthorized,
+    events.ApprovalRequested,
+    events.UserInterrupt,
+    events.FeedbackGiven,
+)
+
+
+class ServiceLevels(Struct, frozen=True, kw_only=True):
+    agent: str
+    sessions: int
+    calls: int
+    """Of models and tools."""
+    errors: int
+    runs: int
+    p95_seconds: float | None
+    """Of runs that did not wait for a person."""
+    without_person: int
+    """Sessions in which nobody was asked and nobody interrupted."""
+    good: int
+    bad: int
+
+    @property
+    def errors_per_10000_calls(self) -> float | None:
+        return 10_000 * self.errors / self.calls if self.calls else None
+
+    @property
+    def share_without_person(self) -> float | None:
+        return self.without_person / self.sessions if self.sessions else None
+
+    def missed(self, objectives: ServiceObjectives) -> Iterator[str]:
+        """The objectives that are not met, in words. What was not measured is not missed."""
+        rate, most = self.errors_per_10000_calls, objectives.max_errors_per_10000_calls
+        if rate is not None and most is not None and rate > most:
+            yield f"{rate:.1f} errors per 10,000 calls, at most {most:g}"
+        seconds, longest = self.p95_seconds, objectives.max_p95_seconds
+        if seconds is not None and longest is not None and seconds > longest:
+            yield f"95 % of runs within {seconds:.1f} s, at most {longest:g} s"
+        share, least = self.share_without_person, objectives.min_share_without_person
+        if share is not None and least is not None and share < least:
+            yield f"{share:.0%} of sessions without a person, at least {least:.0%}"
+
+
+@dataclass(slots=True)
+class _Tally:
+    sessions: int = 0
+    calls: int = 0
+    errors: int = 0
+    seconds: list[float] = field(default_factory=list[float])
+    without_person: int = 0
+    good: int = 0
+    bad: int = 0
+
+
+async def service_levels(log: SessionLog, *, since: datetime | None = None) -> list[ServiceLevels]:
+    """One for each agent, by name. `since`: only sessions that were created then or later."""
+    tallies: dict[str, _Tally] = {}
+    async for row in all_sessions(log.store):
+        if since is not None and from_micros(row.created) < since:
+            continue
+        if (await origin_of(log, row)).type in _LAB:
+            continue
+        read = await log.read(row.id, types=_TYPES)
+        own = [event for event in read if event.seq > row.parent_seq]
+        names = (e.payload.agent_name for e in read if isinstance(e.payload, events.SessionCreated))
+        tally = tallies.setdefault(next(names, None) or "unnamed", _Tally())
+        _count_session(tally, own)
+    return [_levels(name, tallies[name]) for name in sorted(tallies)]
+
+
+def _count_session(tally: _Tally, own: list[Event]) -> None:
+    tally.sessions += 1
+    started: dict[str, datetime] = {}
+    has_person = False
+    for event in own:
+        match event.payload:
+            case events.StatusRunning():
+                started[event.thread_id] = event.time
+            case events.StatusIdle(stop_reason=stop) if event.thread_id in started:
+                seconds = (event.time - started.pop(event.thread_id)).total_seconds()
+                if stop.type != "requires_action":
+                    tally.seconds.append(seconds)
+            case events.ToolCallAuthorized(decision="ask"):
+                has_person = True
+            case events.ApprovalRequested() | events.UserInterrupt():
+                has_person = True
+            case _:
+                _count_call(tally, event)
+    tally.without_person += not has_person
+
+
+def _count_call(tally: _Tally, event: Event) -> None:
+    match event.payload:
+        case events.ModelRequestEnded(is_error=is_error):
+            tally.calls += 1
+            tally.errors += is_error
+        case events.AgentToolResult(error=error) | events.AgentMcpToolResult(error=error):
+            tally.calls += 1
+            tally.errors += error in _FAULTS
+        case events.FeedbackGiven(rating=rating):
+            tally.good += rating == "good"
+            tally.bad += rating == "bad"
+        case _:
+            pass
+
+
+def _levels(agent: str, tally: _Tally) -> ServiceLevels:
+    ordered = sorted(tally.seconds)
+    return ServiceLevels(
+        agent=agent,
+        sessions=tally.sessions,
+        calls=tally.calls,
+        errors=tally.errors,
+        runs=len(ordered),
+        p95_seconds=ordered[-(-95 * len(ordered) // 100) - 1] if ordered else None,
+        without_person=tally.without_person,
+        good=tally.good,
+        bad=tally.bad,
+    )

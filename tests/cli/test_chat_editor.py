@@ -1,0 +1,244 @@
+"""The line editor of chat at a terminal: completion, mentions, commands of your own, rules,
+history, paste, the status line; and going back to earlier sessions and messages."""
+
+import base64
+import json
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import TypeAlias
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.cli.terminal import Terminal, at_terminal
+from tests.cli.upstream import Upstream, call
+
+from mainspring.edges.cli.file_index import FileIndex
+
+Run: TypeAlias = Callable[..., CompletedProcess[str]]
+Chat: TypeAlias = Callable[..., AbstractContextManager[Terminal]]
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+)
+
+
+@pytest.fixture
+def chat(upstream: Upstream, place: Path, environ: dict[str, str]) -> Chat:
+    @contextmanager
+    def begin(*arguments: str) -> Generator[Terminal]:
+        env = {**environ, **upstream.variables}
+        with at_terminal("chat", *arguments, cwd=place, env=env) as terminal:
+            terminal.expect("/help")
+            terminal.expect("> ")
+            yield terminal
+
+    return begin
+
+
+def told(upstream: Upstream) -> str:
+    return json.dumps(upstream.requests[-1])
+
+
+def test_paths_are_completed_and_what_is_mentioned_goes_along(
+    chat: Chat, upstream: Upstream, place: Path, mainspring: Run
+):
+    (place / "src").mkdir()
+    (place / "src/prices.py").write_text("RATE = 1.19\n")
+    (place / "dot.png").write_bytes(PNG)
+    with chat() as terminal:
+        terminal.type("what is in @pri")
+        terminal.watch("src/prices.py")  # the list of completions
+        terminal.type("\t\r")  # chosen; Enter takes it, the next one sends
+        terminal.watch("> what is in @src/prices.py")
+        terminal.type(" and @src/ and @nowhere and @dot.png?\r")
+        terminal.expect("attached: src/prices.py, src/, dot.png?")
+        terminal.expect("all I know")
+        terminal.expect("> ")
+        sent = told(upstream)
+        assert "RATE = 1.19" in sent
+        assert "<folder path='src/'>" in sent
+        assert base64.b64encode(PNG).decode() in mainspring("log", "export", "last").stdout
+        assert "@nowhere" in sent
+        terminal.type("look at @https://docs.example.com/page\r")
+        terminal.expect("all I know")
+        terminal.expect("> ")
+        terminal.type("/exit\r")
+        assert terminal.wait() == 0
+
+
+def test_a_command_of_yours_is_run_and_read_with_the_next_message(
+    chat: Chat, upstream: Upstream, place: Path
+):
+    (place / "notes.txt").write_text("x")
+    with chat() as terminal:
+        terminal.type("!ls; exit 3\r")
+        terminal.expect("notes.txt")
+        terminal.expect("exit status 3")
+        terminal.expect("> ")
+        assert upstream.requests == []
+        terminal.type("what was that?\r")
+        terminal.expect("all I know")
+        assert "<shell command='ls; exit 3' exit_status=3>" in told(upstream)
+        terminal.expect("> ")
+        terminal.type("!sleep 600\r")
+        terminal.press("\x03", until="exit status")
+        terminal.expect("> ")
+
+
+def test_a_rule_is_one_more_line_of_the_instructions(chat: Chat, upstream: Upstream, place: Path):
+    (place / "CLAUDE.md").write_text("# Shop\n- old rule")
+    with chat() as terminal:
+        terminal.type("# never use tabs\r")
+        terminal.expect("+- never use tabs")
+        terminal.expect("add this line to CLAUDE.md? [y/n] ")
+        terminal.type("n\r")
+        terminal.expect("nothing was changed")
+        terminal.expect("> ")
+        assert (place / "CLAUDE.md").read_text() == "# Shop\n- old rule"
+        terminal.type("#never use tabs\r")
+        terminal.expect("[y/n] ")
+        terminal.type("y\r")
+        terminal.expect("added to CLAUDE.md")
+        terminal.expect("> ")
+        assert (place / "CLAUDE.md").read_text() == "# Shop\n- old rule\n- never use tabs\n"
+        terminal.type("go\r")
+        terminal.expect("all I know")
+        assert "this rule of the project applies: - never use tabs" in told(upstream)
+
+
+def test_history_is_searched_and_messages_of_several_lines_are_kept_whole(
+    chat: Chat, upstream: Upstream
+):
+    with chat() as terminal:
+        terminal.type("first\x1b\rsecond \\ line\r")  # Alt-Enter
+        terminal.expect("all I know")
+        terminal.expect("> ")
+        terminal.type("another\r")
+        terminal.expect("all I know")
+        terminal.expect("> ")
+        terminal.type("/exit\r")
+        assert terminal.wait() == 0
+    with chat() as terminal:
+        terminal.type("\x12")  # Ctrl-R
+        terminal.watch("I-search backward:")
+        terminal.type("seco")
+        terminal.watch("second \\ line")
+        terminal.type("\r")
+        terminal.type("\r")
+        terminal.expect("all I know")
+        assert upstream.last_words() == "first\nsecond \\ line"
+
+
+def test_pasted_lines_are_one_message_and_a_pasted_image_is_a_mention(
+    chat: Chat, upstream: Upstream, place: Path, mainspring: Run
+):
+    (place / "a dot.png").write_bytes(PNG)
+    with chat() as terminal:
+        terminal.type("\x1b[200~one\ntwo\n/three\x1b[201~")
+        terminal.watch("/three")
+        assert upstream.requests == []
+        terminal.type("\r")
+        terminal.expect("all I know")
+        assert upstream.last_words() == "one\ntwo\n/three"
+        terminal.expect("> ")
+        terminal.type(f"\x1b[200~{place}/a\\ dot.png\x1b[201~")
+        terminal.watch('a dot.png" ')
+        terminal.type("what is it?\r")
+        terminal.expect("attached: ")
+        terminal.expect("all I know")
+        assert base64.b64encode(PNG).decode() in mainspring("log", "export", "last").stdout
+
+
+def test_the_status_line_shows_model_mode_context_cost_and_cache(chat: Chat):
+    with chat() as terminal:
+        terminal.watch("test · mode default")
+        terminal.type("hello\r")
+        terminal.expect("all I know")
+        terminal.watch("test · mode default · context")
+        terminal.watch("90% cached")
+        terminal.type("/mode plan\r")
+        terminal.watch("test · mode plan")
+
+
+def test_a_resumed_conversation_is_shown_and_another_session_is_picked(
+    chat: Chat, upstream: Upstream
+):
+    upstream.says("It is *seven*.")
+    with chat() as terminal:
+        terminal.type("the number?\r")
+        terminal.expect("It is seven.")
+        terminal.expect("> ")
+        terminal.type("/clear\r")
+        terminal.expect("a new session begins")
+        terminal.type("other things\r")
+        terminal.expect("all I know")
+        terminal.expect("> ")
+        terminal.type("/resume\r")
+        terminal.expect("the number?")
+        terminal.expect("number of the session: ")
+        terminal.type("1\r")
+        terminal.expect("> the number?")
+        terminal.expect("It is seven.")
+        terminal.expect("this is session ")
+        terminal.expect("> ")
+        terminal.type("and?\r")
+        terminal.expect("all I know")
+        assert "other things" not in told(upstream)
+        assert "the number?" in told(upstream)
+    with chat("--continue") as terminal:
+        assert "It is seven." in terminal.text
+        assert "> and?" in terminal.text
+
+
+def test_rewind_takes_back_files_and_conversation(chat: Chat, upstream: Upstream, place: Path):
+    with chat("--mode", "acceptEdits") as terminal:
+        terminal.type("/rewind\r")
+        terminal.expect("nothing yet")
+        terminal.type("hello\r")
+        terminal.expect("all I know")
+        terminal.expect("> ")
+        upstream.says(call("write", file_path="a.txt", content="new"))
+        upstream.says("Changed.")
+        terminal.type("change it\r")
+        terminal.expect("Changed.")
+        terminal.expect("> ")
+        assert (place / "a.txt").read_text() == "new"
+        terminal.type("/diff\r")
+        terminal.expect("a.txt")
+        terminal.expect("> ")
+        terminal.type("/export talk.md\r")
+        terminal.expect("wrote ")
+        terminal.expect("> ")
+        assert "change it" in (place / "talk.md").read_text()
+        terminal.type("/rewind\r")
+        terminal.expect("2  change it")
+        terminal.expect("before message number: ")
+        terminal.type("2\r")
+        terminal.expect("Go back?")
+        terminal.type("y\r")
+        terminal.expect("restored ")
+        terminal.expect("this is session ")
+        terminal.expect("> ")
+        assert not (place / "a.txt").exists()
+        terminal.type("what now?\r")
+        terminal.expect("all I know")
+        assert "hello" in told(upstream)
+        assert "change it" not in told(upstream)
+
+
+NAMES = st.text("ab/.", min_size=1, max_size=6).map(lambda name: name.strip("/").replace("//", "/"))
+
+
+@given(st.lists(NAMES.filter(bool), max_size=30), st.text("ab/.", max_size=3), st.booleans())
+def test_every_path_that_has_what_was_typed_is_found_once(
+    paths: list[str], typed: str, is_finished: bool
+):
+    index = FileIndex()
+    index.add(dict.fromkeys(paths))
+    if is_finished:
+        index.finish()
+    hits = list(index.search(typed))
+    assert len(hits) == len(set(hits))
+    assert {path for path in paths if typed in path} <= set(hits)

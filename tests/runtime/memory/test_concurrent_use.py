@@ -1,0 +1,86 @@
+"""Eight writers and eight readers for a minute: files whole, nothing lost, index as rebuilt."""
+
+from concurrent.futures import ProcessPoolExecutor
+from datetime import datetime, timedelta
+from itertools import count
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from mainspring.core import clock, ids
+from mainspring.core.sender import Sender
+from mainspring.runtime.memory.memory_doctor import examine
+from mainspring.runtime.memory.memory_folder import MemoryFolder
+from mainspring.runtime.memory.memory_index import MemoryIndex
+from mainspring.runtime.memory.memory_versions import Change
+from mainspring.runtime.memory.note import Note
+
+SECONDS = 60
+CHANGE = Change(author=Sender(kind="agent", id="writer"), reason="test")
+
+
+def folder_at(place: Path) -> MemoryFolder:
+    return MemoryFolder(place, clock=clock.now, new_id=ids.new_id)
+
+
+def write(place: Path, name: int, until: datetime) -> int:
+    folder = folder_at(place)
+    for number in count():
+        if clock.now() > until:
+            return number
+        path = f"project_{name}_{number}.md"
+        folder.save(
+            Note(path=path, name=path, body=f"Fact{name} number{number}.", trust="agent"), CHANGE
+        )
+        folder.append("2026-05-01.md", f"- writer {name} wrote {number}", CHANGE)
+        if number % 5 == 4:
+            folder.forget(path, CHANGE)
+    raise AssertionError
+
+
+def read(place: Path, index: Path, name: int, until: datetime) -> int:
+    searches = 0
+    while clock.now() < until:
+        opened = MemoryIndex({"agent": folder_at(place)}, index)
+        opened.search(f"Fact{name} number{searches}", ["agent"], 5)
+        opened.close()
+        searches += 1
+    return searches
+
+
+@pytest.mark.slow
+def test_eight_writers_and_eight_readers_for_a_minute(tmp_path: Path):
+    place, index = tmp_path / "memory", tmp_path / "index.db"
+    place.mkdir()
+    until = clock.now() + timedelta(seconds=SECONDS)
+    with ProcessPoolExecutor(16, mp_context=get_context("spawn")) as pool:
+        writers = [pool.submit(write, place, name, until) for name in range(8)]
+        readers = [pool.submit(read, place, index, name, until) for name in range(8)]
+        written = [item.result(300) for item in writers]
+        assert all(written)
+        assert all(item.result(300) for item in readers)
+    folder = folder_at(place)
+    expected = {
+        f"project_{name}_{number}.md"
+        for name, total in enumerate(written)
+        for number in range(total)
+        if number % 5 != 4
+    }
+    assert set(folder.paths()) - {"MEMORY.md", "2026-05-01.md"} == expected
+    assert folder.text("2026-05-01.md").count("- writer") == sum(written)
+    listed = folder.text("MEMORY.md")
+    assert all(f"]({path})" in listed for path in expected)
+    versions = [version.id for version in folder.history()]
+    assert len(versions) == len(set(versions))
+    assert [finding for finding in examine(folder) if finding.path != "MEMORY.md"] == []
+    followed = MemoryIndex({"agent": folder}, index)
+    rebuilt = MemoryIndex({"agent": folder}, tmp_path / "rebuilt.db")
+    rebuilt.rebuild()
+    for name in range(8):
+        query = f"Fact{name} number3"
+        both = [
+            [(hit.note.path, round(hit.score, 6)) for hit in item.search(query, ["agent"], 10)]
+            for item in (followed, rebuilt)
+        ]
+        assert sorted(both[0]) == sorted(both[1])
