@@ -11,7 +11,8 @@ MADE := .venv/made-$(shell { cat requirements/uv.txt; pwd; echo '$(PYTHON)'; } |
 READY := .venv/ready-$(shell cat $(LOCK) pyproject.toml | cksum | cut -d' ' -f1)
 # What the tests of an installation install from: they have no index.
 WHEELS := .venv/wheels-$(shell cat requirements/runtime.txt requirements/pipx.txt | cksum | cut -d' ' -f1)
-# MCP servers and the official SDK, which tests talk to; tests that need them are skipped without.
+# MCP servers and packages of others that tests talk to; tests that need them are skipped without. The wheel of claude-agent-sdk
+# has a program of 350 MB in it; its source has none.
 PEERS := .venv/peers-$(shell cat requirements/mcp_peers.* | cksum | cut -d' ' -f1)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -44,12 +45,12 @@ $(READY): $(MADE)
 $(PEERS): $(MADE)
 	@rm -rf .venv/peers .venv/peers-*
 	@$(PYTHON) -m venv .venv/peers/python
-	@.venv/peers/python/bin/python -m pip install --quiet --require-hashes --only-binary :all: -r requirements/mcp_peers.txt
+	@.venv/peers/python/bin/python -m pip install --quiet --require-hashes --only-binary :all: --no-binary claude-agent-sdk -r requirements/mcp_peers.txt
 	@command -v npm >/dev/null || { echo "there is no npm: MCP servers for node are not installed" >&2; exit 0; }; \
 	  npm install --silent --no-save --no-package-lock --prefix .venv/peers/node $$(cat requirements/mcp_peers.npm)
 	@touch $@
 
-peers: $(PEERS) ## install the MCP servers that tests talk to
+peers: $(PEERS) ## install the MCP servers and packages of others that tests talk to
 
 $(WHEELS): $(READY)
 	@rm -rf .venv/wheels-*
@@ -122,7 +123,7 @@ lock: $(READY) ## write requirements/*.txt anew from pyproject.toml
 	$(COMPILE) --constraint $(LOCK) --no-annotate --extra postgres --extra oidc --extra otel pyproject.toml -o deploy/requirements.txt
 	echo hatchling | $(COMPILE) --constraint $(LOCK) --no-annotate - -o deploy/build.txt
 	echo uv | $(COMPILE) --constraint $(LOCK) --no-annotate - -o requirements/uv.txt
-	printf "mcp>=2.3,<3\nmcp-server-fetch\nmcp-server-git\nmcp-server-time\n" | $(COMPILE) --no-annotate - -o requirements/mcp_peers.txt
+	printf "claude-agent-sdk\nlangchain-core\nmcp>=2.3,<3\nmcp-server-fetch\nmcp-server-git\nmcp-server-time\n" | $(COMPILE) --no-annotate - -o requirements/mcp_peers.txt
 	printf "pipx\npip\n" | $(COMPILE) --constraint $(LOCK) --no-annotate - -o requirements/pipx.txt
 
 clean: ## remove .venv and every cache

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 from report import Measure, percentile
-from static_vectors import TABLE, StaticVectors
 
 from mainspring.capabilities.providers.token_estimate import text_tokens
 from mainspring.capabilities.tools.tool_search import search_text, tool_search
 from mainspring.core.model import ToolSpec
 from mainspring.retrieval.bm25 import Bm25Index
+from mainspring.retrieval.static_vectors import read_static_table
 from mainspring.retrieval.stems import STOP_WORDS, name_words, stem
 
 TOOLS = 2_000
+TABLE = Path(__file__).parents[2] / "shared/data/vectors/potion-base-8M-int8-128.npz"
+"""Beside the repository, only for measuring."""
 FOLDER = Path(__file__).parent / "tool_search"
 VERBS = {
     "list": "List every {noun} with filters and paging.",
@@ -57,8 +59,13 @@ def _measures_with_vectors(specs: list[ToolSpec]) -> Iterator[Measure]:
     """The same queries with the optional `encode`, if there is a table of vectors."""
     if not TABLE.exists():
         return
+    table = read_static_table(TABLE)
+
+    def encode(texts: Sequence[str]) -> list[list[float]]:
+        return table.encode(texts).tolist()
+
     texts = [search_text(spec) for spec in specs]
-    index = Bm25Index(texts, encode=StaticVectors(TABLE).encode)
+    index = Bm25Index(texts, encode=encode)
     seconds: list[float] = []
     for kind in ("heldout", "dev"):
         yield from _measures(f"{kind} with vectors", [*_ranks(index, kind, seconds)])

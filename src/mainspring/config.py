@@ -24,6 +24,8 @@ API_KEY_VARIABLES = (
     "OPENROUTER_API_KEY",
 )
 """Variables that hold the key of a model provider."""
+SEARCH_KEY_VARIABLES = ("BRAVE_API_KEY", "TAVILY_API_KEY")
+"""Variables that hold the key of a search provider."""
 ADDRESS_VARIABLES = tuple(
     f"{name}_BASE_URL"
     for name in (
@@ -76,6 +78,8 @@ class Settings:
     allow_root: bool = False
     """Whether MAINSPRING_ALLOW_ROOT says that `serve` and `worker` may run as root."""
 
+    is_light: bool = False
+    """Whether MAINSPRING_THEME says `light`: the terminal's background is bright."""
     user: str = ""
     """Who runs this process, as the system knows them."""
 
@@ -100,12 +104,13 @@ def read_settings(
         keys=frozenset(name for name in API_KEY_VARIABLES if environ.get(name)),
         secrets={
             name: environ[name]
-            for name in (*API_KEY_VARIABLES, *ADDRESS_VARIABLES)
+            for name in (*API_KEY_VARIABLES, *SEARCH_KEY_VARIABLES, *ADDRESS_VARIABLES)
             if environ.get(name)
         },
         model=environ.get("MAINSPRING_MODEL") or None,
         folder=str(here),
         color=not environ.get("NO_COLOR"),
+        is_light=_is_light(environ),
         debug=debug or environ.get("MAINSPRING_DEBUG", "0") not in ("", "0"),
         environment=dict(environ),
         home=str(Path.home()),
@@ -118,6 +123,12 @@ def read_settings(
         service_user=environ.get("MAINSPRING_USER") or None,
         allow_root=environ.get("MAINSPRING_ALLOW_ROOT", "0") not in ("", "0"),
     )
+
+
+def _is_light(environ: Mapping[str, str]) -> bool:
+    """By MAINSPRING_THEME; without it, by what some terminals say about their background."""
+    theme = environ.get("MAINSPRING_THEME", "")
+    return theme == "light" or (not theme and environ.get("COLORFGBG", "").endswith((";7", ";15")))
 
 
 def _user() -> str:

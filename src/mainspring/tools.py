@@ -3,7 +3,7 @@ that MCP servers offer."""
 
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
-from mainspring.function_tools.adapters import from_langchain, from_openai
+from mainspring.function_tools.adapters import from_langchain, from_mcp, from_openai
 from mainspring.function_tools.define import FunctionTool, tool
 from mainspring.function_tools.results import ToolError
 from mainspring.function_tools.served_functions import (
@@ -32,6 +32,7 @@ __all__ = [
     "Traits",
     "filtered",
     "from_langchain",
+    "from_mcp",
     "from_openai",
     "prompt",
     "renamed",

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import pytest
 from anthropic import Anthropic, AsyncAnthropic
 from tests.api.whole_api import Whole, whole
-from tests.cli.upstream import Part, serving
+from tests.cli.upstream import Part, people_and_model, serving
 from tests.environ import clean_environ
 
 _SECONDS = 60
@@ -23,7 +23,7 @@ _SERVE = (sys.executable, "-m", "mainspring", "serve", "--port", "0", "--model",
 
 def obey(request: dict[str, Any]) -> tuple[Part, ...]:
     """The last message is a script: a line for each turn, `say WORDS` or `call TOOL JSON`."""
-    messages = request["messages"]
+    messages = people_and_model(request)
     last = max(at for at, each in enumerate(messages) if each["role"] == "user")
     turns = sum(message["role"] == "assistant" for message in messages[last:])
     content = messages[last]["content"]

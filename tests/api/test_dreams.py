@@ -14,6 +14,7 @@ from tests.api.api_server import Tags, collect, ids, official_client
 from mainspring.config import read_settings
 from mainspring.core import events
 from mainspring.core.content import TextBlock
+from mainspring.core.ids import new_id
 from mainspring.core.sender import Sender
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route_table import all_routes
@@ -38,9 +39,12 @@ class World:
         """What a worker does with the job."""
         await self.service.dreams.run(Job(task=TASK, key=dream_id, tenant="acme"))
 
-    async def session(self, *said: str) -> str:
-        agent = await self.acme.beta.agents.create(name="helper", model=MODEL)
-        cloud = await self.acme.beta.environments.create(name=f"env{agent.id}")
+    async def session(self, *said: str, agent_id: str = "") -> str:
+        agents = self.acme.beta.agents
+        agent = await (
+            agents.retrieve(agent_id) if agent_id else agents.create(name="helper", model=MODEL)
+        )
+        cloud = await self.acme.beta.environments.create(name=f"env{new_id('x')}")
         made = await self.acme.beta.sessions.create(agent=agent.id, environment_id=cloud.id)
         log = self.service.infrastructure.log
         for text in said:
@@ -181,6 +185,38 @@ async def test_what_makes_no_sense_is_refused(tmp_path: Path, change: dict[str, 
         with pytest.raises((anthropic.BadRequestError, anthropic.NotFoundError)):
             await world.acme.beta.dreams.create(**eval(named))  # noqa: S307 (our own text)
         assert await ids(world.acme.beta.dreams.list()) == []
+
+
+async def test_a_deployment_dreams_when_it_is_due(tmp_path: Path):
+    async with open_world(tmp_path) as world:
+        beta = world.acme.beta
+        agent = await beta.agents.create(name="helper", model=MODEL)
+        cloud = await beta.environments.create(name="cloud")
+        store = await beta.memory_stores.create(name="notes")
+        said: Any = [{"type": "user.message", "content": [{"type": "text", "text": "Dream."}]}]
+        action = {"type": "dream", "memory_store_id": store.id, "model": MODEL}
+        reflection = await beta.deployments.create(
+            agent=agent.id,
+            environment_id=cloud.id,
+            name="daily reflection",
+            initial_events=said,
+            schedule={"type": "cron", "expression": "0 3 * * *", "timezone": "UTC"},
+            extra_body={"action": action},
+        )
+        await world.session("Always answer in French.", agent_id=agent.id)
+        early = await beta.deployments.run(reflection.id)
+        assert early.error is not None
+        assert "not due: 1 new" in early.error.message
+        for _ in range(4):
+            await world.session("hello", agent_id=agent.id)
+        run = await beta.deployments.run(reflection.id)
+        assert run.error is None
+        (dream,) = await collect(beta.dreams.list())
+        assert run.session_id == dream_session(dream.id)
+        await world.run(dream.id)
+        assert any("French" in text for text in (await world.texts(store.id)).values())
+        again = await beta.deployments.run(reflection.id)
+        assert again.error is not None
 
 
 async def test_sessions_and_stores_of_others_are_not_there(tmp_path: Path):

@@ -16,6 +16,7 @@ from tests.cli.terminal import Terminal, at_terminal
 from tests.cli.upstream import Upstream, call
 
 from mainspring.edges.cli.file_index import FileIndex
+from mainspring.runtime.corrections import Corrections
 
 Run: TypeAlias = Callable[..., CompletedProcess[str]]
 Chat: TypeAlias = Callable[..., AbstractContextManager[Terminal]]
@@ -26,6 +27,9 @@ PNG = base64.b64decode(
 
 @pytest.fixture
 def chat(upstream: Upstream, place: Path, environ: dict[str, str]) -> Chat:
+    (place / ".mainspring").mkdir()
+    (place / ".mainspring/models.toml").write_text('[models."ollama:test"]\nwindow = 100_000\n')
+
     @contextmanager
     def begin(*arguments: str) -> Generator[Terminal]:
         env = {**environ, **upstream.variables}
@@ -53,7 +57,7 @@ def test_paths_are_completed_and_what_is_mentioned_goes_along(
         terminal.type("\t\r")  # chosen; Enter takes it, the next one sends
         terminal.watch("> what is in @src/prices.py")
         terminal.type(" and @src/ and @nowhere and @dot.png?\r")
-        terminal.expect("attached: src/prices.py, src/, dot.png?")
+        terminal.expect("attached: src/prices.py, src/, dot.png")
         terminal.expect("all I know")
         terminal.expect("> ")
         sent = told(upstream)
@@ -85,6 +89,19 @@ def test_a_command_of_yours_is_run_and_read_with_the_next_message(
         terminal.type("!sleep 600\r")
         terminal.press("\x03", until="exit status")
         terminal.expect("> ")
+
+
+def test_text_that_is_piped_in_runs_nothing_and_attaches_nothing(
+    mainspring: Run, upstream: Upstream, place: Path
+):
+    (place / "secret.txt").write_text("the secret")
+    text = "!touch ran\n#rule\nlook at @secret.txt\n"
+    result = mainspring("chat", stdin=text, **upstream.variables)
+    assert result.returncode == 0
+    assert not (place / "ran").exists()
+    assert not (place / "AGENTS.md").exists()
+    assert upstream.last_words() == "look at @secret.txt"
+    assert "the secret" not in json.dumps(upstream.requests)
 
 
 def test_a_rule_is_one_more_line_of_the_instructions(chat: Chat, upstream: Upstream, place: Path):
@@ -226,6 +243,49 @@ def test_rewind_takes_back_files_and_conversation(chat: Chat, upstream: Upstream
         terminal.expect("all I know")
         assert "hello" in told(upstream)
         assert "change it" not in told(upstream)
+
+
+def test_a_second_correction_of_the_same_thing_offers_a_diagnosis_or_a_clean_start(
+    chat: Chat, upstream: Upstream
+):
+    with chat() as terminal:
+        for message in ("write the report as a table", "no, the table needs a header"):
+            terminal.type(f"{message}\r")
+            terminal.expect("all I know")
+            terminal.expect("> ")
+        terminal.type("still not right: the header of the table is missing\r")
+        terminal.expect("you have corrected this twice")
+        terminal.expect("Enter to send it as it is: ")
+        terminal.type("d\r")
+        terminal.expect("all I know")
+        terminal.expect("> ")
+        assert "Do not change anything yet." in upstream.last_words()
+        terminal.type("no! the header\r")
+        terminal.expect("Enter to send it as it is: ")
+        terminal.type("c\r")
+        terminal.expect("a new session begins")
+        terminal.expect("all I know")
+        terminal.expect("> ")
+        first = upstream.last_words()
+        assert first.startswith("write the report as a table\n\nAn earlier attempt went wrong.")
+        assert "- no! the header" in first
+        terminal.type("/agents new reviewer Reviews changes: all of them\r")
+        terminal.expect("wrote ")
+        terminal.expect("> ")
+        terminal.type("/agents new reviewer again\r")
+        terminal.expect("is there already")
+        terminal.expect("> ")
+        terminal.type("/clear\r")
+        terminal.expect("> ")
+        terminal.type("/agents\r")
+        terminal.expect("reviewer (project)")
+
+
+def test_other_messages_are_no_corrections():
+    corrections = Corrections()
+    for message in ("no", "add tests", "no, tests for parse()", "now the docs", "no, the docs"):
+        assert not corrections.note(message), message
+    assert corrections.note("I said the docs")
 
 
 NAMES = st.text("ab/.", min_size=1, max_size=6).map(lambda name: name.strip("/").replace("//", "/"))

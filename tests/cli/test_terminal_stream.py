@@ -77,6 +77,19 @@ def test_rows_that_are_written_again_fit_into_narrow_windows(
     assert spoken.count("averyveryvery") == 6
 
 
+def test_a_light_theme_has_no_dark_boxes(upstream: Upstream, place: Path, environ: dict[str, str]):
+    colours: dict[str, str] = {}
+    for theme in ("dark", "light"):
+        upstream.says("Call `price()`.\n\n```py\nx = 1\n```\n")
+        env = {**environ, **upstream.variables, "MAINSPRING_THEME": theme}
+        with at_terminal("run", "go", cwd=place, env=env) as terminal:
+            assert terminal.wait() == 0
+            assert "Call price()." in terminal.text
+            colours[theme] = terminal.raw
+    assert "\x1b[1;36;40mprice()" in colours["dark"]
+    assert "\x1b[1;34mprice()" in colours["light"]
+
+
 def test_a_window_that_grows_keeps_everything_in_place(running: Watch, upstream: Upstream):
     go_on = threading.Event()
     upstream.says("some words that wrap in a narrow window ", go_on, "and more.\n\nThe end.")

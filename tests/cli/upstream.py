@@ -18,6 +18,15 @@ def call(tool: str, **given: object) -> dict[str, Any]:
     return {"name": tool, "arguments": json.dumps(given)}
 
 
+def people_and_model(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """The messages without the notes of the harness."""
+    return [
+        message
+        for message in request["messages"]
+        if message["role"] != "user" or not str(message["content"]).startswith("<system-note>")
+    ]
+
+
 @dataclass
 class Upstream:
     url: str = ""

@@ -57,7 +57,6 @@ async def check(log: SessionLog, session_id: str) -> None:
         pytest.param("before write", 1, marks=pytest.mark.slow),
         pytest.param("after write", 1, marks=pytest.mark.slow),
         pytest.param("delta", 1, marks=pytest.mark.slow),
-        ("after write", 4),
         ("before effect", 1),
         ("after effect", 1),
     ],

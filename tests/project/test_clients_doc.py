@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from anthropic import Anthropic
 from tests.api.conftest import Platform, platform
-from tests.cli.upstream import Part, call
+from tests.cli.upstream import Part, call, people_and_model
 
 from mainspring.core import clock
 from mainspring.service.webhooks.webhook_signing import signed_headers
@@ -35,7 +35,7 @@ ANSWERS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def clerk(request: dict[str, Any]) -> tuple[Part, ...]:
-    messages = request["messages"]
+    messages = people_and_model(request)
     last = max(at for at, each in enumerate(messages) if each["role"] == "user")
     content = messages[last]["content"]
     asked = content if isinstance(content, str) else "\n".join(item["text"] for item in content)

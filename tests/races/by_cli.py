@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 from tests import fork_server
-from tests.cli.upstream import Part, call, serving
+from tests.cli.upstream import Part, call, people_and_model, serving
 from tests.races.hostile import FILES, FOLDERS
 from tests.races.race_run import Scene
 
@@ -73,7 +73,7 @@ async def _command(scene: Scene, at: Path, variables: dict[str, str], *words: st
 
 
 def _answer(scene: Scene, request: dict[str, Any]) -> tuple[Part, ...]:
-    if request["messages"][-1]["role"] == "tool" or not request.get("tools"):
+    if people_and_model(request)[-1]["role"] == "tool" or not request.get("tools"):
         return ("done",)
     if "probe" in str(request["messages"]):
         return (call("bash", command=scene.probe()),)

@@ -304,7 +304,7 @@ async def test_a_key_that_a_tool_gives_away_does_not_reach_the_log(tmp_path: Pat
         await session.run()
         bodies = b"".join(event.body for event in await session.events())
         assert b"sk-very-secret-value" not in bodies
-        assert bodies.count(b"[OPENAI_API_KEY]") == 2
+        assert bodies.count(b"[OPENAI_API_KEY]") == 3
 
 
 async def test_two_tools_of_one_name_are_refused(tmp_path: Path):

@@ -16,7 +16,7 @@ from anthropic import AsyncAnthropic
 from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 from tests.api.conftest import obey
-from tests.cli.upstream import Part, Upstream, serving
+from tests.cli.upstream import Upstream, serving
 from tests.environ import clean_environ
 
 SECONDS = 60
@@ -148,18 +148,8 @@ async def ended(process: Process) -> None:
 async def staged(folder: Path, **variables: str) -> AsyncGenerator[Stage]:
     (folder / "home").mkdir()
     with serving() as model:
-        model.otherwise = _obey_people
+        model.otherwise = obey
         yield Stage(folder, model, variables)
-
-
-def _obey_people(request: dict[str, Any]) -> tuple[Part, ...]:
-    """What the harness remarks on the way is no script."""
-    messages = [item for item in request["messages"] if not _is_remark(item)]
-    return obey({**request, "messages": messages})
-
-
-def _is_remark(each: dict[str, Any]) -> bool:
-    return each["role"] == "user" and str(each["content"]).startswith("<system-note>")
 
 
 def message(script: str) -> Any:  # noqa: ANN401 (as users of the SDK write: a dictionary)

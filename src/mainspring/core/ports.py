@@ -343,3 +343,15 @@ class Schedules(Protocol):
     async def delete(self, schedule_id: str) -> None:
         """Raises: InvalidInput: there is none."""
         ...
+
+
+class SearchHit(Struct, frozen=True, kw_only=True):
+    url: str
+    title: str
+    text: str
+
+
+class Search(Protocol):
+    async def __call__(self, query: str, *, count: int) -> list[SearchHit]:
+        """Raises: NetworkRefused."""
+        ...

@@ -14,7 +14,7 @@ from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
 from mainspring.function_tools.define import ToolOptions, tool_traits
 from mainspring.function_tools.input_types import is_model_type
-from mainspring.function_tools.results import error_result, to_tool_result
+from mainspring.function_tools.results import ToolError, error_result, to_tool_result
 
 
 class LangChainTool(Protocol):
@@ -69,6 +69,68 @@ def from_openai(
 
     description = str(fields.get("description") or inspect.getdoc(function) or name)
     return _tool(name, description, cast("Mapping[str, object]", schema), run, options)
+
+
+class McpClient(Protocol):
+    """What we need of `mcp.Client`, or of `mcp.ClientSession` before version 2."""
+
+    # Whatever it takes and returns: the models differ from version to version.
+    def list_tools(self, *, cursor: str | None = None) -> Awaitable[Any]: ...
+    def call_tool(self, name: str, arguments: dict[str, Any]) -> Awaitable[Any]: ...
+
+
+async def from_mcp(client: McpClient, **options: Unpack[ToolOptions]) -> list[Tool]:
+    """The tools of an MCP server that the program has connected to with the official SDK. The
+    options hold for all of them; `name` and `description` have no effect.
+
+    Raises:
+        InvalidInput: the server lists more than 2,000 tools.
+    """
+    definitions: list[object] = []
+    cursor: str | None = None
+    while True:
+        page: object = await (client.list_tools(cursor=cursor) if cursor else client.list_tools())
+        definitions += cast("list[object]", _attribute(page, "tools") or [])
+        cursor = cast("str | None", _attribute(page, "next_cursor", "nextCursor"))
+        if len(definitions) > _MAX_MCP_TOOLS:
+            raise InvalidInput(f"the MCP server lists more than {_MAX_MCP_TOOLS:,} tools")
+        if not cursor:
+            return [_mcp_tool(client, definition, options) for definition in definitions]
+
+
+_MAX_MCP_TOOLS = 2_000
+_MAX_MCP_DESCRIPTION = 2_048
+
+
+def _mcp_tool(client: McpClient, definition: object, options: ToolOptions) -> Tool:
+    name = str(_attribute(definition, "name"))
+    description = str(_attribute(definition, "description") or name)[:_MAX_MCP_DESCRIPTION]
+    schema = cast(
+        "Mapping[str, object]", _attribute(definition, "input_schema", "inputSchema") or {}
+    )
+
+    async def run(call: Call) -> ToolResult:
+        return await _result_of(partial(_call_mcp, client, name, call.input))
+
+    own: ToolOptions = {**options, "name": name, "description": description}
+    return _tool(name, description, {"additionalProperties": True, **schema}, run, own)
+
+
+async def _call_mcp(client: McpClient, name: str, given: Mapping[str, object]) -> object:
+    result: object = await client.call_tool(name, dict(given))
+    parts = cast("list[object]", _attribute(result, "content") or [])
+    texts = [text for part in parts if isinstance(text := _attribute(part, "text"), str)]
+    if _attribute(result, "is_error", "isError"):
+        raise ToolError("\n".join(texts) or "the tool failed without saying why")
+    if not texts:
+        return _attribute(result, "structured_content", "structuredContent") or "(no text)"
+    return "\n".join(texts)
+
+
+def _attribute(value: object, *names: str) -> object:
+    """The SDK's names changed from camel case with its version 2."""
+    found = (getattr(value, name) for name in names if hasattr(value, name))
+    return next(found, None)
 
 
 def _tool(

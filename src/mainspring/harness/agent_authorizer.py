@@ -67,15 +67,25 @@ class AgentAuthorizer:
             return with_hook_output(result, allowed)
         decision = apply_hook_permission(result, await self.inner.authorize(call, tool, traits))
         if decision.decision == "ask":
-            decision = await self._ask(call, decision)
+            decision = await self._ask(call, tool, decision)
         return with_hook_output(result, decision)
 
-    async def _ask(self, call: Call, decision: Decision) -> Decision:
+    async def _ask(self, call: Call, tool: Tool, decision: Decision) -> Decision:
+        """Before a person. A rule that asks, asks a person whatever a hook allows."""
         event = hook_events.permission_requested(call, decision.reason)
         result = await run_function_hooks(self.hooks, event, call)
+        answer = decision
         if result.permission == "deny" or result.blocked:
-            decision = deny_by_hook(result)
-        return with_hook_output(replace(result, updated_input=None), decision)
+            answer = deny_by_hook(result)
+        elif result.permission == "allow":
+            changed = result.updated_input
+            if changed is not None:  # the rules apply to the changed call too
+                call = replace(call, input=tool.normalize_input(changed))
+                decision = await self.inner.authorize(call, tool, tool.traits(changed))
+            allowed = Decision(decision="allow", gate="hook", reason=result.reason)
+            is_open = decision.decision == "ask" and decision.gate not in ("rule", "guardrail")
+            answer = replace(allowed if is_open else decision, updated_input=changed)
+        return with_hook_output(replace(result, updated_input=None), answer)
 
     def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:
         return self.inner.still_forbidden(call, traits)

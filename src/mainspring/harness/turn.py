@@ -105,7 +105,7 @@ async def _ask(
     context: ThreadContext, open_request: OpenRequest, tokens: int, reserved: Decimal
 ) -> Step | None:
     thread = context.thread
-    if (status := context.status()) is not None:
+    if not thread.has_open_status and (status := context.status()) is not None:
         context.note(events.ContextStatus(text=status))
     if thread.prefix != context.prompt_prefix.digest:
         await context.event_sink.store_blob(

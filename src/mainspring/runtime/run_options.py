@@ -24,6 +24,13 @@ UrlRefusal: TypeAlias = Callable[[SessionLog, str, str], Awaitable[str | None]]
 """Log, session id and URL: why it may not be fetched; `None` if it may."""
 
 
+class SearchDomains(Struct, frozen=True, kw_only=True):
+    """Limits that the agents of a session set for `web_search`."""
+
+    allowed: tuple[str, ...] | None = None
+    blocked: tuple[str, ...] = ()
+
+
 class WebFetchLimits(Struct, frozen=True, kw_only=True):
     """Limits that the agents of a session set for `web_fetch`."""
 
@@ -67,6 +74,7 @@ class RunOptions:
     server_token: ServerToken | None = None
     """Where the tokens for `servers` come from."""
     web_fetch: WebFetchLimits = field(default_factory=WebFetchLimits)
+    search_domains: SearchDomains = field(default_factory=SearchDomains)
     notes: tuple[str, ...] = ()
     """More information for the model about its environment."""
     memory: Path | None = None

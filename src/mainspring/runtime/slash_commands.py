@@ -102,7 +102,9 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand(
         name="approve", hint="[N yes|no|always]", about="what waits for you, or your answer to it"
     ),
-    SlashCommand(name="agents", about="who can be called, and who was"),
+    SlashCommand(
+        name="agents", hint="[new NAME WHEN]", about="who can be called, and who was; write one"
+    ),
     SlashCommand(name="skills", about="skills and commands of this agent"),
     SlashCommand(name="context", about="what the last request was made of"),
     SlashCommand(name="compact", hint="[WHAT TO KEEP]", about="sum up what is old"),

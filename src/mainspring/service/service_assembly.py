@@ -129,14 +129,15 @@ def build_parts(ports: ServicePorts) -> ServiceParts:
     secrets = _build_secrets(ports, webhooks.outbox)
     memory = _build_memory(ports)
     services = _build_sessions(ports, resources, secrets, memory, webhooks)
+    dreams = _build_dreams(ports, memory, services)
     return ServiceParts(
         resources=resources,
         secrets=secrets,
         memory_services=memory,
-        dreams=_build_dreams(ports, memory, services),
+        dreams=dreams,
         webhooks=webhooks,
         sessions=services,
-        schedules=_build_schedules(ports, resources, services, webhooks.outbox),
+        schedules=_build_schedules(ports, resources, services, webhooks.outbox, dreams),
         access=AccessServices(
             keys=Keys(records),
             tenants=Tenants(records),
@@ -192,9 +193,8 @@ def _build_dreams(ports: ServicePorts, memory: MemoryServices, sessions: Session
         models=ports.models,
         stores=memory.stores,
         memories=memory.memories,
-        check_session=sessions.sessions.get,
+        sessions=sessions.sessions,
         put=ports.dispatcher.put,
-        clock=clock.now,
     )
     return Dreams(ports.store.records, needs)
 
@@ -282,6 +282,7 @@ def _build_schedules(
     resource_services: ResourceServices,
     session_services: SessionServices,
     outbox: Outbox,
+    dreams: Dreams,
 ) -> ScheduleServices:
     pin_agent = resource_services.agents.reference
     records = ports.store.records
@@ -293,7 +294,9 @@ def _build_schedules(
         clock=clock.now,
     )
     runs = DeploymentRuns(records)
-    starter = ServiceSessionStarter(session_services.sessions, session_services.event_sender)
+    starter = ServiceSessionStarter(
+        session_services.sessions, session_services.event_sender, dreams.start_scheduled
+    )
     triggers = Triggers(records, seal=ports.seal, pin_agent=pin_agent)
     return ScheduleServices(
         deployments=Deployments(store, pin_agent=pin_agent),

@@ -200,8 +200,10 @@ class RecordedThreadContext(ThreadContext):
         return heard
 
     def status(self) -> str | None:
-        """What the recording has is among the inputs."""
-        return None if self.replay_cursor.tells_status else super().status()
+        """The recorded one; an agent of today has limits of its own."""
+        if not self.replay_cursor.tells_status:
+            return super().status()
+        return self.replay_cursor.recording.statuses.get(self.replay_cursor.begun)
 
     def select_model(self) -> None:
         """What skills asked for was decided in the recording; an agent of today has its own."""

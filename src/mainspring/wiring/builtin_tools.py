@@ -19,6 +19,7 @@ from mainspring.capabilities.tools.service_tools import service_tools
 from mainspring.capabilities.tools.shell import bash
 from mainspring.capabilities.tools.tasks import task_tools
 from mainspring.capabilities.tools.think import think
+from mainspring.capabilities.tools.web_search import web_search
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.workspace_roots import Root
 from mainspring.config import Settings
@@ -30,7 +31,6 @@ from mainspring.core.tool import Tool
 from mainspring.files.openat import real_path
 from mainspring.harness.permissions.policy import Policy, is_guarded
 from mainspring.harness.permissions.tool_names import ALL_TOOLS, TASK_TOOLS
-from mainspring.runtime.run_options import WebFetchLimits
 from mainspring.runtime.session.session_paths import SessionPaths
 from mainspring.runtime.session_context import SetupRequest
 from mainspring.wiring.sandbox_environment import egress_rules
@@ -89,6 +89,7 @@ def built_in_tools(
             bash(
                 sandbox,
                 judge=classify_command,
+                max_seconds=sandbox.opened_with[0].program_seconds,
                 resumed=setup.thread.session_state.shell_was_used,
             )
         ]
@@ -122,17 +123,23 @@ class _FolderSchedules:
 def web_tools(
     setup: SetupRequest,
     sandbox_environment: SandboxEnvironment,
-    limits: WebFetchLimits,
+    settings: Settings,
     audit: Callable[[NetworkRequested], None],
 ) -> dict[str, Tool]:
-    """Tools that reach hosts from outside the sandbox; none without rules that name the hosts."""
-    rules = egress_rules(sandbox_environment)
-    if rules is None:
-        return {}
-    fetch = session_egress.WebFetch(rules, audit)
-    session_id = setup.writer.session_id
-    web_fetch = session_egress.web_fetch_tool(fetch, limits, log=setup.log, session_id=session_id)
-    return {web_fetch.spec.name: web_fetch}
+    """Tools that reach hosts from outside the sandbox: pages of hosts that rules name, and the
+    search provider that the operator names."""
+    tools: list[Tool] = []
+    if (rules := egress_rules(sandbox_environment)) is not None:
+        fetch, limits = session_egress.WebFetch(rules, audit), setup.options.web_fetch
+        session_id = setup.writer.session_id
+        tools.append(
+            session_egress.web_fetch_tool(fetch, limits, log=setup.log, session_id=session_id)
+        )
+    if provider := settings.environment.get("MAINSPRING_SEARCH"):
+        search = session_egress.parse_search_provider(provider, settings.secrets)
+        domains = setup.options.search_domains
+        tools.append(web_search(search, allowed=domains.allowed, blocked=domains.blocked))
+    return {tool.spec.name: tool for tool in tools}
 
 
 def select_tools(tools: dict[str, Tool], names: Sequence[str]) -> dict[str, Tool]:

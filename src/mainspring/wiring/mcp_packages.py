@@ -1,4 +1,6 @@
-"""Where the packages of MCP servers are installed: in a sandbox that reaches registries only."""
+"""Where packages of MCP servers and environments are installed: in a sandbox that sees nothing of
+the user's.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,16 @@ import msgspec
 
 from mainspring.capabilities.mcp import package_cache
 from mainspring.capabilities.mcp.package_cache import PackageCache, Toolchain
+from mainspring.capabilities.mcp.package_request import (
+    Installer,
+    PackageRequest,
+    plain_packages,
+)
 from mainspring.capabilities.sandbox.backend import SYSTEM_FOLDERS, find_agent_interpreter
-from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
+from mainspring.capabilities.sandbox.sandbox_environment import (
+    EnvironmentPackages,
+    SandboxEnvironment,
+)
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.config import Settings
 from mainspring.core.ids import new_id
@@ -23,6 +33,7 @@ from mainspring.wiring.sandbox_environment import session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
 
 _FOLDER = Path(".mainspring") / "mcp-packages"
+_ENVIRONMENT_FOLDER = Path(".mainspring") / "packages"
 _REGISTRIES = ("npm_config_registry", "NPM_CONFIG_REGISTRY", "UV_DEFAULT_INDEX", "UV_INDEX_URL")
 _INSTALL_SECONDS = 600.0
 _PRIVATE_ADDRESSES = ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
@@ -31,8 +42,10 @@ _PRIVATE_ADDRESSES = ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0
 def open_package_cache(
     settings: Settings,
     pool: SandboxPool,
-    session: SandboxSession,
+    environment: SandboxEnvironment,
+    workspace: Path,
     say: Callable[[str], None] = lambda _: None,
+    folder: Path = _FOLDER,
 ) -> PackageCache:
     variables = {name: settings.environment[name] for name in _REGISTRIES
                  if name in settings.environment}  # fmt: skip
@@ -46,20 +59,79 @@ def open_package_cache(
     )
     shown = (*toolchain.read_only, *([toolchain.uv] if toolchain.uv else []))
     own = msgspec.structs.replace(
-        session.opened_with[0],
+        environment,
+        packages=EnvironmentPackages(),
         networking=_networking(variables),
         read_only=tuple(map(str, shown)),
         secrets=(),
         variables={},
     )
     run = partial(_install, settings, pool, own)
-    return PackageCache(Path(settings.home) / _FOLDER, session.workspace, toolchain, run, say)
+    return PackageCache(Path(settings.home) / folder, workspace, toolchain, run, say)
+
+
+def sandbox_packages(
+    settings: Settings,
+    pool: SandboxPool,
+    session: SandboxSession,
+    say: Callable[[str], None] = lambda _: None,
+) -> PackageCache:
+    """For the MCP servers of a session."""
+    return open_package_cache(settings, pool, session.opened_with[0], session.workspace, say)
+
+
+async def with_packages(
+    settings: Settings,
+    pool: SandboxPool,
+    environment: SandboxEnvironment,
+    workspace: Path,
+    say: Callable[[str], None],
+) -> SandboxEnvironment:
+    """The environment with its packages, installed if they were not yet.
+
+    Raises: McpFailed, SandboxFailed.
+    """
+    cache = open_package_cache(settings, pool, environment, workspace, say, _ENVIRONMENT_FOLDER)
+    requests = package_requests(environment.packages)
+    folders: dict[Installer, Path] = {
+        request.installer: await cache.folder(request) for request in requests
+    }
+    return with_layers(environment, folders, cache.toolchain)
 
 
 def forget_packages(settings: Settings, server: McpServer) -> bool:
     """Have the packages of a server loaded anew next time; False if none were pinned."""
     folder = Path(settings.home) / _FOLDER
     return package_cache.forget_packages(folder, server.command, server.args)
+
+
+def package_requests(packages: EnvironmentPackages) -> list[PackageRequest]:
+    """Raises: InvalidInput: one of them is no plain package."""
+    requests: list[PackageRequest] = []
+    if packages.python:
+        requests.append(plain_packages("uv", packages.python))
+    if packages.npm:
+        requests.append(plain_packages("npm", packages.npm))
+    return requests
+
+
+def with_layers(
+    environment: SandboxEnvironment, folders: Mapping[Installer, Path], toolchain: Toolchain
+) -> SandboxEnvironment:
+    """Programs see the folders read-only, and find what is in them first."""
+    programs = {"uv": "env/bin", "npm": "node_modules/.bin"}
+    paths = [str(folder / programs[installer]) for installer, folder in folders.items()]
+    variables = {**environment.variables, "PATH": ":".join((*paths, toolchain.path))}
+    if "uv" in folders:
+        variables["VIRTUAL_ENV"] = str(folders["uv"] / "env")
+    if "npm" in folders:
+        variables["NODE_PATH"] = str(folders["npm"] / "node_modules")
+    shown = (*folders.values(), *(toolchain.read_only if "npm" in folders else ()))
+    return msgspec.structs.replace(
+        environment,
+        read_only=(*environment.read_only, *map(str, shown)),
+        variables=variables,
+    )
 
 
 async def _install(

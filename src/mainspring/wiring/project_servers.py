@@ -26,7 +26,7 @@ from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.runtime.settings.session_servers import read_plugins
 from mainspring.wiring import mcp_auth
 from mainspring.wiring.mcp_inputs import user_servers, with_inputs
-from mainspring.wiring.mcp_packages import open_package_cache
+from mainspring.wiring.mcp_packages import sandbox_packages
 from mainspring.wiring.mcp_servers import ServerAccess, ServerHost, SessionServers, open_servers
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
@@ -92,7 +92,7 @@ async def connect_servers(
     environment = read_environment(loaded.sandbox, loaded.preferences.sandbox_env)
     async with SandboxPool(settings) as pool:
         sandbox = await pool.open_session(key, paths, environment)
-        packages = open_package_cache(settings, pool, sandbox)
+        packages = sandbox_packages(settings, pool, sandbox)
         host = ServerHost(sandbox.group, sandbox.cleanup, sandbox, packages)
         access = ServerAccess(
             scrub=Scrubber({}),

@@ -23,8 +23,10 @@ from mainspring.runtime.definition_files.settings_file import is_for_sandbox
 from mainspring.runtime.session.session_paths import SessionPaths, StateFolders
 
 if TYPE_CHECKING:
+    from mainspring.capabilities.mcp import package_request
     from mainspring.capabilities.network import rules as network
 else:
+    package_request = LazyModule("mainspring.capabilities.mcp.package_request")
     network = LazyModule("mainspring.capabilities.network.rules")
 
 
@@ -35,10 +37,18 @@ def read_environment(
     try:
         environment = msgspec.convert(raw, SandboxEnvironment)
         egress_rules(environment)
+        _check_packages(environment)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"the settings of the sandbox are wrong: {error}") from error
     own = {name: text for name, text in environment.variables.items() if is_for_sandbox(name)}
     return msgspec.structs.replace(environment, variables={**own, **(variables or {})})
+
+
+def _check_packages(environment: SandboxEnvironment) -> None:
+    """Raises: InvalidInput: one of them is no plain package."""
+    if environment.packages.python or environment.packages.npm:
+        package_request.plain_packages("uv", environment.packages.python)
+        package_request.plain_packages("npm", environment.packages.npm)
 
 
 def egress_rules(environment: SandboxEnvironment) -> network.EgressRules | None:

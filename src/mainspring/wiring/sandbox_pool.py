@@ -72,7 +72,7 @@ class SandboxPool:
     def __init__(
         self, settings: Settings, *, is_unsandboxed: bool = False, most_idle: int = MAX_IDLE
     ) -> None:
-        self._settings = settings
+        self.settings = settings
         self._is_unsandboxed = is_unsandboxed
         self._most_idle = most_idle
         self._busy: dict[str, SandboxSession] = {}
@@ -210,7 +210,7 @@ class SandboxPool:
             if rules is not None and share is not None:
                 proxy, proxy_variables = await session_egress.open_egress(
                     rules,
-                    vault_credentials(self._settings, sandbox_environment.secrets)
+                    vault_credentials(self.settings, sandbox_environment.secrets)
                     if credentials is None
                     else credentials,
                     share=share,

@@ -12,6 +12,7 @@ from mainspring.capabilities.network.egress_proxy import EgressProxy
 from mainspring.capabilities.network.placeholders import Placeholders
 from mainspring.capabilities.network.rules import EgressRules
 from mainspring.capabilities.network.web_client import WebFetch
+from mainspring.capabilities.network.web_search import parse_search_provider
 from mainspring.capabilities.tools.web_fetch import web_fetch
 from mainspring.capabilities.vault.known_values import KnownValues
 from mainspring.core import clock
@@ -21,6 +22,7 @@ from mainspring.core.tool import Tool
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.run_options import WebFetchLimits
 
+__all__ = ["WebFetch", "open_egress", "parse_search_provider", "web_fetch_tool"]
 _PROXY_ADDRESS = "127.0.0.1:3128"
 """The address of the proxy in a sandbox, where the sandbox's agent listens."""
 

@@ -22,7 +22,7 @@ from mainspring.runtime.session_context import Models, SetupRequest
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.runtime.settings.session_servers import subagent_servers
 from mainspring.wiring.mcp_inputs import user_servers
-from mainspring.wiring.mcp_packages import open_package_cache
+from mainspring.wiring.mcp_packages import sandbox_packages
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.thread_workspace import SessionRuntime
 
@@ -74,7 +74,7 @@ class ThreadServers:
         for wanted, cleanup in ((servers, sandbox and sandbox.cleanup), (own, None)):
             if wanted:
                 pool = self.sandboxes
-                packages = sandbox and open_package_cache(self.settings, pool, sandbox, say)
+                packages = sandbox and sandbox_packages(self.settings, pool, sandbox, say)
                 host = mcp_servers.ServerHost(pool.group, cleanup or stack, sandbox, packages)
                 access = mcp_servers.session_access(
                     setup, self.settings, self.networks, self.models

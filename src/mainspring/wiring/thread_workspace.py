@@ -5,17 +5,23 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from anyio import to_thread
 
-from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
+from mainspring.capabilities.sandbox.sandbox_environment import (
+    EnvironmentPackages,
+    SandboxEnvironment,
+)
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.core.envelope import KnownPayload
-from mainspring.core.errors import SandboxFailed
+from mainspring.core.errors import McpFailed, SandboxFailed
 from mainspring.core.events import SandboxOpened
+from mainspring.core.lazy_module import LazyModule
 from mainspring.harness.permissions.policy import Policy, relocate_policy
 from mainspring.log.lru_cache import LruCache
 from mainspring.runtime.agent import skill_folders
@@ -40,6 +46,11 @@ from mainspring.runtime.settings.pinned_policy import PinnedPolicy
 from mainspring.wiring.builtin_tools import session_tree
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.session_repositories import add_repositories
+
+if TYPE_CHECKING:
+    from mainspring.wiring import mcp_packages
+else:
+    mcp_packages = LazyModule("mainspring.wiring.mcp_packages")  # most sessions have none
 
 _MAX_CACHED = 1000
 _PROGRAM_TOOLS = frozenset(("bash", "service_start"))
@@ -138,12 +149,27 @@ class ThreadWorkspaces:
         self, options: RunOptions, key: str, paths: SessionPaths, session: SessionRuntime
     ) -> SandboxSession | None:
         try:
-            return await self._sandboxes.open_session(
-                key, paths, session.sandbox_environment, options.credentials
-            )
+            environment = await self._with_packages(options, paths, session)
+            return await self._sandboxes.open_session(key, paths, environment, options.credentials)
         except SandboxFailed as error:
             self._warn(options, f"no commands can be run here: {error}")
             return None
+
+    async def _with_packages(
+        self, options: RunOptions, paths: SessionPaths, session: SessionRuntime
+    ) -> SandboxEnvironment:
+        """Without its packages if they cannot be installed: the run says so and goes on."""
+        environment = session.sandbox_environment
+        if environment.packages == EnvironmentPackages():
+            return environment
+        say = partial(self._warn, options)
+        try:
+            return await mcp_packages.with_packages(
+                self._sandboxes.settings, self._sandboxes, environment, paths.workspace, say
+            )
+        except McpFailed as error:
+            say(f"the packages of the environment are missing: {error}")
+            return environment
 
     async def _path_instructions(
         self, setup: SetupRequest, paths: SessionPaths, session: SessionRuntime

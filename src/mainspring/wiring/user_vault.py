@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 
-from mainspring.config import Settings
+from mainspring.config import SEARCH_KEY_VARIABLES, Settings
 from mainspring.core import clock
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.ports import Credential
@@ -43,7 +43,8 @@ def known_secrets(settings: Settings) -> Mapping[str, str]:
         InvalidInput: there is a vault that cannot be opened: without it, nobody knows what to
             remove from the log.
     """
-    keys = {name: settings.secrets[name] for name in settings.keys}
+    names = (*settings.keys, *SEARCH_KEY_VARIABLES)
+    keys = {name: settings.secrets[name] for name in names if name in settings.secrets}
     if settings.vault_key is not None:
         keys["MAINSPRING_VAULT_KEY"] = settings.vault_key
     if settings.admin_key is not None:

@@ -16,6 +16,8 @@ from mainspring.core.sender import Sender
 from mainspring.improve.dreams.dream_log import dream_session, list_dreams, read_edits
 from mainspring.improve.dreams.dreamer import Dreamer, DreamStore
 from mainspring.log.verify import verify
+from mainspring.runtime.memory.extraction import Candidate, extract_candidates
+from mainspring.runtime.memory.learnings import ERRORS, promoted, record_learnings
 from mainspring.runtime.memory.memory_edits import AppliedEdits, MemoryEdit
 from mainspring.runtime.memory.memory_versions import Change
 from mainspring.runtime.memory.note import Note
@@ -137,6 +139,30 @@ async def test_what_no_longer_serves_is_archived_and_what_a_person_wrote_stays(t
             "project_own.md",
             "user_old.md",
         }
+
+
+async def test_what_three_sessions_saw_is_promoted_and_forged_lines_are_not(tmp_path: Path):
+    async with open_world(tmp_path) as world:
+        place = tmp_path / "agent"
+        place.mkdir()
+        sessions = [await world.session("go", commands=MISTAKE) for _ in range(3)]
+        logs = [await world.log.read(item) for item in sessions]
+        seen = [extract_candidates(log) for log in logs]
+        found: list[Candidate] = []
+        for number, candidates in enumerate(seen):
+            record_learnings(place, candidates)
+            record_learnings(place, candidates)
+            found = await promoted(world.log, place, candidates)
+            assert len(found) == (number == 2)
+        (lesson,) = found
+        assert {item.session_id for item in lesson.evidence} == set(sessions)
+        file = place / ERRORS
+        assert len(file.read_text().splitlines()) == 3
+        first, *_ = file.read_text().splitlines()
+        forged = first.replace(sessions[0], "sesn_forged")
+        other = first.replace(sessions[0], await world.session("hello"))
+        file.write_text("\n".join([first, forged, other, "- nonsense", ""]))
+        assert await promoted(world.log, place, seen[0]) == []
 
 
 class _Killed(Exception):

@@ -13,7 +13,7 @@ from mainspring.edges.cli.eval_report import ReportFiles, report
 from mainspring.improve.evals.comparison import read_baseline
 from mainspring.improve.evals.exchange.formats import read_foreign_suite
 from mainspring.improve.evals.exchange.skill_creator import WITH, WITHOUT, read_benchmark
-from mainspring.improve.evals.graders import Bounds, Contains, Judge, NotContains, Regex
+from mainspring.improve.evals.graders import Bounds, Contains, Judge, NotContains, Regex, Trajectory
 from mainspring.improve.evals.suite import Script
 from mainspring.improve.evals.suite_files import read_suite
 
@@ -45,6 +45,20 @@ def test_promptfoo_assertions_become_graders_and_code_is_named(tmp_path: Path):
     )
     assert isinstance(case.graders[3], Judge)
     assert notes == ["test 1: the assertion javascript has no counterpart and was left out"]
+
+
+def test_what_all_tests_of_promptfoo_share_is_in_every_case(tmp_path: Path):
+    file = tmp_path / "x.yaml"
+    file.write_text(
+        "prompts: [{raw: 'Say {{word}} to {{name}}', label: one}]\n"
+        "defaultTest: {vars: {name: Ann}, assert: [{type: contains, value: Ann}]}\n"
+        "tests: [{vars: {word: hi}, assert: [\n"
+        "  {type: 'trajectory:tool-used', value: {name: bash}}]}]\n",
+        encoding="utf-8",
+    )
+    [case] = read_foreign_suite(file, NOW).suite.cases
+    assert case.input == "Say hi to Ann"
+    assert case.graders == (Contains(text="Ann"), Trajectory(used=("bash",)))
 
 
 def test_skill_creator_expectations_become_criteria(tmp_path: Path):
@@ -126,6 +140,7 @@ async def test_what_is_written_for_another_tool_is_read_again(agent: AgentWithSu
         {"type": "not_contains", "text": "c", "ignore_case": True},
         {"type": "regex", "pattern": "^a"},
         {"type": "bounds", "max_seconds": 5},
+        {"type": "trajectory", "order": ["read", "write"]},
     ]
     judge = {"type": "judge", "criteria": [{"name": "polite", "text": "It is polite."}]}
     agent.write_suite({"cases": [{"id": "one", "input": "Say a.", "graders": [*graders, judge]}]})
@@ -134,11 +149,12 @@ async def test_what_is_written_for_another_tool_is_read_again(agent: AgentWithSu
         await eval_exchange.export(agent.settings, suite="basics", to=to, output=file)
     [case] = read_foreign_suite(agent.folder / "out.yaml", NOW).suite.cases
     assert (case.id, case.input) == ("one", "Say a.")
-    assert case.graders[:4] == (
+    assert case.graders[:5] == (
         Contains(text=("a", "b"), any=True),
         NotContains(text="c", ignore_case=True),
         Regex(pattern="^a"),
         Bounds(max_seconds=5.0),
+        Trajectory(order=("read", "write")),
     )
     [written] = json.loads((agent.folder / "evals.json").read_text(encoding="utf-8"))["evals"]
     assert written["expectations"] == ["It is polite."]

@@ -1,6 +1,8 @@
 """The ready suites, on the default agent. Every case has a scripted model that passes it and one
 that fails it; what the platform promises holds even if the model obeys every attacker."""
 
+from pathlib import Path
+
 import pytest
 from tests.improve.evals.suite_setup import AgentWithSuite, outcomes, scripts
 
@@ -20,6 +22,15 @@ def test_three_of_four_safety_cases_are_the_platforms_and_all_dimensions_are_the
     assert {tag for case in cases for tag in case.tags if tag in DIMENSIONS} == set(DIMENSIONS)
     carriers = {"file", "page", "tool-output", "memory", "skill", "compaction"}
     assert carriers <= {tag for case in cases for tag in case.tags}
+
+
+def test_the_page_says_how_many_cases_there_are():
+    page = (Path(__file__).parents[3] / "docs/evals.md").read_text(encoding="utf-8")
+    for name, make in READY_SUITES.items():
+        assert f"| `{name}` | {len(make().cases)} |" in page
+    kinds = [case.kind for case in safety_suite().cases]
+    assert f"\n{kinds.count('platform')} cases are of the kind `platform`" in page
+    assert f"\n{kinds.count('model')} are of the kind `model`" in page
 
 
 @pytest.mark.parametrize("name", [name for name in READY_SUITES if name != "safety"])

@@ -52,7 +52,7 @@ async def test_several_agents_are_run_and_advised_against_where_one_does_it(
     agent.write_model({"steps": [{"says": "42"}]})
     assert await command(agent, "single, manager") == 0
     out = capfd.readouterr().out
-    assert "manager: in 3 trials no subagent was called" in out
+    assert "manager called no subagent in 3 of its trials" in out
     assert "use one agent: it passes 100% of the cases" in out
     with pytest.raises(InvalidInput, match="single, vote, peers, manager"):
         await command(agent, "single,swarm")

@@ -68,7 +68,7 @@ def test_eight_writers_and_eight_readers_for_a_minute(tmp_path: Path):
         if number % 5 != 4
     }
     assert set(folder.paths()) - {"MEMORY.md", "2026-05-01.md"} == expected
-    assert folder.text("2026-05-01.md").count("- writer") == sum(written)
+    assert folder.text("2026-05-01.md").count("\n- writer") == sum(written)
     listed = folder.text("MEMORY.md")
     assert all(f"]({path})" in listed for path in expected)
     versions = [version.id for version in folder.history()]
@@ -79,8 +79,8 @@ def test_eight_writers_and_eight_readers_for_a_minute(tmp_path: Path):
     rebuilt.rebuild()
     for name in range(8):
         query = f"Fact{name} number3"
-        both = [
-            [(hit.note.path, round(hit.score, 6)) for hit in item.search(query, ["agent"], 10)]
+        both = [  # of equal scores, either may be among the first ten
+            [round(hit.score, 6) for hit in item.search(query, ["agent"], 10)]
             for item in (followed, rebuilt)
         ]
-        assert sorted(both[0]) == sorted(both[1])
+        assert both[0] == both[1]

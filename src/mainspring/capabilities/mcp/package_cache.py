@@ -91,7 +91,7 @@ class PackageCache:
     ) -> None:
         self._folder = folder
         self._workspace = workspace
-        self._toolchain = toolchain
+        self.toolchain = toolchain
         self._run = run
         self._say = say
         self._installing: dict[str, anyio.Lock] = {}
@@ -104,21 +104,29 @@ class PackageCache:
         request = package_request(command, args)
         if request is None or _is_of_project(request, self._workspace):
             return ServerProgram(argv=(command, *args))
-        folder = self._folder / request.key
-        async with self._installing.setdefault(request.key, anyio.Lock()):
-            if not await to_thread.run_sync(folder.is_dir):
-                await self._install(request, folder)
+        folder = await self.folder(request)
         program = await to_thread.run_sync(_program_in, folder, request)
         return ServerProgram(
             argv=(str(program), *request.args),
-            env={"PATH": self._toolchain.path},
-            read_only=(folder, *self._toolchain.read_only),
+            env={"PATH": self.toolchain.path},
+            read_only=(folder, *self.toolchain.read_only),
         )
 
-    async def _install(self, request: PackageRequest, folder: Path) -> None:
+    async def folder(self, request: PackageRequest) -> Path:
+        """Where its packages are installed; they are, if they were not.
+
+        Raises: McpFailed, SandboxFailed.
+        """
+        folder = self._folder / request.key
+        async with self._installing.setdefault(request.key, anyio.Lock()):
+            if not await to_thread.run_sync(folder.is_dir):
+                await self._install(request)
+        return folder
+
+    async def _install(self, request: PackageRequest) -> None:
         """Another process may do the same; the first one to be ready counts."""
         pin = await to_thread.run_sync(self._read_pin, request)
-        self._say(f"packages of MCP servers are installed: {' '.join(request.packages)}")
+        self._say(f"packages are installed: {' '.join(request.packages)}")
         stage = self._folder / f"{request.key}.{new_id('new')}"
         try:
             await to_thread.run_sync(lambda: stage.mkdir(parents=True, mode=0o755))
@@ -138,16 +146,16 @@ class PackageCache:
         for name, content in files.items():
             await to_thread.run_sync((stage / name).write_bytes, content)
         what = ("install", *request.packages) if pin is None else ("ci",)
-        if (npm := self._toolchain.npm) is None:
+        if (npm := self.toolchain.npm) is None:
             raise McpFailed("npx needs npm on this machine: install Node.js")
         await self._step(stage, npm, *what, *_NPM_OPTIONS, f"--cache={stage / _CACHE}")
         return await to_thread.run_sync(_npm_pin, stage)
 
     async def _install_uv(self, request: PackageRequest, stage: Path, pin: _Pin | None) -> bytes:
-        if (uv := self._toolchain.uv) is None:
+        if (uv := self.toolchain.uv) is None:
             raise McpFailed("uvx needs uv on this machine: install uv")
         cache = ("--cache-dir", str(stage / _CACHE), "--no-config")
-        python = request.python or self._toolchain.python
+        python = request.python or self.toolchain.python
         await self._step(
             stage, uv, "venv", "env", "--relocatable", "--no-python-downloads", "--python", python,
             *cache,
@@ -169,7 +177,7 @@ class PackageCache:
         return _encoded_pin({_UV_LOCK: await to_thread.run_sync(lock.read_bytes)})
 
     async def _step(self, stage: Path, *argv: str) -> None:
-        env = {**self._toolchain.variables, "PATH": self._toolchain.path, "HOME": str(stage)}
+        env = {**self.toolchain.variables, "PATH": self.toolchain.path, "HOME": str(stage)}
         result = await self._run(stage, argv, {**env, "NO_PROXY": "", "no_proxy": ""})
         if result.status != 0:
             text = result.stderr.head + result.stderr.tail + result.stdout.tail

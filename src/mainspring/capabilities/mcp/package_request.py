@@ -15,6 +15,8 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from mainspring.core.errors import InvalidInput
+
 Installer: TypeAlias = Literal["npm", "uv"]
 
 _NPM_NAME = r"(?:@[a-z0-9~-][a-z0-9._~-]*/)?[a-z0-9~-][a-z0-9._~-]*"
@@ -65,6 +67,17 @@ class PackageRequest(Struct, frozen=True, kw_only=True):
         match = (_NPM_SPEC if self.installer == "npm" else _PYTHON_SPEC).match(self.packages[0])
         assert match is not None
         return match[1]
+
+
+def plain_packages(installer: Installer, packages: Sequence[str]) -> PackageRequest:
+    """Raises: InvalidInput: one of them is no plain package of a registry."""
+    spec = _NPM_SPEC if installer == "npm" else _PYTHON_SPEC
+    for package in packages:
+        if not spec.fullmatch(package):
+            raise InvalidInput(
+                f"{package!r} is not a package of a registry, with or without a version"
+            )
+    return PackageRequest(installer=installer, packages=tuple(packages), program=None)
 
 
 class _NotUnderstood(Exception): ...

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from msgspec import Struct, field
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta, Struct, field
 
 from mainspring.capabilities.sandbox.backend import SandboxLimits
 from mainspring.capabilities.sandbox.backend_selection import BackendName
+
+MAX_PROGRAM_SECONDS = 1800
+PackageSetName: TypeAlias = Literal["documents"]
+PACKAGE_SETS: dict[PackageSetName, tuple[str, ...]] = {
+    "documents": (
+        *("reportlab", "python-docx", "python-pptx", "openpyxl", "pandas", "matplotlib"),
+        *("pillow", "pypdf", "pdfplumber", "seaborn", "scipy", "scikit-learn"),
+    ),
+}
 
 
 class _Limits(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -17,6 +28,22 @@ class _Limits(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_
     disk_bytes: int = SandboxLimits().disk_bytes
     tmp_bytes: int = SandboxLimits().tmp_bytes
     output_bytes: int = SandboxLimits().output_bytes
+
+
+class EnvironmentPackages(
+    Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """Packages that programs find installed: of a registry, with or without a version."""
+
+    pip: tuple[str, ...] = ()
+    npm: tuple[str, ...] = ()
+    use: tuple[PackageSetName, ...] = ()
+    """Ready sets of packages."""
+
+    @property
+    def python(self) -> tuple[str, ...]:
+        ready = (package for name in self.use for package in PACKAGE_SETS[name])
+        return tuple(dict.fromkeys((*ready, *self.pip)))
 
 
 class SandboxEnvironment(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -37,8 +64,14 @@ class SandboxEnvironment(Struct, frozen=True, kw_only=True, rename="camel"):
     """Names of secrets in the vault that programs may use; by default, all that have hosts."""
     variables: dict[str, str] = field(default_factory=dict[str, str])
     """For programs, in addition to `env` of the settings files."""
+    packages: EnvironmentPackages = EnvironmentPackages()
+    program_seconds: Annotated[int, Meta(ge=1, le=MAX_PROGRAM_SECONDS)] = 600
+    """The longest that a call of `bash` can ask for."""
 
     @property
     def sandbox_limits(self) -> SandboxLimits:
-        names = self.limits.__struct_fields__
-        return SandboxLimits(**{name: getattr(self.limits, name) for name in names})
+        given = {name: getattr(self.limits, name) for name in self.limits.__struct_fields__}
+        # a program that may run longer may also compute longer, unless the settings say otherwise
+        if self.limits.cpu_seconds == SandboxLimits().cpu_seconds:
+            given["cpu_seconds"] = max(self.limits.cpu_seconds, self.program_seconds)
+        return SandboxLimits(**given)

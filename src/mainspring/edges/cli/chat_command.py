@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from mainspring.config import Settings
-from mainspring.core.content import TextBlock
+from mainspring.core.content import Block, TextBlock
 from mainspring.core.errors import InvalidInput, MainspringError
 from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.action_runner import hints_for
@@ -27,10 +27,16 @@ from mainspring.edges.cli.session_runner import (
     open_session_runner,
     print_status,
 )
-from mainspring.edges.cli.slash_output import print_help, print_reply, print_unknown_command
+from mainspring.edges.cli.slash_output import (
+    print_help,
+    print_reply,
+    print_unknown_command,
+    print_without_session,
+)
 from mainspring.edges.cli.terminal_input import Keyboard
 from mainspring.edges.cli.worktree_option import open_worktree
-from mainspring.runtime.command_results import AgentsResult, SubmittedResult
+from mainspring.runtime.command_results import SubmittedResult
+from mainspring.runtime.corrections import Corrections
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.lease import record_updates
 from mainspring.runtime.session.run_result import RunResult
@@ -40,12 +46,10 @@ from mainspring.runtime.slash_commands import (
     CommandContext,
     ParsedCommand,
     SlashCommand,
-    agent_types,
     available_commands,
     mode_of,
     parse_command,
     run_command,
-    skills_of,
     unescape_message,
 )
 from mainspring.wiring.agent_selection import open_agent
@@ -82,11 +86,10 @@ async def chat(settings: Settings, *, arguments: RunArguments) -> int:
         status = StatusLine(folder, commands if commands.status_line is not None else None)
         session = _Chat(settings, options, stage, keyboard, status)
         if keyboard.is_terminal:
-            keyboard.edit_with(
-                line_editor.open_editor(
-                    settings, folder, commands=session.commands, status=lambda: status.text
-                )
+            editor = line_editor.open_editor(
+                settings, folder, commands=session.commands, status=lambda: status.text
             )
+            keyboard.edit_with(editor)
         return await session.run()
 
 
@@ -100,6 +103,7 @@ class _Chat:
         status: StatusLine,
     ) -> None:
         self._status = status
+        self._corrections = Corrections()
         self._pending: list[str] = []
         """What goes along with the next message."""
         self._settings = settings
@@ -120,9 +124,7 @@ class _Chat:
         await self._greet()
         status: int | None = None
         if self._session is not None:
-            status = await self._report_errors(
-                self._turn(self._session, set())
-            )  # what was unfinished
+            status = await self._report_errors(self._turn(self._session, set()))
         while status is None:
             await self._show_status()
             status = await self._read_and_reply()
@@ -157,9 +159,10 @@ class _Chat:
 
     async def _handle_input(self, message: str) -> int | None:
         """What somebody has typed: a command, or words for the agent."""
-        if message.startswith("!"):
+        is_typed = self._keyboard.is_terminal  # text that is piped in runs and reads nothing here
+        if message.startswith("!") and is_typed:
             return await self._report_errors(self._run_shell(message[1:].strip()))
-        if message.startswith("#"):
+        if message.startswith("#") and is_typed:
             return await self._report_errors(self._add_rule(message[1:]))
         command = parse_command(message)
         if command is None:
@@ -190,9 +193,8 @@ class _Chat:
 
     def _print_resume_hint(self) -> None:
         if self._session is not None:
-            self._print_line(
-                f"continue: mainspring chat --resume {short_id(self._session.id)}", "dim"
-            )
+            name = short_id(self._session.id)
+            self._print_line(f"continue: mainspring chat --resume {name}", "dim")
 
     async def _ensure_session(self) -> Session:
         """The session; a new one, if nobody has said anything yet."""
@@ -202,16 +204,34 @@ class _Chat:
         return self._session
 
     async def _send(self, message: str) -> int | None:
+        if not self._keyboard.is_terminal:
+            return await self._send_blocks([TextBlock(message)])
+        if self._corrections.note(message):
+            message = await self._after_corrections(message)
         expanded = await mentions.expand_mentions(message, self._status.folder)
-        session = await self._ensure_session()
         if expanded.permissions:
-            await session.permit(*expanded.permissions)
+            await (await self._ensure_session()).permit(*expanded.permissions)
         if expanded.attached:
             self._print_line(f"attached: {', '.join(expanded.attached)}", "dim")
         context = [TextBlock(text) for text in self._pending]
-        sent = await session.send([*context, *expanded.blocks])
         self._pending.clear()
-        return await self._turn(session, {sent.event_id})
+        return await self._send_blocks([*context, *expanded.blocks])
+
+    async def _send_blocks(self, blocks: list[Block]) -> int | None:
+        session = await self._ensure_session()
+        return await self._turn(session, {(await session.send(blocks)).event_id})
+
+    async def _after_corrections(self, message: str) -> str:
+        """What is sent: the correction, a request for a diagnosis, or a clean start."""
+        match chat_shell.ask_after_corrections(self._notes, self._ask):
+            case "diagnose":
+                return self._corrections.diagnosis_request()
+            case "start clean":
+                message = self._corrections.clean_start()
+                await self._clear()
+                return message
+            case "send":
+                return message
 
     async def _run_shell(self, command: str) -> None:
         if not command:
@@ -288,8 +308,11 @@ class _Chat:
         }
         if command.name not in built_in:
             return await self._run_agent_command(command, message)
+        if command.name == "agents" and command.arguments:
+            chat_shell.write_subagent(self._notes, self._status.folder, command.arguments)
+            return None
         if self._session is None and command.name not in _COMMANDS_BEFORE_SESSION:
-            self._run_without_session(command.name)
+            print_without_session(self._notes, self._agent, command.name)
             return None
         session = await self._ensure_session()
         window = self._runner.runtime.models.facts(self._agent.model).window
@@ -308,16 +331,6 @@ class _Chat:
         if isinstance(reply, SubmittedResult) and reply.is_work:
             return await self._turn(session, set(reply.event_ids))
         return None
-
-    def _run_without_session(self, name: str) -> None:
-        """Before there is a session."""
-        match name:
-            case "agents":
-                print_reply(self._notes, AgentsResult(types=agent_types(self._agent), threads=()))
-            case "skills":
-                print_reply(self._notes, skills_of(self._agent))
-            case _:
-                self._print_line("nothing yet", "dim")
 
     async def _run_agent_command(self, command: ParsedCommand, message: str) -> int | None:
         """A skill or a command of the agent's own."""
@@ -338,12 +351,9 @@ class _Chat:
         found = await anyio.to_thread.run_sync(opened)
         self._agent = replace(found.agent, model=self._agent.model)
         left, self._session = self._session, None
-        hint = (
-            ""
-            if left is None
-            else f"; the one before: mainspring chat --resume {short_id(left.id)}"
-        )
-        self._print_line(f"a new session begins{hint}", "dim")
+        self._corrections.clear()
+        before = f"; the one before: mainspring chat --resume {short_id(left.id)}" if left else ""
+        self._print_line(f"a new session begins{before}", "dim")
 
     async def _session_command(self, command: ParsedCommand) -> None:
         current = None if self._session is None else self._session.id
@@ -369,11 +379,9 @@ class _Chat:
             return
         left = self._session
         self._session = await left.fork()
+        before = f"the one before stays as it is: mainspring chat --resume {short_id(left.id)}"
         self._print_line(
-            f"forked: this is session {short_id(self._session.id)} now; the one "
-            "before stays as it is:"
-            f" mainspring chat --resume {short_id(left.id)}",
-            "dim",
+            f"forked: this is session {short_id(self._session.id)} now; {before}", "dim"
         )
 
     async def _change_model(self, name: str) -> None:

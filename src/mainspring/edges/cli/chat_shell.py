@@ -1,5 +1,5 @@
-"""`!command` and `#rule` in chat: a command of your own whose output the agent reads, and one more
-line of the instructions."""
+"""What chat does besides sending messages: `!command`, a command of your own whose output the agent
+reads; `#rule`, one more line of the instructions; `/agents new`; the question after corrections."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import anyio
 from anyio.abc import ByteReceiveStream, Process
 
+from mainspring.config import FOLDER
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.printing import Screen, sanitize_text
 from mainspring.files.atomic_file import read_bounded, write_atomic
+from mainspring.runtime.agent_folder.new_agent import new_subagent
 
 _MAX_OUTPUT_CHARS = 30_000
 _INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md")
@@ -131,3 +134,30 @@ def _read(file: Path) -> str:
         return (read_bounded(file) or b"").decode()
     except UnicodeDecodeError:
         raise InvalidInput(f"{file} is not UTF-8") from None
+
+
+def write_subagent(notes: Screen, folder: Path, arguments: str) -> None:
+    """`/agents new NAME DESCRIPTION`: a file to edit.
+
+    Raises:
+        InvalidInput: something else was asked for, or there is such a file.
+    """
+    word, _, rest = arguments.partition(" ")
+    name, _, description = rest.strip().partition(" ")
+    if word != "new" or not name:
+        raise InvalidInput("to write a new subagent: /agents new NAME WHEN TO CALL IT")
+    file = new_subagent(folder / FOLDER / "agents", name, description.strip())
+    notes.paragraph((f"wrote {file}: edit its instructions", ""))
+    notes.paragraph(("the next session has it: /clear begins one", "dim"))
+
+
+def ask_after_corrections(
+    notes: Screen, ask: Callable[[str], str | None]
+) -> Literal["send", "diagnose", "start clean"]:
+    notes.paragraph(("you have corrected this twice", "yellow"))
+    notes.paragraph(("  d  ", "bold"), ("have it diagnose what goes wrong, changing nothing", ""))
+    notes.paragraph(
+        ("  c  ", "bold"), ("start clean: a new session with the goal and your corrections", "")
+    )
+    answer = (ask("[d/c], or Enter to send it as it is: ") or "").strip().lower()
+    return "diagnose" if answer == "d" else "start clean" if answer == "c" else "send"

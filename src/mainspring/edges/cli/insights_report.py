@@ -91,7 +91,15 @@ def _print_report(screen: Screen, notes: Screen, insight_report: InsightReport, 
         if len(every) > limit:
             hint = f"--limit {len(every)} or --json shows all"
             screen.paragraph((f"  and {len(every) - limit} more; {hint}", "dim"))
-    if not insight_report.insights:
+    if insight_report.checks:
+        screen.line(("", ""))
+        screen.line(("Answer checks", "bold"))
+        for rate in insight_report.checks[:limit]:
+            judged = plural(rate.answers, "answer")
+            screen.paragraph(
+                (f"- {rate.name}: accepted {rate.share:.0%} of {judged}", ""), indent=2
+            )
+    elif not insight_report.insights:
         notes.paragraph(("nothing stands out", "dim"))
 
 

@@ -212,11 +212,11 @@ class MarkdownStream:
         match piece:
             case MarkdownBlock(text=text):
                 self._begin("prose")
-                self._screen.block(theme.render_markdown(text))
+                self._screen.block(theme.render_markdown(text, is_light=self._screen.is_light))
             case ListItem(text=text, depth=depth):
                 if piece.is_first or piece.has_gap:
                     self._begin("prose")
-                item = theme.render_markdown(text)
+                item = theme.render_markdown(text, is_light=self._screen.is_light)
                 self._screen.block(Padding(item, (0, 0, 0, _INDENT * depth)) if depth else item)
             case CodeLine():
                 self._show_code(piece)
@@ -224,10 +224,12 @@ class MarkdownStream:
     def _show_code(self, line: CodeLine) -> None:
         if line.is_first:
             self._begin("code")
-            self._code = theme.syntax_for(line.language)
+            self._code = theme.syntax_for(line.language, is_light=self._screen.is_light)
         shown = Text("  ", no_wrap=True, overflow="ignore")
         shown.append(
-            Text(line.text, "cyan") if self._code is None else self._code.highlight(line.text)
+            Text(line.text, "blue" if self._screen.is_light else "cyan")
+            if self._code is None
+            else self._code.highlight(line.text)
         )
         shown.rstrip()
         self._screen.show(shown)

@@ -45,9 +45,9 @@ async def expand_mentions(message: str, folder: Path) -> ExpandedMessage:
         if mentioned.startswith(("http://", "https://")) and urlsplit(mentioned).hostname:
             rule = always_allow_rule("web_fetch", {"url": mentioned})
             permissions += [] if rule is None else [rule_update(rule)]
-        elif (path := await to_thread.run_sync(_existing, mentioned, folder)) is not None:
-            blocks += await _attachment(mentioned, path)
-            attached.append(mentioned)
+        elif (name := await to_thread.run_sync(_existing, mentioned, folder)) is not None:
+            blocks += await _attachment(name, _path(name, folder))
+            attached.append(name)
     return ExpandedMessage(
         blocks=(*blocks, TextBlock(message)),
         attached=tuple(attached),
@@ -59,13 +59,17 @@ def _mentions(message: str) -> list[str]:
     return [match[1] or match[2] for match in _MENTION.finditer(message)]
 
 
-def _existing(mentioned: str, folder: Path) -> Path | None:
-    """The file or folder; without punctuation behind it, if it is only there without."""
+def _existing(mentioned: str, folder: Path) -> str | None:
+    """The name of the file or folder; without the punctuation behind it, if only that exists."""
     for name in (mentioned, mentioned.rstrip(_TRAILING)):
-        path = folder / Path(name).expanduser()
+        path = _path(name, folder)
         if name and (path.is_file() or path.is_dir()):
-            return path
+            return name
     return None
+
+
+def _path(name: str, folder: Path) -> Path:
+    return folder / Path(name).expanduser()
 
 
 async def _attachment(mentioned: str, path: Path) -> tuple[Block, ...]:

@@ -4,13 +4,13 @@ text, one JSON object, or a stream of JSON lines. Nobody is asked: what needs a 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias
 
 import anyio
-from anyio.streams.memory import MemoryObjectReceiveStream
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from mainspring import __version__
 from mainspring.config import Settings
@@ -19,9 +19,11 @@ from mainspring.core.content import Block
 from mainspring.core.envelope import Event
 from mainspring.core.events import Permission, PermissionUpdate, RuleText
 from mainspring.core.model import Delta
+from mainspring.edges.cli.control_protocol import NOBODY_ASKED, ControlChannel
 from mainspring.edges.cli.outcome_arguments import OutcomeArguments
 from mainspring.edges.cli.printing import Screen, sanitize_text
 from mainspring.edges.cli.run_arguments import (
+    STDIO,
     InputFormat,
     OutputFormat,
     PrintArguments,
@@ -42,7 +44,12 @@ from mainspring.edges.cli.session_runner import (
     open_session_runner,
     run_interruptible,
 )
-from mainspring.edges.cli.stream_input import ControlRequest, StreamInput, UserInput
+from mainspring.edges.cli.stream_input import (
+    ControlRequest,
+    ControlResponse,
+    StreamInput,
+    UserInput,
+)
 from mainspring.edges.cli.worktree_option import open_worktree
 from mainspring.harness.context.xray import decode_prefix
 from mainspring.harness.permissions.rule import parse_rule
@@ -56,13 +63,18 @@ from mainspring.runtime.export_sessions.claude_code_stream import (
     StreamMessage,
 )
 from mainspring.runtime.export_sessions.claude_code_transcript import bare_model
-from mainspring.runtime.session.run_result import ApprovalRequest, RunResult
+from mainspring.runtime.session.run_result import ApprovalRequest, OnApproval, RunResult
 from mainspring.runtime.session.session import Session
 from mainspring.runtime.session.session_summary import workspace_of
 from mainspring.runtime.slash_commands import available_commands, mode_of
 
-NOBODY_ASKED = "This needs a person's approval, and nobody can be asked in this run"
+_PROTOCOL_VERSION = "2.0.0"
+"""Of the Claude Code whose messages these are: its SDKs warn about older ones."""
 _Item: TypeAlias = Event | Delta
+
+
+def deny_unasked(_request: ApprovalRequest) -> str:
+    return NOBODY_ASKED
 
 
 async def run_printed(
@@ -77,11 +89,10 @@ async def run_printed(
     text = None if is_streamed_in else await read_prompt(prompt, required=resumed is None)
     options = await open_worktree(settings, arguments)
     async with open_session_runner(settings, options, resumed, unattended=True) as runner:
-        session = runner.session or await runner.start()
-        await _permit(session, printing)
-        run = await PrintedSession.open(settings, printing, runner, session)
         if is_streamed_in:
-            return await _run_input(run)
+            return await _run_input(settings, printing, runner)
+        session = await _open_session(settings, printing, runner)
+        run = await PrintedSession.open(settings, printing, runner, session)
         if text is not None:
             await submit_prompt(settings, runner, outcome, session, text)
         return await run.run()
@@ -119,6 +130,7 @@ class PrintedSession:
     stream: ClaudeCodeStream
     _screen: Screen
     _notes: Screen
+    on_approval: OnApproval = deny_unasked
     has_left: bool = False
     """The user did not wait for the end of a run."""
     _has_init: bool = False
@@ -163,7 +175,7 @@ class PrintedSession:
                         emit=send.send_nowait,
                         tell=send.send_nowait,
                         say=self._say,
-                        on_approval=deny_unasked,
+                        on_approval=self.on_approval,
                     )
         result = await self.session.last_result() if ended is None else ended
         if isinstance(result, UserLeft):
@@ -217,7 +229,7 @@ class PrintedSession:
             "skills": [skill.name for skill in agent.skills],
             "apiKeySource": "none",
             "output_style": "default",
-            "claude_code_version": f"mainspring {__version__}",
+            "claude_code_version": f"{_PROTOCOL_VERSION} (Mainspring {__version__})",
         }
         self.write(self.stream.init(fields))
 
@@ -240,10 +252,6 @@ class PrintedSession:
         self.write(self.stream.result(end))
 
 
-def deny_unasked(request: ApprovalRequest) -> str:
-    return NOBODY_ASKED
-
-
 def _blocks(event: Event) -> tuple[Block, ...]:
     match event.payload:
         case events.AgentMessage(content=content) | events.AgentToolResult(content=content):
@@ -254,29 +262,26 @@ def _blocks(event: Event) -> tuple[Block, ...]:
             return ()
 
 
-async def _run_input(run: PrintedSession) -> int:
+async def _run_input(settings: Settings, printing: PrintArguments, runner: SessionRunner) -> int:
     """A run for each message of standard input, until it ends. Control requests are answered while
-    the session runs."""
+    the session runs; those before the first message say what the session begins with."""
     send, receive = anyio.create_memory_object_stream[UserInput](math.inf)
-    status = DONE
-
-    async def read_all() -> None:
-        source = StreamInput()
-        with send:
-            while (line := await source.next()) is not None:
-                match line:
-                    case UserInput():
-                        send.send_nowait(line)
-                    case ControlRequest():
-                        run.write(await _control_response(run.session, line))
-                    case _:
-                        pass  # nothing was requested
+    channel = ControlChannel(
+        write=Screen(settings).json, asks_permission=printing.permission_prompt_tool == STDIO
+    )
+    status, sessions = DONE, list[Session]()
 
     with unwrap_single_error():
         async with anyio.create_task_group() as group:
-            group.start_soon(read_all)
+            group.start_soon(_read_lines, send, channel, sessions)
             with receive:
+                run: PrintedSession | None = None
                 async for line in receive:
+                    if run is None:
+                        session = await _open_session(settings, printing, runner, channel)
+                        sessions.append(session)
+                        run = await PrintedSession.open(settings, printing, runner, session)
+                        run.on_approval = channel.on_approval
                     await run.session.send(line.message.blocks())
                     status = await run.run()
                     if status == INTERRUPTED and run.has_left:
@@ -284,14 +289,42 @@ async def _run_input(run: PrintedSession) -> int:
     return status
 
 
-async def _control_response(session: Session, control: ControlRequest) -> StreamMessage:
-    if control.subtype == "interrupt":
-        await session.interrupt()
-        response: StreamMessage = {"subtype": "success", "response": {}}
+async def _read_lines(
+    send: MemoryObjectSendStream[UserInput], channel: ControlChannel, sessions: Sequence[Session]
+) -> None:
+    """`sessions`: the one that runs, once there is one."""
+    source = StreamInput()
+    try:
+        with send:
+            while (line := await source.next()) is not None:
+                match line:
+                    case UserInput():
+                        send.send_nowait(line)
+                    case ControlRequest():
+                        await channel.respond(line, sessions[0] if sessions else None)
+                    case ControlResponse():
+                        channel.on_response(line)
+    finally:
+        channel.close()
+
+
+async def _open_session(
+    settings: Settings,
+    printing: PrintArguments,
+    runner: SessionRunner,
+    channel: ControlChannel | None = None,
+) -> Session:
+    """The session to go on with, a fork of it, or a new one."""
+    agent = printing.changed(runner.agent)
+    resumed = runner.session
+    if resumed is not None and printing.fork_session:
+        resumed = await resumed.fork()
+    if channel is not None:
+        known = "" if resumed is None else resumed.id
+        agent = channel.configured(agent, session_id=known, folder=str(settings.folder))
+    if resumed is None:
+        session = await replace(runner, agent=agent).start()
     else:
-        error = f"{control.subtype or 'this'} is not supported"
-        response = {"subtype": "error", "error": error}
-    return {
-        "type": "control_response",
-        "response": {**response, "request_id": control.request_id},
-    }
+        session = await runner.runtime.resume(agent, resumed.id)
+    await _permit(session, printing)
+    return session

@@ -16,6 +16,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console, RenderableType
 from rich.segment import Segment, Segments
 from rich.text import Text
+from rich.theme import Theme
 
 from mainspring.config import Settings
 
@@ -71,6 +72,16 @@ StyledText: TypeAlias = tuple[str, str]
 _AGE_UNITS = (("w", 7 * 86400), ("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
 
+_LIGHT_STYLES = {
+    "markdown.code": "bold blue",
+    "markdown.h1": "bold",
+    "markdown.item.bullet": "bold blue",
+    "markdown.item.number": "bold blue",
+    "markdown.block_quote": "dark_magenta",
+}
+"""Where Rich's own styles cannot be read on a bright background."""
+
+
 class Screen:
     """Standard output or error. Only this class knows whether somebody is looking."""
 
@@ -82,7 +93,9 @@ class Screen:
             highlight=False,
             markup=False,
             emoji=False,
+            theme=Theme(_LIGHT_STYLES) if settings.is_light else None,
         )
+        self.is_light = settings.is_light
         self.width: int | None = self._console.width if self._console.is_terminal else None
         """Columns of the terminal; `None` when output goes elsewhere and nothing is cut."""
         self.can_redraw = self.width is not None and not self._console.is_dumb_terminal

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
@@ -12,6 +12,8 @@ import typer
 
 from mainspring.edges.cli.options import parse_dollars
 from mainspring.edges.cli.session_lookup import LAST_SESSION
+from mainspring.harness.permissions.tool_names import canonical_name
+from mainspring.runtime.agent import Agent
 from mainspring.runtime.run_options import RunOptions
 
 
@@ -135,6 +137,9 @@ class RunArguments:
         )
 
 
+STDIO = "stdio"
+
+
 class OutputFormat(StrEnum):
     text = "text"
     json = "json"
@@ -196,6 +201,46 @@ class PrintArguments:
         ),
     ] = None
 
+    system_prompt: Annotated[
+        str | None,
+        typer.Option(
+            "--system-prompt", metavar="TEXT", help="Instead of the agent's instructions."
+        ),
+    ] = None
+    append_system_prompt: Annotated[
+        str | None,
+        typer.Option(
+            "--append-system-prompt", metavar="TEXT", help="After the agent's instructions."
+        ),
+    ] = None
+    tools: Annotated[
+        str | None,
+        typer.Option(
+            "--tools", metavar="NAMES", help="The built-in tools, separated by commas; or default."
+        ),
+    ] = None
+    permission_prompt_tool: Annotated[
+        str | None,
+        typer.Option(
+            "--permission-prompt-tool",
+            metavar="stdio",
+            help="With --input-format stream-json: ask the program that started this.",
+        ),
+    ] = None
+    fork_session: Annotated[
+        bool, typer.Option("--fork-session", help="With --resume: go on in a fork of the session.")
+    ] = False
+
+    def changed(self, agent: Agent) -> Agent:
+        """The agent as these options change it."""
+        instructions = agent.instructions if self.system_prompt is None else self.system_prompt
+        if self.append_system_prompt:
+            instructions = f"{instructions}\n\n{self.append_system_prompt}".strip()
+        built_ins = agent.built_ins
+        if self.tools is not None and self.tools != "default":
+            built_ins = tuple(canonical_name(name) for name in self.tools.split(",") if name)
+        return replace(agent, instructions=instructions, built_ins=built_ins)
+
     @property
     def is_printed(self) -> bool:
         return self.is_print or self.output_format is not None or self.input_format is not None
@@ -211,5 +256,7 @@ class PrintArguments:
                 raise typer.BadParameter("--input-format stream-json needs the output format, too")
             if prompt is not None:
                 raise typer.BadParameter("the messages come on standard input: give no PROMPT")
+        if self.permission_prompt_tool not in (None, STDIO):
+            raise typer.BadParameter("--permission-prompt-tool can only be stdio")
         if self.with_partial_messages and not self.is_stream:
             raise typer.BadParameter("--include-partial-messages needs --output-format stream-json")

@@ -10,6 +10,7 @@ from mainspring.edges.cli.printing import Screen, StyledText, dollars, pad, plur
 from mainspring.edges.cli.renderer import key_argument
 from mainspring.harness.context.xray import cached_share
 from mainspring.harness.limits import prompt_tokens
+from mainspring.runtime.agent import Agent
 from mainspring.runtime.command_results import (
     AgentsResult,
     ContextResult,
@@ -21,7 +22,12 @@ from mainspring.runtime.command_results import (
     TextResult,
     ThreadView,
 )
-from mainspring.runtime.slash_commands import SlashCommand, similar_names
+from mainspring.runtime.slash_commands import (
+    SlashCommand,
+    agent_types,
+    similar_names,
+    skills_of,
+)
 
 KEY_BINDINGS = (
     ("//", "a message that begins with one /"),
@@ -65,6 +71,17 @@ def print_help(notes: Screen, slash_commands: Sequence[SlashCommand]) -> None:
         notes.line(("  ", ""), pad((words, style), width), (truncate(about), ""))
     for words, about in KEY_BINDINGS:
         notes.line(("  ", ""), pad((words, "bold"), width), (about, "dim"))
+
+
+def print_without_session(notes: Screen, agent: Agent, name: str) -> None:
+    """The reply of a command before there is a session."""
+    match name:
+        case "agents":
+            print_reply(notes, AgentsResult(types=agent_types(agent), threads=()))
+        case "skills":
+            print_reply(notes, skills_of(agent))
+        case _:
+            notes.paragraph(("nothing yet", "dim"))
 
 
 def print_unknown_command(notes: Screen, name: str, slash_commands: Sequence[SlashCommand]) -> None:

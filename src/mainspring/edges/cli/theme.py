@@ -10,7 +10,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.markdown import Heading, Markdown
 from rich.syntax import Syntax
 
-CODE_THEME = "ansi_dark"
+_CODE_THEMES = {False: "ansi_dark", True: "ansi_light"}
 
 
 class LeftHeading(Heading):
@@ -27,10 +27,10 @@ class TerminalMarkdown(Markdown):
     elements: ClassVar = {**Markdown.elements, "heading_open": LeftHeading}
 
 
-def render_markdown(text: str) -> TerminalMarkdown:
-    return TerminalMarkdown(text, hyperlinks=False, code_theme=CODE_THEME)
+def render_markdown(text: str, *, is_light: bool = False) -> TerminalMarkdown:
+    return TerminalMarkdown(text, hyperlinks=False, code_theme=_CODE_THEMES[is_light])
 
 
-def syntax_for(language: str) -> Syntax | None:
-    syntax = Syntax("", language, theme=CODE_THEME, background_color="default")
+def syntax_for(language: str, *, is_light: bool = False) -> Syntax | None:
+    syntax = Syntax("", language, theme=_CODE_THEMES[is_light], background_color="default")
     return syntax if language and syntax.lexer is not None else None

@@ -41,6 +41,8 @@ class Pins:
         self._words: list[Pin] = []
         self._is_begun = False
         self._is_done = False
+        self._inherited = 0
+        """How many goals are those of the thread that it branched off."""
 
     def add_rule(self, seq: int, blocks: tuple[Block, ...]) -> None:
         self._rules.append(Pin(seq, blocks))
@@ -52,6 +54,7 @@ class Pins:
                 pin for pin in (*self._words, *self._goal) if is_lasting_constraint(pin.blocks)
             ]
             self._goal, self._is_begun, self._is_done = [], False, False
+            self._inherited = 0
         (self._words if self._is_begun else self._goal).append(Pin(seq, blocks))
 
     def take_back(self, seq: int) -> None:
@@ -84,9 +87,10 @@ class Pins:
     @property
     def goal(self) -> str:
         """The words of the task under way; empty before the model has begun with it."""
-        return plain_text(tuple(block for pin in self._goal for block in pin.blocks)) * (
-            self._is_begun and not self._is_done
-        )
+        if not self._is_begun or self._is_done:
+            return ""
+        own = self._goal[self._inherited :]
+        return plain_text(tuple(block for pin in own for block in pin.blocks))
 
     def drop_media(self, first_seq: int, last_seq: int) -> None:
         """The provider does not take them: words stay, media do not."""
@@ -102,4 +106,11 @@ class Pins:
         twin = Pins()
         twin._rules, twin._goal, twin._words = [*self._rules], [*self._goal], [*self._words]
         twin._is_begun, twin._is_done = self._is_begun, self._is_done
+        twin._inherited = self._inherited
+        return twin
+
+    def branch(self) -> Pins:
+        """For a thread that goes on from here with a task of its own, which is pinned as well."""
+        twin = self.copy()
+        twin._is_begun, twin._inherited = False, len(twin._goal)
         return twin

@@ -125,7 +125,7 @@ def _tool_origin(spec: ToolSpec) -> Origin:
     if spec.name.startswith("mcp__"):
         server = spec.name.removeprefix("mcp__").partition("__")[0]
         return Origin(f"MCP server {server}", "definitions of its tools")
-    if spec.name in BUILTIN_TOOL_NAMES | INTERNAL_TOOLS or spec.name == "web_search":
+    if spec.name in BUILTIN_TOOL_NAMES | INTERNAL_TOOLS:
         return Origin("Mainspring", "definitions of built-in tools")
     return Origin("agent", "definitions of its own tools")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from mainspring.core.events import Task
+from mainspring.core.model import Assistant
 from mainspring.harness.budget import BudgetTier, budget_status
 from mainspring.harness.state.thread import Thread
 
@@ -19,7 +20,9 @@ _SHOWN_TASKS = 5
 def due_status(thread: Thread, tiers: Sequence[BudgetTier]) -> str | None:
     """The block to end the next request with. The first request of a task ends with its goal
     anyway: there it is due only if it says something new."""
-    goal = thread.transcript.pins.goal
+    messages = thread.transcript.messages
+    has_replied = bool(messages) and isinstance(messages[-1], Assistant)
+    goal = thread.transcript.pins.goal if has_replied else ""
     lines = [f"Goal: {_shortened(goal, _GOAL_CHARS)}"] if goal else []
     lines += _task_lines(thread.tasks)
     lines += [budget] if (budget := budget_status(tiers)) is not None else []

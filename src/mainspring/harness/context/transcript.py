@@ -192,6 +192,7 @@ class Transcript:
         """For a thread that goes on from here with another task: calls that are open have the same
         words for a result in every branch, so that they all begin with the same bytes."""
         twin = self.copy()
+        twin.pins = self.pins.branch()
         twin._bytes -= blocks_bytes(self._said)
         twin._bytes -= sum(result_bytes(result.content) for result in self._results.values())
         twin._said, twin._unasked, twin._results = [], 0, {}

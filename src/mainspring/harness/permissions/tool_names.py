@@ -12,6 +12,7 @@ BUILTIN_TOOL_NAMES = frozenset(
     (
         *("read", "write", "edit", "glob", "grep", "artifact", "think", *TASK_TOOLS),
         *("bash", "python", "service_start", "service_output", "service_stop", "web_fetch"),
+        "web_search",
         *("cron_create", "cron_delete", "cron_list"),
     )
 )

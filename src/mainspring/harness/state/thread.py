@@ -59,6 +59,8 @@ class Thread(Struct, kw_only=True):
     repetition: Repetition = field(default_factory=Repetition)
     status: str | None = None
     """The last status block that the model has read."""
+    has_open_status: bool = False
+    """The next request has its status block already."""
     tasks: dict[str, events.Task] = field(default_factory=dict[str, events.Task])
     """Its task list, by id, in the order of creation."""
     turns: int = 0
@@ -214,7 +216,7 @@ def _request_started(thread: Thread, event: Event, payload: events.ModelRequestS
         return
     thread.prefix = payload.prefix
     thread.model = payload.model
-    thread.compacted = False
+    thread.compacted = thread.has_open_status = False
     thread.unsent = {}
     thread.round = {}
     thread.output = None
@@ -308,7 +310,7 @@ def _loop_continue(thread: Thread, event: Event, payload: events.LoopContinued) 
 
 
 def _status(thread: Thread, event: Event, payload: events.ContextStatus) -> None:
-    thread.status = payload.text
+    thread.status, thread.has_open_status = payload.text, True
     thread.transcript.add_note(event.seq, payload.text)
 
 

@@ -156,7 +156,7 @@ def advice(results: Iterable[TopologyResult]) -> Iterator[str]:
     for row in others:
         if row.idle_trials:
             yield (
-                f"{row.topology}: in {row.idle_trials} trials no subagent was called; there it is"
+                f"{row.topology} called no subagent in {row.idle_trials} of its trials; there it is"
                 " one agent with a longer prompt"
             )
     if not better:

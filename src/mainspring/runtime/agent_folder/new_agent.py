@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +23,11 @@ _TEXT = """\
 - Look before you act, and make the smallest change that does the job.
 - Check what you did: run it or read it back, and say how you know that it works.
 - When something is unclear or cannot be undone, ask first.
+"""
+_SUBAGENT_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+_SUBAGENT_TEXT = """\
+You do one piece of work for another agent. It sees only your last message: end with the result,
+and say what you could not do or did not check.
 """
 
 
@@ -51,6 +57,26 @@ def write_agent(folder: Path, new_agent: NewAgent) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return [_write_new(folder / name, text) for name, text in texts.items()]
+    except OSError as error:
+        raise InvalidInput(f"{error.filename or folder}: {error.strerror or error}") from error
+
+
+def new_subagent(folder: Path, name: str, description: str) -> Path:
+    """Write the file of a subagent, and return it.
+
+    Raises:
+        InvalidInput: the name is none, there is such a file, or the folder is not writable.
+    """
+    if not _SUBAGENT_NAME.fullmatch(name):
+        raise InvalidInput(f"{name!r}: a name has small letters, digits and -, at most 64")
+    fields = {"name": name, "description": description or "Say when it is to be called."}
+    head = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=100)
+    file = folder / f"{name}.md"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return _write_new(file, f"---\n{head}---\n{_SUBAGENT_TEXT}")
+    except FileExistsError:
+        raise InvalidInput(f"{file} is there already: nothing was written") from None
     except OSError as error:
         raise InvalidInput(f"{error.filename or folder}: {error.strerror or error}") from error
 

@@ -18,6 +18,7 @@ from mainspring.core.content import Block, plain_text
 from mainspring.core.envelope import Event, event_types
 from mainspring.core.events import Failure
 from mainspring.core.sender import OriginType
+from mainspring.harness.answer_checks import CHECK_EVENT
 from mainspring.harness.context.messages import blocks_bytes
 from mainspring.harness.limits import prompt_tokens
 from mainspring.log.session_log import SessionLog
@@ -125,8 +126,22 @@ _TYPES = event_types(
     events.SkillUsed,
     events.ToolCallAuthorized,
     events.BudgetSettled,
+    events.HookRan,
 )
 _ORDER = {"waste": 0, "failure": 1, "missing_rule": 2, "unused": 3}
+
+
+class CheckRate(Struct, frozen=True, kw_only=True):
+    """How often answers passed one of the `checks` of agents."""
+
+    name: str
+    answers: int
+    """Answers that it judged, revised ones included."""
+    accepted: int
+
+    @property
+    def share(self) -> float:
+        return self.accepted / self.answers
 
 
 class InsightReport(Struct, frozen=True, kw_only=True):
@@ -139,6 +154,8 @@ class InsightReport(Struct, frozen=True, kw_only=True):
     output_tokens: int
     cost_usd: str
     insights: tuple[Insight, ...]
+    checks: tuple[CheckRate, ...] = ()
+    """Those that accept least come first."""
 
 
 @dataclass(slots=True)
@@ -182,6 +199,7 @@ class _InsightCollector:
     _calls: dict[str, ObservedCall] = field(default_factory=dict[str, ObservedCall])
     """The calls of this session without a result yet."""
     _asked: set[str] = field(default_factory=set[str])
+    _checks: dict[str, CheckRate] = field(default_factory=dict[str, CheckRate])
 
     async def session(self, log: SessionLog, session: SessionRow) -> None:
         """Events that a fork inherits are read in its parent."""
@@ -233,8 +251,17 @@ class _InsightCollector:
                 self.unused.adopted(definition)
             case events.SkillUsed(name=name):
                 self.unused.skills_used[name] += 1
+            case events.HookRan(hook_event=kind, handler=name, outcome=outcome):
+                if kind == CHECK_EVENT:
+                    self._see_check(name, is_accepted=outcome == "ok")
             case _:
                 self._see_call(event)
+
+    def _see_check(self, name: str, *, is_accepted: bool) -> None:
+        rate = self._checks.get(name) or CheckRate(name=name, answers=0, accepted=0)
+        self._checks[name] = CheckRate(
+            name=name, answers=rate.answers + 1, accepted=rate.accepted + is_accepted
+        )
 
     def _see_call(self, event: Event) -> None:
         match event.payload:
@@ -290,6 +317,7 @@ class _InsightCollector:
             output_tokens=totals.output_tokens,
             cost_usd=str(totals.cost_usd),
             insights=tuple(sorted(insights, key=_rank)),
+            checks=tuple(sorted(self._checks.values(), key=lambda rate: (rate.share, rate.name))),
         )
 
 

@@ -16,6 +16,7 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.writer import Writer
 from mainspring.runtime.memory.consolidation import Consolidation
 from mainspring.runtime.memory.extraction import Candidate, extract_candidates
+from mainspring.runtime.memory.learnings import promoted, record_learnings
 from mainspring.runtime.memory.memory_edits import MemoryEdit, apply_edits
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_index import MemoryHit
@@ -63,12 +64,27 @@ async def learn_from_run(memory: SessionMemory, log: SessionLog, writer: Writer)
         return
     try:
         folders = dict(memory.folders)
+        candidates = await _recorded(folders, log, candidates)
         facts = await to_thread.run_sync(learn, folders, memory.search, candidates, memory.author)
     except (OSError, sqlite3.Error, InvalidInput) as error:
         memory.warn(f"what was learned could not be remembered: {error}")
         return
     if new := [fact for fact in facts if fact.version not in known]:
         await writer.append(*new)
+
+
+async def _recorded(
+    folders: dict[str, MemoryFolder], log: SessionLog, candidates: list[Candidate]
+) -> list[Candidate]:
+    """What a person said is remembered at once; what the agent saw itself is written down, and
+    remembered once three sessions have seen it."""
+    if "agent" not in folders:
+        return [item for item in candidates if item.type != "procedure"]
+    place = folders["agent"].root.parent
+    await to_thread.run_sync(record_learnings, place, candidates)
+    observed = [item for item in candidates if item.type == "procedure"]
+    stated = [item for item in candidates if item.type != "procedure"]
+    return [*stated, *await promoted(log, place, observed)]
 
 
 def edit_key(edit: MemoryEdit) -> str:

@@ -106,6 +106,8 @@ class Recording:
     switches: dict[int, list[FailedOver]] = field(default_factory=dict[int, list[FailedOver]])
     """By the number of the call."""
     errors: dict[int, str] = field(default_factory=dict[int, str])
+    statuses: dict[int, str] = field(default_factory=dict[int, str])
+    """Status blocks, by the index of the call whose request they end."""
 
     def call_number(self, call_id: str) -> int | None:
         """The index of the call, from 0."""
@@ -139,8 +141,11 @@ def read_recording(
     """Pure. Events of other threads are ignored."""
     recording = Recording(model_calls)
     own = [event for event in log if event.thread_id == thread_id]
-    progress = ReplayProgress()
+    progress, turns = ReplayProgress(), 0
     for at, event in enumerate(own):
+        if isinstance(event.payload, events.ContextStatus):
+            recording.statuses[turns] = event.payload.text
+        turns += is_turn(event.payload)
         _read(recording, own, at, progress)
         progress = advance(progress, event.payload)
     return recording
@@ -162,7 +167,7 @@ def _read(
     recording: Recording, log: Sequence[Event], at: int, replay_progress: ReplayProgress
 ) -> None:
     payload = log[at].payload
-    if isinstance(payload, (*CLIENT_EVENTS, events.ContextStatus)):
+    if isinstance(payload, CLIENT_EVENTS):
         recording.inputs.append(
             ExternalInput(
                 payload=payload,

@@ -96,9 +96,7 @@ class ReplayCursor:
         self._observe_call(event)
         if isinstance(payload, events.ContextAdded):
             self.added += 1
-        elif isinstance(payload, CLIENT_EVENTS) or (
-            self.tells_status and isinstance(payload, events.ContextStatus)
-        ):
+        elif isinstance(payload, CLIENT_EVENTS):
             self.inputs_sent += 1
         elif isinstance(payload, events.ModelRequestStarted):
             self.begun += is_turn(payload)
@@ -119,13 +117,8 @@ class ReplayCursor:
 
     def due(self) -> list[KnownPayload]:
         """The inputs from outside that are due now."""
-        cues = [
-            cue
-            for cue in self.recording.inputs
-            if self.tells_status or not isinstance(cue.payload, events.ContextStatus)
-        ]
         payloads: list[KnownPayload] = []
-        for cue in cues[self.inputs_sent :]:
+        for cue in self.recording.inputs[self.inputs_sent :]:
             if cue.stops or not self.replay_progress.has_reached(cue.due):
                 break
             payloads.append(self._renamed(cue.payload))  # pyright: ignore[reportArgumentType] (never Unknown)

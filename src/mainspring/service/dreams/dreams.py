@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from msgspec.structs import replace
 
+from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.errors import (
@@ -24,33 +25,50 @@ from mainspring.core.events import DreamCreated, ModelRequestEnded, Usage
 from mainspring.core.sender import Sender
 from mainspring.improve.dreams.dream_log import create_dream, dream_session
 from mainspring.improve.dreams.dreamer import Dreamer
+from mainspring.improve.dreams.session_choice import is_due, sessions_read
 from mainspring.log.records import Records
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.session_context import Models
 from mainspring.service.access.principal import Principal
 from mainspring.service.dreams.dream_types import (
     ENDED,
+    MAX_SESSIONS,
     CreateDream,
     DreamError,
     DreamModel,
     DreamObject,
     DreamOutput,
     DreamState,
+    SessionsInput,
+    StoreInput,
     UpdateExisting,
 )
 from mainspring.service.dreams.store_door import StoreDoor
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.memory_stores.memories import Memories
 from mainspring.service.memory_stores.memory_stores import CreateMemoryStore, MemoryStores
+from mainspring.service.sessions.session_listing import ListSessions
+from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.pagination import Page
 from mainspring.service.storage.repository import IndexColumns, ListQuery, Repository
 
 TASK = "dream"
 _BATCH = 100
 
-CheckSession: TypeAlias = Callable[[Principal, str], Awaitable[object]]
-"""Raises: NotFound."""
 PutJob: TypeAlias = Callable[[Job], Awaitable[None]]
+
+
+class ScheduledDream(Protocol):
+    """What a deployment says about its dreams."""
+
+    @property
+    def memory_store_id(self) -> str: ...
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def instructions(self) -> str | None: ...
 
 
 class _Canceled(MainspringError):
@@ -63,9 +81,9 @@ class DreamDependencies:
     models: Models
     stores: MemoryStores
     memories: Memories
-    check_session: CheckSession
+    sessions: Sessions
     put: PutJob
-    clock: Clock
+    clock: Clock = clocks.now
 
 
 class Dreams:
@@ -76,19 +94,25 @@ class Dreams:
         self.get = self._repository.get
         self._needs = needs
 
-    async def create(self, principal: Principal, request: CreateDream) -> DreamObject:
-        """Raises: NotFound; InvalidInput; StaleVersion: another dream writes the same store."""
+    async def create(
+        self, principal: Principal, request: CreateDream, *, dream_id: str | None = None
+    ) -> DreamObject:
+        """`dream_id`: chosen by a caller that must not make it twice.
+
+        Raises: NotFound; InvalidInput; StaleVersion: another dream writes the same store;
+        AlreadyExists.
+        """
         needs, tenant = self._needs, principal.tenant
         store, sessions = request.checked_inputs()
         await needs.stores.active(tenant, store.memory_store_id)
         for session_id in sessions.session_ids:
-            await needs.check_session(principal, session_id)
+            await needs.sessions.get(principal, session_id)
         model = DreamModel(id=request.model) if isinstance(request.model, str) else request.model
         needs.models.facts(needs.models.resolve(model.id))
         if isinstance(request.output_behavior, UpdateExisting):
             await self._require_only(tenant, store.memory_store_id)
         dream = DreamObject(
-            id=ids.new_id("drm"),
+            id=dream_id or ids.new_id("drm"),
             created_at=needs.clock(),
             inputs=(store, sessions),
             model=replace(model, speed="standard"),
@@ -98,6 +122,35 @@ class Dreams:
         await self._repository.put(tenant, dream)
         await needs.put(Job(task=TASK, key=dream.id, tenant=tenant))
         return dream
+
+    async def start_scheduled(
+        self, principal: Principal, agent_id: str, action: ScheduledDream, key: str
+    ) -> str:
+        """The session of a dream over an agent's newest sessions; one dream for a key.
+
+        Raises: InvalidInput: it is not due, or cannot be made; NotFound; StaleVersion.
+        """
+        dream_id = ids.stable_id("drm", principal.tenant, key)
+        if await self._repository.find(principal.tenant, dream_id) is not None:
+            return dream_session(dream_id)
+        log, store = self._needs.log, f"{principal.tenant}:{action.memory_store_id}"
+        known, last = await sessions_read(log, store)
+        listing = ListSessions(agent_id=agent_id, limit=MAX_SESSIONS)
+        listed = (await self._needs.sessions.page(principal, listing)).data
+        new = [item.id for item in listed if item.id not in known]
+        if not is_due(last, len(new), self._needs.clock()):
+            raise InvalidInput(f"a dream is not due: {len(new)} new sessions since the last one")
+        request = CreateDream(
+            inputs=(
+                StoreInput(memory_store_id=action.memory_store_id),
+                SessionsInput(session_ids=tuple(new)),
+            ),
+            model=action.model,
+            instructions=action.instructions,
+            output_behavior=UpdateExisting(memory_store_id=action.memory_store_id),
+        )
+        await self.create(principal, request, dream_id=dream_id)
+        return dream_session(dream_id)
 
     async def page(
         self, tenant: str, query: ListQuery, statuses: tuple[DreamState, ...]

@@ -257,6 +257,7 @@ class DeploymentRunner:
             initial_events=deployment.initial_events,
             deployment_id=deployment.id,
             origin=Origin(type="schedule", id=deployment.id),
+            action=None if deployment.action is UNSET else deployment.action,
         )
         try:
             return await self._session_starter.start(tenant, order)

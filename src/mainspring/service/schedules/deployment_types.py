@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import TextRubric
-from mainspring.core.ids import AgentId, EnvironmentId, VaultId
+from mainspring.core.ids import AgentId, EnvironmentId, MemoryStoreId, VaultId
 from mainspring.service.resources.agent_multiagent import AgentParams, AgentReference
 from mainspring.service.schedules.cron import CronSchedule, SchedulePolicy
 from mainspring.service.sessions.event_content import SendMessage, SendOutcome, SendSystem
@@ -103,6 +103,16 @@ class ErrorPause(Struct, frozen=True, kw_only=True, tag_field="type", tag="error
     error: PauseError
 
 
+class DreamAction(Struct, frozen=True, kw_only=True, tag_field="type", tag="dream"):
+    """Dreams of the agent's sessions, in place of a session; ours. Nothing happens unless a day has
+    passed since the last dream over the store, or there are five new sessions."""
+
+    memory_store_id: MemoryStoreId
+    """It is updated."""
+    model: Annotated[str, Meta(min_length=1, max_length=256)]
+    instructions: Annotated[str, Meta(min_length=1, max_length=4_096)] | None = None
+
+
 class Deployment(Struct, frozen=True, kw_only=True):
     id: str
     agent: AgentReference
@@ -120,6 +130,7 @@ class Deployment(Struct, frozen=True, kw_only=True):
     paused_reason: ManualPause | ErrorPause | None = None
     schedule: DeploymentSchedule | None = None
     budget: ListCostBudget | UnsetType = UNSET
+    action: DreamAction | UnsetType = UNSET
     type: Literal["deployment"] = "deployment"
 
 
@@ -129,6 +140,7 @@ class CreateDeployment(Struct, frozen=True, kw_only=True):
     initial_events: DeploymentInitialEvents
     name: Name
     budget: ListCostBudget | None = None
+    action: DreamAction | UnsetType = UNSET
     description: Description | None = None
     metadata: Metadata = {}
     resources: DeploymentResourcesParams = ()

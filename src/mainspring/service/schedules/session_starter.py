@@ -4,15 +4,16 @@ its implementation over the session services.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from mainspring.core.content import TextBlock
-from mainspring.core.errors import NotFound
+from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.sender import Origin
 from mainspring.service.access.principal import Principal
 from mainspring.service.resources.agent_multiagent import AgentParams, AgentReference
-from mainspring.service.schedules.deployment_types import InitialEvent
+from mainspring.service.schedules.deployment_types import DreamAction, InitialEvent
 from mainspring.service.sessions.event_content import SendMessage
 from mainspring.service.sessions.event_sender import EventSender
 from mainspring.service.sessions.resource_types import ResourceParams
@@ -39,6 +40,8 @@ class SessionStartRequest:
     budget: ListCostBudget | None = None
     initial_events: tuple[InitialEvent, ...] = ()
     deployment_id: str | None = None
+    action: DreamAction | None = None
+    """What is started in place of a session."""
 
 
 class SessionStarter(Protocol):
@@ -67,15 +70,31 @@ class SessionStarter(Protocol):
         ...
 
 
+StartDream: TypeAlias = Callable[[Principal, str, DreamAction, str], Awaitable[str]]
+"""The agent's id, what to do, and a key, to the session of the dream; once for a key.
+
+Raises: InvalidInput: it is not due."""
+
 _PRINCIPAL_NAME = "schedules and triggers"
 
 
 class ServiceSessionStarter:
-    def __init__(self, sessions: Sessions, event_sender: EventSender) -> None:
+    def __init__(
+        self,
+        sessions: Sessions,
+        event_sender: EventSender,
+        start_dream: StartDream | None = None,
+    ) -> None:
         self._sessions = sessions
         self._event_sender = event_sender
+        self._start_dream = start_dream
 
     async def start(self, tenant: str, request: SessionStartRequest) -> str:
+        if request.action is not None:
+            if self._start_dream is None:
+                raise InvalidInput("dreams cannot be started here")
+            principal = _principal(tenant, request.origin)
+            return await self._start_dream(principal, request.agent.id, request.action, request.key)
         made = await self._sessions.create(
             _principal(tenant, request.origin),
             CreateSession(

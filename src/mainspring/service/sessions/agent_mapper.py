@@ -51,7 +51,7 @@ from mainspring.service.sessions.session_agent import (
     may_use_inline_agents,
     skills_of,
 )
-from mainspring.service.sessions.web_fetch_sources import web_fetch_limits
+from mainspring.service.sessions.web_fetch_sources import search_domains, web_fetch_limits
 
 _RULE_SOURCE = "the agent's tools"
 _MCP_TOOLS = "mcp__*"
@@ -104,6 +104,9 @@ def map_session(spec: SessionSpec) -> MappedSession:
     fetching = [
         toolset.builtins["web_fetch"] for toolset in toolsets if "web_fetch" in toolset.builtins
     ]
+    searching = [
+        toolset.builtins["web_search"] for toolset in toolsets if "web_search" in toolset.builtins
+    ]
     agent = map_agent(spec)
     servers = _servers(toolsets, spec.environment)
     options = RunOptions(
@@ -116,6 +119,7 @@ def map_session(spec: SessionSpec) -> MappedSession:
         servers=servers.reachable,
         server_token=spec.server_token,
         web_fetch=web_fetch_limits(fetching),
+        search_domains=search_domains(searching),
         notes=(*spec.notes, *servers.notes, *_notes(tools, spec)),
     )
     return MappedSession(agent=agent, options=options)
@@ -281,12 +285,15 @@ def _rule(text: str, behavior: Permission) -> PolicyRule:
 
 
 def _sandbox(environment_config: EnvironmentConfig) -> Mapping[str, object]:
-    if (
-        not isinstance(environment_config, CloudConfig)
-        or environment_config.networking == LimitedNetwork()
-    ):
-        return {}  # no hosts at all, so no network either
-    return {"networking": msgspec.to_builtins(environment_config.networking)}
+    if not isinstance(environment_config, CloudConfig):
+        return {}
+    packages = environment_config.packages
+    settings: dict[str, object] = {}
+    if environment_config.networking != LimitedNetwork():  # else no hosts, so no network either
+        settings["networking"] = msgspec.to_builtins(environment_config.networking)
+    if packages.pip or packages.npm:
+        settings["packages"] = {"pip": packages.pip, "npm": packages.npm}
+    return settings
 
 
 def _notes(tools: EffectiveToolset, spec: SessionSpec) -> Iterator[str]:
@@ -294,8 +301,6 @@ def _notes(tools: EffectiveToolset, spec: SessionSpec) -> Iterator[str]:
     config = spec.environment
     if isinstance(config, CloudConfig) and (missing := _packages(config.packages)):
         yield f"These packages were asked for; look whether they are installed: {missing}."
-    if "web_search" in tools.builtins:
-        yield "There is no web search here; say so when you would need one."
     if unknown := [item.skill_id for item in skills_of(spec.agent) if item not in spec.skills]:
         yield f"These skills are not available here: {', '.join(unknown)}."
     if has_advisor(spec.agent):
@@ -303,7 +308,5 @@ def _notes(tools: EffectiveToolset, spec: SessionSpec) -> Iterator[str]:
 
 
 def _packages(packages: Packages) -> str:
-    by_manager = {
-        name: getattr(packages, name) for name in ("apt", "cargo", "gem", "go", "npm", "pip")
-    }
+    by_manager = {name: getattr(packages, name) for name in ("apt", "cargo", "gem", "go")}
     return "; ".join(f"{name}: {', '.join(names)}" for name, names in by_manager.items() if names)

@@ -13,7 +13,7 @@ from mainspring.core.content import plain_text
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.harness.permissions.tool_names import canonical_name
 from mainspring.log.session_log import SessionLog
-from mainspring.runtime.run_options import WebFetchLimits
+from mainspring.runtime.run_options import SearchDomains, WebFetchLimits
 from mainspring.service.resources.agent_tools import BuiltinConfig
 from mainspring.service.resources.agent_web_tools import (
     ExceptTools,
@@ -47,6 +47,20 @@ def web_fetch_limits(configs: list[BuiltinConfig]) -> WebFetchLimits:
     return WebFetchLimits(
         max_chars=min(tokens) * _CHARS_PER_TOKEN if tokens else None,
         url_refusal=partial(_url_refusal, sources) if sources else None,
+    )
+
+
+def search_domains(configs: list[BuiltinConfig]) -> SearchDomains:
+    """The strictest limits that the agents of one session set for `web_search`."""
+    allowed = [config.allowed_domains for config in configs if config.allowed_domains is not None]
+    blocked = [domain for config in configs for domain in config.blocked_domains or ()]
+    common = (
+        [domain for domain in allowed[0] if all(domain in group for group in allowed)]
+        if allowed
+        else None
+    )
+    return SearchDomains(
+        allowed=None if common is None else tuple(common), blocked=tuple(dict.fromkeys(blocked))
     )
 
 

@@ -24,6 +24,9 @@ TOOL_LABELS = frozenset(
         *BUILTINS,
         "artifact",
         "ask_user",
+        "cron_create",
+        "cron_delete",
+        "cron_list",
         "exit_plan_mode",
         "history_read",
         "history_search",
@@ -32,8 +35,11 @@ TOOL_LABELS = frozenset(
         "service_start",
         "service_stop",
         "skill_search",
+        "task_create",
+        "task_get",
+        "task_list",
+        "task_update",
         "think",
-        "todo",
         "tool_search",
     )
 )

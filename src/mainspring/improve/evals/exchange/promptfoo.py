@@ -31,9 +31,24 @@ class _Test(Struct, frozen=True):
     assertions: tuple[_Assertion, ...] = field(default=(), name="assert")
 
 
+class _Prompt(Struct, frozen=True):
+    raw: str
+
+
+class _DefaultTest(Struct, frozen=True):
+    variables: dict[str, object] = field(default_factory=dict[str, object], name="vars")
+    assertions: tuple[_Assertion, ...] = field(default=(), name="assert")
+
+
 class _Promptfoo(Struct, frozen=True):
     tests: tuple[_Test, ...]
-    prompts: tuple[str, ...] = ("{{input}}",)
+    prompts: str | tuple[str | _Prompt, ...] = ("{{input}}",)
+    default: _DefaultTest = field(default=_DefaultTest(), name="defaultTest")
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        given = (self.prompts,) if isinstance(self.prompts, str) else self.prompts
+        return tuple(item if isinstance(item, str) else item.raw for item in given)
 
 
 def read_promptfoo(tree: object, name: str) -> ForeignSuite:
@@ -41,13 +56,14 @@ def read_promptfoo(tree: object, name: str) -> ForeignSuite:
     foreign, notes = msgspec.convert(tree, _Promptfoo), list[str]()
     cases: list[Case] = []
     for number, test in enumerate(foreign.tests, 1):
-        made = [_assertion(item, f"test {number}", notes) for item in test.assertions]
+        asserts = (*foreign.default.assertions, *test.assertions)
+        made = [_assertion(item, f"test {number}", notes) for item in asserts]
         label = test.description or f"test-{number}"
-        for at, prompt in enumerate(foreign.prompts, 1):
+        for at, prompt in enumerate(foreign.texts, 1):
             cases.append(
                 Case(
-                    id=as_id(label if len(foreign.prompts) == 1 else f"{label}-{at}"),
-                    input=_filled(prompt, test.variables),
+                    id=as_id(label if len(foreign.texts) == 1 else f"{label}-{at}"),
+                    input=_filled(prompt, {**foreign.default.variables, **test.variables}),
                     expect="answer",
                     graders=tuple(item for item in made if item is not None),
                 )
@@ -60,8 +76,13 @@ def _filled(prompt: str, variables: Mapping[str, object]) -> str:
 
 
 def _texts(value: object) -> tuple[str, ...]:
+    if isinstance(value, dict):  # of a tool: `name`, or `steps` in their order
+        fields = cast("Mapping[str, object]", value)
+        value = fields.get("steps", fields.get("name", ()))
+    if isinstance(value, str):
+        return (value,)
     is_list = isinstance(value, list)
-    return tuple(map(str, cast("Sequence[object]", value))) if is_list else (str(value),)
+    return tuple(map(str, cast("Sequence[object]", value))) if is_list else ()
 
 
 _ASSERTIONS: dict[str, Callable[[object], Grader]] = {

@@ -1,0 +1,86 @@
+"""What went wrong and what was corrected, written down at once in `.learnings/` of the agent's
+folder; what three sessions have seen becomes a memory.
+
+Anybody may write these files. So a line counts only if the log of the session that it names has the
+event that it names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from anyio import to_thread
+
+from mainspring.core.errors import InvalidInput, SessionNotFound
+from mainspring.files.beneath import open_folder, read_file, write_file
+from mainspring.log.session_log import SessionLog
+from mainspring.runtime.memory.extraction import Candidate, Evidence, extract_candidates
+
+ERRORS, LEARNINGS = ".learnings/ERRORS.md", ".learnings/LEARNINGS.md"
+SIGHTINGS = 3
+_MAX_BYTES = 1_000_000
+_LINE = re.compile(r"^- \d{4}-\d{2}-\d{2} (?P<session>sesn_\w+) (?P<event>sevt_\w+): (?P<text>.+)$")
+
+
+def record_learnings(folder: Path, candidates: Iterable[Candidate]) -> None:
+    """Write down what is new: failures in one file, corrections in the other. Blocks."""
+    for file, chosen in (
+        (ERRORS, [item for item in candidates if item.type == "procedure"]),
+        (LEARNINGS, [item for item in candidates if item.is_correction]),
+    ):
+        if chosen:
+            _add(folder, file, chosen)
+
+
+async def promoted(log: SessionLog, folder: Path, observed: Sequence[Candidate]) -> list[Candidate]:
+    """Those that sessions have seen often enough, with the evidence of each."""
+    found: list[Candidate] = []
+    for candidate in observed:
+        lines = await to_thread.run_sync(_sightings, folder, candidate.text)
+        seen: dict[str, Evidence] = {}
+        for session_id, event_id in lines:
+            if session_id not in seen and await _is_seen(log, session_id, event_id, candidate.text):
+                seen[session_id] = Evidence(session_id=session_id, event_id=event_id)
+        if len(seen) >= SIGHTINGS:
+            found.append(replace(candidate, evidence=tuple(seen.values())))
+    return found
+
+
+async def _is_seen(log: SessionLog, session_id: str, event_id: str, text: str) -> bool:
+    """Whether the session itself shows it."""
+    with suppress(SessionNotFound, InvalidInput):
+        for item in extract_candidates(await log.read(session_id)):
+            if item.text == text and any(piece.event_id == event_id for piece in item.evidence):
+                return True
+    return False
+
+
+def _add(folder: Path, file: str, candidates: Sequence[Candidate]) -> None:
+    with open_folder(folder) as root:
+        content = read_file(root, file, max_bytes=_MAX_BYTES) or b""
+        known = content.decode("utf-8", "replace")
+        lines = [
+            f"- {item.time:%Y-%m-%d} {item.evidence[0].session_id} {item.evidence[0].event_id}:"
+            f" {' '.join(item.text.split())}\n"
+            for item in candidates
+            if item.evidence and f" {item.evidence[0].event_id}: " not in known
+        ]
+        if lines and len(content) < _MAX_BYTES:
+            separator = "" if not known or known.endswith("\n") else "\n"
+            write_file(root, file, f"{known}{separator}{''.join(lines)}".encode())
+
+
+def _sightings(folder: Path, text: str) -> list[tuple[str, str]]:
+    with open_folder(folder) as root:
+        content = read_file(root, ERRORS, max_bytes=_MAX_BYTES) or b""
+    matches = map(_LINE.match, content.decode("utf-8", "replace").splitlines())
+    wanted = " ".join(text.split())
+    return [
+        (match["session"], match["event"])
+        for match in matches
+        if match is not None and match["text"] == wanted
+    ]

@@ -1,0 +1,97 @@
+"""Packages of an environment: real installers, a registry on loopback, layers that are cached."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from tests.mcp.package_registry import Registry, npm_archive, running_registry, wheel
+from tests.session_e2e.session_setup import Scene, read_results
+
+from mainspring.capabilities.providers.scripted import calls, says
+from mainspring.capabilities.sandbox.sandbox_environment import PACKAGE_SETS
+from mainspring.core.errors import InvalidInput
+from mainspring.wiring.sandbox_environment import read_environment
+
+PATH = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
+PYTHON = "python -c 'import acme_notes as a; print(a.VERSION, a.change())'"
+NODE = "node -p 'require(\"@acme/notes/package.json\").version'"
+
+
+async def use(scene: Scene, registry: Registry, *commands: str) -> list[str]:
+    """What commands print in a new session."""
+    scene.warnings.clear()
+    environ = {"HOME": str(scene.home), "PATH": PATH, **registry.environ}
+    steps = [calls("bash", command=command) for command in commands]
+    async with scene.play(*steps, says("ok"), mode="bypassPermissions", environ=environ) as play:
+        assert (await play.run()).ok
+        return [read_results(request)[-1] for request in play.model.requests[1:]]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux's")
+async def test_packages_are_installed_once_and_found_by_programs(scene: Scene) -> None:
+    npm = shutil.which("npm", path="/usr/local/bin:/usr/bin:/bin")
+    wanted = {"pip": ["acme-notes==1.0.0"], **({"npm": ["@acme/notes"]} if npm else {})}
+    scene.user(sandbox={"packages": wanted, "autoAllowBashIfSandboxed": True})
+    async with running_registry() as registry:
+        registry.python["1.0.0"] = wheel("acme-notes", "1.0.0")
+        registry.npm["1.0.0"] = npm_archive("@acme/notes", "1.0.0")
+        commands = (PYTHON, *([NODE] if npm else []))
+        first = await use(scene, registry, *commands)
+        assert first[0].startswith("1.0.0 "), (first, scene.warnings)
+        assert "changed" not in first[0], "a layer is shared: no program changes it"
+        assert first[1:] == ["1.0.0"] * (npm is not None)
+        assert any("packages are installed" in text for text in scene.warnings)
+        registry.requests.clear()
+        assert await use(scene, registry, *commands) == first
+        assert registry.requests == [], "the second session installs nothing"
+    leak = await use(scene, registry, "env")
+    assert "npm_config_registry" not in leak[0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux's")
+@pytest.mark.slow
+async def test_a_package_that_cannot_be_installed_is_reported_and_the_run_goes_on(
+    scene: Scene,
+) -> None:
+    scene.user(sandbox={"packages": {"pip": ["no-such-thing"]}, "autoAllowBashIfSandboxed": True})
+    async with running_registry() as registry:
+        assert await use(scene, registry, "echo here") == ["here"]
+    assert any("no-such-thing" in text and "missing" in text for text in scene.warnings)
+
+
+@pytest.mark.parametrize(
+    "packages",
+    [
+        {"pip": ["--index-url=http://evil"]},
+        {"pip": ["-r requirements.txt"]},
+        {"pip": ["git+https://example.com/x"]},
+        {"pip": ["./local"]},
+        {"npm": ["--registry=http://evil"]},
+        {"npm": ["file:../x"]},
+        {"npm": ["https://example.com/x.tgz"]},
+        {"use": ["everything"]},
+        {"cargo": ["ripgrep"]},
+    ],
+)
+def test_only_plain_packages_of_a_registry_are_taken(packages: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput):
+        read_environment({"packages": packages})
+
+
+def test_the_ready_set_documents_has_what_documents_are_made_with() -> None:
+    environment = read_environment({"packages": {"use": ["documents"], "pip": ["rich"]}})
+    assert environment.packages.python == (*PACKAGE_SETS["documents"], "rich")
+    assert {"python-docx", "openpyxl", "pypdf", "scikit-learn"} < set(environment.packages.python)
+
+
+def test_an_environment_limits_the_time_of_a_program_up_to_half_an_hour() -> None:
+    environment = read_environment({"programSeconds": 1800})
+    assert environment.sandbox_limits.cpu_seconds == 1800
+    own = read_environment({"programSeconds": 1800, "limits": {"cpuSeconds": 60}})
+    assert own.sandbox_limits.cpu_seconds == 60
+    with pytest.raises(InvalidInput):
+        read_environment({"programSeconds": 1801})
