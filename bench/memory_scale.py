@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import random
-import resource
 import subprocess
 import sys
 import time
@@ -88,7 +87,8 @@ def _measured(size: int, place: Path) -> dict[str, float]:
 
 
 def _rss() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import TypeAlias
 
+from tests.retrieval.vector_tables import write_table
+
 Run: TypeAlias = Callable[..., CompletedProcess[str]]
 FILE = "project_release_day.md"
 
@@ -38,3 +40,52 @@ def test_a_secret_is_not_remembered(mainspring: Run, place: Path):
     assert refused.returncode == 1
     assert "secret" in refused.stderr
     assert not list((place / "memory").glob("*.md"))
+
+
+def test_notes_of_other_programs_are_imported_once_and_exported(mainspring: Run, place: Path):
+    vault = place / "vault"
+    (vault / "people").mkdir(parents=True)
+    (vault / ".obsidian").mkdir()
+    (vault / ".obsidian/workspace.md").write_text("settings")
+    (vault / "MEMORY.md").write_text("- [Anna](people/anna.md)\n")
+    (vault / "people/Anna Ω.md").write_text("Anna likes [[tea]] and [[nothing]].")
+    (vault / "tea.txt").write_text("Tea is at four.")
+    (vault / "key.md").write_text("ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8")
+    first = mainspring("memory", "import", "vault")
+    assert "imported 2 notes, 0 were there, 1 refused" in first.stderr
+    assert (first.returncode, "secret" in first.stdout) == (1, True)
+    assert 'links: ["tea.md"]' in (place / "memory/people/Anna.md").read_text()
+    (vault / "key.md").unlink()
+    (place / "memory/tea.md").write_text("Tea is at five.")
+    again = mainspring("memory", "import", "vault")
+    assert "imported 0 notes, 1 were there, 1 refused" in again.stderr
+    assert "tea.txt: another memory has this path" in again.stdout
+    assert (place / "memory/tea.md").read_text() == "Tea is at five."
+    assert "exported 3 files" in mainspring("memory", "export", "copy").stderr
+    assert (place / "copy/tea.md").read_text() == "Tea is at five."
+    assert "not an empty folder" in mainspring("memory", "export", "copy").stderr
+
+
+def test_documents_are_added_found_and_removed(mainspring: Run, place: Path):
+    assert "no documents" in mainspring("knowledge", "ls").stderr
+    (place / "guide.md").write_text("# Returns\n\nGoods are sent back within 30 days.\n")
+    assert "added guide.md, 1 part" in mainspring("knowledge", "add", "guide.md").stderr
+    (hit,) = mainspring("knowledge", "search", "send goods back", "--json").stdout.splitlines()
+    assert (json.loads(hit)["path"], json.loads(hit)["line"]) == ("guide.md", 1)
+    assert "no document covers that" in mainspring("knowledge", "search", "football").stderr
+    assert mainspring("knowledge", "rm", "guide.md").returncode == 0
+    missing = mainspring("knowledge", "add", "gone.pdf")
+    assert (missing.returncode, "gone.pdf" in missing.stderr) == (1, True)
+
+
+def test_a_table_of_vectors_is_set_checked_and_removed(mainspring: Run, place: Path):
+    table = write_table(place / "table.npz")
+    assert "searches by words only" in mainspring("memory", "vectors").stderr
+    assert "table.npz" in mainspring("memory", "vectors", str(table)).stderr
+    mainspring("memory", "add", "The kitten sleeps.", "--name", "Pet")
+    (hit,) = mainspring("memory", "search", "cat", "--json").stdout.splitlines()
+    assert json.loads(hit)["parts"]["vector"] > 0
+    table.unlink()
+    assert "vectors off" in mainspring("memory", "search", "cat").stderr
+    mainspring("memory", "vectors", "off")
+    assert mainspring("memory", "search", "cat", "--json").stdout == ""

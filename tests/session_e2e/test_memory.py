@@ -86,3 +86,17 @@ async def test_a_rule_allows_an_agent_to_remember_without_asking(scene: Scene):
         await play.session.permit(leave("memory_write"))
         assert (await play.run("Remember dinner.")).ok
     assert "At seven." in scene.read("memory/reference_dinner.md")
+
+
+async def test_an_agent_searches_its_documents_and_is_told_what_they_do_not_cover(scene: Scene):
+    scene.write("knowledge/returns.md", "# Returns\n\nGoods are sent back within 30 days.\n")
+    async with scene.play(
+        calls("knowledge_search", query="When are goods sent back?"),
+        calls("knowledge_search", query="Who won the match?"),
+        DONE,
+    ) as play:
+        assert (await play.run()).ok
+        quoted, missing = await play.results()
+    assert "[returns.md:1, Returns]\n> # Returns" in quoted
+    assert "> Goods are sent back within 30 days." in quoted
+    assert missing.startswith("No document covers that.")

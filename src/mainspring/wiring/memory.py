@@ -8,15 +8,19 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from mainspring.capabilities.tools.html_text import html_to_text
 from mainspring.capabilities.vault.redaction import Scrubber
 from mainspring.config import Settings
 from mainspring.core import clock, ids
 from mainspring.core.sender import Sender
+from mainspring.core.tool import Tool
 from mainspring.harness.state.thread import RECALL
+from mainspring.runtime.knowledge.knowledge_folder import KnowledgeFolder
+from mainspring.runtime.knowledge.knowledge_tool import knowledge_tool
 from mainspring.runtime.memory.learning import learn_from_run
 from mainspring.runtime.memory.manifest import manifest_picker
 from mainspring.runtime.memory.memory_folder import MemoryFolder
-from mainspring.runtime.memory.memory_index import MemoryIndex
+from mainspring.runtime.memory.memory_index import MemoryIndex, open_passages
 from mainspring.runtime.memory.recall import Recall, utility_reader
 from mainspring.runtime.memory.session_memory import SessionMemory
 from mainspring.runtime.memory.vector_settings import open_vectors
@@ -86,6 +90,22 @@ def session_recall(
         pick = manifest_picker(ask, lambda: state.calls)
     utility = utility_reader(setup.log, partial(open_utility_table, settings))
     return Recall(memory=memory, utility=utility, pick=pick)
+
+
+def knowledge_folder(settings: Settings, workspace: Path) -> KnowledgeFolder:
+    root = workspace / "knowledge"
+    name = hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:24]
+    path = Path(settings.home) / ".mainspring/memory-index" / f"knowledge-{name}.db"
+    home = Path(settings.home)
+    return KnowledgeFolder(root, lambda: open_passages(path, open_vectors(home)), html_to_text)
+
+
+def knowledge_tools(settings: Settings, setup: SetupRequest, workspace: Path) -> dict[str, Tool]:
+    """By name."""
+    folder = knowledge_folder(settings, workspace)
+    if setup.options.is_served or not folder.is_present:
+        return {}
+    return {"knowledge_search": knowledge_tool(folder)}
 
 
 def open_memory_index(settings: Settings, folders: dict[str, MemoryFolder]) -> MemoryIndex:

@@ -38,6 +38,7 @@ from mainspring.log.records import Records
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.session.session_paths import SERVED_STATE_FOLDER
 from mainspring.service.jobs.dispatcher import Job
+from mainspring.service.memory_stores.mounted_stores import mounted_memories_file
 from mainspring.service.sessions.expired_workspaces import EXPIRED_SUFFIX
 from mainspring.service.sessions.output_files import OutputFolder
 from mainspring.service.sessions.resource_types import FileContent
@@ -113,6 +114,7 @@ class WorkspaceCleaner:
         remove_folder(places.worktrees(session_id).parent, session_id)
         remove_readonly_mount(session_id)
         mounted_ids_file(workspace).unlink(missing_ok=True)
+        mounted_memories_file(workspace).unlink(missing_ok=True)
         remove_folder(workspace.parent, skills_folder(workspace).name)
 
 

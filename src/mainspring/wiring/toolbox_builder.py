@@ -200,9 +200,11 @@ class ToolboxBuilder:
                 place.is_dir() for place in memory_places(workspace, self._home)
             ):
                 memory = memories.session_memory(self._settings, setup, workspace, stack)
+            more: dict[str, Tool] = {} if memory is None else memory_tools.memory_tools(memory)
+            if (workspace / "knowledge").is_dir():
+                more |= memories.knowledge_tools(self._settings, setup, workspace)
+            tools |= remove_denied(select_tools(more, setup.agent.built_ins), policy)
             if memory is not None:
-                more = select_tools(memory_tools.memory_tools(memory), setup.agent.built_ins)
-                tools |= remove_denied(more, policy)
                 facts += tuple(await memory.wake_up() if setup.thread.messages == 0 else ())
             servers = await self._servers.open(
                 setup, session.servers, sandbox_session, stack, session.subagent_servers

@@ -18,6 +18,7 @@ from mainspring.service.approvals import reconciliation as approval_keeping
 from mainspring.service.dreams import dreams
 from mainspring.service.jobs.periodic_tasks import PeriodicTask, repeat
 from mainspring.service.jobs.worker import Worker, WorkerSettings
+from mainspring.service.memory_stores.mounted_stores import MountedStores
 from mainspring.service.run_steps import RunSteps
 from mainspring.service.schedules.deployment_store import FIRE_TASK
 from mainspring.service.sessions.expired_workspaces import ExpiredWorkspaceSweeper
@@ -93,6 +94,7 @@ async def open_worker(
                 redact=_redaction,
                 forks=fork_workspaces(infrastructure.settings, infrastructure.log),
                 mounts=mounts,
+                memory_stores=MountedStores(service.memory_services.memories, mounts.files.write),
                 halts=service.access.halts,
                 ledger=service.access.ledger,
                 credentials=service.secrets.usable,

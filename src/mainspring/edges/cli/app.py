@@ -53,6 +53,7 @@ COMMANDS = {
     "plugin": CommandEntry("plugin", "app", "Install, show and remove plugins."),
     "mcp": CommandEntry("mcp_serve", "app", "Use MCP servers, and be one."),
     "skill": CommandEntry("skill_install", "app", "Write, install, scan, trust and remove skills."),
+    "knowledge": CommandEntry("knowledge", "app", "Documents that an agent can search and cite."),
     "memory": CommandEntry("memory_index", "app", "What agents remember: files with versions."),
     "dream": CommandEntry("dream", "app", "Learn from past sessions: review, apply, roll back."),
     "vault": CommandEntry("vault", "app", "Secrets that agents use without seeing them."),

@@ -1,7 +1,8 @@
-"""`mainspring memory doctor` and `vectors`: the state of files and index."""
+"""`mainspring memory doctor`, `import`, `export` and `vectors`: files and index as a whole."""
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
@@ -10,13 +11,15 @@ import typer
 from anyio import to_thread
 
 from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.commands import command
-from mainspring.edges.cli.memory import scoped_folders
+from mainspring.edges.cli.memory import ScopeOption, change_by_hand, scoped_folders
 from mainspring.edges.cli.memory_usage import app
 from mainspring.edges.cli.options import JsonOption
 from mainspring.edges.cli.printing import Screen, plural, print_list, print_note
 from mainspring.runtime.memory.memory_doctor import examine
 from mainspring.runtime.memory.memory_folder import MemoryFolder
+from mainspring.runtime.memory.note_import import import_notes
 from mainspring.runtime.memory.vector_settings import (
     read_vector_settings,
     remove_vectors,
@@ -52,6 +55,65 @@ async def doctor(
         empty="no problem was found",
     )
     return int(bool(findings))
+
+
+@command(app, name="import")
+async def import_(
+    settings: Settings,
+    *,
+    source: Annotated[
+        str,
+        typer.Argument(metavar="SOURCE", help="A note, a folder with MEMORY.md, a vault of notes."),
+    ],
+    scope: ScopeOption = "agent",
+    json: JsonOption = False,
+) -> int:
+    """Import notes as memories. What exists is not overwritten."""
+    (folder,) = scoped_folders(settings, scope).values()
+    change = change_by_hand(settings, f"imported from {Path(source).name}")
+    screen, counts = Screen(settings), Counter[str]()
+
+    def work() -> None:
+        for note in import_notes(folder, Path(source), change):
+            counts[note.outcome] += 1
+            if json:
+                screen.json(note)
+            elif note.problem:
+                screen.line((f"{note.source}: {note.problem}", "red"))
+
+    await to_thread.run_sync(work)
+    if not json:
+        print_note(
+            settings,
+            f"imported {plural(counts['imported'], 'note')}, {counts['present']} were there,"
+            f" {counts['refused']} refused",
+        )
+    return int(bool(counts["refused"]))
+
+
+@command(app)
+async def export(
+    settings: Settings,
+    *,
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="A new or empty folder.")],
+    scope: ScopeOption = "agent",
+) -> int:
+    """Copy memories to a folder, as they are, without their versions."""
+    (memories,) = scoped_folders(settings, scope).values()
+
+    def work() -> int:
+        target = Path(folder)
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise InvalidInput(f"{folder} is not an empty folder")
+        paths = memories.paths()
+        for path in paths:
+            (target / path).parent.mkdir(parents=True, exist_ok=True)
+            (target / path).write_bytes(memories.content(path))
+        return len(paths)
+
+    count = await to_thread.run_sync(work)
+    print_note(settings, f"exported {plural(count, 'file')} to {folder}")
+    return 0
 
 
 @command(app)

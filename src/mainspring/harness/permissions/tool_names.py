@@ -56,7 +56,7 @@ NEEDS_A_PERSON = frozenset(("ask_user", "exit_plan_mode"))
 INTERNAL_TOOLS = frozenset(
     (
         *("agent", "close_worktree", "history_read", "history_search", "send_message", "skill"),
-        *("memory_read", "memory_search"),
+        *("knowledge_search", "memory_read", "memory_search"),
         *("skill_search", "stop_agent", "think", "tool_search", *TASK_TOOLS),
     )
 )

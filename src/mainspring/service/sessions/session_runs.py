@@ -29,11 +29,12 @@ from mainspring.runtime.session_context import Models, SetupRequest, ToolboxFact
 from mainspring.service.access.budget_ledger import DailyBudgetLedger
 from mainspring.service.access.kill_switch import Halts
 from mainspring.service.jobs.worker import Postponed
+from mainspring.service.memory_stores.mounted_stores import MountedStores
 from mainspring.service.resources.environments import CloudConfig
 from mainspring.service.sessions.agent_mapper import MappedSession, SessionSpec, map_session
 from mainspring.service.sessions.preview_deltas import Deltas, PreviewPublisher
-from mainspring.service.sessions.resource_types import token_context
-from mainspring.service.sessions.session_mounts import ForkWorkspaces, Mounts
+from mainspring.service.sessions.resource_types import SessionResource, StoreResource, token_context
+from mainspring.service.sessions.session_mounts import ForkWorkspaces, Mounts, mounted_stores
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.session_skills import SessionSkills
 from mainspring.service.sessions.workspace_expiry import WorkspaceExpiry
@@ -84,6 +85,7 @@ class RunServices:
     redact: Callable[[Mapping[str, str]], RunRedaction]
     forks: ForkWorkspaces
     mounts: Mounts
+    memory_stores: MountedStores
     expiry: WorkspaceExpiry
     before_idle: Callable[[str, SessionRecord], Awaitable[None]]
     """Tenant and session: makes what clients expect as soon as they see that it is idle."""
@@ -171,7 +173,7 @@ class SessionRuns:
         await self._services.forks.create(record, workspace)
         is_expired = await self._require_here(tenant, record.id, workspace)
         notes = await self._services.mounts.mount(
-            workspace, record.resources, tenant=tenant, tokens=self._tokens(record)
+            workspace, _mounted_resources(record), tenant=tenant, tokens=self._tokens(record)
         )
         budget = record.budget
         return map_session(
@@ -239,9 +241,25 @@ class SessionRuns:
     async def _open_toolbox(
         self, tenant: str, record: SessionRecord, setup: SetupRequest
     ) -> AsyncGenerator[Toolbox, None]:
+        stores = mounted_stores(_mounted_resources(record))
+        place = (tenant, record.id, self._services.workspaces / record.id, stores)
+        if stores:
+            await self._services.memory_stores.put(*place)
+
+        async def before_idle() -> None:
+            if stores:
+                await self._services.memory_stores.save(*place)
+            await self._services.before_idle(tenant, record)
+
         async with self._toolbox_factory(setup) as toolbox:
-            yield replace(toolbox, before_idle=partial(self._services.before_idle, tenant, record))
+            yield replace(toolbox, before_idle=before_idle)
         await self._services.after_run(tenant, record)
+
+
+def _mounted_resources(record: SessionRecord) -> list[SessionResource]:
+    """Workers of the client's own get memory stores over the API."""
+    is_here = isinstance(record.environment, CloudConfig)
+    return [item for item in record.resources if is_here or not isinstance(item, StoreResource)]
 
 
 def _output_notes(record: SessionRecord) -> tuple[str, ...]:

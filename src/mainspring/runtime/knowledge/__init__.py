@@ -1,0 +1,1 @@
+"""Knowledge: documents that an agent can search and cite."""

@@ -1,0 +1,186 @@
+"""The documents of an agent, in `knowledge/` of its folder, with an index that follows them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from msgspec import Struct
+
+from mainspring.core.errors import InvalidInput, NotFound
+from mainspring.files.beneath import open_folder, read_file, remove_file, write_file
+from mainspring.retrieval.passage_index import Container, Passage, PassageHit, PassageIndex
+from mainspring.runtime.knowledge.documents import MAX_BYTES, DocumentPart, read_document
+from mainspring.runtime.packages.hidden_text import find_hidden_text
+from mainspring.runtime.packages.scan_text import find_matches, scanned_text
+
+MAX_DOCUMENTS = 20_000
+_MAX_DEPTH = 8
+_BATCH = 50
+_SCOPE = "knowledge"
+_MORE_HITS = 2
+_MIN_OVERLAP = 0.12
+"""Of a passage that covers a question at all: about a quarter of its words, the rare ones first."""
+
+
+class DocumentView(Struct, frozen=True, kw_only=True):
+    path: str
+    bytes: int
+    parts: int
+    problem: str = ""
+    """Why it cannot be read, or what looks like an instruction to the model in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeHit:
+    path: str
+    part: DocumentPart
+    score: float
+    warning: str
+    """What in it looks like an instruction to the model; empty: nothing."""
+
+    @property
+    def source(self) -> str:
+        page = f", page {self.part.page}" if self.part.page else ""
+        return f"{self.path}:{self.part.line}{page}"
+
+
+class KnowledgeFolder:
+    """Blocks."""
+
+    def __init__(
+        self,
+        root: Path,
+        open_index: Callable[[], PassageIndex],
+        html_to_text: Callable[[str, str], str],
+    ) -> None:
+        self.root = root
+        self._open_index = open_index
+        self._html_to_text = html_to_text
+
+    @property
+    def is_present(self) -> bool:
+        return self.root.is_dir() and not self.root.is_symlink()
+
+    def documents(self) -> list[DocumentView]:
+        return [self._view(path, size) for path, (size, _) in sorted(self._files().items())]
+
+    def add(self, source: Path, *, replaces: bool = False) -> DocumentView:
+        """Copy a document into the folder.
+
+        Raises:
+            InvalidInput: it cannot be read, or there is another one of this name.
+        """
+        try:
+            content = source.read_bytes()
+        except OSError as error:
+            raise InvalidInput(f"{source}: {error.strerror}") from error
+        read_document(source.name, content, self._html_to_text)
+        self.root.mkdir(parents=True, exist_ok=True)
+        with open_folder(self.root) as root:
+            before = read_file(root, source.name, max_bytes=MAX_BYTES)
+            if before not in (None, content) and not replaces:
+                raise InvalidInput(f"{source.name} exists: give --replace to replace it")
+            write_file(root, source.name, content, is_synced=True)
+        return self._view(source.name, len(content))
+
+    def remove(self, path: str) -> None:
+        """Raises: NotFound."""
+        if path not in self._files():
+            raise NotFound("document", path)
+        with open_folder(self.root) as root:
+            remove_file(root, path)
+
+    def search(self, query: str, limit: int) -> list[KnowledgeHit]:
+        """The parts that answer best; none if no document covers the question."""
+        index = self._open_index()
+        try:
+            self._update(index)
+            hits = index.search(query, [_SCOPE], limit * _MORE_HITS)
+            covering = [hit for hit in hits if hit.scored.overlap >= _MIN_OVERLAP]
+            return list(self._found(covering))[:limit]
+        finally:
+            index.close()
+
+    def _found(self, hits: list[PassageHit]) -> Iterator[KnowledgeHit]:
+        for hit in hits:
+            try:
+                parts = self._parts(hit.container)
+            except (InvalidInput, NotFound):  # changed since
+                continue
+            if hit.position < len(parts):
+                part = parts[hit.position]
+                warning = poison(hit.container, part.text)
+                yield KnowledgeHit(
+                    path=hit.container, part=part, score=hit.scored.score, warning=warning
+                )
+
+    def _update(self, index: PassageIndex) -> None:
+        known = index.hashes(_SCOPE)
+        stamps = {path: stamp for path, (_, stamp) in self._files().items()}
+        if gone := known.keys() - stamps.keys():
+            index.remove(_SCOPE, *gone)
+        changed = sorted(path for path, stamp in stamps.items() if known.get(path) != stamp)
+        for start in range(0, len(changed), _BATCH):
+            index.put(*(self._container(path, stamps[path]) for path in changed[start:][:_BATCH]))
+
+    def _container(self, path: str, stamp: str) -> Container:
+        """One that cannot be read is not read again until it changes."""
+        try:
+            parts = self._parts(path)
+        except (InvalidInput, NotFound):
+            parts = []
+        passages = [Passage(title=f"{path} {part.context}", text=part.text) for part in parts]
+        return Container(scope=_SCOPE, name=path, hash=stamp, passages=passages)
+
+    def _view(self, path: str, size: int) -> DocumentView:
+        try:
+            parts = self._parts(path)
+        except (InvalidInput, NotFound) as error:
+            return DocumentView(path=path, bytes=size, parts=0, problem=str(error))
+        problem = next(filter(None, (poison(path, part.text) for part in parts)), "")
+        return DocumentView(path=path, bytes=size, parts=len(parts), problem=problem)
+
+    def _parts(self, path: str) -> list[DocumentPart]:
+        return read_document(path, self._content(path), self._html_to_text)
+
+    def _content(self, path: str) -> bytes:
+        with open_folder(self.root) as root:
+            content = read_file(root, path, max_bytes=MAX_BYTES)
+        if content is None:
+            raise NotFound("document", path)
+        return content
+
+    def _files(self) -> dict[str, tuple[int, str]]:
+        """Size and stamp. Links and hidden files are none."""
+        found = dict(_walk(self.root, "", 0)) if self.is_present else {}
+        if len(found) > MAX_DOCUMENTS:
+            raise InvalidInput(f"{self.root}: more than {MAX_DOCUMENTS:,} documents")
+        return found
+
+
+def poison(path: str, text: str) -> str:
+    """What in a text looks as if it were meant to steer a model; empty: nothing does."""
+    page = scanned_text(path, text, is_script=False, is_prose=True)
+    matches = (*find_matches(page), *find_hidden_text(text, is_script=False))
+    severe = [
+        match
+        for match in matches
+        if match.topic in ("injection", "hidden") and match.severity == "danger"
+    ]
+    return f"line {severe[0].line}: {severe[0].why}" if severe else ""
+
+
+def _walk(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, tuple[int, str]]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir(follow_symlinks=False) and depth < _MAX_DEPTH:
+                yield from _walk(Path(entry.path), f"{prefix}{entry.name}/", depth + 1)
+            elif entry.is_file(follow_symlinks=False):
+                state = entry.stat(follow_symlinks=False)
+                stamp = f"{state.st_mtime_ns}-{state.st_size}-{state.st_ino}"
+                yield f"{prefix}{entry.name}", (state.st_size, stamp)

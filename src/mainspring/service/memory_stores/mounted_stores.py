@@ -1,0 +1,243 @@
+"""Memory stores as folders of a session's workspace: put there before a run, and what the agent has
+changed in them saved before the session is idle.
+
+What was put there is noted beside the workspace, so that after a crash the next run saves first. A
+memory that somebody else has changed meanwhile is not overwritten: the agent's text becomes a
+memory of its own beside it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import msgspec
+from anyio import to_thread
+from msgspec import Struct
+
+from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound, PathTaken
+from mainspring.files.atomic_file import write_atomic
+from mainspring.files.beneath import open_folder, read_file, remove_file
+from mainspring.files.openat import OpenDescriptor, open_absolute
+from mainspring.service.memory_stores.memories import Memories, MemoryListing
+from mainspring.service.memory_stores.memory_records import (
+    MAX_CONTENT_BYTES,
+    CreateMemory,
+    MemoryObject,
+    Precondition,
+    SessionActor,
+    UpdateMemory,
+    check_path,
+    content_digest,
+)
+
+_MAX_FILES = 10_000
+
+WriteFile = Callable[[Path, str, bytes], Awaitable[None]]
+"""Into a workspace, as the session's programs see it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MountedStore:
+    store_id: str
+    folder: str
+    """In the workspace."""
+    is_writable: bool
+
+
+class _Memory(Struct, frozen=True):
+    id: str
+    sha256: str
+
+
+class _Noted(Struct, frozen=True):
+    """What was put into the workspace, by store and path."""
+
+    stores: dict[str, dict[str, _Memory]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class MountedStores:
+    memories: Memories
+    write: WriteFile
+
+    async def put(
+        self, tenant: str, session_id: str, workspace: Path, stores: Sequence[MountedStore]
+    ) -> None:
+        """Make the folders as the stores are now; first save what a killed run has left."""
+        await self.save(tenant, session_id, workspace, stores)
+        for store in stores:
+            present = await _files(workspace, store.folder) or {}
+            noted = (await to_thread.run_sync(_read_noted, workspace)).stores
+            ours = noted.get(store.store_id, {}).keys() if store.is_writable else present.keys()
+            current = {memory.path: memory for memory in await self._listed(tenant, store.store_id)}
+            for path in (present.keys() & ours) - current.keys():
+                await to_thread.run_sync(_remove, workspace, f"{store.folder}{path}")
+            for path, memory in current.items():
+                if present.get(path) != memory.content_sha256:
+                    full = await self.memories.get(tenant, store.store_id, memory.id)
+                    content = (full.content or "").encode()
+                    await self.write(workspace, f"{store.folder}{path}", content)
+            known = {path: _Memory(item.id, item.content_sha256) for path, item in current.items()}
+            await self._note(workspace, store.store_id, known)
+
+    async def save(
+        self, tenant: str, session_id: str, workspace: Path, stores: Sequence[MountedStore]
+    ) -> None:
+        noted = await to_thread.run_sync(_read_noted, workspace)
+        for store in stores:
+            known = noted.stores.get(store.store_id)
+            if known is None or not store.is_writable:
+                continue
+            present = await _files(workspace, store.folder)
+            if present is None:
+                continue
+            actor = SessionActor(session_id=session_id)
+            saving = _Saving(self.memories, tenant, store, workspace, actor)
+            await self._note(workspace, store.store_id, await saving.save(known, present))
+
+    async def _listed(self, tenant: str, store_id: str) -> list[MemoryObject]:
+        found: list[MemoryObject] = []
+        page: str | None = None
+        while True:
+            listing = MemoryListing(limit=100, page=page)
+            listed = await self.memories.page(tenant, store_id, listing)
+            found += [item for item in listed.data if isinstance(item, MemoryObject)]
+            if (page := listed.next_page) is None:
+                return found
+
+    async def _note(self, workspace: Path, store_id: str, known: dict[str, _Memory]) -> None:
+        noted = await to_thread.run_sync(_read_noted, workspace)
+        fresh = _Noted({**noted.stores, store_id: known})
+        await to_thread.run_sync(
+            write_atomic, mounted_memories_file(workspace), msgspec.json.encode(fresh)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Saving:
+    """One store, after the agent has worked in its folder."""
+
+    memories: Memories
+    tenant: str
+    store: MountedStore
+    workspace: Path
+    actor: SessionActor
+    _saved: dict[str, _Memory] = field(default_factory=dict[str, _Memory])
+
+    async def save(
+        self, known: Mapping[str, _Memory], present: Mapping[str, str]
+    ) -> dict[str, _Memory]:
+        self._saved.update(known)
+        for path in sorted(known.keys() | present.keys()):
+            before, digest = known.get(path), present.get(path)
+            if digest is None and before is not None:
+                await self._delete(path, before)
+            elif digest is not None and (before is None or before.sha256 != digest):
+                await self._write(path, before)
+        return self._saved
+
+    async def _delete(self, path: str, before: _Memory) -> None:
+        with suppress(NotFound, MemoryChanged):  # somebody has deleted or changed it: theirs stays
+            await self.memories.delete(
+                self.tenant, self.store.store_id, before.id, self.actor,
+                expected_sha256=before.sha256,
+            )  # fmt: skip
+        self._saved.pop(path, None)
+
+    async def _write(self, path: str, before: _Memory | None) -> None:
+        read = partial(_read, self.workspace, f"{self.store.folder}{path}")
+        content = await to_thread.run_sync(read)
+        if content is None:
+            return
+        try:
+            text = content.decode()
+            made = await self._put(check_path(path), text, before)
+        except (UnicodeDecodeError, InvalidInput, PathTaken, NotFound):
+            return  # not a memory: it stays a file of the session
+        self._saved[path] = _Memory(made.id, content_digest(content))
+
+    async def _put(self, path: str, text: str, before: _Memory | None) -> MemoryObject:
+        if before is None:
+            try:
+                return await self._create(path, text)
+            except PathTaken:
+                return await self._create(self._beside(path), text)
+        precondition = Precondition(content_sha256=before.sha256)
+        update = UpdateMemory(content=text, precondition=precondition)
+        try:
+            return await self.memories.update(
+                self.tenant, self.store.store_id, before.id, update, self.actor
+            )
+        except (MemoryChanged, NotFound):
+            return await self._create(self._beside(path), text)
+
+    async def _create(self, path: str, text: str) -> MemoryObject:
+        request = CreateMemory(path=path, content=text)
+        return await self.memories.create(self.tenant, self.store.store_id, request, self.actor)
+
+    def _beside(self, path: str) -> str:
+        """Where the agent's text goes if its path has another one by now."""
+        folder, _, name = path.rpartition("/")
+        stem, dot, end = name.rpartition(".")
+        mark = f"conflict-{self.actor.session_id[-8:]}"
+        return f"{folder}/{stem}.{mark}.{end}" if dot else f"{folder}/{name}.{mark}"
+
+
+async def _files(workspace: Path, folder: str) -> dict[str, str] | None:
+    """The hashes of files by path in the store, empty for one that is no memory. Links are not
+    followed. `None`: there is no such folder, which is not the same as an empty one."""
+
+    def look() -> dict[str, str] | None:
+        found: dict[str, str] = {}
+        try:
+            for path in _walk(workspace, folder, ""):
+                content = _read(workspace, f"{folder}{path}")
+                found[path] = "" if content is None else content_digest(content)
+                if len(found) > _MAX_FILES:
+                    raise InvalidInput(f"{folder}: more than {_MAX_FILES:,} files")
+        except OSError:
+            return None
+        return found
+
+    return await to_thread.run_sync(look)
+
+
+def _walk(workspace: Path, folder: str, prefix: str) -> Iterator[str]:
+    opened = open_absolute(str(workspace / f"{folder}{prefix}"), os.O_RDONLY | os.O_DIRECTORY)
+    with OpenDescriptor(opened) as descriptor, os.scandir(descriptor) as entries:
+        kinds = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+    for name, is_folder in sorted(kinds.items()):
+        if is_folder:
+            yield from _walk(workspace, folder, f"{prefix}/{name}")
+        else:
+            yield f"{prefix}/{name}"
+
+
+def _read(workspace: Path, path: str) -> bytes | None:
+    """`None`: it is gone, a link leads there, or it is too long for a memory."""
+    try:
+        with open_folder(workspace) as root:
+            return read_file(root, path, max_bytes=MAX_CONTENT_BYTES)
+    except (InvalidInput, OSError):
+        return None
+
+
+def _remove(workspace: Path, path: str) -> None:
+    with open_folder(workspace) as root:
+        remove_file(root, path)
+
+
+def mounted_memories_file(workspace: Path) -> Path:
+    return workspace.with_name(f"{workspace.name}.memories.json")
+
+
+def _read_noted(workspace: Path) -> _Noted:
+    try:
+        return msgspec.json.decode(mounted_memories_file(workspace).read_bytes(), type=_Noted)
+    except FileNotFoundError:
+        return _Noted()

@@ -1,0 +1,113 @@
+"""Two writers of one memory, a run that was killed before it saved, and folders that are gone."""
+
+from pathlib import Path
+
+import pytest
+
+from mainspring.log.sqlite import open_sqlite
+from mainspring.service.memory_stores.memories import Memories, MemoryListing
+from mainspring.service.memory_stores.memory_records import (
+    ApiActor,
+    CreateMemory,
+    MemoryObject,
+    UpdateMemory,
+)
+from mainspring.service.memory_stores.memory_stores import CreateMemoryStore, MemoryStores
+from mainspring.service.memory_stores.mounted_stores import MountedStore, MountedStores
+
+TENANT, SESSION, PERSON = "acme", "sesn_12345678", ApiActor(api_key_id="apikey_1")
+
+
+async def write(workspace: Path, path: str, content: bytes) -> None:
+    file = workspace / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content)
+
+
+class Mounted:
+    """One store with one memory, in a workspace."""
+
+    def __init__(self, memories: Memories, store_id: str, workspace: Path) -> None:
+        self.memories, self.workspace = memories, workspace
+        self.folder = workspace / "mnt/memory/notes"
+        self.stores = [MountedStore(store_id=store_id, folder="mnt/memory/notes", is_writable=True)]
+        self.mounts = MountedStores(memories, write)
+
+    async def put(self) -> None:
+        await self.mounts.put(TENANT, SESSION, self.workspace, self.stores)
+
+    async def save(self) -> None:
+        await self.mounts.save(TENANT, SESSION, self.workspace, self.stores)
+
+    async def all(self) -> dict[str, MemoryObject]:
+        listing = MemoryListing(limit=100, view="full")
+        page = await self.memories.page(TENANT, self.stores[0].store_id, listing)
+        return {item.path: item for item in page.data if isinstance(item, MemoryObject)}
+
+    async def contents(self) -> dict[str, str | None]:
+        return {path: memory.content for path, memory in (await self.all()).items()}
+
+    async def change(self, text: str) -> None:
+        memory = (await self.all())["/a.md"]
+        update = UpdateMemory(content=text)
+        await self.memories.update(TENANT, memory.memory_store_id, memory.id, update, PERSON)
+
+
+@pytest.fixture
+async def mounted(tmp_path: Path):
+    async with open_sqlite(tmp_path / "log.db") as store:
+        stores = MemoryStores(store.records)
+        made = await stores.create(TENANT, CreateMemoryStore(name="notes"))
+        memories = Memories(store.records, stores)
+        await memories.create(TENANT, made.id, CreateMemory(path="/a.md", content="one"), PERSON)
+        (tmp_path / "workspace").mkdir()
+        yield Mounted(memories, made.id, tmp_path / "workspace")
+
+
+async def test_the_text_of_two_writers_is_kept(mounted: Mounted):
+    await mounted.put()
+    (mounted.folder / "a.md").write_text("by the agent")
+    await mounted.change("by a person")
+    await mounted.save()
+    assert await mounted.contents() == {
+        "/a.md": "by a person",
+        "/a.conflict-12345678.md": "by the agent",
+    }
+    await mounted.put()
+    assert (mounted.folder / "a.md").read_text() == "by a person"
+
+
+async def test_a_killed_run_is_saved_by_the_next_one_and_once(mounted: Mounted):
+    await mounted.put()
+    (mounted.folder / "a.md").write_text("two")
+    (mounted.folder / "new.md").write_text("new")
+    await mounted.put()  # the run before was killed
+    await mounted.save()
+    assert await mounted.contents() == {"/a.md": "two", "/new.md": "new"}
+    assert (await mounted.all())["/a.md"].memory_version_id
+
+
+async def test_a_lost_workspace_deletes_no_memory_and_a_deleted_file_does(mounted: Mounted):
+    await mounted.put()
+    (mounted.folder / "a.md").rename(mounted.workspace / "elsewhere")
+    mounted.folder.rmdir()
+    await mounted.save()
+    assert await mounted.contents() == {"/a.md": "one"}
+    await mounted.put()
+    (mounted.folder / "a.md").unlink()
+    await mounted.save()
+    assert await mounted.contents() == {}
+
+
+async def test_a_memory_that_grew_too_long_or_became_a_link_stays_as_it_was(mounted: Mounted):
+    await mounted.put()
+    (mounted.folder / "a.md").write_bytes(b"x" * 200_000)
+    await mounted.save()
+    (mounted.folder / "a.md").unlink()
+    (mounted.folder / "a.md").symlink_to("/etc/passwd")
+    await mounted.save()
+    assert await mounted.contents() == {"/a.md": "one"}
+    mounted.folder.rename(mounted.workspace / "moved")
+    mounted.folder.symlink_to("/etc")
+    await mounted.save()
+    assert await mounted.contents() == {"/a.md": "one"}
