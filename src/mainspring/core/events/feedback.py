@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from mainspring.core.events.payload import Payload
+from mainspring.core.ids import ExternalId
 
 RatedType: TypeAlias = Literal[
     "session",
@@ -23,7 +24,8 @@ class RatedSubject(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a rating is about, in its version."""
 
     type: RatedType
-    id: str
+    id: ExternalId
+    """Recorded, and looked up in its own session only."""
     version: str | None = None
 
 

@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, StoreCorrupt
+from mainspring.core.ids import ExternalId, VaultId
 from mainspring.service.storage.repository import ListQuery, Seal
 from mainspring.service.vaults.credential_auth import NewMcpOauth, Url, credential_key, server_key
 from mainspring.service.vaults.credentials import CreateCredential, Credentials, DisplayName
@@ -54,13 +55,13 @@ class LoginClient(Protocol):
 
 
 class CreateMcpLogin(Struct, frozen=True, kw_only=True):
-    vault_id: str
+    vault_id: VaultId
     mcp_server_url: Url
     public_url: (
         Annotated[Url, Meta(description="Where browsers reach this service, if that is elsewhere.")]
         | None
     ) = None
-    client_id: Annotated[str, Meta(min_length=1, max_length=1024)] | None = None
+    client_id: Annotated[ExternalId, Meta(min_length=1, max_length=1024)] | None = None
     scopes: Annotated[tuple[str, ...], Meta(max_length=50)] = ()
     display_name: DisplayName | None = None
 
