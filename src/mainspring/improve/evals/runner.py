@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -31,7 +30,13 @@ from mainspring.improve.evals.labels import read_calibrations
 from mainspring.improve.evals.run_log import EvalRun, create_run, existing_runs, read_run
 from mainspring.improve.evals.suite import ENCODER, Case, Script, SuiteFile, Tier
 from mainspring.improve.evals.suite_files import case_content_hash
-from mainspring.improve.evals.trials import MakeScript, TrialKey, TrialSetup, run_trial
+from mainspring.improve.evals.trials import (
+    MakeScript,
+    TrialKey,
+    TrialSetup,
+    discard_workspace,
+    run_trial,
+)
 from mainspring.log.task_groups import unwrap_single_error
 from mainspring.log.writer import Writer
 from mainspring.runtime.agent import Agent
@@ -181,7 +186,11 @@ class SuiteRunner:
             await writer.commit()
             parallel = settings.parallel or suite_file.suite.parallel
             await self._run_open(
-                setup, plan.open_trials, writer, parallel, _Progress(run, budget, on_result)
+                setup,
+                plan.open_trials,
+                writer,
+                parallel,
+                _Progress(run, budget, on_result, partial(discard_workspace, setup)),
             )
             if run.ended is None:
                 await writer.append(_run_ended(run, budget))
@@ -240,6 +249,7 @@ class SuiteRunner:
         for ended in results:
             progress.run.results[ended.case_id, ended.trial] = ended
             progress.on_result(ended)
+            await progress.discard(ended)
 
     def _trials(
         self,
@@ -311,6 +321,7 @@ class _Progress:
     run: EvalRun
     budget: RunBudget
     on_result: Callable[[EvalCaseEnded], None]
+    discard: Callable[[EvalCaseEnded], Awaitable[None]]
 
 
 def select_cases(suite_file: SuiteFile, selection: Selection, last: EvalRun | None) -> list[Case]:
@@ -386,5 +397,5 @@ def _run_ended(run: EvalRun, budget: RunBudget) -> EvalRunEnded:
 
 
 def _remove_if_empty(place: Path) -> None:
-    if place.is_dir() and not any(place.iterdir()):
-        shutil.rmtree(place, ignore_errors=True)
+    with suppress(OSError):
+        place.rmdir()

@@ -83,14 +83,23 @@ class TrialKey:
 async def run_trial(setup: TrialSetup, key: TrialKey) -> EvalCaseEnded:
     case = key.case
     session_id = ids.stable_id(ids.SESSION, setup.run_id, case.id, str(key.number))
-    place = setup.place / f"{case.id[:60]}-{key.number}-{session_id[-8:]}"
+    place = _place(setup, case.id, key.number, session_id)
     try:
-        ended = await _run_and_grade(setup, key, session_id, place)
+        return await _run_and_grade(setup, key, session_id, place)
     except MainspringError as error:
-        ended = _ended(key, session_id, error=f"{type(error).__name__}: {error}")
+        return _ended(key, session_id, error=f"{type(error).__name__}: {error}")
+
+
+async def discard_workspace(setup: TrialSetup, ended: EvalCaseEnded) -> None:
+    """Of a trial that passed, once its result is in the log: before that, it may be graded again
+    after a crash."""
     if not setup.keeps_workspaces and ended.outcome == "passed":
+        place = _place(setup, ended.case_id, ended.trial, ended.session_id)
         await to_thread.run_sync(lambda: shutil.rmtree(place, ignore_errors=True))
-    return ended
+
+
+def _place(setup: TrialSetup, case_id: str, number: int, session_id: str) -> Path:
+    return setup.place / f"{case_id[:60]}-{number}-{session_id[-8:]}"
 
 
 async def _run_and_grade(
