@@ -114,12 +114,23 @@ def test_a_session_is_exported_in_every_format(
     lines = read_lines(mainspring("sessions", "export", session).stdout)
     main = [line for line in lines if not line["isSidechain"]]
     assert kinds(main) == (
-        ["text", "text", "tool_use", "tool_result", "tool_use", "tool_result", "text"]
+        # after each result, the status block
+        [
+            "text",
+            "text",
+            "tool_use",
+            "tool_result",
+            "text",
+            "tool_use",
+            "tool_result",
+            "text",
+            "text",
+        ]
     )
     [name] = {line["sessionId"] for line in lines}
     assert name.replace("-", "") == session.removeprefix("sesn_")
     [side] = {line["agentId"] for line in lines if line["isSidechain"]}
-    assert (main[5]["toolUseResult"], main[1]["message"]["model"]) == ({"agentId": side}, "test")
+    assert (main[6]["toolUseResult"], main[1]["message"]["model"]) == ({"agentId": side}, "test")
     assert main[1]["message"]["usage"]["cache_read_input_tokens"] == 900
     assert {line["cwd"] for line in lines} == {str(place)}
 
