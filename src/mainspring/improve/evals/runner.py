@@ -44,8 +44,7 @@ from mainspring.runtime.session.lease import hold_session
 from mainspring.runtime.session.pinned_agent import definition_of
 from mainspring.runtime.session.session import Runtime
 
-_RUNS_LOOKED_AT = 10
-"""Earlier runs that results may be taken from."""
+_RUNS_LOOKED_AT = 10  # earlier runs that results may be taken from
 _GUESSED_TURNS, _GUESSED_OUTPUT_TOKENS = 3, 400
 
 
