@@ -60,7 +60,7 @@ async def test_a_tree_grows_and_ends_with_a_total(tmp_path: Path):
     for event in log:
         tree.apply(event)
         seen |= {line.split("·")[0].strip() for line in text(tree)}
-    assert {"├ explore  thinking", "└ general  thinking", "├ explore  waiting"} <= seen
+    assert {"├ explore  thinking", "└ general  thinking", "└ explore  waiting"} <= seen
     assert any(line.startswith("└ general  agent") for line in seen)
     first, second, third, total = text(tree)
     assert first.startswith("├ explore  done · 1 turn, $0.00 · the explore part")

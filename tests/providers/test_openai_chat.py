@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from tests.providers import wire
 from tests.providers.loopback import Loopback, event, says, streams
 from tests.providers.test_sse import cut
@@ -15,6 +16,7 @@ from mainspring.capabilities.providers.openai_chat.client import ChatParser
 from mainspring.capabilities.providers.openai_chat.request import encode
 from mainspring.capabilities.providers.quirks import Quirks
 from mainspring.capabilities.providers.sse_decoder import SseDecoder
+from mainspring.capabilities.providers.token_estimate import with_thinking
 from mainspring.core.content import (
     Base64Source,
     BlobSource,
@@ -58,7 +60,8 @@ def parse(chunks: list[bytes], request: Request | None = None) -> tuple[list[Del
     events = [event for chunk in chunks for event in splitter.feed(chunk)]
     deltas = [delta for event in events for delta in parser.feed(event)]
     assert parser.is_complete
-    return deltas, parser.reply(None)
+    reply = parser.reply(None)
+    return deltas, structs.replace(reply, usage=with_thinking(reply.usage, reply.content))
 
 
 def uses(reply: Reply) -> list[ToolUse]:
@@ -83,7 +86,9 @@ async def test_a_rich_reply_comes_whole_and_in_order(server: Loopback, http: Htt
             TextBlock("Looking at 🦊."),
             *calls,
         ),
-        usage=Usage(input_tokens=112, cache_read_input_tokens=2000, output_tokens=42),
+        usage=Usage(
+            input_tokens=112, cache_read_input_tokens=2000, output_tokens=42, thinking_tokens=8
+        ),
         reason="tool_use",
         model="m-1-0101",
         provider_request_id="req_9",

@@ -87,8 +87,12 @@ async def test_no_secret_reaches_the_log_the_blobs_or_the_context(tmp_path: Path
         assert leaked(context, texts) == []
 
 
-def test_no_typed_secret_is_sent_or_printed(mainspring: Run, upstream: Upstream, tmp_path: Path):
+def test_no_typed_secret_is_sent_or_printed(
+    mainspring: Run, upstream: Upstream, place: Path, tmp_path: Path
+):
     texts = planted(4)
+    (place / ".mainspring").mkdir(exist_ok=True)
+    (place / ".mainspring/models.toml").write_text('[models."ollama:test"]\nwindow = 32_768\n')
     vault = {"MAINSPRING_VAULT": str(tmp_path / "vault.json")}
     kept = mainspring("vault", "set", "VAULTED", stdin=KNOWN["VAULTED"], **vault)
     assert kept.returncode == 0, kept.stderr

@@ -30,7 +30,7 @@ from mainspring.core.ports import ScheduledPrompt, Workspace
 from mainspring.core.tool import Tool
 from mainspring.files.openat import real_path
 from mainspring.harness.permissions.policy import Policy, is_guarded
-from mainspring.harness.permissions.tool_names import ALL_TOOLS, TASK_TOOLS
+from mainspring.harness.permissions.tool_names import ALL_TOOLS, CRON_TOOLS, TASK_TOOLS
 from mainspring.runtime.session.session_paths import SessionPaths
 from mainspring.runtime.session_context import SetupRequest
 from mainspring.wiring.sandbox_environment import egress_rules
@@ -80,7 +80,11 @@ def built_in_tools(
         return await setup.writer.put_blob(content, media_type=media_type)
 
     tools = [*files, artifact(workspace, keep), *task_tools(setup.thread.tasks), think()]
-    if not setup.options.is_served and setup.subagent is None:
+    if (
+        not setup.options.is_served
+        and setup.subagent is None
+        and CRON_TOOLS.intersection(setup.agent.built_ins)
+    ):
         tools += cron_tools(_FolderSchedules(setup, settings))
     if workers is not None:
         tools.append(python(workers, sandbox, workspace))

@@ -146,7 +146,7 @@ def test_what_is_shown_stays_quoted_and_says_that_it_is_foreign(tmp_path: Path):
         folder.write(f"n{number}.md", text, foreign)
     memory = SessionMemory(
         folders={"agent": folder},
-        index_path=tmp_path / "index.db",
+        open_index=lambda: MemoryIndex({"agent": folder}, tmp_path / "index.db"),
         session_id="sesn_1",
         author=AGENT.author,
         clock=lambda: datetime(2026, 5, 1, tzinfo=UTC),

@@ -7,7 +7,6 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from mainspring.core.events.payload import Payload
-from mainspring.core.ids import ExternalId
 
 RatedType: TypeAlias = Literal[
     "session",
@@ -24,8 +23,7 @@ class RatedSubject(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a rating is about, in its version."""
 
     type: RatedType
-    id: ExternalId
-    """Recorded, and looked up in its own session only."""
+    id: str
     version: str | None = None
 
 

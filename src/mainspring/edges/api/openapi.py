@@ -28,6 +28,7 @@ STREAM_MEDIA_TYPE = "text/event-stream"
 
 Document: TypeAlias = dict[str, Any]
 
+_PAGE = "text/html"
 _DESCRIPTION = (
     "Mainspring's API. It is that of Claude Managed Agents, for the official clients to use with"
     " another base URL; what is ours says `x-mainspring-extension`. Times are RFC 3339 in UTC."
@@ -234,14 +235,12 @@ def _responses(route: Route, schemas: Schemas) -> Iterator[tuple[int, Schema]]:
         schema = schemas.of(type_)
         text = _ERROR_DESCRIPTIONS.get(status, "Otherwise")
         yield status, {"description": text, "content": {"application/json": {"schema": schema}}}
+    errors: Schema = {"application/json": {"schema": schemas.of(Error)}}
+    if route.media_type == _PAGE:  # a person at a browser reads why
+        errors[_PAGE] = {"schema": {"type": "string"}}
     for status in _error_statuses(route):
-        yield (
-            status,
-            {
-                "description": f"{_ERROR_DESCRIPTIONS[status]} (`{error_type_of_status(status)}`)",
-                "content": {"application/json": {"schema": schemas.of(Error)}},
-            },
-        )
+        text = f"{_ERROR_DESCRIPTIONS[status]} (`{error_type_of_status(status)}`)"
+        yield status, {"description": text, "content": errors}
 
 
 def _error_statuses(route: Route) -> Iterator[int]:

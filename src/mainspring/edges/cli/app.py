@@ -34,7 +34,7 @@ class CommandEntry:
 COMMANDS = {
     "run": CommandEntry("run_command", "run", "Run an agent until it is done."),
     "chat": CommandEntry("chat_command", "chat", "Talk with an agent."),
-    "top": CommandEntry("top", "top", "Show sessions that run or wait; attach, answer, stop."),
+    "top": CommandEntry("top", "top", "Show sessions that run or wait."),
     "serve": CommandEntry("serve", "serve", "Serve the Managed Agents API and run its sessions."),
     "worker": CommandEntry("serve", "worker", "Run sessions of a service on this machine too."),
     "init": CommandEntry("init", "init", "Create a new agent in a folder."),
@@ -44,7 +44,11 @@ COMMANDS = {
     "log": CommandEntry("log_maintenance", "app", "Read, move and delete the logs of sessions."),
     "cost": CommandEntry("cost_report", "cost", "Show what model calls cost."),
     "insights": CommandEntry("insights_report", "insights", "Show what your sessions waste."),
-    "slo": CommandEntry("slo_report", "slo", "Show how well agents serve real requests."),
+    "slo": CommandEntry(
+        "slo_report",
+        "slo",
+        "Show errors, latency, work without a person, and ratings of real sessions.",
+    ),
     "context": CommandEntry("context_report", "app", "Show what a model was given."),
     "replay": CommandEntry("replay_command", "replay", "Run a session again without its model."),
     "test": CommandEntry("replay_command", "test", "Turn sessions into tests."),

@@ -64,7 +64,7 @@ class NewDream:
         list[str] | None,
         typer.Option("--session", metavar="SESSION", help="Read this session; repeatable."),
     ] = None
-    scope: ScopeOption = AGENT
+    scope: ScopeOption = "agent"
     model: Annotated[
         str | None,
         typer.Option("--model", "-m", help="Also ask a model; without one, none is needed."),
@@ -119,7 +119,7 @@ async def run(settings: Settings, *, new: NewDream, json: JsonOption = False) ->
 
 
 @command(app)
-async def ls(settings: Settings, *, scope: ScopeOption = AGENT, json: JsonOption = False) -> int:
+async def ls(settings: Settings, *, scope: ScopeOption = "agent", json: JsonOption = False) -> int:
     """List dreams, the newest first."""
     async with open_existing_log(settings) as log:
         listed = await list_dreams(log, _store(settings, scope))

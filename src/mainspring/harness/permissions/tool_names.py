@@ -8,12 +8,14 @@ from types import MappingProxyType
 ALL_TOOLS = "*"
 TASK_TOOLS = frozenset(("task_create", "task_get", "task_list", "task_update"))
 """One task list: who may use one of them may use them all."""
+CRON_TOOLS = frozenset(("cron_create", "cron_delete", "cron_list"))
+"""Only for agents that name one of them: few schedule, and all would pay for the definitions."""
 BUILTIN_TOOL_NAMES = frozenset(
     (
         *("read", "write", "edit", "glob", "grep", "artifact", "think", *TASK_TOOLS),
         *("bash", "python", "service_start", "service_output", "service_stop", "web_fetch"),
         "web_search",
-        *("cron_create", "cron_delete", "cron_list"),
+        *CRON_TOOLS,
     )
 )
 """The names of all built-in tools, whether or not a session has them."""

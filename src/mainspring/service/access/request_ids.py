@@ -28,6 +28,7 @@ _KIND_BY_PATH_NAME = {
     "memory_version_id": "memory",
     "skill_id": "skill",
     "deployment_id": "deployment",
+    "dream_id": "dream",
     "deployment_run_id": "deployment_run",
     "approval_id": "approval",
     "webhook_id": "webhook",

@@ -41,7 +41,7 @@ from mainspring.core.events import (
     UserToolConfirmation,
     UserToolResult,
 )
-from mainspring.core.ids import ThreadId, ToolUseId
+from mainspring.core.ids import ExternalId, ThreadId, ToolUseId
 from mainspring.runtime.skills.skill_command import expand_command
 from mainspring.runtime.skills.substitution import SkillFacts
 from mainspring.runtime.slash_commands import parse_command
@@ -117,7 +117,8 @@ class SendSystem(Struct, frozen=True, kw_only=True, tag_field="type", tag="syste
 
 class SendRatedSubject(Struct, frozen=True, kw_only=True):
     type: RatedType
-    id: Annotated[str, Meta(min_length=1, max_length=1024)]
+    id: Annotated[ExternalId, Meta(min_length=1, max_length=1024)]
+    """Looked up in this session only; of what is outside it, a name."""
     version: Annotated[str, Meta(max_length=256)] | None = None
 
 
