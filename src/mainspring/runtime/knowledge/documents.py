@@ -17,14 +17,13 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy_module import LazyModule
 
 if TYPE_CHECKING:
-    import pypdf
+    from mainspring.runtime.knowledge import pdf_pages
 else:
-    pypdf = LazyModule("pypdf")  # an extra
+    pdf_pages = LazyModule("mainspring.runtime.knowledge.pdf_pages")
 
 MAX_BYTES = 50_000_000
 PART_BYTES = 1_800
 """About 512 tokens."""
-_MAX_PAGES = 5_000
 _MAX_XML = 100_000_000
 _HEADING = re.compile(r"(#{1,6})\s+(\S.*)")
 _DEFINITION = re.compile(
@@ -99,8 +98,7 @@ def _code_lines(text: str) -> Iterator[_Line]:
 
 def _pdf_lines(name: str, content: bytes) -> Iterator[_Line]:
     try:
-        reader = pypdf.PdfReader(io.BytesIO(content))
-        pages = [page.extract_text() for page in reader.pages[:_MAX_PAGES]]
+        pages = pdf_pages.pdf_pages(content)
     except ImportError as error:
         raise InvalidInput(f"{name}: install mainspring[documents] to read PDF files") from error
     except Exception as error:  # pypdf raises errors of many kinds for damaged files
