@@ -16,12 +16,13 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from tests.sandbox.attacks.listeners import Listeners
 
 _SPOTS = ("/tmp", "/var/tmp", "/dev/shm", "/usr", "/usr/local", "/etc", "/var", "/root", "/")
+_GRACE_SECONDS = 0.3
 _PATIENCE_SECONDS = 1.0
 _BEAT_SECONDS = 0.3
 # Says when it is there, and what hits it; holds a secret in its memory and a file open at 9.
@@ -153,6 +154,9 @@ class Scene:
         return self._listeners.is_reached()
 
     def is_victim_touched(self) -> bool:
+        """After a moment of grace: a killed process takes a while to go."""
+        with suppress(subprocess.TimeoutExpired):
+            self._victim.wait(_GRACE_SECONDS)
         return (
             self._victim.poll() is not None
             or _drained(self._hits) != b""
