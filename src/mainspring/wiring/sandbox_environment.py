@@ -47,8 +47,7 @@ def read_environment(
 def _check_packages(environment: SandboxEnvironment) -> None:
     """Raises: InvalidInput: one of them is no plain package."""
     if environment.packages.python or environment.packages.npm:
-        package_request.plain_packages("uv", environment.packages.python)
-        package_request.plain_packages("npm", environment.packages.npm)
+        package_request.package_requests(environment.packages.python, environment.packages.npm)
 
 
 def egress_rules(environment: SandboxEnvironment) -> network.EgressRules | None:

@@ -47,7 +47,7 @@ from mainspring.harness.permissions.protected_path_watcher import (
 )
 from mainspring.runtime.session.session_paths import SessionPaths, thread_sandbox_id
 from mainspring.wiring.sandbox_environment import egress_rules, sandbox_site
-from mainspring.wiring.user_vault import vault_credentials
+from mainspring.wiring.user_vault import user_vault
 
 if TYPE_CHECKING:
     from mainspring.core.ports import Credential
@@ -210,7 +210,7 @@ class SandboxPool:
             if rules is not None and share is not None:
                 proxy, proxy_variables = await session_egress.open_egress(
                     rules,
-                    vault_credentials(self.settings, sandbox_environment.secrets)
+                    user_vault(self.settings).credentials(sandbox_environment.secrets)
                     if credentials is None
                     else credentials,
                     share=share,

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
+from mainspring.capabilities.mcp.oauth_login import OAuthLogin
 from mainspring.capabilities.network.outbound_http import HttpPoster, OutboundHttpClient
 from mainspring.capabilities.network.rules import Network
 from mainspring.capabilities.providers.model_registry import ModelRegistry
@@ -38,11 +39,10 @@ from mainspring.service.sessions.preview_deltas import Deltas, LocalDeltas, Shar
 from mainspring.service.storage.repository import Seal
 from mainspring.service.webhooks.webhook_deliveries import WebhookPoster
 from mainspring.wiring.agent_selection import open_agent
-from mainspring.wiring.mcp_login import OAuthLogin
 from mainspring.wiring.providers import open_model_registry
 from mainspring.wiring.settings_files import read_project_files
 from mainspring.wiring.stores import open_log
-from mainspring.wiring.user_vault import open_seal
+from mainspring.wiring.user_vault import user_vault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ async def open_service(
             log=log,
             dispatcher=dispatcher,
             deltas=deltas,
-            seal=open_seal(settings),
+            seal=user_vault(settings).open_seal(),
             models=models,
             networks=networks,
             meter_poster=metered,
