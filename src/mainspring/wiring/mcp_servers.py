@@ -62,7 +62,7 @@ from mainspring.runtime.settings.session_servers import ProjectServers, read_plu
 from mainspring.runtime.settings.tool_pins import ServerHistory
 from mainspring.wiring.mcp_packages import sandbox_packages
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
-from mainspring.wiring.sandbox_pool import SandboxPool
+from mainspring.wiring.sandbox_pool import SandboxPool, sandbox_pool
 from mainspring.wiring.settings_files import (
     load_policy,
     read_settings_commands,
@@ -253,7 +253,7 @@ async def connect_servers(
         await to_thread.run_sync(hide_denied_paths, paths, loaded.policy), loaded.policy
     )
     environment = read_environment(loaded.sandbox, loaded.preferences.sandbox_env)
-    async with SandboxPool(settings) as pool:
+    async with sandbox_pool(settings) as pool:
         sandbox = await pool.open_session(key, paths, environment)
         packages = sandbox_packages(settings, pool, sandbox)
         host = ServerHost(sandbox.group, sandbox.cleanup, sandbox, packages)

@@ -19,6 +19,7 @@ from mainspring.capabilities.sandbox.sandbox_environment import (
 )
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
+from mainspring.config import Settings
 from mainspring.core.errors import McpFailed, SandboxFailed
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.ports import SandboxInfo
@@ -88,8 +89,10 @@ class ThreadWorkspaces:
     """Opens workspaces."""
 
     def __init__(
-        self, sandboxes: SandboxPool, home: Path, warn: Callable[[RunOptions, str], None]
+        self, settings: Settings, sandboxes: SandboxPool, warn: Callable[[RunOptions, str], None]
     ) -> None:
+        home = Path(settings.home)
+        self._settings = settings
         self._sandboxes = sandboxes
         self._warn = warn
         self.facts = WorkspaceFacts(
@@ -142,7 +145,7 @@ class ThreadWorkspaces:
         say = partial(self._warn, options)
         try:
             return await mcp_packages.with_packages(
-                self._sandboxes.settings, self._sandboxes, environment, paths.workspace, say
+                self._settings, self._sandboxes, environment, paths.workspace, say
             )
         except McpFailed as error:
             say(f"the packages of the environment are missing: {error}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
-from mainspring.capabilities.providers.model_registry import ModelRegistry
+from mainspring.capabilities.monty.python_tool import LazyInterpreter
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.tools.ask_user import ASK_USER, CLIENT_INPUT_CHECKS, EXIT_PLAN
 from mainspring.capabilities.tools.tool_search import ToolLoading, plan_tool_loading, tool_search
@@ -39,7 +39,7 @@ from mainspring.runtime.session.session_paths import (
     memory_places,
     worktree_paths,
 )
-from mainspring.runtime.session_context import SetupRequest, toolbox_without_tools
+from mainspring.runtime.session_context import Models, SetupRequest, toolbox_without_tools
 from mainspring.runtime.settings.pinned_policy import pin_policy, reading_rules, with_rules
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.runtime.settings.session_servers import subagent_servers
@@ -86,7 +86,7 @@ class ToolboxBuilder:
     def __init__(
         self,
         settings: Settings,
-        models: ModelRegistry,
+        models: Models,
         sandboxes: SandboxPool,
         authorizer: Authorizer,
         networks: tuple[Network, ...] = (),
@@ -98,9 +98,11 @@ class ToolboxBuilder:
         self._models = models
         self._sandboxes = sandboxes
         self._networks = networks
+        self._interpreter = LazyInterpreter.of(sandboxes.resources)
+        """For programs that need no sandbox; `None` if it is not installed."""
         self._bare = toolbox_without_tools(authorizer)
         self._files: LruCache[str, list[Tool]] = LruCache(MAX_CACHED)
-        self._workspaces = ThreadWorkspaces(sandboxes, self._home, self._warn)
+        self._workspaces = ThreadWorkspaces(settings, sandboxes, self._warn)
         self._warned: LruCache[str, str] = LruCache(MAX_CACHED)
         self._transcripts: LruCache[str, TranscriptFiles] = LruCache(MAX_CACHED)
 
@@ -195,7 +197,7 @@ class ToolboxBuilder:
                     thread_workspace.folder_workspace,
                     await self._file_tools(setup, thread_workspace),
                     sandbox_session,
-                    self._sandboxes.workers,
+                    self._interpreter,
                     self._settings,
                 ),
                 **web_tools(setup, session.sandbox_environment, self._settings, side_events.append),
