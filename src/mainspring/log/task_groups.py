@@ -4,7 +4,7 @@ retries while the store is unavailable.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar, cast
 
@@ -78,13 +78,15 @@ RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0)
 """A database that restarts is back within this; then the caller hears of it."""
 
 
-async def retry_unavailable(work: Callable[[], Awaitable[T]]) -> T:
+async def retry_unavailable(
+    work: Callable[[], Awaitable[T]], *, waits: Sequence[float] = RETRY_SECONDS
+) -> T:
     """Do `work` again while the store is unavailable; it must be safe to do twice.
 
     Raises:
         StoreUnavailable: it still was after the last wait.
     """
-    for seconds in RETRY_SECONDS:
+    for seconds in waits:
         try:
             return await work()
         except StoreUnavailable:

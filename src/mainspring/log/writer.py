@@ -5,6 +5,7 @@ and whether the session was moved away.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import anyio
 import anyio.lowlevel
@@ -14,7 +15,7 @@ from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.content import BlobSource
 from mainspring.core.envelope import AnyPayload, Event
-from mainspring.core.errors import Conflict, SessionGone
+from mainspring.core.errors import Conflict, SessionGone, StoreUnavailable
 from mainspring.core.events import (
     EventsRedacted,
     KnownPayload,
@@ -26,7 +27,7 @@ from mainspring.core.sender import decode_sender
 from mainspring.log import blobs
 from mainspring.log.event_chain import EventDraft, Scrub, chain_events, encode_scrubbed, to_row
 from mainspring.log.store import Append, EventRange, FoldedItem, InboxItem, Lease, SessionRow, Store
-from mainspring.log.task_groups import retry_unavailable
+from mainspring.log.task_groups import RETRY_SECONDS, retry_unavailable
 from mainspring.log.upcast import read_payload
 from mainspring.log.wakeup_signals import Watch
 
@@ -223,7 +224,11 @@ class Writer:
     async def commit(self) -> None:
         """Write what is staged, all or none; if that fails, what was staged is forgotten."""
         tip, losses = self._tip, self._losses
-        async with self._turn:
+        try:
+            self._turn.acquire_nowait()
+        except anyio.WouldBlock:
+            await self._turn.acquire()
+        try:
             if losses != self._losses:  # the commit before us failed, and ours stood on it
                 conflict = Conflict(self.session_id, expected=tip.seq, actual=self.head.seq)
                 raise conflict from self.loss
@@ -242,8 +247,7 @@ class Writer:
                 removed_blobs=self._redacted[1],
             )
             try:
-                with CancelScope(shield=True):  # who staged it goes on as if it were written
-                    await self._commit(append)
+                await self._write(append)
             except BaseException as error:
                 self._staged, self._folded = [], []
                 self._heard.clear()
@@ -252,6 +256,8 @@ class Writer:
                 self.loss = error
                 raise
             self.head = head
+        finally:
+            self._turn.release()
 
     def _stage(self, event_drafts: list[EventDraft]) -> list[Event]:
         events, self._tip = chain_events(self.session_id, self._tip, event_drafts)
@@ -269,18 +275,23 @@ class Writer:
             sender=decode_sender(item.sender),
         )
 
-    async def _commit(self, append: Append) -> None:
+    async def _write(self, append: Append) -> None:
+        try:
+            await self._store.append(append)
+        except StoreUnavailable:
+            with CancelScope(shield=True):  # who staged it goes on as if it were written
+                first, *rest = RETRY_SECONDS
+                await anyio.sleep(first)
+                await retry_unavailable(partial(self._write_again, append), waits=rest)
+
+    async def _write_again(self, append: Append) -> None:
         """Repeating an append is safe: it is conditional on a head that only it can move."""
-
-        async def attempt() -> None:
-            try:
-                await self._store.append(append)
-            except Conflict:
-                if (await self._store.session(self.session_id)).head != append.head:
-                    raise
-                # an earlier try went through before the connection broke
-
-        await retry_unavailable(attempt)
+        try:
+            await self._store.append(append)
+        except Conflict:
+            if (await self._store.session(self.session_id)).head != append.head:
+                raise
+            # an earlier try went through before the connection broke
 
     async def put_blob(self, content: bytes, *, media_type: str) -> BlobSource:
         """Keep large content beside the log, once, for as long as a session refers to it."""

@@ -102,7 +102,8 @@ class PostgresStore:
     async def append(self, append: Append) -> None:
         is_plain = not append.redacted_bodies and not append.removed_blobs
         work = queries.append if is_plain else _append_redaction
-        await self._pool.run(lambda db: work(db, append))
+        with CancelScope(shield=True):  # also while it waits for a connection
+            await self._pool.run(lambda db: work(db, append))
         self.wakeups.tell(append.lease.session_id, is_inbox=False)
 
     async def read(self, event_range: EventRange) -> list[Row]:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 import anyio
+from anyio import CancelScope
 
 from mainspring.core.errors import BlobNotFound, StoreFailed
 from mainspring.log.sqlite import queries, text_index
@@ -119,10 +120,13 @@ class SqliteStore:
         await self._read(lambda db: db.execute("pragma wal_checkpoint(truncate)").fetchall())
 
     async def append(self, append: Append) -> None:
-        await self._write(lambda db: queries.append(db, append))
         if append.redacted_bodies or append.removed_blobs:
-            await self._write(text_index.forget)
-            await self._truncate()
+            with CancelScope(shield=True):
+                await self._write(lambda db: queries.append(db, append))
+                await self._write(text_index.forget)
+                await self._truncate()
+        else:
+            await self._write(lambda db: queries.append(db, append))
         self.signals.poke([append.lease.session_id], is_inbox=False)
 
     async def read(self, event_range: EventRange) -> list[Row]:
