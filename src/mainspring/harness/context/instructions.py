@@ -363,7 +363,7 @@ class _Reader:
         )
 
     def _within_budget(self) -> tuple[Section, ...]:
-        """Shorten files above the limit. Specific ones stay whole, but never displace a wider scope."""
+        """Shorten files above the limit: specific ones last, without displacing a wider scope."""
         left = self.limits.max_chars
         kept = dict[int, Section]()
         closest_first = list(enumerate(self.sections))[::-1]
