@@ -28,6 +28,10 @@ from mainspring.retrieval.stems import FINGERPRINT, content_words, stems
 
 LAYOUT = 3
 """Of the tables, beside the stems: an index of another one is made again."""
+MAX_DATED = 200
+MAX_CONTAINERS = 500
+SAMPLE = 500
+"""The newest passages: a store takes the mean length from them."""
 _SEEDS, _SEEDS_OF_LARGE = 150, 90
 _COMMON_SHARE = 0.05
 """A word in more of the passages than this is too common to find candidates by in a large index."""
@@ -127,11 +131,17 @@ class PassageStore(Protocol):
         ...
 
     def facts(self, terms: Sequence[str], scopes: Sequence[str]) -> CorpusFacts: ...
-    def find_words(self, terms: Sequence[str], scopes: Sequence[str], limit: int) -> list[int]: ...
-    def find_dates(self, dates: DateRange, scopes: Sequence[str]) -> list[int]: ...
+    def find_words(self, terms: Sequence[str], scopes: Sequence[str], limit: int) -> list[int]:
+        """The best by BM25 as SQLite's FTS5 has it, to nine digits; of equals the first."""
+        ...
+
+    def find_dates(self, dates: DateRange, scopes: Sequence[str]) -> list[int]:
+        """The first `MAX_DATED`."""
+        ...
+
     def rows(self, numbers: Iterable[int], scopes: Sequence[str]) -> list[PassageRow]: ...
     def container_scores(self, terms: Sequence[str], scopes: Sequence[str]) -> dict[int, float]:
-        """How well the best whole containers answer."""
+        """How well the best `MAX_CONTAINERS` answer as a whole; BM25 as above."""
         ...
 
     def vector_state(self) -> object:

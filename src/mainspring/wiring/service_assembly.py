@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -39,6 +40,7 @@ from mainspring.service.storage.repository import Seal
 from mainspring.service.webhooks.webhook_deliveries import WebhookPoster
 from mainspring.wiring.agent_selection import open_agent
 from mainspring.wiring.mcp_login import OAuthLogin
+from mainspring.wiring.memory import open_store_passages
 from mainspring.wiring.providers import open_model_registry
 from mainspring.wiring.settings_files import read_project_files
 from mainspring.wiring.stores import open_log
@@ -122,6 +124,7 @@ def build_service(infrastructure: Infrastructure) -> Service:
             seal=infrastructure.seal,
             models=infrastructure.models,
             workspaces=Path(infrastructure.settings.workspaces),
+            open_passages=partial(open_store_passages, infrastructure.settings),
             client_tools=client_tools,
             send_request=http_client,
             login_client=OAuthLogin(http_client.fetch),
