@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
+from mainspring.core.sender import OriginType
 from mainspring.log.records import Records
 from mainspring.log.wakeup_signals import Watch
 
@@ -134,6 +135,19 @@ class IndexedText(Struct, frozen=True, kw_only=True):
     session_id: str
     seq: int
     text: str
+
+
+class SessionScope(Struct, frozen=True, kw_only=True):
+    """Whose sessions are searched: those for which all of this is true."""
+
+    tenant: str | None
+    """`None`: sessions on a person's machine, which have no tenant."""
+    agent: str | None = None
+    """The name that a session was created with."""
+    user: str | None = None
+    """The sender that created it."""
+    without_origins: tuple[OriginType, ...] = ()
+    without_sessions: tuple[str, ...] = ()
 
 
 class SearchHit(Struct, frozen=True, kw_only=True):
@@ -274,9 +288,11 @@ class Store(Protocol):
         event_ranges: Sequence[EventRange],
         limit: int,
         is_loose: bool = False,
+        scope: SessionScope | None = None,
     ) -> list[SearchHit]:
         """Events with all the words, best first; `is_loose`: with any word that begins like one of
-        them. `event_ranges` limits where, all sessions if empty."""
+        them. `event_ranges` limits where, all sessions if empty; `scope` whose. A fork is its
+        parent's."""
         ...
 
     async def delete(self, session_id: str) -> None:
