@@ -1,4 +1,4 @@
-"""What the PostgreSQL store asks of the database. Plain functions over a connection."""
+"""The queries of the PostgreSQL store, as plain functions over a connection."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ async def acquire(
         held = await _holder(db, session_id)
         if held.seconds > 0:
             raise held
-        async with db.transaction():  # let go since: ask again, with nobody in between
+        async with db.transaction():  # released in the meantime: try again in the same statement
             await key_of(db, session_id, sql.LOCKED)
             taken = await ask(db, sql.ACQUIRE, asked)
             if not taken:

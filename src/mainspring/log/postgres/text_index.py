@@ -28,7 +28,7 @@ def normalize_words(text: str) -> str:
 
 
 def indexable_text(text: str) -> str:
-    """What PostgreSQL can keep of a text: all but NUL."""
+    """The text without NUL, which PostgreSQL cannot store."""
     return text[:MAX_CHARACTERS].replace("\0", " ")
 
 
