@@ -187,7 +187,7 @@ async def open_session_runner(
             agent=agent,
             session=None if row is None else await runtime.resume(agent, row.id),
             session_summary=recorded,
-            origin=agent_selection(settings).origin(options),
+            origin=agent_selection(settings).origin(options, agent),
             outcome=loaded.agent_manifest.outcome,
         )
 

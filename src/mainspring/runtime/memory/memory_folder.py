@@ -17,6 +17,7 @@ from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound
 from mainspring.core.sender import Sender
 from mainspring.files.beneath import open_folder, read_file
 from mainspring.harness.permissions.protected_path_watcher import is_memory_folder
+from mainspring.runtime.memory.memory_quota import MemoryQuota, check_quota
 from mainspring.runtime.memory.memory_versions import (
     Change,
     MemoryVersion,
@@ -60,11 +61,13 @@ class MemoryFolder:
         clock: Clock,
         new_id: Callable[[str], str],
         refuse: Callable[[str], str | None] = lambda _: None,
+        quota: MemoryQuota | None = None,
     ) -> None:
         self.root = root
         self._clock = clock
         self._new_id = new_id
         self._refuse = refuse
+        self.quota = quota
 
     @property
     def is_present(self) -> bool:
@@ -263,6 +266,8 @@ class MemoryFolder:
             before = entered[0] if entered else before
             if before is not None and _hash(current) == _hash(content):
                 return before
+            if self.quota is not None and content is not None:
+                check_quota(self.quota, self.states(), path, len(content))
             version = self._version(path, content, change, before)
             apply_version(root, version, content)
         return version

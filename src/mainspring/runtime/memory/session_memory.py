@@ -48,6 +48,8 @@ class SessionMemory:
     warn: Callable[[str], None]
     recalled: AbstractSet[tuple[str, str, str]]
     """Scope, path and hash of what the model was shown already, as the log says."""
+    owner: str = ""
+    """The subagent whose memories these are; empty: the agent itself, and its user."""
     is_read_only: bool = False
     has_read_others: Callable[[], bool] = lambda: False
     """Whether the model was shown text of pages or of MCP servers, as the log says: what it writes
@@ -84,7 +86,7 @@ class SessionMemory:
             self.folders[scope].note_readers(self.session_id, hashes)
         return [
             MemoryRecalled(
-                store_id=hit.scope,
+                store_id=self.store_id(hit.scope),
                 path=hit.note.path,
                 version=hit.hash,
                 rank=rank,
@@ -93,6 +95,13 @@ class SessionMemory:
             )
             for rank, hit in enumerate(hits, 1)
         ]
+
+    def store_id(self, scope: str) -> str:
+        """What the log calls a folder."""
+        return f"{scope}:{self.owner}" if self.owner else scope
+
+    def is_shown(self, hit: MemoryHit) -> bool:
+        return (self.store_id(hit.scope), hit.note.path, hit.hash) in self.recalled
 
     def lines(self, hits: Iterable[MemoryHit]) -> list[str]:
         return [_line(hit, self.clock()) for hit in hits]
