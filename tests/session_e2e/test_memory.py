@@ -5,9 +5,14 @@ from dataclasses import replace
 from tests.session_e2e.session_setup import DONE, MODEL, Scene, at_work, leave
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
+from mainspring.config import read_settings
 from mainspring.core.content import plain_text
 from mainspring.core.events import AgentToolResult, ContextAdded, MemoryRecalled, MemoryWritten
+from mainspring.harness.context.provenance import request_parts
+from mainspring.runtime.run_options import RunOptions
+from mainspring.runtime.session.xrays import read_shots
 from mainspring.runtime.subagent import Subagent
+from mainspring.wiring.agent_selection import open_agent
 
 RELEASE = (
     "---\nname: Release day\ntype: project\nupdated: 2020-01-01\n---\n\nWe release on Thursdays.\n"
@@ -104,6 +109,32 @@ async def test_an_agent_searches_its_documents_and_is_told_what_they_do_not_cove
     assert "[returns.md:1, Returns]\n> # Returns" in quoted
     assert "> Goods are sent back within 30 days." in quoted
     assert missing.startswith("No document covers that.")
+
+
+async def test_the_folder_of_an_openclaw_agent_works_as_it_is(scene: Scene):
+    scene.write("SOUL.md", "You are patient.")
+    scene.write("USER.md", "The user is Anna.")
+    scene.write("MEMORY.md", "- Anna likes tea.\n" + "x" * 60_000)
+    settings = read_settings(folder=scene.workspace, environ={"HOME": str(scene.home)})
+    agent = open_agent(settings, RunOptions()).agent
+    note = {"name": "Dinner", "description": "when", "text": "At seven."}
+    async with scene.runtime() as runtime:
+        model = Scripted(calls("memory_write", note=note, reason="told"), DONE)
+        runtime.models.put(MODEL, model)
+        session = await runtime.start(replace(agent, model=MODEL), "Hello")
+        await session.permit(leave("memory_write"))
+        assert await session.run() is not None
+        events = await session.events()
+        (shot, *_) = await read_shots(session.log, await session.log.session(session.id))
+    (opening,) = [e.payload.text for e in events if isinstance(e.payload, ContextAdded)]
+    assert "[agent memory, MEMORY.md of the workspace]\n> - Anna likes tea.\n" in opening
+    assert len(opening) < 13_000
+    parts = {(part.place, part.source): part.reason for part in request_parts(shot, events)}
+    assert {("system", "SOUL.md"), ("system", "USER.md")} <= parts.keys()
+    assert parts["messages", "memory"]
+    assert "tea" not in "".join(model.requests[0].system)
+    assert "At seven." in scene.read("memory/reference_dinner.md")
+    assert scene.read("MEMORY.md").startswith("- Anna likes tea.")
 
 
 async def test_a_session_without_memory_neither_reads_nor_writes_it(scene: Scene):

@@ -47,7 +47,14 @@ def memory_folders(settings: Settings, own: Path | None = None) -> dict[str, Mem
     places = memory_places(Path(settings.folder), Path(settings.home))
     quota = read_quota(settings.environment)
     return {
-        scope: MemoryFolder(place, clock=clock.now, new_id=ids.new_id, refuse=refuse, quota=quota)
+        scope: MemoryFolder(
+            place,
+            clock=clock.now,
+            new_id=ids.new_id,
+            refuse=refuse,
+            quota=quota,
+            index_above=own is None and scope == AGENT,
+        )
         for scope, place in zip((AGENT, USER), places if own is None else (own,), strict=False)
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 MemoryMode: TypeAlias = Literal["on", "read_only", "off"]
@@ -20,6 +21,12 @@ def read_memory_mode(text: str | None) -> MemoryMode:
             return "read_only"
         case _:
             return "off"
+
+
+def with_memory_mode(metadata: Mapping[str, str], mode: MemoryMode) -> dict[str, str]:
+    """The metadata of a session that has a mode."""
+    rest = {key: value for key, value in metadata.items() if key != MEMORY_KEY}
+    return rest if mode == "on" else {**rest, MEMORY_KEY: mode}
 
 
 def strictest_memory(*modes: MemoryMode) -> MemoryMode:

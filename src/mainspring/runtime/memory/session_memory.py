@@ -133,7 +133,8 @@ class SessionMemory:
     def _opening(self, scope: str, folder: MemoryFolder) -> list[str]:
         today = self.clock().date()
         names = [INDEX_FILE, *(f"{today - timedelta(days=days)}.md" for days in (0, 1))]
-        texts = {name: parse_note(name, folder.text(name)).body for name in names}
+        texts = {f"{INDEX_FILE} of the workspace": folder.index_above()}
+        texts |= {name: parse_note(name, folder.text(name)).body for name in names}
         return [f"[{scope} memory, {name}]\n{quoted(text)}" for name, text in texts.items() if text]
 
 

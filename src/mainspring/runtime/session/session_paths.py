@@ -221,6 +221,12 @@ def memory_places(workspace: Path, home: Path) -> tuple[Path, Path]:
     return workspace / "memory", home / ".mainspring/memory"
 
 
+def has_memories(workspace: Path, home: Path) -> bool:
+    """Whether there may be any: a folder, or a `MEMORY.md` in the workspace itself."""
+    is_there = any(place.is_dir() for place in memory_places(workspace, home))
+    return is_there or (workspace / "MEMORY.md").is_file()
+
+
 def subagent_memory_place(kind: str, name: str, workspace: Path, home: Path) -> Path:
     """Where a subagent has memories of its own: in the same folders as in Claude Code.
 

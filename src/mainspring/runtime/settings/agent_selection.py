@@ -25,7 +25,7 @@ from mainspring.runtime.agent_folder.plugins import installed_plugins
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.definition_files.settings_file import Preferences
-from mainspring.runtime.memory.memory_mode import MEMORY_KEY, strictest_memory
+from mainspring.runtime.memory.memory_mode import strictest_memory
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_summary import SessionSummary
 from mainspring.runtime.settings.policy_loader import load_policy
@@ -139,15 +139,11 @@ class AgentSelection(Struct, frozen=True, kw_only=True):
 
         return lambda place: pins().trusted_hash(place)
 
-    def origin(self, options: RunOptions, agent: Agent) -> dict[str, str] | None:
-        """Where the agent came from, and whether it remembers: a session stores it, so that it can
-        continue from anywhere."""
-        origin: dict[str, str] = {}
-        if options.agent is not None:
-            origin["folder"] = str((self.folder / options.agent).resolve())
-        if agent.memory != "on":
-            origin[MEMORY_KEY] = agent.memory
-        return origin or None
+    def origin(self, options: RunOptions) -> dict[str, str] | None:
+        """Where the agent came from: a session stores it, so that it can continue from anywhere."""
+        if options.agent is None:
+            return None
+        return {"folder": str((self.folder / options.agent).resolve())}
 
 
 def _missing_style(scopes: Scopes, name: str | None) -> tuple[Finding, ...]:
