@@ -14,6 +14,7 @@ from mainspring.core.errors import StoreFailed
 from mainspring.core.tool import Tool
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
+from mainspring.retrieval.passage_index import PassageIndex
 from mainspring.runtime.session_context import Models
 from mainspring.service.access.api_keys import Keys
 from mainspring.service.access.audit import Audit
@@ -27,6 +28,7 @@ from mainspring.service.dreams.dreams import DreamDependencies, Dreams
 from mainspring.service.jobs.dispatcher import Dispatcher, Job
 from mainspring.service.jobs.parking import WAKE_TASK, Parking
 from mainspring.service.memory_stores.memories import Memories
+from mainspring.service.memory_stores.memory_search import MemorySearch, StoreIndex
 from mainspring.service.memory_stores.memory_stores import MemoryStores
 from mainspring.service.memory_stores.memory_versions import MemoryVersions
 from mainspring.service.resources.agents import Agents
@@ -92,6 +94,8 @@ class Infrastructure:
     models: Models
     workspaces: Path
     """The folder with the workspaces of all sessions."""
+    open_passages: Callable[[], PassageIndex]
+    """The index of all memory stores. Blocks."""
     client_tools: Callable[[Collection[str]], Sequence[Tool]]
     """The built-in tools of these names, as a client runs them."""
     send_request: SendTokenRequest
@@ -181,11 +185,14 @@ def _build_secrets(infrastructure: Infrastructure, outbox: Outbox) -> SecretServ
 
 def _build_memory(infrastructure: Infrastructure) -> MemoryServices:
     records = infrastructure.store.records
-    stores = MemoryStores(records)  # what becomes of them is told by the routes
+    index = StoreIndex(infrastructure.open_passages)
+    stores = MemoryStores(records, forget=index.forget)  # routes tell what becomes of them
+    memories = Memories(records, stores)
     return MemoryServices(
         stores=stores,
-        memories=Memories(records, stores),
+        memories=memories,
         versions=MemoryVersions(records, stores),
+        search=MemorySearch(memories, index),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from mainspring.service.service import Infrastructure, Service, build_service
 from mainspring.service.sessions.preview_deltas import Deltas, LocalDeltas, SharedDeltas
 from mainspring.service.webhooks.webhook_deliveries import WebhookPoster
 from mainspring.wiring.agent_selection import open_agent
+from mainspring.wiring.memory import open_store_passages
 from mainspring.wiring.providers import open_model_registry
 from mainspring.wiring.settings_files import read_project_files
 from mainspring.wiring.stores import open_log
@@ -59,6 +61,7 @@ async def open_service(
                 seal=user_vault(settings).open_seal(),
                 models=models,
                 workspaces=Path(settings.workspaces),
+                open_passages=partial(open_store_passages, settings),
                 client_tools=client_tools,
                 send_request=http_client,
                 login_client=OAuthLogin(http_client.fetch),

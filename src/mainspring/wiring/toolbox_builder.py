@@ -14,7 +14,7 @@ from anyio import to_thread
 from mainspring.capabilities.monty.python_tool import LazyInterpreter
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.tools.ask_user import ASK_USER, CLIENT_INPUT_CHECKS, EXIT_PLAN
-from mainspring.capabilities.tools.tool_search import ToolLoading, plan_tool_loading, tool_search
+from mainspring.capabilities.tools.tool_search import ToolLoading, plan_tool_loading
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
@@ -32,11 +32,12 @@ from mainspring.log.lru_cache import LruCache
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.mcp_server import McpServer, ServerParts
+from mainspring.runtime.memory.vector_settings import open_encode
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import (
     WORKSPACE_ALIASES,
     SessionPaths,
-    memory_places,
+    has_memories,
     worktree_paths,
 )
 from mainspring.runtime.session_context import Models, SetupRequest, toolbox_without_tools
@@ -208,14 +209,13 @@ class ToolboxBuilder:
                 tools[name] = with_path_instructions(tools[name], instructions)
             workspace = thread_workspace.paths.workspace
             memory = None
-            if setup.options.memory or any(
-                place.is_dir() for place in memory_places(workspace, self._home)
-            ):
+            if setup.options.memory or setup.subagent_memory or has_memories(workspace, self._home):
                 memory = memories.session_memory(self._settings, setup, workspace, stack)
             more: dict[str, Tool] = {} if memory is None else memory_tools.memory_tools(memory)
+            own = {} if setup.subagent is None else more  # its file gives it memory tools
             if (workspace / "knowledge").is_dir():
-                more |= memories.knowledge_tools(self._settings, setup, workspace)
-            tools |= remove_denied(select_tools(more, setup.agent.built_ins), policy)
+                more = more | memories.knowledge_tools(self._settings, setup, workspace)
+            tools |= remove_denied({**select_tools(more, setup.agent.built_ins), **own}, policy)
             if memory is not None:
                 facts += tuple(await memory.wake_up() if setup.thread.messages == 0 else ())
             own_servers = session.subagent_servers.get(setup.subagent or "", ())
@@ -355,7 +355,9 @@ class ToolboxBuilder:
 
     def _tool_loading(self, setup: SetupRequest, tools: Mapping[str, Tool]) -> ToolLoading:
         facts = self._models.facts(setup.agent.model)
-        return plan_tool_loading(tools, setup.thread.session_state.loaded_tools, facts)
+        loaded = setup.thread.session_state.loaded_tools
+        encode = partial(open_encode, Path(self._settings.home))
+        return plan_tool_loading(tools, loaded, facts, encode)
 
     def _worktrees(
         self, setup: SetupRequest, thread_workspace: ThreadWorkspace
@@ -386,5 +388,4 @@ class ToolboxBuilder:
 
 
 def _tool_changes(servers: ServerParts, policy: Policy, loading: ToolLoading) -> FindToolChanges:
-    search = tool_search if loading.search_tools else None
-    return servers.tool_changes(partial(remove_denied, policy=policy), search)
+    return servers.tool_changes(partial(remove_denied, policy=policy), loading.make_search)

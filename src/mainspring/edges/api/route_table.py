@@ -67,7 +67,7 @@ def _resource_routes(service: Service) -> tuple[Route, ...]:
         CredentialRoutes(secrets.credentials, secrets.credential_validator),
         McpLoginRoutes(secrets.mcp_logins),
         MemoryStoreRoutes(memory.stores),
-        MemoryRoutes(memory.memories, memory.versions),
+        MemoryRoutes(memory.memories, memory.versions, memory.search),
         DreamRoutes(service.dreams),
         DeploymentRoutes(schedules.deployments, schedules.deployment_runner),
         DeploymentRunRoutes(schedules.runs),
