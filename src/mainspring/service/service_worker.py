@@ -1,5 +1,6 @@
-"""A worker of the service: it runs sessions and jobs, and periodic maintenance tasks beside them.
-What its sessions work with is given as `WorkerPorts`.
+"""A worker of the service: it runs sessions and jobs, does what the service owes around each run
+(approvals, webhooks, outputs), and periodic maintenance beside them. What its sessions work with is
+given as `WorkerPorts`.
 """
 
 from __future__ import annotations
@@ -15,18 +16,20 @@ from mainspring.runtime.session_context import ToolboxFactory
 from mainspring.service.access.audit import delete_expired_data
 from mainspring.service.approvals import reconciliation as approval_keeping
 from mainspring.service.dreams import dreams
-from mainspring.service.jobs.periodic_tasks import PeriodicTask, repeat
+from mainspring.service.jobs.periodic_tasks import PeriodicTask, repeat, run_each
 from mainspring.service.jobs.worker import Worker, WorkerSettings
 from mainspring.service.memory_stores.mounted_stores import MountedStores
-from mainspring.service.run_steps import RunSteps
+from mainspring.service.resources.environments import CloudConfig
 from mainspring.service.schedules.deployment_store import FIRE_TASK
 from mainspring.service.service import Service
+from mainspring.service.service_groups import SessionServices, WebhookServices
 from mainspring.service.sessions.expired_workspaces import (
     ExpiredWorkspaceSweeper,
     WorkspaceCleaner,
 )
 from mainspring.service.sessions.output_files import OutputFolder
 from mainspring.service.sessions.session_mounts import ForkWorkspaces, Mounts
+from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.session_runs import RunRedaction, RunServices, SessionRuns
 from mainspring.service.sessions.session_skills import SessionSkills
 from mainspring.service.sessions.workspace_expiry import CLEAR_TASK, RETENTION, WorkspaceExpiry
@@ -62,6 +65,54 @@ class WorkerPorts:
     outputs_of: Callable[[str], OutputFolder]
     """By session."""
     cleaner: WorkspaceCleaner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSteps:
+    """What the service does around the runs of a session. A step that fails does not make the run
+    fail."""
+
+    sessions: SessionServices
+    webhooks: WebhookServices
+    outputs_of: Callable[[str], OutputFolder]
+    """The output files of a session, by its id."""
+
+    async def before_idle(self, tenant: str, session: SessionRecord) -> None:
+        """A client that sees the session idle finds the approvals that it waits for and the files
+        that it has handed over."""
+        interrupt = frozenset({"user.interrupt"})
+        await run_each(
+            session.id,
+            lambda: self.sessions.approvals.keeper.catch_up(tenant, session.id),
+            lambda: self._collect_outputs(tenant, session, stopped_by=interrupt),
+        )
+
+    async def after_run(self, tenant: str, session: SessionRecord) -> None:
+        await run_each(
+            session.id,
+            lambda: self.webhooks.news.catch_up(tenant, session.id),
+            lambda: self.sessions.approvals.keeper.catch_up(tenant, session.id),
+            lambda: self._collect_outputs(tenant, session),
+            lambda: self.sessions.work.offer_session(tenant, session),
+        )
+
+    async def after_parking(self, tenant: str, session_id: str) -> None:
+        repository = self.sessions.sessions.repository
+        await self.after_run(tenant, await repository.get(tenant, session_id))
+
+    async def _collect_outputs(
+        self, tenant: str, session: SessionRecord, *, stopped_by: frozenset[str] | None = None
+    ) -> None:
+        """`stopped_by`: the types of events that stop it; `None`: any event in the inbox."""
+        store = self.sessions.sessions.log.store
+
+        async def is_stopped() -> bool:
+            return bool(await store.pending(session.id, types=stopped_by, limit=1))
+
+        if isinstance(session.environment, CloudConfig):
+            await self.sessions.outputs.collect(
+                tenant, session.id, self.outputs_of(session.id), is_stopped=is_stopped
+            )
 
 
 @asynccontextmanager
