@@ -38,7 +38,7 @@ from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import (
     WORKSPACE_ALIASES,
     SessionPaths,
-    memory_places,
+    has_memories,
     worktree_paths,
 )
 from mainspring.runtime.session_context import SetupRequest, toolbox_without_tools
@@ -196,14 +196,13 @@ class ToolboxBuilder:
                 tools[name] = with_path_instructions(tools[name], instructions)
             workspace = thread_workspace.paths.workspace
             memory = None
-            if setup.options.memory or any(
-                place.is_dir() for place in memory_places(workspace, self._home)
-            ):
+            if setup.options.memory or setup.subagent_memory or has_memories(workspace, self._home):
                 memory = memories.session_memory(self._settings, setup, workspace, stack)
             more: dict[str, Tool] = {} if memory is None else memory_tools.memory_tools(memory)
+            own = {} if setup.subagent is None else more  # its file gives it memory tools
             if (workspace / "knowledge").is_dir():
-                more |= memories.knowledge_tools(self._settings, setup, workspace)
-            tools |= remove_denied(select_tools(more, setup.agent.built_ins), policy)
+                more = more | memories.knowledge_tools(self._settings, setup, workspace)
+            tools |= remove_denied({**select_tools(more, setup.agent.built_ins), **own}, policy)
             if memory is not None:
                 facts += tuple(await memory.wake_up() if setup.thread.messages == 0 else ())
             servers = await self._servers.open(

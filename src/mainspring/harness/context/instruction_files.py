@@ -38,7 +38,7 @@ _BESIDE_A_PERSONA = ("TOOLS.md",)
 _NO_INSTRUCTIONS = {
     "HEARTBEAT.md": "what to do from time to time belongs into a schedule",
     "BOOTSTRAP.md": "a first run has no ritual here",
-    "MEMORY.md": "what an agent remembers is no instruction",
+    "MEMORY.md": "what an agent remembers is shown as memory",
 }
 _MAX_DEPTH = 6
 _MAX_FILES = 200

@@ -16,6 +16,8 @@ from mainspring.core.envelope import AnyPayload
 from mainspring.core.model import Effort
 from mainspring.harness.permissions.tool_names import NETWORK_TOOLS, canonical_name
 
+AGENT_IN_SESSION = "session_agent"
+"""The `store_id` of a recalled message that an agent said in an earlier session."""
 _MAX_CALLS = 30
 _CHANGES_FOLDER = re.compile(r"cd|pushd|popd|eval|source|(?:^|[\s;&|({])\.\s|\$'")
 _ULTRATHINK = re.compile(r"\bultrathink\b", re.IGNORECASE)
@@ -60,8 +62,9 @@ class SessionState(Struct):
     begins with."""
     recalled: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])
     """Store, path and version of memories that the model was shown."""
-    has_read_others: bool = False
-    """Whether it has asked for text that others wrote: pages, and what MCP servers give."""
+    foreign_reads: list[str] = field(default_factory=list[str])
+    """The first call of the session, in any thread, that asked for text that others wrote: pages,
+    and what MCP servers give. What an agent said in an earlier session may be such text, too."""
     snapshot: str | None = None
     """The newest snapshot of the workspace."""
     permissions: list[AnyPayload] = field(default_factory=list[AnyPayload])
@@ -84,6 +87,11 @@ class SessionState(Struct):
     """Whether a user or a skill wrote `ultrathink` in this run."""
     _loading_skills: dict[str, str] = field(default_factory=dict[str, str])
     """Skills by the call that loads them, while the call has no result."""
+
+    @property
+    def has_read_others(self) -> bool:
+        """What one thread has read reaches the others by its messages."""
+        return bool(self.foreign_reads)
 
     def apply(self, payload: AnyPayload) -> None:
         match payload:
@@ -127,8 +135,8 @@ class SessionState(Struct):
                 self._check_ultrathink(self.prompts[-1])
             case events.AgentToolUse() | events.AgentMcpToolUse():
                 self._add_call(payload)
-            case events.MemoryRecalled(store_id=store_id, path=path, version=version):
-                self.recalled.add((store_id, path, version))
+            case events.MemoryRecalled():
+                self._add_recalled(payload)
             case events.SessionImported():  # an imported file grants nothing
                 self._forget()
             case events.SkillUsed():
@@ -163,9 +171,14 @@ class SessionState(Struct):
         self.calls.append((call.name, call.input))
         name = canonical_name(call.name)
         if isinstance(call, events.AgentMcpToolUse) or name in NETWORK_TOOLS:
-            self.has_read_others = True
+            self.foreign_reads[:] = self.foreign_reads or [call.name]
         if name == "bash":
             self._add_command(str(call.input.get("command", "")))
+
+    def _add_recalled(self, memory: events.MemoryRecalled) -> None:
+        self.recalled.add((memory.store_id, memory.path, memory.version))
+        if memory.store_id == AGENT_IN_SESSION:
+            self.foreign_reads[:] = self.foreign_reads or [memory.store_id]
 
     def _add_command(self, command: str) -> None:
         is_moving = _CHANGES_FOLDER.search(command) or _CHANGES_FOLDER.search(

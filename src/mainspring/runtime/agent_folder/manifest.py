@@ -29,6 +29,7 @@ from mainspring.runtime.definition_files.yaml_reader import (
     YamlReader,
     YamlValueError,
 )
+from mainspring.runtime.memory.memory_mode import MEMORY_MODES, MemoryMode
 
 if TYPE_CHECKING:
     import zoneinfo
@@ -109,6 +110,7 @@ class AgentManifest:
     schedule: ManifestSchedule | None = None
     outcome: ManifestOutcome | None = None
     slo: ServiceObjectives | None = None
+    memory: MemoryMode = "on"
     findings: tuple[Finding, ...] = ()
     lines: Mapping[str, int] = field(default_factory=dict[str, int])
     """The line of each key."""
@@ -211,6 +213,7 @@ def _readers(yaml_reader: YamlReader) -> FieldReaders:
         "schedule": _schedule(yaml_reader),
         "outcome": _outcome(yaml_reader),
         "slo": _objectives(yaml_reader),
+        "memory": yaml_reader.one_of(MEMORY_MODES),
     }
 
 

@@ -136,7 +136,7 @@ def _write_tool(memory: SessionMemory) -> Tool:
             if (waiting := _unless_agreed(call, question)) is not None:
                 return waiting
             version = folder.save(made, _change(memory, call, reason))
-            return _written(scope, version, f"Remembered as {version.path}.", made)
+            return _written(memory.store_id(scope), version, f"Remembered as {version.path}.", made)
 
         return await _in_thread(write)
 
@@ -164,7 +164,7 @@ def _forget_tool(memory: SessionMemory) -> Tool:
             if (waiting := _unless_agreed(call, _question_of(folder, (path,)))) is not None:
                 return waiting
             version = folder.forget(path, _change(memory, call, reason))
-            return _written(found, version, f"Forgot {path}.")
+            return _written(memory.store_id(found), version, f"Forgot {path}.")
 
         return await _in_thread(forget)
 
@@ -221,7 +221,8 @@ async def _probe(memory: SessionMemory, call: Call) -> ToolResult | None:
     def look() -> ToolResult | None:
         for scope, folder in memory.folders.items():
             for version in folder.find_versions(_version_id(call)):
-                return _written(scope, version, f"Done: {version.operation} {version.path}.")
+                text = f"Done: {version.operation} {version.path}."
+                return _written(memory.store_id(scope), version, text)
         return None
 
     return await to_thread.run_sync(look)

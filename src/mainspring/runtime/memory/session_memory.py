@@ -21,6 +21,7 @@ from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.events import ContextAdded, KnownPayload, MemoryRecalled
 from mainspring.core.sender import Sender
+from mainspring.harness.state.session_state import AGENT_IN_SESSION
 from mainspring.runtime.memory.memory_folder import MemoryFolder, age_in_words
 from mainspring.runtime.memory.memory_index import MemoryHit, MemoryIndex, note_time
 from mainspring.runtime.memory.note import CONFLICTS, INDEX_FILE, Note, parse_note
@@ -51,6 +52,8 @@ class SessionMemory:
     """Scope, path and hash of what the model was shown already, as the log says."""
     past: PastSessions | None = None
     """Earlier sessions, whose messages are found too."""
+    owner: str = ""
+    """The subagent whose memories these are; empty: the agent itself, and its user."""
     is_read_only: bool = False
     has_read_others: Callable[[], bool] = lambda: False
     """Whether the model was shown text of pages or of MCP servers, as the log says: what it writes
@@ -97,7 +100,7 @@ class SessionMemory:
             self.folders[scope].note_readers(self.session_id, hashes)
         return [
             MemoryRecalled(
-                store_id=hit.scope,
+                store_id=self._store_id(hit),
                 path=hit.note.path,
                 version=hit.hash,
                 rank=rank,
@@ -106,6 +109,17 @@ class SessionMemory:
             )
             for rank, hit in enumerate(hits, 1)
         ]
+
+    def store_id(self, scope: str) -> str:
+        """What the log calls a folder."""
+        return f"{scope}:{self.owner}" if self.owner else scope
+
+    def is_shown(self, hit: MemoryHit) -> bool:
+        return (self._store_id(hit), hit.note.path, hit.hash) in self.recalled
+
+    def _store_id(self, hit: MemoryHit) -> str:
+        is_of_agent = hit.scope == SESSION and hit.note.trust != "person"
+        return AGENT_IN_SESSION if is_of_agent else self.store_id(hit.scope)
 
     def lines(self, hits: Iterable[MemoryHit]) -> list[str]:
         return [_line(hit, self.clock()) for hit in hits]
@@ -137,7 +151,8 @@ class SessionMemory:
     def _opening(self, scope: str, folder: MemoryFolder) -> list[str]:
         today = self.clock().date()
         names = [INDEX_FILE, *(f"{today - timedelta(days=days)}.md" for days in (0, 1))]
-        texts = {name: parse_note(name, folder.text(name)).body for name in names}
+        texts = {f"{INDEX_FILE} of the workspace": folder.index_above()}
+        texts |= {name: parse_note(name, folder.text(name)).body for name in names}
         return [f"[{scope} memory, {name}]\n{quoted(text)}" for name, text in texts.items() if text]
 
 
