@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import cast
 
@@ -59,6 +59,9 @@ class SessionMemory:
     """Whether the model was shown text of pages or of MCP servers, as the log says: what it writes
     then may come from there, whatever it says."""
 
+    _problems: set[str] = field(default_factory=set[str])
+    """What the user was warned of."""
+
     async def wake_up(self) -> list[KnownPayload]:
         """What a session is told of memory when it begins."""
         return await self._or_warn(self._wake_up)
@@ -74,7 +77,11 @@ class SessionMemory:
     def search(self, query: str, limit: int, past: Sequence[PastMessage] = ()) -> list[MemoryHit]:
         """Blocks."""
         with closing(self.open_index()) as index:
-            return index.search(query, list(self.folders), limit, past)
+            hits = index.search(query, list(self.folders), limit, past)
+            if index.problem and index.problem not in self._problems:
+                self._problems.add(index.problem)
+                self.warn(f"memory is searched by words only: {index.problem}")
+        return hits
 
     async def search_all(
         self, query: str, limit: int, *, only_of_people: bool = False
