@@ -15,6 +15,7 @@ from mainspring.core.tool import Tool
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
 from mainspring.runtime.session_context import Models
+from mainspring.runtime.settings.project_trust import ProjectFiles
 from mainspring.service.access.api_keys import Keys
 from mainspring.service.access.audit import Audit
 from mainspring.service.access.budget_ledger import DailyBudgetLedger
@@ -24,6 +25,13 @@ from mainspring.service.access.tenants import Tenants
 from mainspring.service.approvals.approval_policy import AnswerPermission, ApprovalPolicies
 from mainspring.service.approvals.approvals import Approvals
 from mainspring.service.dreams.dreams import DreamDependencies, Dreams
+from mainspring.service.evals.alarms import Alarms
+from mainspring.service.evals.production_watch import ProductionWatch
+from mainspring.service.evals.scheduled_evals import (
+    OpenSuiteRunner,
+    ScheduledEvalPorts,
+    ScheduledEvals,
+)
 from mainspring.service.jobs.dispatcher import Dispatcher, Job
 from mainspring.service.jobs.parking import WAKE_TASK, Parking
 from mainspring.service.memory_stores.memories import Memories
@@ -43,6 +51,7 @@ from mainspring.service.self_hosted.work_queue import WorkQueue, WorkQueueOption
 from mainspring.service.self_hosted.work_tokens import WorkTokens
 from mainspring.service.service_groups import (
     AccessServices,
+    EvalServices,
     MemoryServices,
     ResourceServices,
     ScheduleServices,
@@ -82,6 +91,16 @@ from mainspring.service.webhooks.webhook_outbox import Outbox, SessionEventForwa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentFolderPorts:
+    """The folder that the service runs in: its agent, suites and trust."""
+
+    folder: Path
+    home: Path
+    read_project: Callable[[], ProjectFiles]
+    open_runner: OpenSuiteRunner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServicePorts:
     """What the service needs from outside."""
 
@@ -97,6 +116,7 @@ class ServicePorts:
     send_request: SendTokenRequest
     login_client: LoginClient
     post_webhook: WebhookPoster
+    agent_folder: AgentFolderPorts
     allow_http: bool = False
     """Webhooks may have addresses without TLS."""
 
@@ -111,6 +131,7 @@ class ServiceParts:
     secrets: SecretServices
     memory_services: MemoryServices
     dreams: Dreams
+    evals: EvalServices
     webhooks: WebhookServices
     sessions: SessionServices
     schedules: ScheduleServices
@@ -130,14 +151,16 @@ def build_parts(ports: ServicePorts) -> ServiceParts:
     memory = _build_memory(ports)
     services = _build_sessions(ports, resources, secrets, memory, webhooks)
     dreams = _build_dreams(ports, memory, services)
+    evals = _build_evals(ports, webhooks.outbox)
     return ServiceParts(
         resources=resources,
         secrets=secrets,
         memory_services=memory,
         dreams=dreams,
+        evals=evals,
         webhooks=webhooks,
         sessions=services,
-        schedules=_build_schedules(ports, resources, services, webhooks.outbox, dreams),
+        schedules=_build_schedules(ports, resources, services, webhooks.outbox, (dreams, evals)),
         access=AccessServices(
             keys=Keys(records),
             tenants=Tenants(records),
@@ -197,6 +220,27 @@ def _build_dreams(ports: ServicePorts, memory: MemoryServices, sessions: Session
         put=ports.dispatcher.put,
     )
     return Dreams(ports.store.records, needs)
+
+
+def _build_evals(ports: ServicePorts, outbox: Outbox) -> EvalServices:
+    records, place = ports.store.records, ports.agent_folder
+    alarms = Alarms(records, outbox)
+    scheduled = ScheduledEvalPorts(
+        records=records,
+        alarms=alarms,
+        put=ports.dispatcher.put,
+        folder=place.folder,
+        open_runner=place.open_runner,
+    )
+    watch = ProductionWatch(
+        log=ports.log,
+        alarms=alarms,
+        folder=place.folder,
+        home=place.home,
+        read_project=place.read_project,
+        open_runner=place.open_runner,
+    )
+    return EvalServices(alarms=alarms, scheduled=ScheduledEvals(scheduled), watch=watch)
 
 
 def _build_sessions(
@@ -282,8 +326,9 @@ def _build_schedules(
     resource_services: ResourceServices,
     session_services: SessionServices,
     outbox: Outbox,
-    dreams: Dreams,
+    actions: tuple[Dreams, EvalServices],
 ) -> ScheduleServices:
+    dreams, evals = actions
     pin_agent = resource_services.agents.reference
     records = ports.store.records
     store = DeploymentStore(
@@ -295,11 +340,14 @@ def _build_schedules(
     )
     runs = DeploymentRuns(records)
     starter = ServiceSessionStarter(
-        session_services.sessions, session_services.event_sender, dreams.start_scheduled
+        session_services.sessions,
+        session_services.event_sender,
+        dreams.start_scheduled,
+        evals.scheduled,
     )
     triggers = Triggers(records, seal=ports.seal, pin_agent=pin_agent)
     return ScheduleServices(
-        deployments=Deployments(store, pin_agent=pin_agent),
+        deployments=Deployments(store, pin_agent=pin_agent, check_action=evals.scheduled.check),
         runs=runs,
         deployment_runner=DeploymentRunner(store, runs, session_starter=starter),
         triggers=triggers,

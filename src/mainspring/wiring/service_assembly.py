@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
@@ -17,6 +18,7 @@ from mainspring.capabilities.network.rules import Network
 from mainspring.capabilities.providers.model_registry import ModelRegistry
 from mainspring.capabilities.tools.client_tools import client_tools
 from mainspring.config import Settings, is_postgres
+from mainspring.core.lazy_module import LazyModule
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
 from mainspring.runtime.run_options import RunOptions
@@ -24,9 +26,10 @@ from mainspring.service.dreams.dreams import Dreams
 from mainspring.service.jobs.dispatcher import Dispatcher
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
 from mainspring.service.schedules.local_schedule import LocalSchedule, ScheduleStatus
-from mainspring.service.service_assembly import ServicePorts, build_parts
+from mainspring.service.service_assembly import AgentFolderPorts, ServicePorts, build_parts
 from mainspring.service.service_groups import (
     AccessServices,
+    EvalServices,
     MemoryServices,
     ResourceServices,
     ScheduleServices,
@@ -43,6 +46,11 @@ from mainspring.wiring.providers import open_model_registry
 from mainspring.wiring.settings_files import read_project_files
 from mainspring.wiring.stores import open_log
 from mainspring.wiring.user_vault import open_seal
+
+if TYPE_CHECKING:
+    from mainspring.wiring import eval_assembly
+else:
+    eval_assembly = LazyModule("mainspring.wiring.eval_assembly")  # most services run no suites
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +80,7 @@ class Service:
     secrets: SecretServices
     memory_services: MemoryServices
     dreams: Dreams
+    evals: EvalServices
     webhooks: WebhookServices
     sessions: SessionServices
     schedules: ScheduleServices
@@ -111,7 +120,8 @@ async def open_service(
 
 
 def build_service(infrastructure: Infrastructure) -> Service:
-    networks = infrastructure.networks
+    networks, settings = infrastructure.networks, infrastructure.settings
+    folder, home = Path(settings.folder), Path(settings.home)
     allow_http = bool(networks)  # inside, not everything speaks TLS
     http_client = OutboundHttpClient(allowed=networks)
     parts = build_parts(
@@ -121,12 +131,20 @@ def build_service(infrastructure: Infrastructure) -> Service:
             deltas=infrastructure.deltas,
             seal=infrastructure.seal,
             models=infrastructure.models,
-            workspaces=Path(infrastructure.settings.workspaces),
+            workspaces=Path(settings.workspaces),
             client_tools=client_tools,
             send_request=http_client,
             login_client=OAuthLogin(http_client.fetch),
             post_webhook=infrastructure.meter_poster(
                 HttpPoster(allowed=networks, allow_http=allow_http)
+            ),
+            agent_folder=AgentFolderPorts(
+                folder=folder,
+                home=home,
+                read_project=lambda: read_project_files(folder, home=home),
+                open_runner=lambda options, *, is_drill=False: eval_assembly.open_suite_runner(
+                    settings, options, is_drill=is_drill
+                ),
             ),
             allow_http=allow_http,
         )
@@ -137,6 +155,7 @@ def build_service(infrastructure: Infrastructure) -> Service:
         secrets=parts.secrets,
         memory_services=parts.memory_services,
         dreams=parts.dreams,
+        evals=parts.evals,
         webhooks=parts.webhooks,
         sessions=parts.sessions,
         schedules=parts.schedules,

@@ -16,6 +16,7 @@ from mainspring.log.task_groups import run_in_background
 from mainspring.service.access.audit import delete_expired_data
 from mainspring.service.approvals import reconciliation as approval_keeping
 from mainspring.service.dreams import dreams
+from mainspring.service.evals import scheduled_evals
 from mainspring.service.jobs.periodic_tasks import PeriodicTask, repeat
 from mainspring.service.jobs.worker import Worker, WorkerSettings
 from mainspring.service.memory_stores.mounted_stores import MountedStores
@@ -45,6 +46,7 @@ from mainspring.wiring.toolbox_builder import ToolboxBuilder
 from mainspring.wiring.user_vault import known_secrets
 
 _FREQUENT_SECONDS = 30.0
+_PRODUCTION_SECONDS = 300.0
 _DAILY_SECONDS = 24 * 3600.0
 
 
@@ -119,12 +121,14 @@ async def open_worker(
         worker.register(FIRE_TASK, service.schedules.deployment_runner.fire)
         worker.register(DELIVER, service.webhooks.deliveries.deliver)
         worker.register(dreams.TASK, service.dreams.run)
+        run_suite = partial(service.evals.scheduled.run, model=config.model)
+        worker.register(scheduled_evals.TASK, run_suite)
         worker.register(approval_keeping.TASK, service.sessions.approvals.attend)
         cleaner = WorkspaceCleaner(
             infrastructure.settings, infrastructure.store.records, sandbox_pool
         )
         worker.register(CLEAR_TASK, cleaner.clear)
-        keep_audit = config.keep_audit
+        keep_audit, watch = config.keep_audit, service.evals.watch
         async with run_in_background(
             partial(
                 repeat,
@@ -138,6 +142,11 @@ async def open_worker(
                     service.sessions.approvals.keeper.sweep,
                 ),
                 _FREQUENT_SECONDS,
+            ),
+            partial(
+                repeat,
+                (partial(watch.grade, config.model), watch.check_levels),
+                _PRODUCTION_SECONDS,
             ),
             partial(
                 repeat,
