@@ -16,6 +16,7 @@ from mainspring.service.evals.production_watch import ProductionWatch
 from mainspring.service.evals.scheduled_evals import ScheduledEvals
 from mainspring.service.jobs.parking import Parking
 from mainspring.service.memory_stores.memories import Memories
+from mainspring.service.memory_stores.memory_search import MemorySearch
 from mainspring.service.memory_stores.memory_stores import MemoryStores
 from mainspring.service.memory_stores.memory_versions import MemoryVersions
 from mainspring.service.resources.agents import Agents
@@ -70,6 +71,7 @@ class MemoryServices:
     stores: MemoryStores
     memories: Memories
     versions: MemoryVersions
+    search: MemorySearch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from mainspring.runtime.run_options import RunOptions
 from mainspring.wiring.agent_selection import open_agent
 from mainspring.wiring.runtime_assembly import open_runtime
 from mainspring.wiring.sandbox_environment import session_paths
-from mainspring.wiring.sandbox_pool import SandboxPool
+from mainspring.wiring.sandbox_pool import SandboxPool, sandbox_pool
 from mainspring.wiring.settings_files import with_key_helper
 
 _EMPTY_SUMMARY = "The user and the assistant have talked."
@@ -47,7 +47,7 @@ async def open_suite_runner(
     options = replace(options, agent=folder, is_headless=True)
     async with (
         open_runtime(settings, options=options, idle_sandboxes=0) as runtime,
-        SandboxPool(settings, is_unsandboxed=options.is_unsandboxed, most_idle=0) as sandboxes,
+        sandbox_pool(settings, is_unsandboxed=options.is_unsandboxed, most_idle=0) as sandboxes,
     ):
         opened = partial(open_agent, settings, options, facts=runtime.models.facts)
         loaded = await to_thread.run_sync(opened)

@@ -36,6 +36,7 @@ from mainspring.runtime.definition_files.yaml_reader import (
     YamlReader,
     YamlValueError,
 )
+from mainspring.runtime.memory.memory_mode import MEMORY_MODES, MemoryMode
 
 if TYPE_CHECKING:
     import zoneinfo
@@ -111,6 +112,7 @@ class AgentManifest:
     outcome: ManifestOutcome | None = None
     slo: ServiceObjectives | None = None
     grade: ManifestGrade | None = None
+    memory: MemoryMode = "on"
     findings: tuple[Finding, ...] = ()
     lines: Mapping[str, int] = field(default_factory=dict[str, int])
     """The line of each key."""
@@ -217,6 +219,7 @@ def _readers(yaml_reader: YamlReader) -> FieldReaders:
         "outcome": _outcome(yaml_reader),
         "slo": read_objectives(yaml_reader),
         "grade": read_grade(yaml_reader),
+        "memory": yaml_reader.one_of(MEMORY_MODES),
     }
 
 
