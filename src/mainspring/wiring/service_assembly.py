@@ -17,7 +17,6 @@ from mainspring.capabilities.network.rules import Network
 from mainspring.capabilities.tools.client_tools import client_tools
 from mainspring.config import Settings, is_postgres
 from mainspring.core.lazy_module import LazyModule
-from mainspring.improve.evals.runner import SuiteRunner
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.run_options import RunOptions
 from mainspring.service.jobs.dispatcher import Dispatcher
@@ -39,6 +38,7 @@ from mainspring.wiring.stores import open_log
 from mainspring.wiring.user_vault import user_vault
 
 if TYPE_CHECKING:
+    from mainspring.improve.evals.runner import SuiteRunner
     from mainspring.wiring import eval_assembly
 else:
     eval_assembly = LazyModule("mainspring.wiring.eval_assembly")  # most services run no suites

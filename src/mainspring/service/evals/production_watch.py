@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, NotFound
-from mainspring.improve.evals.production import GradingReport, ProductionGrader
-from mainspring.improve.evals.suite_files import EVALS_FOLDER, read_suite
+from mainspring.core.lazy_module import LazyModule
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.agent_folder.manifest import FILE, AgentManifest, read_manifest
 from mainspring.runtime.insights.service_levels import service_levels
@@ -25,6 +25,12 @@ from mainspring.service.evals.alarms import Alarms, AlarmSubject
 from mainspring.service.evals.scheduled_evals import OpenSuiteRunner
 from mainspring.service.schedules.local_schedule import TENANT
 from mainspring.service.storage.repository import SESSION_KIND
+
+if TYPE_CHECKING:
+    from mainspring.improve.evals import production, suite_files
+else:
+    production = LazyModule("mainspring.improve.evals.production")  # most folders grade nothing
+    suite_files = LazyModule("mainspring.improve.evals.suite_files")
 
 LEVELS_WINDOW = timedelta(days=7)
 """Sessions of this time are compared with the objectives."""
@@ -42,7 +48,7 @@ class ProductionWatch:
     open_runner: OpenSuiteRunner
     clock: Clock = clocks.now
 
-    async def grade(self, model: str | None = None) -> GradingReport | None:
+    async def grade(self, model: str | None = None) -> production.GradingReport | None:
         """Grade sessions that are due; `None` if the folder does not ask for it, or is not trusted.
         `model`: of judges that name none, in place of the agent's.
 
@@ -54,10 +60,10 @@ class ProductionWatch:
         if not await to_thread.run_sync(self._is_trusted):
             _LOG.warning("%s: grade: the folder is not trusted; no session is graded", self.folder)
             return None
-        file = self.folder / EVALS_FOLDER / f"{stated.suite}.yaml"
-        suite_file = await to_thread.run_sync(read_suite, file)
+        file = self.folder / suite_files.EVALS_FOLDER / f"{stated.suite}.yaml"
+        suite_file = await to_thread.run_sync(suite_files.read_suite, file)
         async with self.open_runner(RunOptions(model=model)) as runner:
-            grader = ProductionGrader(
+            grader = production.ProductionGrader(
                 runner=runner,
                 suite_file=suite_file,
                 settings=stated,

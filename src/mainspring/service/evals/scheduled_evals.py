@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from anyio import to_thread
 from msgspec import Struct
@@ -26,14 +26,7 @@ from mainspring.core.errors import (
     MainspringError,
     StoreFailed,
 )
-from mainspring.improve.evals import drill
-from mainspring.improve.evals.case_selection import Selection
-from mainspring.improve.evals.drill import Drill
-from mainspring.improve.evals.run_log import EvalRun, existing_runs
-from mainspring.improve.evals.runner import RunSettings, SuiteRunner
-from mainspring.improve.evals.suite import SuiteFile
-from mainspring.improve.evals.suite_files import find_suites, read_suite
-from mainspring.improve.evals.trend import REFERENCE_RUNS, run_rate, trend
+from mainspring.core.lazy_module import LazyModule
 from mainspring.log.records import Records
 from mainspring.runtime.run_options import RunOptions
 from mainspring.service.evals.alarms import Alarms, AlarmSubject, SubjectType
@@ -43,9 +36,14 @@ from mainspring.service.schedules.local_schedule import TENANT
 from mainspring.service.sessions.session_record import ListCostBudget
 from mainspring.service.storage.repository import Repository
 
+if TYPE_CHECKING:
+    from mainspring.improve.evals.runner import SuiteRunner
+    from mainspring.improve.evals.suite import SuiteFile
+    from mainspring.service.evals import suite_runs
+else:
+    suite_runs = LazyModule("mainspring.service.evals.suite_runs")  # most services run no suites
+
 TASK = "eval"
-_RUNS_LOOKED_AT = 200
-_SCRIPTED = "scripted:"
 
 
 class OpenSuiteRunner(Protocol):
@@ -84,11 +82,7 @@ class ScheduledEvals:
         """Raises: InvalidInput: it cannot be run here."""
         if tenant != TENANT:
             raise InvalidInput(f"action: suites belong to the tenant {TENANT}")
-        if _SCRIPTED in (action.model or ""):
-            raise InvalidInput("action.model: a script is chosen by the operator, as serve --model")
-        if action.is_drill and action.model is not None:
-            drill.fallback_models(action.model)
-        return await to_thread.run_sync(_read_suite, self._ports.folder, action.suite)
+        return await to_thread.run_sync(suite_runs.find_suite, self._ports.folder, action)
 
     async def start(
         self, tenant: str, action: EvalAction, budget: ListCostBudget | None, key: str
@@ -142,48 +136,16 @@ class ScheduledEvals:
         action = job.action
         suite_file = await self.check(tenant, action)
         options = RunOptions(model=action.model or model)
-        settings = RunSettings(
-            budget_usd=None if job.budget_usd is None else Decimal(job.budget_usd),
-            fresh=True,
-            run_id=job.id,
-        )
         async with self._ports.open_runner(options, is_drill=action.is_drill) as runner:
-            if action.is_drill:
-                rehearsal = Drill(runner, suite_file, settings)
-                result = await rehearsal.run(await rehearsal.plan())
-                run, reasons = result.run, list(result.gate.reasons)
-            else:
-                plan = await runner.plan(suite_file, Selection(), settings)
-                run, reasons = await runner.run(suite_file, plan, settings), []
-            reasons += await _trend_reasons(runner, run)
-            return "; ".join(reasons) or None
-
-
-async def _trend_reasons(runner: SuiteRunner, run: EvalRun) -> list[str]:
-    results = run.results.values()
-    if results and all(item.outcome == "error" for item in results):
-        first = next(iter(results)).error or "an unknown error"
-        return [f"no trial had a verdict: {first}"]
-    name = run.created.suite
-    log, agent = runner.runtime.log, runner.agent.name
-    runs = await existing_runs(log, agent, name, newest=_RUNS_LOOKED_AT)
-    rates = [rate for item in reversed(runs) if (rate := run_rate(item)) is not None]
-    now = trend(rates)
-    if not now.is_alarm or now.reference is None:
-        return []
-    last = now.points[-1].rate
-    before = f"{now.reference:.0%} in its first {REFERENCE_RUNS} runs"
-    return [f"{name} passes less often: {last.passed} of {last.trials} trials, {before}"]
+            run = suite_runs.SuiteRun(
+                runner=runner,
+                suite_file=suite_file,
+                run_id=job.id,
+                budget_usd=None if job.budget_usd is None else Decimal(job.budget_usd),
+            )
+            reasons = await (run.run_drill() if action.is_drill else run.run())
+        return "; ".join(reasons) or None
 
 
 def _dollars(budget: ListCostBudget) -> Decimal:
     return Decimal(budget.max_list_cost.amount) / 100
-
-
-def _read_suite(folder: Path, name: str) -> SuiteFile:
-    """Blocks. Raises: InvalidInput."""
-    files = {file.stem: file for file in find_suites(folder)}
-    if name not in files:
-        known = ", ".join(files) or "none"
-        raise InvalidInput(f"action.suite: no suite {name} where the service runs; there: {known}")
-    return read_suite(files[name])
