@@ -16,6 +16,7 @@ from mainspring.runtime.session_context import ToolboxFactory
 from mainspring.service.access.audit import delete_expired_data
 from mainspring.service.approvals import reconciliation as approval_keeping
 from mainspring.service.dreams import dreams
+from mainspring.service.evals import scheduled_evals
 from mainspring.service.jobs.periodic_tasks import PeriodicTask, repeat, run_each
 from mainspring.service.jobs.worker import Worker, WorkerSettings
 from mainspring.service.memory_stores.mounted_stores import MountedStores
@@ -38,6 +39,7 @@ from mainspring.service.telemetry.telemetry_setup import Telemetry
 from mainspring.service.webhooks.webhook_deliveries import DELIVER
 
 _FREQUENT_SECONDS = 30.0
+_PRODUCTION_SECONDS = 300.0
 _DAILY_SECONDS = 24 * 3600.0
 
 
@@ -148,11 +150,16 @@ async def run_worker(
     worker.register(FIRE_TASK, service.schedules.deployment_runner.fire)
     worker.register(DELIVER, service.webhooks.deliveries.deliver)
     worker.register(dreams.TASK, service.dreams.run)
+    run_suite = partial(service.evals.scheduled.run, model=config.model)
+    worker.register(scheduled_evals.TASK, run_suite)
     worker.register(approval_keeping.TASK, service.sessions.approvals.attend)
     worker.register(CLEAR_TASK, ports.cleaner.clear)
+    watch = service.evals.watch
+    production = (partial(watch.grade, config.model), watch.check_levels)
     daily = _daily_tasks(service, config, ports.cleaner)
     async with run_in_background(
         partial(repeat, _frequent_tasks(service), _FREQUENT_SECONDS),
+        partial(repeat, production, _PRODUCTION_SECONDS),
         partial(repeat, daily, _DAILY_SECONDS),
     ):
         yield worker

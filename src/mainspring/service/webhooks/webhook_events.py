@@ -35,6 +35,8 @@ EventType: TypeAlias = Literal[
     "environment.created",
     "environment.deleted",
     "environment.updated",
+    "mainspring.alarm_cleared",
+    "mainspring.alarm_raised",
     "mainspring.approval_escalated",
     "mainspring.approval_expired",
     "mainspring.workspace_expiring",
@@ -67,7 +69,7 @@ EventType: TypeAlias = Literal[
     "vault_credential.deleted",
     "vault_credential.refresh_failed",
 ]
-"""Types that begin with `mainspring` are ours; their id is the approval's."""
+"""Types that begin with `mainspring` are ours; their id is the alarm's, approval's or session's."""
 EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
 PING = "mainspring.ping"
 """Ours: sent on request, to test an endpoint."""
