@@ -5,7 +5,7 @@ their tools become.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,7 +17,7 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from mainspring import __version__
-from mainspring.capabilities.mcp import resource_tool
+from mainspring.capabilities.mcp import resource_tool, server_skills
 from mainspring.capabilities.mcp.channel import ChannelTransport
 from mainspring.capabilities.mcp.client import ClientLimits, ToolList
 from mainspring.capabilities.mcp.elicitation import Elicitations
@@ -25,11 +25,10 @@ from mainspring.capabilities.mcp.foreign_text import clean_line
 from mainspring.capabilities.mcp.messages import Implementation
 from mainspring.capabilities.mcp.package_cache import PackageCache, ServerProgram
 from mainspring.capabilities.mcp.references import message_context
-from mainspring.capabilities.mcp.server_auth import BearerToken, Learn, ServerAuth, StaticHeaders
 from mainspring.capabilities.mcp.server_connection import OpenTransport, ServerConnection
-from mainspring.capabilities.mcp.server_requests import RequestHandlers, Sample, request_handlers
+from mainspring.capabilities.mcp.server_requests import RequestHandlers, request_handlers
+from mainspring.capabilities.mcp.server_skills import ServerSkills
 from mainspring.capabilities.mcp.stdio import LineChannel
-from mainspring.capabilities.mcp.stored_rounds import OpenSeal
 from mainspring.capabilities.mcp.tools import (
     covers_tool,
     definition_hash,
@@ -38,61 +37,34 @@ from mainspring.capabilities.mcp.tools import (
     server_tools,
     tool_prefix,
 )
-from mainspring.capabilities.mcp.traced_transport import Trace, TracedTransport
+from mainspring.capabilities.mcp.traced_transport import TracedTransport
 from mainspring.capabilities.mcp.transport import MAX_MESSAGE_BYTES
 from mainspring.capabilities.mcp.url_transport import open_url
 from mainspring.capabilities.network.outbound_http import guarded_connector
-from mainspring.capabilities.network.rules import Network
 from mainspring.capabilities.providers.sse_decoder import SseDecoder
 from mainspring.capabilities.sandbox.attached_program import attach_program
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.vault.assignments import looks_secret
-from mainspring.capabilities.vault.redaction import Scrubber
-from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, McpFailed
-from mainspring.core.events import ErrorDetail, KnownPayload, RetryStatus, SessionFailed
+from mainspring.core.events import ErrorDetail, RetryStatus, SessionFailed
 from mainspring.core.ids import new_id
 from mainspring.core.ports import ExecRequest
 from mainspring.core.tool import Tool
+from mainspring.harness.context.frontmatter import read_frontmatter
 from mainspring.runtime.definition_files.settings_file import is_secret_name
 from mainspring.runtime.mcp_server import McpServer, ServerParts, mcp_tool_rules, select_mcp_tools
-from mainspring.runtime.session_context import Models, SetupRequest
+from mainspring.runtime.session_context import SetupRequest
 from mainspring.runtime.settings.tool_pins import (
     check_pins,
     danger_in,
-    is_known_legacy,
     remember_legacy,
 )
-from mainspring.wiring import mcp_auth
 from mainspring.wiring.builtin_tools import ALL_TOOLS
-from mainspring.wiring.mcp_sampling import make_sample
-from mainspring.wiring.user_vault import open_seal
+from mainspring.wiring.server_access import ServerAccess
 
 CLIENT = Implementation(name="mainspring", version=__version__)
 _SERVER_SECONDS = 30 * 24 * 3600.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerAccess:
-    """How a session reaches servers, and as whom."""
-
-    scrub: Scrubber
-    """Learns what servers are given: they may repeat it."""
-    home: Path | None
-    """The user's, where the definitions of tools are pinned; `None`: they are not."""
-    authenticate: Callable[[McpServer, Learn], ServerAuth]
-    networks: tuple[Network, ...] | None = None
-    """Addresses that are no public ones and may be reached all the same; `None`: all."""
-    trace: Trace | None = None
-    """Shows every message."""
-    open_seal: OpenSeal | None = None
-    """Seals what servers leave with a call for the time until a person has answered."""
-    make_sample: Callable[[Callable[[Iterable[KnownPayload]], None]], Sample] | None = None
-    """Asks the session's model for servers that may do that; it is given where costs go."""
-
-    def is_legacy(self, server: McpServer) -> bool:
-        return self.home is not None and is_known_legacy(self.home, server, clock.now())
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +86,8 @@ class SessionServers:
     connections: dict[str, ServerConnection] = field(default_factory=dict[str, ServerConnection])
     """By the name of the server in the names of its tools."""
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
+    skills: dict[str, ServerSkills] = field(default_factory=dict[str, ServerSkills])
+    """As they were first listed: the model's prompt stays the same."""
     problems: list[str] = field(default_factory=list[str])
     """What does not work, for people."""
     is_open: bool = True
@@ -137,11 +111,18 @@ class SessionServers:
     def selected(self, names: Sequence[str]) -> dict[str, Tool]:
         """The tools that an agent may use."""
         own = {resource_tool.NAME: resource_tool.resource_tool(self.connections)}
-        return {name: tool for name, tool in own.items() if name in names} | {
-            name: tool
-            for name, tool in sorted(self.tools.items())
-            if ALL_TOOLS in names or any(covers_tool(listed, name) for listed in names)
-        }
+        is_all = ALL_TOOLS in names
+        has_skills = is_all or server_skills.NAME in names
+        skills = server_skills.skill_tools(self.skills if has_skills else {}, read_frontmatter)
+        return (
+            {name: tool for name, tool in own.items() if name in names}
+            | {**skills}
+            | {
+                name: tool
+                for name, tool in sorted(self.tools.items())
+                if is_all or any(covers_tool(listed, name) for listed in names)
+            }
+        )
 
     def parts(self, setup: SetupRequest, *, is_own: bool = False) -> ServerParts:
         """What a thread gets of them. The service reports failures in the log, once. `is_own`:
@@ -182,8 +163,14 @@ class SessionServers:
     def _tools_of(self, setup: SetupRequest) -> dict[str, Tool]:
         if not setup.options.is_served:
             return self.selected(setup.agent.built_ins)
+        toolsets = setup.agent.mcp_toolsets
         tools = [tool for _, tool in sorted(self.tools.items())]
-        return select_mcp_tools(setup.agent.mcp_toolsets, tools)
+        whole = {server_key(item.server) for item in toolsets if item.default.is_enabled}
+        skills = {key: skills for key, skills in self.skills.items() if key in whole}
+        return {
+            **select_mcp_tools(toolsets, tools),
+            **server_skills.skill_tools(skills, read_frontmatter),
+        }
 
     async def _reload(self) -> bool:
         """The tools of servers that say that theirs are others by now."""
@@ -220,32 +207,6 @@ def servers_of(session_id: str) -> SessionServers | None:
     """The connections that a session has in this process."""
     opened = _BY_SESSION.get(session_id)
     return opened if opened is not None and opened.is_open else None
-
-
-def session_access(
-    setup: SetupRequest, settings: Settings, networks: tuple[Network, ...], models: Models
-) -> ServerAccess:
-    scrub, options = setup.log.scrub, setup.options
-    scrub = scrub if isinstance(scrub, Scrubber) else Scrubber({})
-    seal = partial(open_seal, settings)
-    if not options.is_served:
-        home, authenticate = Path(settings.home), partial(mcp_auth.server_auth, settings)
-        sample = partial(make_sample, models, setup.agent.model)
-        return ServerAccess(
-            scrub=scrub,
-            home=home,
-            authenticate=authenticate,
-            open_seal=seal,
-            make_sample=sample,
-        )
-
-    def authenticate(server: McpServer, learn: Learn) -> ServerAuth:
-        get = options.server_token
-        return BearerToken(partial(get, server.url), learn) if get else StaticHeaders({})
-
-    return ServerAccess(
-        scrub=scrub, home=None, networks=networks, authenticate=authenticate, open_seal=seal
-    )
 
 
 async def open_servers(
@@ -310,6 +271,21 @@ async def _load_tools(opened: SessionServers, key: str, server: McpServer) -> No
     opened.tools = {**others, **{tool.spec.name: tool for tool in found.tools}}
     opened.problems += [
         redact(f"MCP server {server.name}, a tool left out: {why}") for why in found.rejected
+    ]
+    if key not in opened.skills and server_skills.publishes_skills(connection):
+        await _load_skills(opened, key, server)
+
+
+async def _load_skills(opened: SessionServers, key: str, server: McpServer) -> None:
+    connection, redact = opened.connections[key], opened.access.scrub.redacted
+    try:
+        skills, rejected = await server_skills.read_skill_list(server.name, connection, danger_in)
+    except McpFailed as error:
+        opened.problems.append(redact(f"MCP server {server.name}, its skills: {error}"))
+        return
+    opened.skills[key] = skills
+    opened.problems += [
+        redact(f"MCP server {server.name}, a skill left out: {why}") for why in rejected
     ]
 
 
@@ -389,7 +365,11 @@ async def _start_program(server: McpServer, key: str, host: ServerHost) -> OpenT
         wall_seconds=_SERVER_SECONDS,
         max_bytes=64_000,
     )
-    attached = await attach_program(sandbox.open_another(name, program.read_only), wanted)
+    try:
+        own = sandbox.open_another(name, program.read_only, server.networking)
+    except InvalidInput as error:
+        raise McpFailed(str(error)) from error
+    attached = await attach_program(own, wanted)
     return OpenTransport(
         transport=ChannelTransport(LineChannel(attached)), error_output=attached.error_output
     )

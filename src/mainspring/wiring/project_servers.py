@@ -27,9 +27,10 @@ from mainspring.runtime.settings.session_servers import read_plugins
 from mainspring.wiring import mcp_auth
 from mainspring.wiring.mcp_inputs import user_servers, with_inputs
 from mainspring.wiring.mcp_packages import sandbox_packages
-from mainspring.wiring.mcp_servers import ServerAccess, ServerHost, SessionServers, open_servers
+from mainspring.wiring.mcp_servers import ServerHost, SessionServers, open_servers
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
+from mainspring.wiring.server_access import ServerAccess
 from mainspring.wiring.settings_files import load_policy
 
 

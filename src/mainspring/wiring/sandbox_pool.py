@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import shutil
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
@@ -207,6 +207,7 @@ class SandboxPool:
             site = sandbox_site(paths, sandbox_environment, session_id=session_id, share=share)
             variables = {**sandbox_environment.variables, **GIT_VARIABLES}
             on_listener: Callable[[socket.socket], None] = close_listener
+            proxy = None
             if rules is not None and share is not None:
                 proxy, proxy_variables = await session_egress.open_egress(
                     rules,
@@ -221,7 +222,15 @@ class SandboxPool:
             sandbox = KeeperSandbox(site, backend, on_listener=on_listener)
             unless_opened.pop_all()
 
-        def open_another(name: str, read_only: tuple[Path, ...] = ()) -> KeeperSandbox:
+        def open_another(
+            name: str,
+            read_only: tuple[Path, ...] = (),
+            networking: Mapping[str, object] | None = None,
+        ) -> KeeperSandbox:
+            listen = on_listener
+            if networking is not None and proxy is not None:
+                limited = proxy.limited_to(session_egress.parse_rules(networking))
+                listen = self._serving(limited.serve, cleanup)
             state = site.state.with_name(thread_sandbox_id(site.state.name, name))
             own = replace(
                 site,
@@ -229,7 +238,7 @@ class SandboxPool:
                 protected=still_protected(site.workspace, site.protected),
                 read_only=(*site.read_only, *read_only),
             )
-            return KeeperSandbox(own, backend, on_listener=on_listener)
+            return KeeperSandbox(own, backend, on_listener=listen)
 
         services = SandboxServices(site, backend)
         cleanup.callback(check_protected_paths, watcher)

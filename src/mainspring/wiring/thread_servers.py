@@ -28,9 +28,10 @@ from mainspring.wiring.thread_workspace import SessionRuntime
 
 if TYPE_CHECKING:
     from mainspring.capabilities.network.rules import Network
-    from mainspring.wiring import mcp_servers
+    from mainspring.wiring import mcp_servers, server_access
 else:
     mcp_servers = LazyModule("mainspring.wiring.mcp_servers")
+    server_access = LazyModule("mainspring.wiring.server_access")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class ThreadServers:
                 pool = self.sandboxes
                 packages = sandbox and sandbox_packages(self.settings, pool, sandbox, say)
                 host = mcp_servers.ServerHost(pool.group, cleanup or stack, sandbox, packages)
-                access = mcp_servers.session_access(
+                access = server_access.session_access(
                     setup, self.settings, self.networks, self.models
                 )
                 opened = await mcp_servers.open_servers(wanted, host, access)

@@ -78,6 +78,7 @@ class EgressProxy:
         settings: UpstreamSettings | None = None,
     ) -> None:
         settings = settings or UpstreamSettings()
+        self._settings = settings
         self.certificate_authority = authority
         self.placeholders = placeholders
         self.caps = settings.limits
@@ -99,6 +100,16 @@ class EgressProxy:
             **dict.fromkeys(_BUNDLES, str(bundle)),
             "NODE_USE_ENV_PROXY": "1",
         }
+
+    def limited_to(self, rules: EgressRules) -> EgressProxy:
+        """The same, for programs that may reach only some of the hosts."""
+        return EgressProxy(
+            replace(rules, outer=self._rules),
+            self.placeholders,
+            self.certificate_authority,
+            self._audit,
+            settings=self._settings,
+        )
 
     async def serve(self, listening: socket.socket) -> None:
         """Answer on a socket until cancelled; it is closed then."""

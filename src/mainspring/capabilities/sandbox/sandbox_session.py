@@ -46,9 +46,18 @@ class PathWatcher(Protocol):
 
 
 class OpenSandbox(Protocol):
-    def __call__(self, name: str, read_only: tuple[Path, ...] = ()) -> KeeperSandbox:
+    def __call__(
+        self,
+        name: str,
+        read_only: tuple[Path, ...] = (),
+        networking: Mapping[str, object] | None = None,
+    ) -> KeeperSandbox:
         """Another sandbox over the same workspace, by a name: each runs one program at a time.
-        `read_only`: what it shows besides."""
+        `read_only`: what it shows besides. `networking`: which of the session's hosts it may reach.
+
+        Raises:
+            InvalidInput: `networking` says nothing that can be held to.
+        """
         ...
 
 

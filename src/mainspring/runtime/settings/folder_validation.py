@@ -58,6 +58,8 @@ _TOOL_NAMES = {
     *ALIASES.values(),
     "stop_agent",
     "close_worktree",
+    "mcp_skill",
+    "read_mcp_resource",
 }
 
 
