@@ -10,7 +10,7 @@ from anyio import to_thread
 from mainspring.capabilities.network.certificate_authority import CertificateAuthority
 from mainspring.capabilities.network.egress_proxy import EgressProxy
 from mainspring.capabilities.network.placeholders import Placeholders
-from mainspring.capabilities.network.rules import EgressRules, parse_rules
+from mainspring.capabilities.network.rules import EgressRules
 from mainspring.capabilities.network.web_client import WebFetch
 from mainspring.capabilities.network.web_search import parse_search_provider
 from mainspring.capabilities.tools.web_fetch import web_fetch
@@ -22,7 +22,7 @@ from mainspring.core.tool import Tool
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.run_options import WebFetchLimits
 
-__all__ = ["WebFetch", "open_egress", "parse_rules", "parse_search_provider", "web_fetch_tool"]
+__all__ = ["WebFetch", "open_egress", "parse_search_provider", "web_fetch_tool"]
 _PROXY_ADDRESS = "127.0.0.1:3128"
 """The address of the proxy in a sandbox, where the sandbox's agent listens."""
 

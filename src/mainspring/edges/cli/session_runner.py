@@ -35,6 +35,7 @@ from mainspring.log.task_groups import unwrap_single_error
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder
 from mainspring.runtime.agent_folder.manifest import ManifestOutcome
+from mainspring.runtime.memory.memory_mode import with_memory_mode
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.run_result import OnApproval, RunResult
 from mainspring.runtime.session.session import Runtime, Session
@@ -117,9 +118,12 @@ class SessionRunner:
     outcome: ManifestOutcome | None
     """What new sessions of the agent are graded against."""
 
-    async def start(self) -> Session:
-        """A new session, which nobody has said anything to."""
-        return await self.runtime.start(self.agent, metadata=self.origin)
+    async def start(self, agent: Agent | None = None) -> Session:
+        """A new session, which nobody has said anything to; of the agent as it was opened, or as it
+        was changed since."""
+        agent = agent or self.agent
+        origin = with_memory_mode(self.origin or {}, agent.memory)
+        return await self.runtime.start(agent, metadata=origin or None)
 
 
 _SECOND_PRESS_SECONDS = 5.0

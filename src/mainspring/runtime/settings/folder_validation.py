@@ -56,10 +56,7 @@ _TOOL_NAMES = {
     *BUILTIN_TOOL_NAMES,
     *ALIASES,
     *ALIASES.values(),
-    "stop_agent",
-    "close_worktree",
-    "mcp_skill",
-    "read_mcp_resource",
+    *("stop_agent", "close_worktree", "mcp_skill", "read_mcp_resource"),
 }
 
 
@@ -211,8 +208,11 @@ def _check_schedule(part_report: PartReport, project_files: ProjectFiles) -> Par
         why = str(error)
     if why is None:
         return part_report
+    others = (item for item in part_report.supported if not item.startswith("schedule "))
     return replace(
-        part_report, supported=(), ignored=(IgnoredItem("schedule", why), *part_report.ignored)
+        part_report,
+        supported=tuple(others),
+        ignored=(IgnoredItem("schedule", why), *part_report.ignored),
     )
 
 
