@@ -30,7 +30,6 @@ from mainspring.core.ports import ScheduledPrompt, Workspace
 from mainspring.core.tool import Tool
 from mainspring.files.openat import real_path
 from mainspring.harness.permissions.policy import Policy, is_guarded
-from mainspring.harness.permissions.tool_names import ALL_TOOLS, CRON_TOOLS, TASK_TOOLS
 from mainspring.runtime.session.session_paths import SessionPaths
 from mainspring.runtime.session_context import SetupRequest
 from mainspring.wiring.sandbox_environment import egress_rules
@@ -80,11 +79,7 @@ def built_in_tools(
         return await setup.writer.put_blob(content, media_type=media_type)
 
     tools = [*files, artifact(workspace, keep), *task_tools(setup.thread.tasks), think()]
-    if (
-        not setup.options.is_served
-        and setup.subagent is None
-        and CRON_TOOLS.intersection(setup.agent.built_ins)
-    ):
+    if not setup.options.is_served and setup.subagent is None:
         tools += cron_tools(_FolderSchedules(setup, settings))
     if workers is not None:
         tools.append(python(workers, sandbox, workspace))
@@ -144,14 +139,6 @@ def web_tools(
         domains = setup.options.search_domains
         tools.append(web_search(search, allowed=domains.allowed, blocked=domains.blocked))
     return {tool.spec.name: tool for tool in tools}
-
-
-def select_tools(tools: dict[str, Tool], names: Sequence[str]) -> dict[str, Tool]:
-    """The tools that an agent may use."""
-    if ALL_TOOLS in names:
-        return tools
-    chosen = {*names, *(TASK_TOOLS if TASK_TOOLS.intersection(names) else ())}
-    return {name: tool for name, tool in tools.items() if name in chosen}
 
 
 def session_tree(paths: SessionPaths, policy: Policy, skills: Sequence[Path]) -> FolderWorkspace:

@@ -4,21 +4,15 @@ the user's.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 
 from mainspring.capabilities.mcp import package_cache
-from mainspring.capabilities.mcp.package_cache import PackageCache, Toolchain
-from mainspring.capabilities.mcp.package_request import (
-    Installer,
-    PackageRequest,
-    plain_packages,
-)
+from mainspring.capabilities.mcp.package_cache import PackageCache, find_toolchain
+from mainspring.capabilities.mcp.package_request import Installer, package_requests
 from mainspring.capabilities.sandbox.backend import SYSTEM_FOLDERS, find_agent_interpreter
 from mainspring.capabilities.sandbox.sandbox_environment import (
     EnvironmentPackages,
@@ -34,40 +28,7 @@ from mainspring.wiring.sandbox_pool import SandboxPool
 
 _FOLDER = Path(".mainspring") / "mcp-packages"
 _ENVIRONMENT_FOLDER = Path(".mainspring") / "packages"
-_REGISTRIES = ("npm_config_registry", "NPM_CONFIG_REGISTRY", "UV_DEFAULT_INDEX", "UV_INDEX_URL")
 _INSTALL_SECONDS = 600.0
-_PRIVATE_ADDRESSES = ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
-
-
-def open_package_cache(
-    settings: Settings,
-    pool: SandboxPool,
-    environment: SandboxEnvironment,
-    workspace: Path,
-    say: Callable[[str], None] = lambda _: None,
-    folder: Path = _FOLDER,
-) -> PackageCache:
-    variables = {name: settings.environment[name] for name in _REGISTRIES
-                 if name in settings.environment}  # fmt: skip
-    path = settings.environment.get("PATH")
-    toolchain = Toolchain(
-        npm=shutil.which("npm", path=path),
-        uv=shutil.which("uv", path=path),
-        python=str(find_agent_interpreter().path),
-        node_home=_node_home(shutil.which("node", path=path)),
-        variables=variables,
-    )
-    shown = (*toolchain.read_only, *([toolchain.uv] if toolchain.uv else []))
-    own = msgspec.structs.replace(
-        environment,
-        packages=EnvironmentPackages(),
-        networking=_networking(variables),
-        read_only=tuple(map(str, shown)),
-        secrets=(),
-        variables={},
-    )
-    run = partial(_install, settings, pool, own)
-    return PackageCache(Path(settings.home) / folder, workspace, toolchain, run, say)
 
 
 def sandbox_packages(
@@ -77,7 +38,7 @@ def sandbox_packages(
     say: Callable[[str], None] = lambda _: None,
 ) -> PackageCache:
     """For the MCP servers of a session."""
-    return open_package_cache(settings, pool, session.opened_with[0], session.workspace, say)
+    return _open_cache(settings, pool, session.opened_with[0], session.workspace, say, _FOLDER)
 
 
 async def with_packages(
@@ -91,12 +52,17 @@ async def with_packages(
 
     Raises: McpFailed, SandboxFailed.
     """
-    cache = open_package_cache(settings, pool, environment, workspace, say, _ENVIRONMENT_FOLDER)
-    requests = package_requests(environment.packages)
+    cache = _open_cache(settings, pool, environment, workspace, say, _ENVIRONMENT_FOLDER)
+    requests = package_requests(environment.packages.python, environment.packages.npm)
     folders: dict[Installer, Path] = {
         request.installer: await cache.folder(request) for request in requests
     }
-    return with_layers(environment, folders, cache.toolchain)
+    shown = (*folders.values(), *(cache.toolchain.read_only if "npm" in folders else ()))
+    return msgspec.structs.replace(
+        environment,
+        read_only=(*environment.read_only, *map(str, shown)),
+        variables={**environment.variables, **cache.toolchain.layer_variables(folders)},
+    )
 
 
 def forget_packages(settings: Settings, server: McpServer) -> bool:
@@ -105,33 +71,25 @@ def forget_packages(settings: Settings, server: McpServer) -> bool:
     return package_cache.forget_packages(folder, server.command, server.args)
 
 
-def package_requests(packages: EnvironmentPackages) -> list[PackageRequest]:
-    """Raises: InvalidInput: one of them is no plain package."""
-    requests: list[PackageRequest] = []
-    if packages.python:
-        requests.append(plain_packages("uv", packages.python))
-    if packages.npm:
-        requests.append(plain_packages("npm", packages.npm))
-    return requests
-
-
-def with_layers(
-    environment: SandboxEnvironment, folders: Mapping[Installer, Path], toolchain: Toolchain
-) -> SandboxEnvironment:
-    """Programs see the folders read-only, and find what is in them first."""
-    programs = {"uv": "env/bin", "npm": "node_modules/.bin"}
-    paths = [str(folder / programs[installer]) for installer, folder in folders.items()]
-    variables = {**environment.variables, "PATH": ":".join((*paths, toolchain.path))}
-    if "uv" in folders:
-        variables["VIRTUAL_ENV"] = str(folders["uv"] / "env")
-    if "npm" in folders:
-        variables["NODE_PATH"] = str(folders["npm"] / "node_modules")
-    shown = (*folders.values(), *(toolchain.read_only if "npm" in folders else ()))
-    return msgspec.structs.replace(
+def _open_cache(
+    settings: Settings,
+    pool: SandboxPool,
+    environment: SandboxEnvironment,
+    workspace: Path,
+    say: Callable[[str], None],
+    folder: Path,
+) -> PackageCache:
+    toolchain = find_toolchain(settings.environment, find_agent_interpreter().path, SYSTEM_FOLDERS)
+    own = msgspec.structs.replace(
         environment,
-        read_only=(*environment.read_only, *map(str, shown)),
-        variables=variables,
+        packages=EnvironmentPackages(),
+        networking=toolchain.networking,
+        read_only=toolchain.visible_to_installers,
+        secrets=(),
+        variables={},
     )
+    run = partial(_install, settings, pool, own)
+    return PackageCache(Path(settings.home) / folder, workspace, toolchain, run, say)
 
 
 async def _install(
@@ -151,29 +109,3 @@ async def _install(
     finally:
         await pool.release(key)
         await pool.discard(key)
-
-
-def _networking(registries: Mapping[str, str]) -> dict[str, object]:
-    """Every public host, and the registries that the user's environment names, wherever they are:
-    nothing of the user's is in that sandbox."""
-    hosts: list[dict[str, object]] = []
-    for url in map(urlsplit, registries.values()):
-        if url.hostname is not None:
-            hosts.append(
-                {
-                    "host": url.hostname,
-                    "plain_http": url.scheme == "http",
-                    "ports": [] if url.port is None else [url.port],
-                    "addresses": list(_PRIVATE_ADDRESSES),
-                }
-            )
-    return {"type": "unrestricted", "allowed_hosts": hosts}
-
-
-def _node_home(node: str | None) -> Path | None:
-    """The folder of a node that is outside those that every sandbox shows, as version managers
-    install it."""
-    if node is None or any(Path(node).is_relative_to(folder) for folder in SYSTEM_FOLDERS):
-        return None
-    home = Path(node).resolve().parent.parent
-    return home if (home / "lib" / "node_modules" / "npm").is_dir() else None

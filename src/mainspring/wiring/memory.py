@@ -7,17 +7,19 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from mainspring.capabilities.tools.html_text import html_to_text
 from mainspring.capabilities.vault.redaction import Scrubber
-from mainspring.config import Settings
+from mainspring.config import Settings, is_postgres
 from mainspring.core import clock, ids
 from mainspring.core.errors import InvalidInput
 from mainspring.core.sender import Sender
 from mainspring.core.tool import Tool
 from mainspring.harness.permissions.policy import remove_denied
 from mainspring.harness.state.thread import RECALL
+from mainspring.retrieval.passage_index import PassageIndex
 from mainspring.runtime.knowledge.knowledge_folder import KnowledgeFolder
 from mainspring.runtime.knowledge.knowledge_tool import knowledge_tool
 from mainspring.runtime.memory.learning import learn_from_run
@@ -174,6 +176,18 @@ def open_memory_index(settings: Settings, folders: dict[str, MemoryFolder]) -> M
     present = {scope: folder for scope, folder in folders.items() if folder.is_present}
     path = index_file(settings, present) if present else None
     return MemoryIndex(present, path, vectors=open_vectors(Path(settings.home)))
+
+
+def open_store_passages(settings: Settings) -> PassageIndex:
+    """Of the memory stores of the service: in its database if that is PostgreSQL. Blocks."""
+    vectors = open_vectors(Path(settings.home))
+    if is_postgres(settings.store):  # by name: an extra, and long to import
+        postgres = import_module("mainspring.retrieval.postgres_passages")
+        return PassageIndex(postgres.PostgresPassages(settings.store), vectors=vectors)
+    name = hashlib.sha256(settings.store.encode()).hexdigest()[:24]
+    return open_passages(
+        Path(settings.home) / ".mainspring/memory-index" / f"stores-{name}.db", vectors
+    )
 
 
 def index_file(settings: Settings, folders: dict[str, MemoryFolder]) -> Path:

@@ -9,8 +9,9 @@ from tests.improve.evals.suite_setup import AgentWithSuite, new_agent, outcomes,
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import EvalCaseEnded
+from mainspring.improve.evals.case_selection import Selection
 from mainspring.improve.evals.run_log import list_runs, read_run
-from mainspring.improve.evals.runner import RunSettings, Selection
+from mainspring.improve.evals.runner import RunSettings
 from mainspring.runtime.session.session_summary import origin_of
 
 

@@ -69,8 +69,13 @@ class PackageRequest(Struct, frozen=True, kw_only=True):
         return match[1]
 
 
-def plain_packages(installer: Installer, packages: Sequence[str]) -> PackageRequest:
+def package_requests(python: Sequence[str], npm: Sequence[str]) -> list[PackageRequest]:
     """Raises: InvalidInput: one of them is no plain package of a registry."""
+    listed: dict[Installer, Sequence[str]] = {"uv": python, "npm": npm}
+    return [_plain_packages(name, packages) for name, packages in listed.items() if packages]
+
+
+def _plain_packages(installer: Installer, packages: Sequence[str]) -> PackageRequest:
     spec = _NPM_SPEC if installer == "npm" else _PYTHON_SPEC
     for package in packages:
         if not spec.fullmatch(package):

@@ -13,7 +13,7 @@ from psycopg import IsolationLevel, errors
 
 from mainspring.core import ids
 from mainspring.core.errors import StoreFailed, StoreUnavailable
-from mainspring.log.postgres import queries, statements
+from mainspring.log.postgres import queries, statements, text_index
 from mainspring.log.postgres.connect import (
     Address,
     Connection,
@@ -34,6 +34,7 @@ from mainspring.log.store import (
     Row,
     SearchHit,
     SessionRow,
+    SessionScope,
 )
 from mainspring.log.task_groups import run_in_background
 from mainspring.log.wakeup_signals import Signals, Watch
@@ -60,7 +61,9 @@ class PostgresStore:
                 await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
                 await connection.set_read_only(not writes)
                 async with connection.transaction():
-                    await connection.execute("select 1")  # it begins with the first look
+                    await connection.execute(
+                        "select 1"
+                    )  # a transaction begins with its first query
                     yield PostgresStore(SingleConnectionPool(self.address, connection))
 
     async def create(
@@ -102,7 +105,8 @@ class PostgresStore:
     async def append(self, append: Append) -> None:
         is_plain = not append.redacted_bodies and not append.removed_blobs
         work = queries.append if is_plain else _append_redaction
-        await self._pool.run(lambda db: work(db, append))
+        with CancelScope(shield=True):  # also while it waits for a connection
+            await self._pool.run(lambda db: work(db, append))
         self.wakeups.tell(append.lease.session_id, is_inbox=False)
 
     async def read(self, event_range: EventRange) -> list[Row]:
@@ -156,12 +160,12 @@ class PostgresStore:
         return await self._pool.read(lambda db: queries.blobs(db, session_id))
 
     async def unindexed(self, session_id: str | None, *, limit: int) -> list[tuple[str, Row]]:
-        return await self._pool.read(lambda db: queries.unindexed(db, session_id, limit))
+        return await self._pool.read(lambda db: text_index.unindexed(db, session_id, limit))
 
     async def index(
         self, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]
     ) -> None:
-        await self._collide(lambda db: queries.index(db, indexed_texts, upto))
+        await self._collide(lambda db: text_index.index(db, indexed_texts, upto))
 
     async def search(
         self,
@@ -170,16 +174,19 @@ class PostgresStore:
         event_ranges: Sequence[EventRange],
         limit: int,
         is_loose: bool = False,
+        scope: SessionScope | None = None,
     ) -> list[SearchHit]:
-        normalized = [queries.normalize_words(word) for word in words]
-        query = queries.match_query(normalized, is_loose=is_loose)
-        return await self._pool.read(lambda db: queries.search(db, query, event_ranges, limit))
+        normalized = [text_index.normalize_words(word) for word in words]
+        query = text_index.match_query(normalized, is_loose=is_loose)
+        return await self._pool.read(
+            lambda db: text_index.search(db, query, event_ranges, scope, limit)
+        )
 
     def watch(self, session_id: str, *, is_inbox_only: bool = False) -> Watch:
         return self.signals.watch(session_id, is_inbox_only=is_inbox_only)
 
     async def _collide(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Try again when another process's write came in between: then it is visible."""
+        """Retry after a conflict with a concurrent write, which is visible then."""
 
         async def tried(db: Connection) -> T:
             for _ in range(_TRIES):
@@ -197,7 +204,7 @@ class PostgresStore:
 
     async def close(self) -> None:
         with CancelScope(shield=True):
-            with suppress(StoreFailed):  # then others notice by polling
+            with suppress(StoreFailed):  # other processes notice by polling
                 await self.wakeups.send()
             await self._pool.close()
 
@@ -232,7 +239,7 @@ async def open_postgres(
 
 
 async def _append_redaction(db: Connection, append: Append) -> None:
-    """The database removes the rows as they were when it is vacuumed."""
+    """The old row versions are removed when the database is vacuumed."""
     async with db.transaction():
         await queries.append(db, append)
         for seq, body in append.redacted_bodies:

@@ -136,7 +136,7 @@ class FolderReport:
         return len(self.problems) - self.errors
 
 
-PLANNED = "schedule, outcome and slo"
+PLANNED = "schedule, outcome, slo and grade"
 
 
 def check_folder(
@@ -332,6 +332,9 @@ def _service_only(agent_manifest: manifest.AgentManifest) -> PartReport:
             ignored = (IgnoredItem(what, "it has no `rubric` to grade by"),)
     if agent_manifest.slo is not None:
         supported = (*supported, "slo: `mainspring slo` compares it with what sessions were like")
+    if (grade := agent_manifest.grade) is not None:
+        what = f"grade {grade.share:.0%} of sessions by evals/{grade.suite}.yaml"
+        supported = (*supported, f"{what}: `mainspring eval grade` does it")
     return PartReport(name=PLANNED, supported=supported, ignored=ignored)
 
 

@@ -171,6 +171,11 @@ class StateFolders(Struct, frozen=True, kw_only=True):
         return _paths_in(self._served, self._served.parent / session_id, session_id)
 
     @property
+    def served_states(self) -> Path:
+        """Where the states of the service's sessions are: see `SessionPaths.state`."""
+        return self.served_paths("any").state.parent
+
+    @property
     def _served(self) -> Path:
         return (self.workspaces or Path()).resolve() / SERVED_STATE_FOLDER
 
