@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -176,6 +176,19 @@ def open_memory_index(settings: Settings, folders: dict[str, MemoryFolder]) -> M
     present = {scope: folder for scope, folder in folders.items() if folder.is_present}
     path = index_file(settings, present) if present else None
     return MemoryIndex(present, path, vectors=open_vectors(Path(settings.home)))
+
+
+def purge_indexes(settings: Settings, scope: str, path: str) -> None:
+    """Leave no word of a memory in any index; each set of folders has one. Blocks."""
+    folders = memory_folders(settings)
+    files = {index_file(settings, item) for item in (folders, {scope: folders[scope]})}
+    if scope == USER:  # every project has its memories beside those of the user
+        every = (Path(settings.home) / ".mainspring/memory-index").glob("*.db")
+        files |= {file for file in every if "-" not in file.stem}
+    for file in sorted(file for file in files if file.exists()):
+        with closing(open_passages(file, open_vectors(Path(settings.home)))) as passages:
+            passages.remove(scope, path)
+            passages.purge()
 
 
 def open_store_passages(settings: Settings) -> PassageIndex:
