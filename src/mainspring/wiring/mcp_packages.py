@@ -4,15 +4,16 @@ the user's.
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import msgspec
 
-from mainspring.capabilities.mcp import package_cache
+from mainspring.capabilities.mcp import apt_packages, package_cache
 from mainspring.capabilities.mcp.package_cache import PackageCache, Toolchain
 from mainspring.capabilities.mcp.package_request import (
     Installer,
@@ -35,6 +36,7 @@ from mainspring.wiring.sandbox_pool import SandboxPool
 _FOLDER = Path(".mainspring") / "mcp-packages"
 _ENVIRONMENT_FOLDER = Path(".mainspring") / "packages"
 _REGISTRIES = ("npm_config_registry", "NPM_CONFIG_REGISTRY", "UV_DEFAULT_INDEX", "UV_INDEX_URL")
+_APT_SOURCES = "MAINSPRING_APT_SOURCES"
 _INSTALL_SECONDS = 600.0
 _PRIVATE_ADDRESSES = ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 
@@ -50,18 +52,24 @@ def open_package_cache(
     variables = {name: settings.environment[name] for name in _REGISTRIES
                  if name in settings.environment}  # fmt: skip
     path = settings.environment.get("PATH")
+    has_apt = bool(environment.packages.apt)
+    sources = apt_packages.read_sources(settings.environment.get(_APT_SOURCES)) if has_apt else {}
     toolchain = Toolchain(
         npm=shutil.which("npm", path=path),
         uv=shutil.which("uv", path=path),
         python=str(find_agent_interpreter().path),
         node_home=_node_home(shutil.which("node", path=path)),
         variables=variables,
+        apt=shutil.which("apt-get", path=path),
+        apt_sources=sources,
     )
     shown = (*toolchain.read_only, *([toolchain.uv] if toolchain.uv else []))
+    if has_apt:
+        shown += tuple(filter(os.path.exists, (*apt_packages.KEYRINGS, apt_packages.STATUS)))
     own = msgspec.structs.replace(
         environment,
         packages=EnvironmentPackages(),
-        networking=_networking(variables),
+        networking=_networking((*variables.values(), *apt_packages.source_urls(sources))),
         read_only=tuple(map(str, shown)),
         secrets=(),
         variables={},
@@ -112,6 +120,8 @@ def package_requests(packages: EnvironmentPackages) -> list[PackageRequest]:
         requests.append(plain_packages("uv", packages.python))
     if packages.npm:
         requests.append(plain_packages("npm", packages.npm))
+    if packages.apt:
+        requests.append(plain_packages("apt", packages.apt))
     return requests
 
 
@@ -119,9 +129,15 @@ def with_layers(
     environment: SandboxEnvironment, folders: Mapping[Installer, Path], toolchain: Toolchain
 ) -> SandboxEnvironment:
     """Programs see the folders read-only, and find what is in them first."""
-    programs = {"uv": "env/bin", "npm": "node_modules/.bin"}
-    paths = [str(folder / programs[installer]) for installer, folder in folders.items()]
-    variables = {**environment.variables, "PATH": ":".join((*paths, toolchain.path))}
+    programs: dict[Installer, str] = {"uv": "env/bin", "npm": "node_modules/.bin"}
+    paths = [
+        str(folders[installer] / place) for installer, place in programs.items()
+        if installer in folders
+    ]  # fmt: skip
+    found = {"PATH": toolchain.path}
+    if "apt" in folders:
+        found = apt_packages.variables(folders["apt"] / apt_packages.ROOT, toolchain.path)
+    variables = {**environment.variables, **found, "PATH": ":".join((*paths, found["PATH"]))}
     if "uv" in folders:
         variables["VIRTUAL_ENV"] = str(folders["uv"] / "env")
     if "npm" in folders:
@@ -153,11 +169,11 @@ async def _install(
         await pool.discard(key)
 
 
-def _networking(registries: Mapping[str, str]) -> dict[str, object]:
-    """Every public host, and the registries that the user's environment names, wherever they are:
-    nothing of the user's is in that sandbox."""
+def _networking(registries: Iterable[str]) -> dict[str, object]:
+    """Every public host, and the registries that the user's environment or the sources of apt
+    name, wherever they are: nothing of the user's is in that sandbox."""
     hosts: list[dict[str, object]] = []
-    for url in map(urlsplit, registries.values()):
+    for url in map(urlsplit, registries):
         if url.hostname is not None:
             hosts.append(
                 {

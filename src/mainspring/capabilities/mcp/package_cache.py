@@ -1,4 +1,5 @@
-"""The packages of `npx` and `uvx` servers: loaded once, pinned by version and hash, used offline.
+"""Packages of `npx` and `uvx` servers, and of environments: loaded once, pinned by version and
+hash, used offline.
 
 Each request has a pin (`KEY.pin`, a lock file of its installer) and a folder (`KEY`) that servers
 see read-only. If the folder is gone, it is made again from the pin.
@@ -16,6 +17,7 @@ import anyio
 import msgspec
 from anyio import to_thread
 
+from mainspring.capabilities.mcp import apt_packages
 from mainspring.capabilities.mcp.foreign_text import clean_line
 from mainspring.capabilities.mcp.package_request import PackageRequest, package_request
 from mainspring.core.errors import InvalidInput, McpFailed
@@ -59,6 +61,9 @@ class Toolchain:
     """Where node and npm are, if that is nowhere that a sandbox looks."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """What installers are told of registries."""
+    apt: str | None = None
+    apt_sources: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """Files that say where packages of apt come from, by name."""
 
     @property
     def path(self) -> str:
@@ -130,10 +135,8 @@ class PackageCache:
         stage = self._folder / f"{request.key}.{new_id('new')}"
         try:
             await to_thread.run_sync(lambda: stage.mkdir(parents=True, mode=0o755))
-            if request.installer == "npm":
-                lock = await self._install_npm(request, stage, pin)
-            else:
-                lock = await self._install_uv(request, stage, pin)
+            install = {"npm": self._install_npm, "uv": self._install_uv, "apt": self._install_apt}
+            lock = await install[request.installer](request, stage, pin)
             await to_thread.run_sync(self._finish, request, stage, lock)
         except OSError as error:
             raise McpFailed(f"its packages cannot be stored: {error.strerror}") from error
@@ -175,6 +178,24 @@ class PackageCache:
             "--link-mode", "copy", "--python", _UV_PYTHON, *cache,
         )  # fmt: skip
         return _encoded_pin({_UV_LOCK: await to_thread.run_sync(lock.read_bytes)})
+
+    async def _install_apt(self, request: PackageRequest, stage: Path, pin: _Pin | None) -> bytes:
+        if (apt := self.toolchain.apt) is None:
+            raise McpFailed("packages of apt need apt-get on this machine, as Debian has it")
+        folder, pinned = stage / _CACHE, None if pin is None else pin.files[apt_packages.PIN]
+        sources = self.toolchain.apt_sources
+        await to_thread.run_sync(apt_packages.write_sources, folder, sources)
+        await to_thread.run_sync((stage / apt_packages.ROOT).mkdir)
+        options = apt_packages.options(folder)
+        await self._step(stage, apt, *options, "update", "--error-on=any")
+        await self._step(stage, apt, *options, *apt_packages.loading(request.packages, pinned))
+        loaded = await to_thread.run_sync(apt_packages.hashes, folder)
+        if pinned is not None:
+            apt_packages.check_pin(loaded, pinned)
+        for argv in apt_packages.unpacking(folder):
+            await self._step(stage, *argv)
+        await to_thread.run_sync(apt_packages.relocate_links, stage / apt_packages.ROOT)
+        return _encoded_pin({apt_packages.PIN: apt_packages.encode_pin(loaded)})
 
     async def _step(self, stage: Path, *argv: str) -> None:
         env = {**self.toolchain.variables, "PATH": self.toolchain.path, "HOME": str(stage)}
