@@ -48,8 +48,10 @@ from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.session_repositories import add_repositories
 
 if TYPE_CHECKING:
-    from mainspring.wiring import mcp_packages
+    from mainspring.runtime.saved_environments import SavedEnvironment
+    from mainspring.wiring import mcp_packages, saved_environment
 else:
+    saved_environment = LazyModule("mainspring.wiring.saved_environment")
     mcp_packages = LazyModule("mainspring.wiring.mcp_packages")  # most sessions have none
 
 _MAX_CACHED = 1000
@@ -68,6 +70,8 @@ class SessionRuntime:
         default_factory=dict[str, tuple[McpServer, ...]]
     )
     """Those that only one type of subagent has."""
+    saved_environment: SavedEnvironment | None = None
+    """Of the repository that the session works in."""
 
     @property
     def policy(self) -> Policy:
@@ -148,12 +152,20 @@ class ThreadWorkspaces:
     async def _open_sandbox(
         self, options: RunOptions, key: str, paths: SessionPaths, session: SessionRuntime
     ) -> SandboxSession | None:
+        saved = session.saved_environment
         try:
             environment = await self._with_packages(options, paths, session)
-            return await self._sandboxes.open_session(key, paths, environment, options.credentials)
+            if saved is not None:
+                environment = saved_environment.with_programs(environment, saved)
+            sandbox = await self._sandboxes.open_session(
+                key, paths, environment, options.credentials
+            )
+            if saved is not None:
+                await saved_environment.restore_files(sandbox, saved)
         except SandboxFailed as error:
             self._warn(options, f"no commands can be run here: {error}")
             return None
+        return sandbox
 
     async def _with_packages(
         self, options: RunOptions, paths: SessionPaths, session: SessionRuntime
@@ -222,6 +234,8 @@ def workspace_note(
         lines.append("Commands run in a sandbox without any network.")
     else:
         lines.append("Commands run in a sandbox; its only way out is a proxy with a list of hosts.")
+    if session.saved_environment is not None:
+        lines.append(session.saved_environment.note)
     return "\n".join((*lines, *setup.options.notes))
 
 

@@ -15,7 +15,7 @@ from mainspring.capabilities.providers.model_registry import ModelRegistry
 from mainspring.capabilities.tools.ask_user import ASK_USER, CLIENT_INPUT_CHECKS, EXIT_PLAN
 from mainspring.capabilities.tools.tool_search import ToolLoading, plan_tool_loading, tool_search
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
-from mainspring.config import Settings
+from mainspring.config import FOLDER, Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import KnownPayload
@@ -63,9 +63,11 @@ if TYPE_CHECKING:
     from mainspring.capabilities.network.rules import Network
     from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
     from mainspring.runtime.memory import memory_tools
+    from mainspring.runtime.saved_environments import SavedEnvironment
     from mainspring.wiring import memory as memories
-    from mainspring.wiring import session_hooks
+    from mainspring.wiring import saved_environment, session_hooks
 else:
+    saved_environment = LazyModule("mainspring.wiring.saved_environment")  # most folders have none
     memories = LazyModule("mainspring.wiring.memory")  # most sessions have none
     memory_tools = LazyModule("mainspring.runtime.memory.memory_tools")
     hook_config = LazyModule("mainspring.capabilities.hooks.config")
@@ -133,10 +135,14 @@ class ToolboxBuilder:
         )
         for warning in (*rules.warnings, *preferences.warnings):
             self._warn(options, warning)
+        saved = await self._saved_environment(options, paths.workspace)
+        if saved is not None:
+            environment = saved_environment.with_saved(environment, saved)
         session = SessionRuntime(
             pinned_policy=with_rules(rules.pinned_policy, reading_rules(setup.agent)),
             sandbox_environment=environment,
             preferences=preferences,
+            saved_environment=saved,
         )
         session = await self._servers.add_to(session, options, paths, rules.loaded)
         async with self._workspaces.open(setup, session, paths) as thread_workspace:
@@ -290,6 +296,14 @@ class ToolboxBuilder:
                 changes=_tool_changes(servers, policy, loading),
                 message_context=servers.message_context,
             )
+
+    async def _saved_environment(
+        self, options: RunOptions, workspace: Path
+    ) -> SavedEnvironment | None:
+        if options.is_served or not (self._home / FOLDER / "environments").is_dir():
+            return None
+        environments = saved_environment.saved_environments(self._home)
+        return await to_thread.run_sync(environments.find, workspace)
 
     def _session_paths(self, setup: SetupRequest) -> SessionPaths | None:
         """The folders of the session; `None`, with a warning, if an agent cannot work there.

@@ -134,11 +134,13 @@ async def open_session_runner(
     *,
     answered_later: bool = False,
     unattended: bool = False,
+    change_agent: Callable[[Agent], Agent] = lambda agent: agent,
 ) -> AsyncGenerator[SessionRunner, None]:
     """Everything that can be wrong with an agent or its model is found before a session begins.
 
     `answered_later`: nobody is at the terminal, yet what needs a person waits for one.
     `unattended`: nobody is asked, even at a terminal.
+    `change_agent`: what the session gets of the agent that was opened.
     """
     if resume is not None:
         require_store(settings)
@@ -159,7 +161,7 @@ async def open_session_runner(
         recorded = None if row is None else await summarize_session(runtime.log, row)
         opened = partial(open_agent, settings, options, recorded, facts=runtime.models.facts)
         loaded = await anyio.to_thread.run_sync(opened)
-        agent = loaded.agent
+        agent = change_agent(loaded.agent)
         await share_repository(settings, runtime, row and row.id)
         try:
             scripts = await anyio.to_thread.run_sync(scripted_models, agent.model, loaded.folder)
