@@ -80,7 +80,7 @@ def test_a_network_that_is_given_is_reached_through_the_proxy_only(
 ):
     networking = {"type": "limited", "allowed_hosts": ["allowed.test"]}
     write_settings({"sandbox": {"networking": networking}})
-    ask = "import urllib.request as r; r.urlopen('http://forbidden.test/x', timeout=20)"
+    ask = "import urllib.request as r; r.urlopen('http://forbidden.test/x', timeout=60)"
     upstream.says(call("bash", command=f'python3 -c "{ask}"'))
     free = ("--mode", "bypassPermissions")
     result = mainspring("run", "look it up", *free, **upstream.variables)

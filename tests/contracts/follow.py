@@ -71,7 +71,7 @@ async def a_waiting_follower_in_another_process_is_woken_soon(open_store: StoreF
     async with scene(open_store) as at, open_store() as other:
         followed = SessionLog(other).follow(at.id, after=1)
         for seq in range(2, 12):
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 async with anyio.create_task_group() as group:
                     group.start_soon(at.writer.append, says(f"{seq}"))
                     assert (await anext(followed)).seq == seq

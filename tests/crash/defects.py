@@ -56,7 +56,7 @@ class _Dropping(_Broken):
 
     async def append(self, append: Append) -> None:
         rows = append.rows[:-1] if len(append.rows) > 1 else append.rows
-        await self.store.append(replace(append, rows=rows))
+        await self.store.append(append._replace(rows=rows))
 
 
 class _Tearing(_Broken):
@@ -70,7 +70,7 @@ class _Tearing(_Broken):
             if not is_last:
                 head = head._replace(hash=append.rows[index + 1].prev)
             folded = append.folded_item[index : index + 1]
-            step = replace(append, rows=[row], expected=expected, head=head, folded_item=folded)
+            step = append._replace(rows=[row], expected=expected, head=head, folded_item=folded)
             await self.store.append(step)
             expected = head
 
@@ -80,7 +80,7 @@ class _Unfenced(_Broken):
 
     async def append(self, append: Append) -> None:
         session = await self.store.session(append.lease.session_id)
-        await self.store.append(replace(append, lease=replace(append.lease, epoch=session.epoch)))
+        await self.store.append(append._replace(lease=replace(append.lease, epoch=session.epoch)))
 
 
 class _Sharing(_Broken):

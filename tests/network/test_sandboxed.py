@@ -16,9 +16,9 @@ PROGRAM = """
 import glob, os, socket, sys, urllib.request
 key = os.environ["TOKEN"]
 request = urllib.request.Request(sys.argv[1], headers={"Authorization": "Bearer " + key})
-print(urllib.request.urlopen(request, timeout=20).read().decode())
+print(urllib.request.urlopen(request, timeout=60).read().decode())
 try:
-    urllib.request.urlopen(sys.argv[2], timeout=20)
+    urllib.request.urlopen(sys.argv[2], timeout=60)
 except OSError as error:
     print("refused:", error)
 try:

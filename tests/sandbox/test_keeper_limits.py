@@ -37,7 +37,7 @@ async def held(
 async def test_time(site: SandboxSpec, bubblewrap: Bubblewrap):
     ran = await held(site, bubblewrap, "echo so far; sleep 60 & sleep 60", wall_seconds=0.3)
     assert (ran.status, ran.stop_cause, ran.stdout.head) == (137, "time", b"so far\n")
-    assert 300 <= ran.milliseconds < 10_000
+    assert 300 <= ran.milliseconds < 60_000
 
 
 async def test_time_of_the_processor(site: SandboxSpec, bubblewrap: Bubblewrap):

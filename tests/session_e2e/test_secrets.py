@@ -95,9 +95,9 @@ key = os.environ["TOKEN"]
 for name in ("NO_PROXY", "no_proxy"):
     os.environ.pop(name)
 request = urllib.request.Request(sys.argv[1], headers={"Authorization": "Bearer " + key})
-print(urllib.request.urlopen(request, timeout=20).read().decode())
+print(urllib.request.urlopen(request, timeout=60).read().decode())
 try:
-    urllib.request.urlopen(sys.argv[1].replace("localhost", "elsewhere.test"), timeout=20)
+    urllib.request.urlopen(sys.argv[1].replace("localhost", "elsewhere.test"), timeout=60)
 except OSError as error:
     print("refused:", error)
 """

@@ -1,8 +1,8 @@
 """A whole store in one file: compressed JSON lines that any store can be made from again.
 
-A beginning; every session as `transfer.py` exports it, parents before forks, and whether it was at
-work; every record with its content; every counter; a seal with how many there are and the hash of
-all lines before it.
+The lines are: a header; every session as `transfer.py` exports it, parents before forks, and
+whether it was running; every record with its content; every counter; a footer with the counts and
+the hash of all lines before it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _RESTORER: Final = "restore"
 class BeginLine(Struct, frozen=True, kw_only=True, tag_field="line", tag="backup"):
     format: int = _FORMAT
     time: Annotated[datetime, Meta(tz=True)]
-    """When it was begun, which is what all of it is as of."""
+    """When the backup began. Everything in it is as of this moment."""
 
 
 class AtWorkLine(Struct, frozen=True, kw_only=True, tag_field="line", tag="at_work"):
-    """A run of the session had not ended, though nothing may wait in its inbox."""
+    """The session was running, even if its inbox is empty."""
 
     session_id: str
 
@@ -52,7 +52,7 @@ class RecordLine(
 ):
     record: RecordRow
     chunks: int | None = None
-    """Lines that follow with its content; `None` when it has none."""
+    """How many of the following lines hold its content; `None` if it has none."""
 
 
 class ContentLine(Struct, frozen=True, kw_only=True, tag_field="line", tag="content"):
@@ -82,14 +82,14 @@ BackupItem: TypeAlias = SessionImport | AtWorkLine | Put | TallyLine
 
 @dataclass(slots=True)
 class Counts:
-    """What went into a backup, or came out of it, so far."""
+    """Counts of what was written to, or read from, a backup so far."""
 
     sessions: int = 0
     records: int = 0
     tallies: int = 0
     damaged: list[str] = field(default_factory=list[str])
-    """Sessions that were left out: their logs, or those they begin with, are not what was
-    written."""
+    """Sessions that were left out because their logs, or those of their parents, fail
+    verification."""
 
 
 ReportProgress: TypeAlias = Callable[[Counts], None]
@@ -98,7 +98,7 @@ ReportProgress: TypeAlias = Callable[[Counts], None]
 async def write_backup(
     store: Store, file: IO[bytes], *, time: datetime, report_progress: ReportProgress
 ) -> Counts:
-    """All that the store holds at this moment; others may go on using it."""
+    """Back up everything in the store as of this moment; the store stays in use."""
     counts = Counts()
     async with store.transaction(writes=False) as then:
         with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed:
@@ -120,7 +120,7 @@ async def write_backup(
 
 
 class _Page:
-    """Where lines are written, and the hash of those that were."""
+    """Writes lines and keeps their running hash."""
 
     def __init__(self, file: IO[bytes] | gzip.GzipFile) -> None:
         self._file = file
@@ -192,7 +192,7 @@ async def _write_record(records: Records, page: _Page, row: RecordRow) -> None:
 async def restore_backup(
     store: Store, file: IO[bytes], *, report_progress: ReportProgress
 ) -> Counts:
-    """Make an empty store hold what the backup does: all of it or, when that fails, nothing.
+    """Restore a backup into an empty store, all or nothing.
 
     Raises:
         InvalidInput: the store is not empty, or the file is not a whole, unchanged backup.
@@ -232,7 +232,7 @@ async def _restore(log: SessionLog, backup_item: BackupItem) -> None:
             if not await backup_item.store(log):
                 raise InvalidInput(f"session {backup_item.header.session_id} is in it twice")
         case Put():
-            # stored with one more than what is given
+            # the store adds one when it writes
             record = replace(backup_item.row, rev=backup_item.row.rev - 1)
             try:
                 await log.store.records.write(Put(row=record, content=backup_item.content))
@@ -241,14 +241,14 @@ async def _restore(log: SessionLog, backup_item: BackupItem) -> None:
         case TallyLine():
             await log.store.records.tally([(backup_item.name, backup_item.amount)])
         case AtWorkLine(session_id=session_id):
-            try:  # held by nobody who lives: so it is found, and goes on
+            try:  # its lease has no living holder, so a worker finds the session and continues it
                 await log.store.acquire(session_id, owner=_RESTORER, seconds=0)
             except SessionNotFound as error:
                 raise InvalidInput(f"session {session_id} is at work and not in it") from error
 
 
 async def _items(file: IO[bytes]) -> AsyncGenerator[BackupItem, None]:
-    """What the file holds, each thing once it is complete; it ends with the seal or raises."""
+    """The entries of the file, each as soon as it is complete. Ends with the footer, or raises."""
     reading = _BackupReader()
     for number, raw in enumerate(_decompress(file), 1):
         if number % _PAGE == 0:
@@ -274,7 +274,7 @@ def _decompress(file: IO[bytes]) -> Iterator[bytes]:
 
 
 class _BackupReader:
-    """Where in the file we are."""
+    """The position in the file, for error messages."""
 
     def __init__(self) -> None:
         self.is_sealed = False
@@ -284,7 +284,7 @@ class _BackupReader:
         self._records = 0
         self._tallies = 0
         self._open: tuple[RecordLine, list[bytes]] | None = None
-        """A record whose content is not complete yet."""
+        """A record whose content has not been read completely yet."""
 
     def take(self, raw: bytes) -> BackupItem | None:
         if self.is_sealed:

@@ -1,4 +1,4 @@
-"""Names of blobs: the hash of what they hold, and which of them an event refers to."""
+"""Blobs are named by the hash of their content; events refer to them by it."""
 
 from __future__ import annotations
 

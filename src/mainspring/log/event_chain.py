@@ -22,7 +22,7 @@ from mainspring.log.store import Head, Row
 from mainspring.log.upcast import read_payload
 
 Scrub: TypeAlias = Callable[[bytes], bytes]
-"""Takes secrets out of bytes on their way into the log. Must leave JSON valid."""
+"""Removes secrets from bytes before they are logged. Must leave JSON valid."""
 
 
 def no_scrub(content: bytes) -> bytes:
@@ -30,7 +30,7 @@ def no_scrub(content: bytes) -> bytes:
 
 
 class EventDraft(NamedTuple):
-    """A payload that has everything but its place in the log."""
+    """A payload that is ready to be logged but has no position in the log yet."""
 
     id: str
     thread_id: str
@@ -45,7 +45,7 @@ def encode_scrubbed(payload: KnownPayload, scrub: Scrub) -> tuple[AnyPayload, by
     """The payload and its JSON, without secrets.
 
     Raises:
-        MalformedEvent: it cannot be written, or scrubbing broke it; nothing may be stored then.
+        MalformedEvent: it cannot be encoded, or scrubbing broke it. Nothing may be stored then.
     """
     body = encode_payload(payload)
     clean = scrub(body)
@@ -60,7 +60,7 @@ def encode_scrubbed(payload: KnownPayload, scrub: Scrub) -> tuple[AnyPayload, by
 def chain_events(
     session_id: str, head: Head, event_drafts: Sequence[EventDraft]
 ) -> tuple[list[Event], Head]:
-    """Give drafts their places after `head`."""
+    """Assign positions and hashes to drafts, continuing after `head`."""
     events: list[Event] = []
     for draft in event_drafts:
         event = Event(
@@ -95,7 +95,7 @@ def to_row(event: Event) -> Row:
 
 
 def to_event(session_id: str, row: Row) -> Event:
-    """Raises: MalformedEvent: what is stored is not what was written."""
+    """Raises: MalformedEvent: the stored row is not a valid event."""
     try:
         time = from_micros(row.time)
     except OverflowError as error:

@@ -1,7 +1,7 @@
-"""Many writers, one commit: whoever finds the database free commits for all who wait.
+"""Group commit: the first writer to find the database free commits for all that are waiting.
 
-No task and no thread of its own. A lone writer pays nothing for it; under load, everything that
-arrives while one commit syncs to disk goes out together in the next.
+It needs no task and no thread. A lone writer pays nothing for it; under load, all jobs that arrive
+while one commit syncs to disk share the next one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Batch(Generic[Job]):
 
     async def wait(self) -> None:
         if not self.is_done:
-            self._done = self._done or anyio.Event()  # most often, nobody waits
+            self._done = self._done or anyio.Event()  # usually nobody waits
             await self._done.wait()
 
     def end(self) -> None:
@@ -52,7 +52,7 @@ class GroupCommit(Generic[Job]):
         most: int = 256,
         is_alone: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`is_alone`: whether nobody else can have anything to write now."""
+        """`is_alone`: whether no other writer can have a job right now."""
         self._commit = commit
         self._most = most
         self._is_alone = is_alone
@@ -60,7 +60,7 @@ class GroupCommit(Generic[Job]):
         self._last: _Batch[Job] | None = None
 
     async def run(self, job: Job) -> None:
-        """Return when the job was committed or refused. Not cancelled half-way."""
+        """Return when the job was committed or refused. Cancellation waits until then."""
         last = self._last
         with CancelScope(shield=True):
             if last is not None and last.is_open and len(last.jobs) < self._most:
@@ -81,8 +81,8 @@ class GroupCommit(Generic[Job]):
             batch.end()
 
     async def _let_others_join(self) -> None:
-        """Whoever is ready to write joins the batch. A lone writer passes, but never for long: it
-        may write all the time, and others wait for the event loop."""
+        """Yield to the event loop once, so that tasks that are ready to write join the batch. A
+        lone writer skips this, but yields from time to time: it might write without pause."""
         now = time.monotonic()
         if now - self._joined_at > _ALONE_SECONDS or not self._is_alone():
             self._joined_at = now

@@ -1,4 +1,4 @@
-"""Lines of an exported session. What they mean together is `transfer.py`'s."""
+"""The lines of an exported session; `transfer.py` reads and writes whole exports."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class BlobLine(Struct, frozen=True, kw_only=True, tag_field="line", tag="blob"):
 class InboxLine(
     Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="inbox"
 ):
-    """A client's event that waits, or the client id of one that was folded."""
+    """A client's event that waits in the inbox, or the client id of one that is in the log."""
 
     client_id: str
     event_id: str
     time: Annotated[datetime, Meta(tz=True)]
     seq: int | None = None
-    """Where it was folded: the event there has the rest."""
+    """Its position in the log; the event there has the rest."""
     thread_id: str = ""
     version: int = 0
     payload: Raw = Raw()
@@ -48,13 +48,13 @@ class InboxLine(
 
 
 class EndLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="end"):
-    """Closes a session's part, so that a file cut short is noticed."""
+    """Ends a session, so that a truncated file is detected."""
 
     session_id: str
     seq: int
     hash: str
     blobs: int = 0
-    """How many there are: the events' chain does not cover them."""
+    """The number of inbox items, which the hash chain of the events does not cover."""
     inbox: int = 0
     """Likewise."""
 

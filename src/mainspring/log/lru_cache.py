@@ -27,7 +27,7 @@ class LruCache(Generic[K, V]):
         return self._kept.get(key)
 
     def put(self, key: K, value: V) -> None:
-        """What was not used for longest goes, if there are too many."""
+        """Evict the least recently used entries above the capacity."""
         self._kept[key] = value
         self._kept.move_to_end(key)
         while len(self._kept) > self._most:

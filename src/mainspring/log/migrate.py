@@ -1,4 +1,4 @@
-"""Versions of a store's tables: which steps lead from where a database is to where it should be."""
+"""Schema migrations: the steps from a database's version to another one."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from mainspring.core.errors import InvalidInput, StoreMismatch
 
 class Migration(Struct, frozen=True, kw_only=True):
     version: int
-    """What the database is at after `up`."""
+    """The version of the schema after `up`."""
     up: tuple[str, ...]
     down: tuple[str, ...] | None
-    """Undoes `up`; `None` when that would lose something, so that going back is refused."""
+    """Undoes `up`. `None` if that would lose data: a downgrade is refused then."""
 
 
 class SchemaStatus(Struct, frozen=True):
-    """The version of a database's tables, and the one that this Mainspring works with."""
+    """The version of a database's schema, and the version that this release needs."""
 
     current: int
     newest: int

@@ -1,8 +1,8 @@
-"""Records: what the service keeps beside the logs (agents, keys, schedules), as a store has it.
+"""Records: what the service stores beside the logs, such as agents, keys and schedules.
 
-Mechanical, as `store.py` is: a record is an opaque body under a tenant, a kind and an id, with the
-few columns that are looked things up by. What a body means is `service`'s. A record and a log
-never have to change together: what is said about a session that must survive is in its log.
+The interface is as low-level as `store.py`: a record is an opaque body under a tenant, a kind and
+an id, with a few columns to query by. `service` knows what a body means. No transaction spans a
+record and a log: what must survive about a session is in its log.
 """
 
 from __future__ import annotations
@@ -20,22 +20,21 @@ class RecordRow:
     kind: str
     id: str
     created: int
-    """Microseconds since 1970; lists are in this order, and by id within one moment."""
+    """Microseconds since 1970. Lists are ordered by this, then by id."""
     updated: int
     body: bytes
     """JSON."""
     parent: str = ""
-    """The id of what it belongs to: the vault of a credential."""
+    """The id of the record it belongs to, such as the vault of a credential."""
     name: str | None = None
-    """Unique among those of its tenant, kind and parent."""
+    """Unique within its tenant, kind and parent."""
     label: str = ""
-    """One word to filter by: a status, an agent."""
+    """A value to filter by, such as a status or an agent."""
     due: int | None = None
-    """When something is to be done about it, in microseconds since 1970."""
+    """When a background job must handle it, in microseconds since 1970."""
     is_archived: bool = False
     rev: int = 0
-    """Counts its changes; 0 before it is first written. What is stored has one more than what was
-    given to be written."""
+    """The number of changes; 0 before the first write. The store adds one with each write."""
 
 
 class Put(Struct, frozen=True, kw_only=True):
@@ -43,7 +42,7 @@ class Put(Struct, frozen=True, kw_only=True):
 
     row: RecordRow
     content: bytes | None = None
-    """Large bytes kept beside it and read apart: the content of a file."""
+    """Large content that is stored and read separately, such as that of a file."""
 
 
 class Replace(Struct, frozen=True, kw_only=True):
@@ -51,11 +50,11 @@ class Replace(Struct, frozen=True, kw_only=True):
 
     row: RecordRow
     content: bytes | None = None
-    """`None`: as it was."""
+    """`None` leaves it unchanged."""
 
 
 class Remove(Struct, frozen=True, kw_only=True):
-    """Gone, with its content. Refused (`Stale`) unless its `rev` is still the stored one's."""
+    """Removes a record with its content. Refused (`Stale`) unless its `rev` is the stored one."""
 
     row: RecordRow
 
@@ -65,37 +64,37 @@ RecordChange: TypeAlias = Put | Replace | Remove
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordQuery:
-    """Which records to list: all conditions hold together; `None` is no condition."""
+    """Which records to list. All conditions must hold; `None` is no condition."""
 
     kind: str
     tenant: str | None = None
     parent: str | None = None
     label: str | None = None
     name_from: str | None = None
-    """Names that begin with this; in the order of names instead of creation."""
+    """Only names with this prefix, ordered by name instead of creation."""
     is_archived: bool | None = None
     created_from: int | None = None
     created_upto: int | None = None
     """Both inclusive."""
     due_upto: int | None = None
-    """With something to be done by then; the longest due first."""
+    """Only records that are due by then, the earliest first."""
     after: RecordRow | None = None
-    """The last one seen, in the order asked for."""
+    """The last record of the previous page, in the order of this query."""
     order: Literal["asc", "desc"] = "desc"
-    """Newest first, unless told otherwise; always ascending with `name_from` and `due_upto`."""
+    """Newest first by default; always ascending with `name_from` and `due_upto`."""
     limit: int = 100
 
 
 class RecordWithContent(Struct, frozen=True, kw_only=True):
-    """A record with its content, both of one moment."""
+    """A consistent pair of a record and its content."""
 
     row: RecordRow
     content: bytes | None
 
 
 class Records(Protocol):
-    """Texts are Unicode without NUL and whole numbers have 64 bits: what asks for a record by
-    anything else finds none, and what would list or write by it is refused (`InvalidInput`)."""
+    """Texts are Unicode without NUL, and integers have 64 bits. Reading a record by any other value
+    finds none; listing and writing with one is refused (`InvalidInput`)."""
 
     async def get(self, kind: str, id_: str) -> RecordRow:
         """Raises: NotFound."""
@@ -108,14 +107,14 @@ class Records(Protocol):
     async def list(self, query: RecordQuery) -> list[RecordRow]: ...
 
     async def count(self, query: RecordQuery) -> int:
-        """How many there are, whatever `limit` and `after` say."""
+        """The number of matches; `limit` and `after` are ignored."""
         ...
 
     async def write(self, *changes: RecordChange) -> tuple[RecordRow, ...]:
-        """All of them or, when one is refused, none; each finds what those before it left. Gives
-        back what they stored, in their order, without what was removed.
+        """Apply changes in order, all or none; each sees the effect of those before it. Returns the
+        stored records in the same order, without the removed ones.
 
-        Raises: AlreadyThere, Stale, NotFound (for one that is gone).
+        Raises: AlreadyThere, Stale, NotFound (a record was removed).
         """
         ...
 
@@ -124,21 +123,21 @@ class Records(Protocol):
         ...
 
     async def tally(self, counters: Sequence[tuple[str, int]]) -> list[int]:
-        """Add to counters, made on first use, and tell what each stands at now: after all that
-        was added, also for one that is named twice. 0 only asks.
+        """Add to counters, which are created on first use, and return their new values. A counter
+        that is named twice has the sum of both. Adding 0 only reads.
 
-        Raises: InvalidInput: one would no longer fit; nothing was added.
+        Raises: InvalidInput: a counter would overflow; nothing was added.
         """
         ...
 
     async def forget_tallies(self, prefix: str) -> None:
-        """Drop the counters whose names begin so."""
+        """Delete the counters whose names have this prefix."""
         ...
 
     async def everything(
         self, *, after: RecordRow | None = None, limit: int = 100
     ) -> list[RecordRow]:
-        """Of all tenants and kinds, by kind and id; `after` is the last one seen. For backups."""
+        """Records of all tenants and kinds, by kind and id. For backups."""
         ...
 
     async def whole(self, kind: str, id_: str) -> RecordWithContent:

@@ -1,5 +1,5 @@
-"""Removes a text from the logs of all sessions, for good: events keep their places and the chain of
-hashes still holds, and each log says what was removed from it, by whom and why.
+"""Permanently removes a text from the logs of all sessions. Events keep their positions, the hash
+chain still verifies, and each log records what was removed from it, by whom and why.
 
 A text is found by its runs of five words, however it is quoted or cut; a shorter one as a whole.
 """
@@ -24,7 +24,7 @@ from mainspring.log.store import SessionRow
 REDACTED = "[redacted]"
 _RUN = 5
 _MIN_ONE_WORD = 8
-"""Letters of a single word that is a text of its own."""
+"""The minimum length of a text that is a single word."""
 _WORD = re.compile(r"[^\W_]+")
 _PAGE = 200
 _KEPT_KEYS = frozenset(("type", "hash", "event_id", "tool_use_id", "session_id", "thread_id"))
@@ -33,7 +33,7 @@ _KEPT_KEYS = frozenset(("type", "hash", "event_id", "tool_use_id", "session_id",
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedactionReport:
     sessions: tuple[str, ...]
-    """Whose logs were changed."""
+    """Sessions whose logs were changed."""
     events: int
     blobs: int
     held: tuple[str, ...] = ()
@@ -41,7 +41,7 @@ class RedactionReport:
 
 
 class TextRemover:
-    """Replaces what is of certain texts in others."""
+    """Replaces every occurrence of certain texts in other texts."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         self._runs: dict[int, set[tuple[str, ...]]] = {}
@@ -55,7 +55,7 @@ class TextRemover:
         self._first = {run[0] for runs in self._runs.values() for run in runs}
 
     def __call__(self, text: str) -> str:
-        """The text without them; the same object if it has none."""
+        """The text without occurrences; the same object if there were none."""
         places = list(_WORD.finditer(text))
         words = [place[0].casefold() for place in places]
         marked = [False] * len(words)
@@ -93,7 +93,7 @@ class _Progress:
 async def redact_texts(
     log: SessionLog, texts: Iterable[str], *, reason: str, by: Sender
 ) -> RedactionReport:
-    """Again after a crash, it continues: what is removed is no longer found."""
+    """Run again after a crash, it continues: text that was removed is no longer found."""
     remover, progress = TextRemover(texts), _Progress()
     before: SessionRow | None = None
     while page := await log.sessions(before=before, limit=_PAGE):
@@ -126,7 +126,7 @@ async def _redact_session(
     if not bodies and not blobs:
         return
     writer = await log.hold(session_id, owner="redaction")
-    try:  # it may have grown meanwhile
+    try:  # it may have grown in the meantime
         bodies = _redacted_bodies(await _own_events(log, session_id), remover, gone)
         redactions = tuple(
             Redaction(

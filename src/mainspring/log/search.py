@@ -1,4 +1,4 @@
-"""Search over what was said. The index is a reader of the log: it catches up when it is asked."""
+"""Full-text search over the log. The index is brought up to date by each search."""
 
 from __future__ import annotations
 
@@ -51,12 +51,14 @@ async def _catch_up(log: SessionLog, session_id: str | None) -> None:
             upto[owner] = row.seq
             if text := _text(row):
                 texts.append(IndexedText(session_id=owner, seq=row.seq, text=text))
-        with suppress(SessionNotFound):  # deleted meanwhile: the others are found again
+        with suppress(
+            SessionNotFound
+        ):  # one was deleted in the meantime; the others are indexed by the next attempt
             await log.store.index(texts, list(upto.items()))
 
 
 def _text(row: Row) -> str:
     try:
         return message_text(read_payload(row.type, row.body, row.version))
-    except MalformedEvent:  # `verify` is who complains; the rest stays searchable
+    except MalformedEvent:  # `verify` reports it; the rest stays searchable
         return ""

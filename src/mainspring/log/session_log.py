@@ -40,7 +40,7 @@ from mainspring.log.writer import RECEIVED, Writer, require_not_moved
 ENDLESS = 2**62
 _PAGE = 1000
 _LONG_PAGE = 4000
-"""Of a log that is read as a whole: every page is a hop to a thread."""
+"""Page size when a whole log is read; each page costs a hop to a thread."""
 _CACHED_LINEAGES = 10_000
 
 
@@ -126,7 +126,7 @@ class SessionLog:
         [last] = await self.read(session_id, after=at - 1, limit=1)
         later = await self.read(session_id, after=at, types=[RECEIVED])
         received = [item.payload for item in later if isinstance(item.payload, SessionReceived)]
-        return await self._begin(  # rules from before a move are another machine's
+        return await self._begin(  # rules from before a move belong to another machine
             SessionForked(parent_session_id=session_id, parent_seq=at, title=title),
             *received[-1:],
             thread_id=parent.thread_id,

@@ -1,5 +1,5 @@
-"""What both SQL stores share: selected columns made into rows, record queries made into
-conditions, and which values a store can hold.
+"""What both SQL stores share: columns to rows, record queries to SQL conditions, and the values
+that a store can hold.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ _LAST_CHARACTER = "\U0010ffff"
 
 
 class Conditions(Struct, frozen=True):
-    """Of a `where`: each a column with an operator, and the value that follows it."""
+    """Conditions of a `where`: a column with an operator, and the value to compare with."""
 
     parts: dict[LiteralString, Any]
 
@@ -103,7 +103,7 @@ class Conditions(Struct, frozen=True):
 
 def record_conditions(query: RecordQuery) -> Conditions:
     """Raises: InvalidInput: no record can have such a value."""
-    # the indexes for these leave out the empty ones, and are used if that is said
+    # partial indexes: used only if the query repeats their condition
     parent: LiteralString = "parent <> '' and parent =" if query.parent else "parent ="
     label: LiteralString = "label <> '' and label =" if query.label else "label ="
     given: dict[LiteralString, Any] = {
@@ -124,7 +124,7 @@ def record_conditions(query: RecordQuery) -> Conditions:
 
 
 def record_order(query: RecordQuery) -> tuple[LiteralString, LiteralString]:
-    """The column that a list is in the order of, before the id, and the direction of both."""
+    """The column that a list is ordered by before the id, and the direction of both."""
     if query.due_upto is not None:
         return "due", "asc"
     if query.name_from is not None:
@@ -133,7 +133,7 @@ def record_order(query: RecordQuery) -> tuple[LiteralString, LiteralString]:
 
 
 def record_page(query: RecordQuery, placeholder: LiteralString) -> tuple[LiteralString, list[Any]]:
-    """What follows `from record`: the conditions, where to go on, order and limit; the values."""
+    """The SQL after `from record` (conditions, page, order, limit), and its values."""
     found = record_conditions(query)
     column, direction = record_order(query)
     where, values = found.where(placeholder), found.values
@@ -148,18 +148,18 @@ def record_page(query: RecordQuery, placeholder: LiteralString) -> tuple[Literal
 
 
 def prefix_end(prefix: str) -> str | None:
-    """The first text, by code points, after all that begin so; `None` if nothing comes after."""
+    """The first text, by code points, after all with this prefix; `None` if there is none."""
     kept = prefix.rstrip(_LAST_CHARACTER)
     if not kept:
         return None
     following = ord(kept[-1]) + 1
-    if 0xD800 <= following <= 0xDFFF:  # no text has these
+    if 0xD800 <= following <= 0xDFFF:  # surrogates: no text has these
         following = 0xE000
     return kept[:-1] + chr(following)
 
 
 def is_storable_text(text: str) -> bool:
-    """Whether a database can hold it: NUL and halves of surrogate pairs are no text to all."""
+    """Whether every database can store it: some refuse NUL and lone surrogates."""
     if "\0" in text:
         return False
     try:

@@ -1,8 +1,8 @@
-"""What a database must do for the log. Mechanical on purpose: meaning lives in `session_log.py`.
+"""The interface of a database that holds logs. Deliberately low-level: `session_log.py` gives the
+rows their meaning.
 
-Every method is atomic: it happens wholly or, when it raises, not at all. Once begun, a write is
-not cancelled half-way: it returns or raises. Time is the database's own clock wherever it decides
-anything (leases), so machines whose clocks differ still exclude each other.
+Every method is atomic: it has its whole effect or, if it raises, none. Cancellation never stops a
+write half-way. Leases use the database's clock, so they exclude machines whose clocks differ.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SESSIONS_PER_PAGE = 1000
 
 
 class Row(NamedTuple):
-    """An event as a store keeps it: opaque but for what it filters and orders by."""
+    """An event as stored: opaque except for the columns to filter and order by."""
 
     seq: int
     id: str
@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
 
 class Head(NamedTuple):
-    """Where a log ends: the seq of its last event and that event's hash."""
+    """The end of a log: the seq and the hash of its last event."""
 
     seq: int
     hash: bytes
@@ -54,7 +54,7 @@ class SessionRow:
     head: Head
     parent_id: str | None = None
     parent_seq: int = 0
-    """Events up to here are the parent's, read by reference; 0 when there is no parent."""
+    """Events up to here belong to the parent and are read from it; 0 without a parent."""
     epoch: int = 0
     owner: str | None = None
     """Who holds an unexpired lease."""
@@ -68,7 +68,7 @@ class Lease:
     owner: str
     epoch: int
     seconds: float
-    """How long from each renewal; an append renews too."""
+    """Its duration from each renewal; an append renews it, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,11 +83,11 @@ class InboxItem:
     type: str
     body: str
     sender: str | None
-    """As JSON; `None` only for what was sent before senders were noted."""
+    """As JSON; `None` only for events from before senders were recorded."""
     position: int = 0
     """Order of arrival, given by the store."""
     seq: int | None = None
-    """Where it stands in the log, once folded."""
+    """Its position in the log, once it was folded."""
 
 
 class FoldedItem(NamedTuple):
@@ -97,16 +97,15 @@ class FoldedItem(NamedTuple):
     seq: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Append:
-    """Rows for the end of a log, and what must hold for them to be written."""
+class Append(NamedTuple):  # a frozen dataclass takes four times as long to make
+    """Rows to append to a log, and the conditions under which they may be written."""
 
     lease: Lease
     expected: Head
     head: Head
     rows: Sequence[Row]
     folded_item: Sequence[FoldedItem] = ()
-    """Inbox items that these rows carry: taken out in the same transaction."""
+    """Inbox items that these rows contain; removed from the inbox in the same transaction."""
     redacted_bodies: Sequence[tuple[int, str]] = ()
     """Earlier events of the session, by seq, with text removed: replaced in the same transaction,
     in the inbox and the word index, too."""
@@ -149,11 +148,11 @@ class Store(Protocol):
         ...
 
     def transaction(self, *, writes: bool) -> AbstractAsyncContextManager[Store]:
-        """The store at one moment: what others write after it was entered is not seen there. What
-        is written there becomes so when the block is left, all of it, or nothing if it raises.
+        """A snapshot of the store: it does not see what others write later. Its own writes are
+        committed when the block ends, or rolled back if it raises.
 
-        Not for every day: while it lasts the database keeps what it would tidy away and, with
-        `writes`, may keep other writers waiting.
+        For rare use: while it lasts, the database cannot clean up old rows and, with `writes`,
+        other writers may have to wait.
         """
         ...
 
@@ -165,7 +164,7 @@ class Store(Protocol):
         blobs: Mapping[str, bytes] = MappingProxyType({}),
         inbox: Sequence[InboxItem] = (),
     ) -> None:
-        """Make a session with all that belongs to it; inbox items get positions in this order.
+        """Create a session with its rows, blobs and inbox items, which get positions in this order.
 
         Raises: SessionExists; SessionNotFound for an unknown parent.
         """
@@ -182,28 +181,31 @@ class Store(Protocol):
         ...
 
     async def runnable(self, *, limit: int = 100) -> list[str]:
-        """Sessions that have something in their inbox, or whose holder died before it let go, and
-        that nobody holds now; the longest waiting first."""
+        """Sessions without a valid lease that have something in their inbox, or whose holder died;
+        the longest waiting first."""
         ...
 
     async def stale(self, *, updated_before: int, limit: int = 100) -> list[str]:
-        """Sessions that nobody holds or waits for, and that have not changed since."""
+        """Sessions with no lease and an empty inbox that have not changed since."""
         ...
 
     async def expire(self, session_ids: Sequence[str], *, updated_before: int) -> list[str]:
-        """Delete those that are stale at that very moment and have no forks; returns which."""
+        """Delete the sessions that are still stale and have no forks; returns their ids."""
         ...
 
     async def append(self, append: Append) -> None:
-        """Raises: Fenced, Conflict, SessionNotFound."""
+        """Durable when this returns. Cancellation waits until it is done.
+
+        Raises: Fenced, Conflict, SessionNotFound.
+        """
         ...
 
     async def read(self, event_range: EventRange) -> list[Row]: ...
 
     async def submit(self, session_id: str, item: InboxItem) -> InboxItem:
-        """Put into the inbox; a `client_id` seen before returns the item it made then.
+        """Add an item to the inbox. A repeated `client_id` returns the item of the first call.
 
-        The session counts as changed. An item with a `seq` is remembered as folded.
+        Marks the session as changed. An item with a `seq` is stored as already folded.
         """
         ...
 
@@ -215,11 +217,11 @@ class Store(Protocol):
         types: frozenset[str] | None = None,
         limit: int = 1000,
     ) -> list[InboxItem]:
-        """What is not folded yet and came after position `after`, in order of arrival."""
+        """Items after position `after` that are not folded yet, in order of arrival."""
         ...
 
     async def inbox(self, session_id: str, *, after: int = 0, limit: int = 1000) -> list[InboxItem]:
-        """As `pending`, with what is folded."""
+        """As `pending`, including folded items."""
         ...
 
     async def acquire(
@@ -230,10 +232,10 @@ class Store(Protocol):
         seconds: float,
         instead_of: tuple[str, int] | None = None,
     ) -> Lease:
-        """Take the lease if it is free or has expired; the same owner has no claim to a second one.
+        """Take the lease if it is free or expired, whoever held it before.
 
-        `instead_of` is the owner and epoch of a `LeaseHeld`, whose holder is known to be gone: its
-        lease is taken before it expires, unless somebody else did so first.
+        `instead_of` is the owner and epoch of a `LeaseHeld` whose holder is known to have ended:
+        its lease is taken before it expires, unless another process was faster.
 
         Raises: LeaseHeld, SessionNotFound.
         """
@@ -244,7 +246,7 @@ class Store(Protocol):
         ...
 
     async def release(self, lease: Lease) -> None:
-        """Let go: who did is fenced. A lease that was taken over already is no error."""
+        """Give the lease back; its holder is fenced. No error if it was taken over already."""
         ...
 
     async def put_blob(self, session_id: str, digest: str, content: bytes) -> None: ...
@@ -254,7 +256,7 @@ class Store(Protocol):
         ...
 
     async def blobs(self, session_id: str) -> list[str]:
-        """Digests that this session itself refers to, sorted."""
+        """Digests of the blobs that this session itself refers to, sorted."""
         ...
 
     async def unindexed(self, session_id: str | None, *, limit: int) -> list[tuple[str, Row]]:
@@ -264,7 +266,7 @@ class Store(Protocol):
     async def index(
         self, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]
     ) -> None:
-        """Make texts searchable and remember, per session, how far that went."""
+        """Index texts, and record per session up to which event."""
         ...
 
     async def search(
@@ -275,17 +277,16 @@ class Store(Protocol):
         limit: int,
         is_loose: bool = False,
     ) -> list[SearchHit]:
-        """Events with all the words, best first; `is_loose`: with any word that begins like one of
-        them. `event_ranges` limits where, all sessions if empty."""
+        """Events that contain all words, best first. `is_loose`: any word with one of them as a
+        prefix. `event_ranges` limits the search; empty means all sessions."""
         ...
 
     async def delete(self, session_id: str) -> None:
-        """Remove every trace. Raises: SessionNotFound, SessionHasForks."""
+        """Delete a session completely. Raises: SessionNotFound, SessionHasForks."""
         ...
 
     def watch(self, session_id: str, *, is_inbox_only: bool = False) -> Watch:
-        """A signal that the session may have changed, in this process or another; or only that its
-        inbox may have."""
+        """A signal that the session, or only its inbox, may have changed in any process."""
         ...
 
 

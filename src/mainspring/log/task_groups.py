@@ -1,10 +1,10 @@
-"""Tasks that run for as long as a block does, errors that leave a task group as themselves, and
-retries while the store is unavailable.
+"""Background tasks that end with a block, single errors raised without their group, and retries
+while the store is unavailable.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar, cast
 
@@ -16,9 +16,9 @@ from mainspring.core.errors import StoreUnavailable
 
 @contextmanager
 def unwrap_single_error() -> Generator[None]:
-    """Raise a group's only error as itself: callers know that one, not the group around it.
+    """Raise a group's only error without the group, which callers do not expect.
 
-    An error that another of the group has caused tells nothing more, and is left out.
+    Errors that were caused by another error of the group are left out.
     """
     try:
         yield
@@ -50,7 +50,7 @@ def _single_error(error: BaseException) -> BaseException:
 
 @asynccontextmanager
 async def background_tasks() -> AsyncGenerator[TaskGroup, None]:
-    """A group for tasks that run beside a block and are cancelled when it ends."""
+    """A task group whose tasks are cancelled when the block ends."""
     with unwrap_single_error():
         async with anyio.create_task_group() as group:
             try:
@@ -63,7 +63,7 @@ async def background_tasks() -> AsyncGenerator[TaskGroup, None]:
 async def run_in_background(
     *tasks: Callable[[], Coroutine[Any, Any, None]],
 ) -> AsyncGenerator[None, None]:
-    """Run tasks beside a block. The first to fail, task or block, ends all, with its own error."""
+    """Run tasks while the block runs. The first error, of a task or the block, ends all."""
     with unwrap_single_error():
         async with anyio.create_task_group() as group:
             for task in tasks:
@@ -75,16 +75,18 @@ async def run_in_background(
 T = TypeVar("T")
 
 RETRY_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0)
-"""A database that restarts is back within this; then the caller hears of it."""
+"""Long enough for a database to restart; after that, the caller gets the error."""
 
 
-async def retry_unavailable(work: Callable[[], Awaitable[T]]) -> T:
-    """Do `work` again while the store is unavailable; it must be safe to do twice.
+async def retry_unavailable(
+    work: Callable[[], Awaitable[T]], *, waits: Sequence[float] = RETRY_SECONDS
+) -> T:
+    """Retry `work` while the store is unavailable; it must be idempotent.
 
     Raises:
-        StoreUnavailable: it still was after the last wait.
+        StoreUnavailable: the last attempt failed, too.
     """
-    for seconds in RETRY_SECONDS:
+    for seconds in waits:
         try:
             return await work()
         except StoreUnavailable:

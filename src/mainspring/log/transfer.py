@@ -1,7 +1,7 @@
-"""Sessions as JSON lines: everything another store needs to hold the very same session.
+"""Sessions as JSON lines: everything that another store needs to hold the same session.
 
-For each session of the lineage, oldest first: a header, its own events, its blobs, what clients
-have sent, an end with the last hash. Exporting what was imported gives the same bytes.
+For each session of the lineage, oldest first: a header, its own events, its blobs, its inbox, and
+a footer with the last hash. Exporting what was imported gives the same bytes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _IMPORTER = "import"
 
 
 async def export_lines(log: SessionLog, session_id: str) -> AsyncGenerator[bytes, None]:
-    """The session and what it inherits, a line at a time, without newlines."""
+    """The lines of the session and of those it inherits from, without newlines."""
     for segment in await log.lineage(session_id):
         session = await log.session(segment.session_id)
         async for line in _export_segment(log, session, segment, is_whole=session.id == session_id):
@@ -45,7 +45,7 @@ async def export_lines(log: SessionLog, session_id: str) -> AsyncGenerator[bytes
 
 
 async def export_own_lines(log: SessionLog, session: SessionRow) -> AsyncGenerator[bytes, None]:
-    """The session without what it inherits, for a place where its parent comes before it."""
+    """The lines of the session alone, for a file in which its parent comes first."""
     own = Segment(session.id, session.parent_seq, session.head.seq)
     async for line in _export_segment(log, session, own, is_whole=True):
         yield line
@@ -84,30 +84,30 @@ async def _export_segment(
 async def _inbox(
     log: SessionLog, session_id: str, *, upto: int, is_whole: bool
 ) -> AsyncGenerator[InboxItem, None]:
-    """What an import needs, so that nothing is lost and nothing repeated is folded twice.
+    """The inbox items that an import needs to lose nothing and to fold nothing twice.
 
-    Of an ancestor, only what its exported events carry: the rest is not the fork's.
+    Of an ancestor, only the items behind its exported events: the fork does not own the rest.
     """
     after = 0
     while items := await log.store.inbox(session_id, after=after, limit=_PAGE):
         after = items[-1].position
         for item in items:
             if item.seq is None or item.seq > upto:
-                if is_whole:  # one folded meanwhile waits, as of our last event
+                if (
+                    is_whole
+                ):  # an item that was folded after our last event still waits in this export
                     yield replace(item, seq=None)
-            elif (
-                item.client_id != item.event_id
-            ):  # an id that no client has given is not sent again
+            elif item.client_id != item.event_id:  # only a client repeats its id
                 yield item
 
 
 async def import_lines(log: SessionLog, lines: AsyncIterable[bytes]) -> list[str]:
-    """Store exported sessions; those that are here already, and the same, are left as they are.
+    """Store exported sessions; identical ones that exist already are left alone.
 
-    Returns the ids of sessions that are new here. A session is stored whole or not at all.
+    Returns the ids of the new sessions. A session is stored completely or not at all.
 
     Raises:
-        InvalidInput: a line is wrong (it says which), or a session here differs from the file's.
+        InvalidInput: a line is malformed, or an existing session differs from the file's.
     """
     parts, added = SessionImporter(), list[str]()
     number = 0
@@ -126,15 +126,15 @@ async def import_lines(log: SessionLog, lines: AsyncIterable[bytes]) -> list[str
 
 
 class SessionImporter:
-    """Lines put together to sessions: we are between two of them, or in the middle of one."""
+    """Parses lines into sessions."""
 
     def __init__(self) -> None:
         self.open: SessionImport | None = None
         self.count = 0
-        """Of sessions that are complete."""
+        """The ids of complete sessions."""
 
     def take(self, export_line: ExportLine) -> SessionImport | None:
-        """The session that is complete with this line, if one is.
+        """The session that this line completes, if any.
 
         Raises: InvalidInput.
         """
@@ -156,7 +156,7 @@ class SessionImporter:
 
 
 class SessionImport:
-    """One session of the file, gathered and checked before any of it is stored."""
+    """One session of the file, checked before any of it is stored."""
 
     def __init__(self, header: SessionLine) -> None:
         if (header.parent_id is None) != (header.parent_seq == 0) or header.parent_seq < 0:
@@ -190,7 +190,7 @@ class SessionImport:
             raise InvalidInput(f"event of {event.session_id} among {self.header.session_id}'s")
         if self.events:
             expected = Head(self.events[-1].seq, self.events[-1].digest())
-        else:  # a fork's first event stands on its parent's, checked when it is stored
+        else:  # the hash of a fork's first event depends on its parent: checked when it is stored
             expected = Head(self.header.parent_seq, event.prev)
             if self.header.parent_id is None and event.prev != GENESIS:
                 raise InvalidInput("the first event does not begin a log")
@@ -260,10 +260,10 @@ class SessionImport:
         return Head(self.events[-1].seq, self.events[-1].digest())
 
     async def store(self, log: SessionLog) -> bool:
-        """Whether the session is new here.
+        """Whether the session was new.
 
         Raises:
-            InvalidInput: it is here and differs, or its parent does or is not.
+            InvalidInput: it or its parent exists and differs, or its parent is missing.
         """
         try:
             existing = await log.session(self.header.session_id)
@@ -298,7 +298,7 @@ class SessionImport:
             raise InvalidInput(f"does not follow from session {parent_id} as it is here")
 
     async def _extend(self, log: SessionLog, existing: SessionRow) -> None:
-        """Here already: the same, longer, or the beginning of it that came with a fork."""
+        """The session exists: identical, longer, or only its beginning, which came with a fork."""
         common = min(existing.head.seq, self._head.seq)
         [last] = await log.read(existing.id, after=common - 1, limit=1)
         if header_line(existing) != self.header or not self._has(last):
@@ -321,7 +321,7 @@ class SessionImport:
             await log.store.release(lease)
 
     async def _add(self, log: SessionLog, session_id: str, common: int) -> None:
-        """Blobs and client events, before the events that need them."""
+        """Store blobs and client events before the events that refer to them."""
         for digest, content in self.blobs.items():
             await log.store.put_blob(session_id, digest, content)
         later = await log.read(session_id, after=common, types=CLIENT_TYPES)
@@ -334,7 +334,7 @@ class SessionImport:
     async def _folded(
         self, log: SessionLog, session_id: str, missing: Sequence[Event]
     ) -> list[FoldedItem]:
-        """Client events that wait here, and are among those that come."""
+        """Client events that wait here and are also part of the import."""
         seqs = {event.id: event.seq for event in missing}
         folded: list[FoldedItem] = []
         after = 0

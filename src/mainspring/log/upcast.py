@@ -1,4 +1,4 @@
-"""Old events stay readable for ever: each change of a released format adds one function here.
+"""Keeps old events readable: each change of a released format adds one function here.
 
 To change the format of an event: raise `envelope.FORMAT`, add the function that turns the old
 JSON into the new, and golden files of the new version. What is stored is never rewritten.
@@ -39,7 +39,7 @@ def read_payload(
     """Read a stored payload of any version.
 
     Raises:
-        MalformedEvent: it claims a version that we know and does not have its shape.
+        MalformedEvent: it does not match the format of the version it claims.
     """
     if version == current:
         return decode_payload(body)
@@ -48,7 +48,7 @@ def read_payload(
             return decode_payload(body)
         except MalformedEvent:  # a newer Mainspring gave a known type a new shape
             return UnknownPayload(type=kind)
-    type_of(body)  # refuses what is no event at all
+    type_of(body)  # raises if it is no event at all
     fields: dict[str, object] = msgspec.json.decode(body, type=dict[str, object])
     for step in range(version, current):
         if upcaster := upcasters.get((str(fields["type"]), step)):
@@ -57,7 +57,7 @@ def read_payload(
 
 
 def read_line(line: EventLine) -> Event:
-    """An event from its line of JSON, its exact bytes kept."""
+    """An event from its line of JSON, with the exact bytes of its body."""
     body = bytes(line.payload)
     try:
         prev = bytes.fromhex(line.prev)

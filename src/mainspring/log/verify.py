@@ -29,7 +29,7 @@ class VerifyReport:
     session_id: str
     events: int
     head: str
-    """Hash of the last event, in hex. Kept elsewhere, it tells a chain that was made anew."""
+    """Hash of the last event, in hex. Keep it elsewhere to detect a chain that was rebuilt."""
     problems: tuple[Problem, ...]
 
     @property
@@ -59,22 +59,22 @@ async def verify(log: SessionLog, session_id: str) -> VerifyReport:
 
 
 class _Check:
-    """How far the check has come, and what it has found."""
+    """The progress and the findings of a verification."""
 
     def __init__(self, log: SessionLog) -> None:
         self.log = log
         self.seq = 0
         self.hash: bytes | None = GENESIS
-        """Of the last event; `None` when that could not be read."""
+        """Hash of the last event; `None` if that could not be read."""
         self.problems: list[Problem] = []
         self.blob_seqs: dict[str, int] = {}
-        """Blobs that the events need, each with the first event that does."""
+        """Blobs that events refer to, each with the first such event."""
         self.redactions: dict[tuple[str, int], Redaction] = {}
         self.removed_blobs: set[str] = set()
 
     async def read_redactions(self, session_id: str) -> None:
-        """What the logs themselves say was removed: these events are covered by the chain. That of
-        an ancestor may say so after the fork."""
+        """Redactions that the logs record; the hash chain covers these records. An ancestor's log
+        may record one after the fork."""
         for segment in await self.log.lineage(session_id):
             with suppress(MalformedEvent, StoreCorrupt):  # found again when all are read
                 self._read_redactions(
@@ -92,7 +92,7 @@ class _Check:
         self.problems.append(Problem(seq=seq, what=what))
 
     async def beginning(self, session: SessionRow) -> None:
-        """A session says of itself what its own first event does, which the chain covers."""
+        """The session's row must agree with its first event, which the hash chain covers."""
         seq = session.parent_seq + 1
         try:
             rows = await self.log.store.read(
@@ -122,7 +122,7 @@ class _Check:
                     raise
                 if limit == 1:
                     self.lost(span.after + 1, error)
-                limit = 1  # event by event, to name those that the database cannot give us
+                limit = 1  # one at a time, to name the events that the database cannot read
                 continue
             if not rows:
                 break
@@ -153,7 +153,7 @@ class _Check:
         self.seq, self.hash = row.seq, event.digest()
 
     def redacted(self, event: Event, original: bytes) -> None:
-        """Text that was removed without the log saying so is a change like any other."""
+        """A redaction that the log does not record counts as tampering."""
         entry = self.redactions.get((event.session_id, event.seq))
         body = hashlib.sha256(event.body).hexdigest()
         if entry is None or (entry.digest, entry.body_sha256) != (original.hex(), body):

@@ -9,18 +9,18 @@ from weakref import WeakSet
 import anyio
 
 _LEAST_SWEPT = 256
-"""From so many sessions on, those that nobody listens to any more are forgotten now and then."""
+"""Above this number of sessions, those without followers are removed from time to time."""
 
 
 class SessionHeads(NamedTuple):
-    """Where a session's log ends, and how many events its inbox got."""
+    """The last seq of a session's log, and the number of events that its inbox ever got."""
 
     seq: int
     inbox: int
 
 
 class Watch:
-    """One follower's ear on one session. Hears everything since it last stopped waiting."""
+    """One follower of one session. A change between two waits is not missed."""
 
     __slots__ = ("__weakref__", "_heard", "pokes")
 
@@ -34,7 +34,7 @@ class Watch:
         self._heard.set()
 
     def nudge(self) -> None:
-        """Wake the follower for a reason of its own; the session has not changed."""
+        """Wake the follower although the session has not changed."""
         self._heard.set()
 
     async def wait(self) -> None:
@@ -43,12 +43,12 @@ class Watch:
 
 
 class Signals:
-    """Who listens to what. A follower that is dropped stops listening by itself."""
+    """Which followers watch which sessions. A follower that is garbage-collected is removed."""
 
     def __init__(self) -> None:
         self._followers: dict[str, WeakSet[Watch]] = {}
         self._inboxes: dict[str, WeakSet[Watch]] = {}
-        """Those who only want to hear of the inbox."""
+        """Followers that only watch the inbox."""
         self._heads: Mapping[str, SessionHeads] = {}
         self._arrived = anyio.Event()
         self._sweep_at = _LEAST_SWEPT
@@ -63,7 +63,7 @@ class Signals:
         return watch
 
     def poke(self, session_ids: Iterable[str], *, is_inbox: bool = True) -> None:
-        """`is_inbox`: the inbox may have changed, and not only the log."""
+        """`is_inbox`: the inbox may have changed, too, not only the log."""
         for session_id in session_ids:
             for watch in tuple(self._followers.get(session_id, ())):
                 watch.poke()
@@ -72,7 +72,7 @@ class Signals:
                     watch.poke()
 
     def compare(self, heads: Mapping[str, SessionHeads]) -> None:
-        """Poke followers of sessions whose heads are not what they were, or that are gone."""
+        """Poke followers of sessions that have changed or were deleted since the last call."""
         for session_id in self.watched():
             before, now = self._heads.get(session_id), heads.get(session_id)
             if before is None or before != now:
@@ -81,19 +81,19 @@ class Signals:
         self._heads = heads
 
     def watched(self) -> list[str]:
-        """Sessions that somebody listens to; all others are forgotten."""
+        """Sessions that have followers; the others are removed."""
         for kind in (self._followers, self._inboxes):
             for session_id in [key for key, watches in kind.items() if not watches]:
                 del kind[session_id]
         return [*{**self._followers, **self._inboxes}]
 
     def has_followers(self) -> bool:
-        """Whether somebody wants to hear of more than what comes for a session that it runs."""
+        """Whether anyone watches a log, not only the inbox of a session that it runs."""
         return any(self._followers.values())
 
     async def someone(self) -> None:
-        """Return when there is a follower to work for."""
+        """Return when there is a follower."""
         while not (self.has_followers() or any(self._inboxes.values())):
-            if self._arrived.is_set():  # never replace one that somebody else waits for
+            if self._arrived.is_set():  # never replace an event that another task waits for
                 self._arrived = anyio.Event()
             await self._arrived.wait()

@@ -1,10 +1,9 @@
-"""The one writer of a session: appends under a lease, folds the inbox, knows where the log ends
-and whether the session was moved away.
-"""
+"""The single writer of a session: it holds the lease, appends, and folds the inbox into the log."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import anyio
 import anyio.lowlevel
@@ -14,7 +13,7 @@ from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.content import BlobSource
 from mainspring.core.envelope import AnyPayload, Event
-from mainspring.core.errors import Conflict, SessionGone
+from mainspring.core.errors import Conflict, SessionGone, StoreUnavailable
 from mainspring.core.events import (
     EventsRedacted,
     KnownPayload,
@@ -26,7 +25,7 @@ from mainspring.core.sender import decode_sender
 from mainspring.log import blobs
 from mainspring.log.event_chain import EventDraft, Scrub, chain_events, encode_scrubbed, to_row
 from mainspring.log.store import Append, EventRange, FoldedItem, InboxItem, Lease, SessionRow, Store
-from mainspring.log.task_groups import retry_unavailable
+from mainspring.log.task_groups import RETRY_SECONDS, retry_unavailable
 from mainspring.log.upcast import read_payload
 from mainspring.log.wakeup_signals import Watch
 
@@ -38,7 +37,7 @@ def _same_thread(_: AnyPayload, thread_id: str) -> str:
 
 
 class Writer:
-    """Appends in the order they are asked for, also when several threads of a session ask."""
+    """Appends in the order of the calls, which several threads of a session may make."""
 
     def __init__(
         self,
@@ -60,16 +59,16 @@ class Writer:
         self._turn = anyio.Lock(fast_acquire=True)
         self._staged: list[Event] = []
         self._folded: list[FoldedItem] = []
-        self._tip = session.head  # where the log will end once what is staged is committed
-        self._heard: set[int] = set()  # positions of inbox items that were staged
+        self._tip = session.head  # the end of the log once all staged events are committed
+        self._heard: set[int] = set()  # positions of inbox items that are staged or in the log
         self._looking = anyio.Lock(fast_acquire=True)
         self._subscription: Watch | None = None
-        self._seen: Sequence[InboxItem] = ()  # the inbox, as a waiting thread saw it last
-        self._seen_at = -1  # how often the inbox may have changed by then
+        self._seen: Sequence[InboxItem] = ()  # the inbox as last read
+        self._seen_at = -1  # the value of `inbox_changes` then
         self._redacted: tuple[Sequence[tuple[int, str]], Sequence[str]] = (), ()
-        self._losses = 0  # commits that failed, each with all that was staged
+        self._losses = 0  # failed commits; each discards all staged events
         self.loss: BaseException | None = None
-        """Why the last of them did."""
+        """The error of the last failed commit."""
 
     @property
     def session_id(self) -> str:
@@ -81,7 +80,7 @@ class Writer:
         return [*self._staged]
 
     def new_event_id(self) -> str:
-        """An id for an event that is announced before it is appended."""
+        """An id for an event that is announced to clients before it is appended."""
         return self._new_id(ids.EVENT)
 
     async def append(
@@ -94,22 +93,22 @@ class Writer:
 
         Raises:
             Fenced: the lease was taken over. Conflict: the log is not where this writer left it.
-            StoreFailed: the database did, for longer than it was worth waiting.
+            StoreFailed: the database failed, and retries did not help.
         """
-        await anyio.lowlevel.checkpoint_if_cancelled()  # now or not at all
+        await anyio.lowlevel.checkpoint_if_cancelled()  # a cancelled task writes nothing
         events = self.stage(*payloads, thread_id=thread_id, event_ids=event_ids)
         await self.commit()
         return events
 
     async def fold_inbox(self) -> list[Event]:
-        """Move what clients have sent into the log, in order of arrival, exactly once."""
+        """Move client events from the inbox into the log, in order of arrival, exactly once."""
         events = await self.stage_inbox()
         await self.commit()
         return events
 
     async def redact(self, redacted: EventsRedacted, bodies: Mapping[int, str]) -> None:
-        """Replace the JSON of earlier events, and say so at the end of the log: at once or not at
-        all. Nothing else may be staged. Raises: as `append`."""
+        """Replace the JSON of earlier events and record that at the end of the log, atomically.
+        Nothing else may be staged. Raises: as `append`."""
         self.stage(redacted)
         self._redacted = tuple(bodies.items()), redacted.blobs
         try:
@@ -123,10 +122,10 @@ class Writer:
         thread_id: str | None = None,
         event_ids: Sequence[str] = (),
     ) -> list[Event]:
-        """Give payloads their places in the log, to be written by the next `commit`.
+        """Give payloads their positions in the log; the next `commit` writes them.
 
-        What has an effect outside waits for that commit, so that facts between two effects cost
-        one write.
+        Callers commit before they act on the outside world, so that all events between two such
+        actions cost one write.
         """
         moment = self._clock()
         drafts: list[EventDraft] = []
@@ -148,8 +147,8 @@ class Writer:
         addressee: Callable[[AnyPayload, str], str] = _same_thread,
         takes: Callable[[str], bool] = lambda _: True,
     ) -> list[Event]:
-        """Stage what clients have sent, in order of arrival: what is for a thread that is taken
-        for. `addressee` says which thread that is; whoever sent it need not know."""
+        """Stage client events in order of arrival. `addressee` maps an event to its thread, which
+        the client need not know; events for threads that `takes` refuses stay in the inbox."""
         events: list[Event] = []
         for item in self._unheard(await self._store.pending(self.session_id)):
             draft = self._draft(item)
@@ -163,7 +162,7 @@ class Writer:
         return events
 
     def _unheard(self, pending: Sequence[InboxItem]) -> list[InboxItem]:
-        """What is neither in the log nor staged."""
+        """Inbox items that are neither in the log nor staged."""
         return [item for item in pending if item.position not in self._heard]
 
     async def wait_for_inbox(
@@ -172,8 +171,8 @@ class Writer:
         is_for: Callable[[str], bool],
         addressee: Callable[[AnyPayload, str], str] = _same_thread,
     ) -> None:
-        """Return when a client's event waits in the inbox of a thread that is meant; of one of
-        these types, if any are given."""
+        """Return when the inbox has an event for a thread that `is_for` accepts and, if types are
+        given, of one of these types."""
         watch = self.watch_inbox()
 
         def is_meant(item: InboxItem) -> bool:
@@ -186,7 +185,7 @@ class Writer:
             await watch.wait()
 
     async def watch_interrupts(self, thread_id: str, on_interrupt: Callable[[], None]) -> None:
-        """Tell of every interrupt that comes for a thread, for as long as it runs."""
+        """Call `on_interrupt` for each interrupt of a thread, until cancelled."""
         watch = self.watch_inbox()
         while True:
             await self._look()
@@ -195,7 +194,7 @@ class Writer:
             await watch.wait()
 
     def is_interrupted(self, thread_id: str) -> bool:
-        """Whether an interrupt was seen that nobody has taken in."""
+        """Whether an interrupt is in the inbox that was not folded yet."""
         return any(
             item.type == _INTERRUPT and item.thread_id == thread_id
             for item in self._unheard(self._seen)
@@ -206,14 +205,13 @@ class Writer:
 
     @property
     def inbox_changes(self) -> int:
-        """How often the inbox may have changed since it was first asked so."""
+        """Counts possible changes of the inbox since the first call."""
         if self._subscription is None:
             self._subscription = self.watch_inbox()
         return self._subscription.pokes
 
     async def _look(self) -> Sequence[InboxItem]:
-        """The inbox as it is. Threads that wait beside each other are woken by whatever comes: the
-        first one looks for all."""
+        """The current inbox. A change wakes all waiting threads: the first one reads for all."""
         async with self._looking:
             if self._seen_at != (now := self.inbox_changes):
                 self._seen = await self._store.pending(self.session_id)
@@ -221,10 +219,16 @@ class Writer:
             return self._seen
 
     async def commit(self) -> None:
-        """Write what is staged, all or none; if that fails, what was staged is forgotten."""
+        """Write all staged events atomically; if that fails, they are discarded."""
         tip, losses = self._tip, self._losses
-        async with self._turn:
-            if losses != self._losses:  # the commit before us failed, and ours stood on it
+        try:
+            self._turn.acquire_nowait()
+        except anyio.WouldBlock:
+            await self._turn.acquire()
+        try:
+            if (
+                losses != self._losses
+            ):  # an earlier commit failed, and our events were chained to its
                 conflict = Conflict(self.session_id, expected=tip.seq, actual=self.head.seq)
                 raise conflict from self.loss
             if not self._staged:
@@ -242,8 +246,7 @@ class Writer:
                 removed_blobs=self._redacted[1],
             )
             try:
-                with CancelScope(shield=True):  # who staged it goes on as if it were written
-                    await self._commit(append)
+                await self._write(append)
             except BaseException as error:
                 self._staged, self._folded = [], []
                 self._heard.clear()
@@ -252,6 +255,8 @@ class Writer:
                 self.loss = error
                 raise
             self.head = head
+        finally:
+            self._turn.release()
 
     def _stage(self, event_drafts: list[EventDraft]) -> list[Event]:
         events, self._tip = chain_events(self.session_id, self._tip, event_drafts)
@@ -269,27 +274,32 @@ class Writer:
             sender=decode_sender(item.sender),
         )
 
-    async def _commit(self, append: Append) -> None:
+    async def _write(self, append: Append) -> None:
+        try:
+            await self._store.append(append)
+        except StoreUnavailable:
+            with CancelScope(shield=True):  # other threads rely on what they staged
+                first, *rest = RETRY_SECONDS
+                await anyio.sleep(first)
+                await retry_unavailable(partial(self._write_again, append), waits=rest)
+
+    async def _write_again(self, append: Append) -> None:
         """Repeating an append is safe: it is conditional on a head that only it can move."""
-
-        async def attempt() -> None:
-            try:
-                await self._store.append(append)
-            except Conflict:
-                if (await self._store.session(self.session_id)).head != append.head:
-                    raise
-                # an earlier try went through before the connection broke
-
-        await retry_unavailable(attempt)
+        try:
+            await self._store.append(append)
+        except Conflict:
+            if (await self._store.session(self.session_id)).head != append.head:
+                raise
+            # an earlier attempt was committed before the connection broke
 
     async def put_blob(self, content: bytes, *, media_type: str) -> BlobSource:
-        """Keep large content beside the log, once, for as long as a session refers to it."""
+        """Store large content beside the log, once, for as long as a session refers to it."""
         return await blobs.store_blob(
             self._store, self._scrub, self.session_id, content, media_type=media_type
         )
 
     def scrubbed(self, text: str) -> str:
-        """As the log would have it: for what is shown and not kept."""
+        """The text without secrets, for output that is shown but not logged."""
         return self._scrub(text.encode("utf-8", "replace")).decode("utf-8", "replace")
 
     async def renew(self) -> None:
@@ -304,7 +314,7 @@ RECEIVED = str(SessionReceived.__struct_config__.tag)
 
 
 async def require_not_moved(store: Store, session_id: str, lease: Lease | None = None) -> None:
-    """Looks at the last event only: nothing comes after a move until the session is received.
+    """Reads only the last event: nothing follows a move until the session is received.
 
     Raises: SessionGone; the lease was given back.
     """

@@ -1,5 +1,5 @@
-"""Connections to a PostgreSQL server and a pool of them; the server's errors in our words,
-without the password.
+"""Connections to a PostgreSQL server, a pool of them, and translation of the server's errors,
+without passwords.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from mainspring.core.errors import (
     StoreUnavailable,
 )
 
-# What the server may have been told otherwise, and we rely on. By statement, not by `options`:
+# Settings that we rely on and a server may override. By statement, not by `options`:
 # poolers in between refuse those.
 _SETTINGS: Final = """
     select set_config('default_transaction_isolation', 'read committed', false),
@@ -139,7 +139,7 @@ _KINDS: Final[dict[str, type[MainspringError]]] = {
     "08": StoreUnavailable,  # connection lost or refused
     "22": InvalidInput,  # a value that PostgreSQL cannot hold
     "25006": StoreReadOnly,
-    "28": StoreFailed,  # who are you? Waiting does not help
+    "28": StoreFailed,  # authentication: retries do not help
     "3D000": StoreFailed,  # no such database
     "3F000": StoreMismatch,
     "40": StoreUnavailable,  # serialization, deadlock
@@ -167,7 +167,7 @@ def _error_type(error: psycopg.Error) -> type[MainspringError]:
 
 
 def _connection_error_type(text: str) -> type[MainspringError]:
-    """Errors while connecting carry no code, only the server's words."""
+    """Errors while connecting have no code, only a message."""
     hopeless = ("password", "does not exist", "pg_hba.conf", "SSL", "certificate")
     return StoreFailed if any(word in text for word in hopeless) else StoreUnavailable
 
@@ -182,7 +182,7 @@ class Pool:
         self._turns = anyio.Semaphore(size, fast_acquire=True)
 
     async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Do `work` on a connection of its own. Cancelled while it waits for one, or not at all."""
+        """Do `work` on a connection of its own. It can be cancelled only while it waits for one."""
         try:
             self._turns.acquire_nowait()
         except anyio.WouldBlock:
@@ -197,7 +197,7 @@ class Pool:
         raise AssertionError("a shielded scope is not cancelled from outside")
 
     async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """As `run`, for what may be done twice: a connection that breaks is not yet an error."""
+        """As `run` for idempotent work, which is repeated if the connection breaks."""
         try:
             return await self.run(work)
         except StoreUnavailable:
@@ -230,7 +230,7 @@ class Pool:
 
 
 class SingleConnectionPool(Pool):
-    """All work on one connection, in turns, inside the transaction that it is in."""
+    """Does all work on one connection, inside its transaction, one call at a time."""
 
     def __init__(self, address: Address, connection: Connection) -> None:
         super().__init__(address, size=1)
@@ -241,7 +241,7 @@ class SingleConnectionPool(Pool):
 
 
 def _is_sound(connection: Connection) -> bool:
-    """A server says nothing on an idle connection, except good-bye."""
+    """Data on an idle connection means that the server has closed it."""
     if connection.closed:
         return False
     subscription = select.poll()

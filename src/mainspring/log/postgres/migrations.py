@@ -1,6 +1,4 @@
-"""Tables of the PostgreSQL store as steps from one version to the next, and bringing a database
-to a version.
-"""
+"""Schema migrations of the PostgreSQL store."""
 
 from __future__ import annotations
 

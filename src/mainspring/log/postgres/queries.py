@@ -1,5 +1,5 @@
-"""What the PostgreSQL store asks of the database, the words of its text index among it. Plain
-functions over a connection.
+"""The queries of the PostgreSQL store, including its text index, as plain functions over a
+connection.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def normalize_words(text: str) -> str:
 
 
 def indexable_text(text: str) -> str:
-    """What PostgreSQL can keep of a text: all but NUL."""
+    """The text without NUL, which PostgreSQL cannot store."""
     return text[:MAX_CHARACTERS].replace("\0", " ")
 
 
@@ -291,7 +291,7 @@ async def acquire(
         held = await _holder(db, session_id)
         if held.seconds > 0:
             raise held
-        async with db.transaction():  # let go since: ask again, with nobody in between
+        async with db.transaction():  # released in the meantime: try again in the same statement
             await _key_of(db, session_id, sql.LOCKED)
             taken = await ask(db, sql.ACQUIRE, asked)
             if not taken:

@@ -1,6 +1,6 @@
 """Records in the log's PostgreSQL database: see `log/records.py` for what each method promises.
 
-One change is one statement, and so one round trip; a refusal costs a second one, to find out why.
+One change is one statement and one round trip; a refusal costs a second one, to find its reason.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ async def _is_applied(db: Connection, record_change: RecordChange) -> bool:
 
 
 async def _refusal(db: Connection, record_change: RecordChange) -> ServiceError | None:
-    """`None` if what was in the way is gone by now."""
+    """`None` if the conflicting record is gone by now."""
     known = record_change.row
     found = await ask(db, _GET, [known.kind, known.id])
     if not isinstance(record_change, Put):

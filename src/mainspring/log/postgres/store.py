@@ -60,7 +60,9 @@ class PostgresStore:
                 await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
                 await connection.set_read_only(not writes)
                 async with connection.transaction():
-                    await connection.execute("select 1")  # it begins with the first look
+                    await connection.execute(
+                        "select 1"
+                    )  # a transaction begins with its first query
                     yield PostgresStore(SingleConnectionPool(self.address, connection))
 
     async def create(
@@ -102,7 +104,8 @@ class PostgresStore:
     async def append(self, append: Append) -> None:
         is_plain = not append.redacted_bodies and not append.removed_blobs
         work = queries.append if is_plain else _append_redaction
-        await self._pool.run(lambda db: work(db, append))
+        with CancelScope(shield=True):  # also while it waits for a connection
+            await self._pool.run(lambda db: work(db, append))
         self.wakeups.tell(append.lease.session_id, is_inbox=False)
 
     async def read(self, event_range: EventRange) -> list[Row]:
@@ -179,7 +182,7 @@ class PostgresStore:
         return self.signals.watch(session_id, is_inbox_only=is_inbox_only)
 
     async def _collide(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Try again when another process's write came in between: then it is visible."""
+        """Retry after a conflict with a concurrent write, which is visible then."""
 
         async def tried(db: Connection) -> T:
             for _ in range(_TRIES):
@@ -197,7 +200,7 @@ class PostgresStore:
 
     async def close(self) -> None:
         with CancelScope(shield=True):
-            with suppress(StoreFailed):  # then others notice by polling
+            with suppress(StoreFailed):  # other processes notice by polling
                 await self.wakeups.send()
             await self._pool.close()
 
@@ -232,7 +235,7 @@ async def open_postgres(
 
 
 async def _append_redaction(db: Connection, append: Append) -> None:
-    """The database removes the rows as they were when it is vacuumed."""
+    """The old row versions are removed when the database is vacuumed."""
     async with db.transaction():
         await queries.append(db, append)
         for seq, body in append.redacted_bodies:

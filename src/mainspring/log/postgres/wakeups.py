@@ -1,8 +1,7 @@
-"""Wake-ups between processes: LISTEN on a connection of its own, NOTIFY after the commit.
+"""Wake-ups between processes: LISTEN on a separate connection, NOTIFY after the commit.
 
-Not inside an append's transaction: a NOTIFY takes a lock on the whole database while it commits,
-so all appends of all sessions would wait for one another's disk. What a notification fails to
-tell, the poll does.
+NOTIFY is not part of an append's transaction: it locks the whole database during the commit, so
+that appends of all sessions would wait for one another's disk. Polling covers lost notifications.
 """
 
 from __future__ import annotations
@@ -34,18 +33,18 @@ class Wakeups:
         self._pool = pool
         self._signals = signals
         self._name = name
-        """Begins every payload of ours, so that we need not listen to ourselves."""
+        """A prefix of this process's payloads, so that it ignores its own notifications."""
         self._changed: set[str] = set()
         self._anything = anyio.Event()
 
     def tell(self, session_id: str, *, is_inbox: bool = True) -> None:
-        """The session has changed: own followers hear it now, others' within moments."""
+        """Notify followers of a changed session: at once in this process, soon in others."""
         self._signals.poke([session_id], is_inbox=is_inbox)
         self._changed.add(session_id)
         self._anything.set()
 
     async def announce(self) -> None:
-        """Tell other processes, for as long as it runs."""
+        """Notify other processes, until cancelled."""
         failures = 0
         while True:
             await self._anything.wait()
@@ -76,7 +75,7 @@ class Wakeups:
             raise
 
     async def listen(self) -> None:
-        """Pass on what other processes tell, for as long as it runs."""
+        """Pass on notifications of other processes, until cancelled."""
         failures = 0
 
         def connected() -> None:
@@ -96,7 +95,7 @@ class Wakeups:
         try:
             await connection.execute("listen mainspring")
             connected()
-            self._signals.poke(self._signals.watched())  # what was said meanwhile went unheard
+            self._signals.poke(self._signals.watched())  # notifications in the meantime were lost
             async for heard in connection.notifies():
                 self._pass_on(heard)
         finally:
@@ -104,15 +103,17 @@ class Wakeups:
                 await connection.close()
 
     def _pass_on(self, heard: Notify) -> None:
-        sender, _, session_ids = heard.payload.partition(" ")  # anybody may say anything here
+        sender, _, session_ids = heard.payload.partition(
+            " "
+        )  # any client of the database may send here
         if sender != self._name:
             self._signals.poke(session_ids.split())
 
     async def poll(self) -> None:
-        """Look after watched sessions, for as long as it runs."""
+        """Poll watched sessions, until cancelled."""
         while True:
             await self._signals.someone()
-            with suppress(StoreFailed):  # followers find out by reading
+            with suppress(StoreFailed):  # followers get the error when they read
                 self._signals.compare(await self._pool.run(self._heads))
             await anyio.sleep(POLL_SECONDS)
 

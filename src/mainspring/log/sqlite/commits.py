@@ -21,12 +21,12 @@ R = TypeVar("R")
 
 _QUICK_SECONDS = 0.003
 _QUICK_SECONDS_ALONE = 0.01
-"""For who holds up nobody else: a hop to a thread and back costs as much as a commit."""
+"""For a lone writer, which delays nobody: a hop to a thread and back costs as much as a commit."""
 _MIN_PENALTY, _MAX_PENALTY = 8, 1024
 
 
 class AdaptiveThreads:
-    """Each slow call sends twice as many of those after it to a thread; a quick one forgives."""
+    """Runs short calls inline. After each slow one, twice as many of the next run in a thread."""
 
     def __init__(self) -> None:
         self._in_thread = 0
@@ -53,7 +53,7 @@ _LOCKED_SECONDS = 0.002
 
 
 class _Job(Generic[T]):
-    """One writer's statements and, afterwards, what came of them."""
+    """One writer's statements and, afterwards, their result."""
 
     __slots__ = ("is_long", "outcome", "work")
 
@@ -64,12 +64,12 @@ class _Job(Generic[T]):
 
 
 class CommitQueue:
-    """The writing connection. Statements of all who write at once share one transaction."""
+    """The writing connection. Concurrent writers share one transaction."""
 
     def __init__(
         self, path: Path, connection: sqlite3.Connection, is_alone: Callable[[], bool]
     ) -> None:
-        """`is_alone`: whether nobody else in this process waits for the event loop."""
+        """`is_alone`: whether no other task of this process needs the event loop."""
         self.is_alone = is_alone
         self.count = 0
         """Jobs done so far."""
@@ -79,11 +79,11 @@ class CommitQueue:
         self._pace = AdaptiveThreads()
         self._is_committing = False
         self._foreign_version = 0
-        connection.execute("pragma busy_timeout = 0")  # we wait without holding up the loop
+        connection.execute("pragma busy_timeout = 0")  # we wait without blocking the event loop
 
     def foreign_version(self) -> int:
-        """Of the database: another one after every commit that was not ours."""
-        if not self._is_committing:  # else a thread may be at it, and notes it
+        """SQLite's data version, which changes with every commit of another connection."""
+        if not self._is_committing:  # otherwise a thread may be using the connection, and notes it
             with translate_errors(self._path):
                 self._note_foreign_version()
         return self._foreign_version
@@ -92,9 +92,9 @@ class CommitQueue:
         self._foreign_version = self._connection.execute("pragma data_version").fetchone()[0]
 
     async def run(self, work: Callable[[sqlite3.Connection], T], *, is_long: bool = False) -> T:
-        """Do `work` in a transaction; what it did is on disk when this returns.
+        """Do `work` in a transaction that is on disk when this returns.
 
-        `is_long`: it writes so much that the loop should not be there meanwhile.
+        `is_long`: it writes so much that it would block the event loop.
         """
         job = _Job(work, is_long=is_long)
         await self._group.run(cast("_Job[object]", job))
@@ -119,7 +119,7 @@ class CommitQueue:
             job.outcome = job.outcome or StoreUnavailable(locked)
 
     async def _is_committed(self, jobs: Sequence[_Job[object]]) -> bool:
-        """Try until it is done, or has taken too long."""
+        """Retry until it succeeds or takes too long."""
         deadline = time.monotonic() + BUSY_SECONDS
         is_long = any(job.is_long for job in jobs)
         quick_seconds = _QUICK_SECONDS_ALONE if self.is_alone() else _QUICK_SECONDS

@@ -1,10 +1,10 @@
-"""Connections to a SQLite file, set up for durability, and SQLite's errors in our words.
+"""Connections to a SQLite file, configured for durability, and translation of SQLite's errors.
 
 - WAL: readers never wait for the writer, nor the writer for readers.
 - synchronous=FULL: a commit is on disk when it returns (NORMAL would lose the last ones on power
   loss); fullfsync: on macOS too, where a plain fsync stops at the drive's cache.
-- busy_timeout: several processes on one file take turns instead of failing.
-- secure_delete: what is deleted is overwritten, not only unlinked.
+- busy_timeout: several processes share a file without errors.
+- secure_delete: deleted content is overwritten.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mainspring.log.sqlite.schema import APPLICATION_ID, MIGRATIONS
 _LOG = logging.getLogger("mainspring.store")
 BUSY_SECONDS = 10.0
 OTHERS = 0o077
-"""Permissions of everybody but the owner."""
+"""Permission bits of everyone but the owner."""
 _CLAIMED_SECONDS = 0.002
 
 
@@ -86,7 +86,7 @@ def _cannot_write(path: Path, place: Path, error: Exception) -> StoreReadOnly:
 
 
 def _code(error: sqlite3.Error) -> int:
-    if "decode to UTF-8" in str(error):  # Python's own, and without a code
+    if "decode to UTF-8" in str(error):  # raised by Python itself, without a code
         return sqlite3.SQLITE_CORRUPT
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
@@ -109,10 +109,10 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 def prepare(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> sqlite3.Connection:
-    """Open the file, making it ours if it is new, and bring its tables up to date.
+    """Open the file, initialize it if it is new, and migrate its tables.
 
     Raises:
-        StoreMismatch: it is somebody else's database, or a newer Mainspring's.
+        StoreMismatch: it is another program's database, or that of a newer Mainspring.
     """
     with translate_errors(path):
         _make_place(path)
@@ -128,8 +128,8 @@ def prepare(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> sqlit
 
 
 def _make_place(path: Path) -> None:
-    """A folder and a file for their owner only, unless they are there: all that is said is in it.
-    What SQLite puts beside the file gets the file's permissions."""
+    """Create the folder and the file, readable only by their owner, unless they exist. SQLite
+    gives its other files the same permissions."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
@@ -139,10 +139,10 @@ def _make_place(path: Path) -> None:
 
 
 def close_to_others(file: Path) -> None:
-    """A copy, or a version of ours that was not careful, may have left it open to other users.
+    """Remove other users' access, which a copy or an old version may have left.
 
-    The file is named and never opened: closing it would take away every lock that connections of
-    this process have on it (fcntl(2)), and with them the log.
+    The file must not be opened: closing it would release every lock that connections of this
+    process have on it (fcntl(2)), and could corrupt the log.
     """
     try:
         found = file.lstat()
@@ -162,7 +162,7 @@ def _set_mode(file: Path, found: os.stat_result) -> None:
     if sys.platform != "linux":
         os.chmod(file, mode, follow_symlinks=False)
         return
-    named = os.open(file, os.O_PATH | os.O_NOFOLLOW)  # which has no locks to lose
+    named = os.open(file, os.O_PATH | os.O_NOFOLLOW)  # a path descriptor has no locks to release
     try:
         if os.path.samestat(os.fstat(named), found):
             os.chmod(f"/proc/self/fd/{named}", mode)
@@ -177,7 +177,7 @@ def _claim(path: Path, connection: sqlite3.Connection) -> None:
             connection.execute("pragma journal_mode = wal")
             connection.execute(f"pragma application_id = {APPLICATION_ID}")
         except sqlite3.OperationalError as error:
-            # SQLite waits for others everywhere but here, when they are about to write
+            # busy_timeout does not cover this statement
             if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             threading.Event().wait(_CLAIMED_SECONDS)
@@ -185,10 +185,12 @@ def _claim(path: Path, connection: sqlite3.Connection) -> None:
 
 
 def _is_ours(path: Path, connection: sqlite3.Connection) -> bool:
-    """False for an empty file, which may become ours."""
-    [application, tables] = connection.execute(  # one statement: others may be claiming it
-        "select application_id, (select count(*) from sqlite_master) from pragma_application_id"
-    ).fetchone()
+    """False for an empty file, which may be initialized."""
+    [application, tables] = (
+        connection.execute(  # one statement, because another process may be initializing it
+            "select application_id, (select count(*) from sqlite_master) from pragma_application_id"
+        ).fetchone()
+    )
     if application != APPLICATION_ID and (application or tables):
         raise error_table.STORE_FOREIGN.error(StoreMismatch, path=path)
     return application == APPLICATION_ID
@@ -204,7 +206,7 @@ def _migrate(
     migrations: tuple[Migration, ...],
     target: int | None = None,
 ) -> None:
-    connection.execute("begin exclusive")  # of several processes that open it, one migrates
+    connection.execute("begin exclusive")  # only one of several processes migrates
     try:
         for version, statements in pending_migrations(
             str(path), migrations, _version(connection), target
@@ -220,10 +222,10 @@ def _migrate(
 
 
 def standing(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> SchemaStatus:
-    """Which version's tables the file has; it is left as it is.
+    """The version of the file's schema; nothing is changed.
 
     Raises:
-        StoreMismatch: it is somebody else's database.
+        StoreMismatch: it is another program's database.
     """
     with translate_errors(path), closing(connect(path)) as connection:
         _is_ours(path, connection)
@@ -233,7 +235,7 @@ def standing(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> Sche
 def migrate(
     path: Path, target: int | None = None, migrations: tuple[Migration, ...] = MIGRATIONS
 ) -> None:
-    """Bring an existing file to a version's tables, the newest by default, or back to an older's.
+    """Migrate an existing file to a version of the schema: the newest by default, or an older one.
 
     Raises:
         InvalidInput: there is no such version.

@@ -1,7 +1,7 @@
-"""What the SQLite store says to the database. Plain functions over a connection.
+"""The queries of the SQLite store, as plain functions over a connection.
 
-A function that writes runs inside the caller's transaction and, when it refuses (`LogError`), has
-not written anything yet.
+A function that writes runs inside the caller's transaction. If it refuses (`LogError`), it has not
+written anything.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _INSERT = (
     f"insert into event(session_key, {_ROW})"
     " select key, ?, ?, ?, ?, ?, ?, ?, ?, ? from session where id = ?"
 )
-_MOVE = (  # without `returning`, which would cost more than all the rest
+_MOVE = (  # without `returning`, which would cost more than the update
     f"update session set seq = ?, hash = ?, updated = ?, lease_until = {_NOW} + ?"
     " where id = ? and seq = ? and hash = ? and epoch = ?"
 )
 _ITEM = "event_id, client_id, thread_id, time, version, type, body, sender, position, seq"
 SEQ_BITS = 32
-"""Of a rowid in `words`; the rest is the session's key."""
+"""The low bits of a rowid in `words`; the rest is the session's key."""
 _STALE = (
     f"s.updated < ? and s.lease_until <= {_NOW} and not exists"
     " (select 1 from inbox i where i.session_key = s.key and i.seq is null)"
@@ -102,7 +102,7 @@ def sessions(db: sqlite3.Connection, before: SessionRow | None, limit: int) -> l
 
 
 def runnable(db: sqlite3.Connection, limit: int) -> list[str]:
-    found = db.execute(  # a union, because `or` would look at every session there is
+    found = db.execute(  # a union, because `or` would scan all sessions
         f"""
         select id from session
          where key in (
@@ -145,7 +145,7 @@ def heads(db: sqlite3.Connection, session_ids: Sequence[str]) -> dict[str, Sessi
 
 
 def delete(db: sqlite3.Connection, session_id: str) -> bool:
-    """Whether anything of it was searchable."""
+    """Whether any of its events were indexed."""
     key = key_of(db, session_id)
     forks = db.execute("select id from session where parent_key = ? order by key", (key,))
     if names := tuple(name for (name,) in forks):
@@ -205,7 +205,7 @@ def _redact(db: sqlite3.Connection, key: int, append: Append) -> None:
         [(key << SEQ_BITS | seq,) for seq, _ in append.redacted_bodies],
     )
     first = min((seq for seq, _ in append.redacted_bodies), default=0)
-    db.execute(  # what is left of them is indexed again
+    db.execute(  # the remaining text is indexed again
         "update session set indexed = min(indexed, ?) where key = ? and ? > 0",
         (first - 1, key, first),
     )

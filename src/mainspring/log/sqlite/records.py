@@ -34,7 +34,7 @@ T = TypeVar("T")
 _MARKS = "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?"
 _MOST = 2**63 - 1
 LONG_BYTES = 1 << 18
-"""Content of which writing would hold up the loop."""
+"""Larger content is written in a thread."""
 
 
 class RunRead(Protocol):
@@ -149,7 +149,7 @@ def _records(found: sqlite3.Cursor) -> list[RecordRow]:
 
 
 def _write(db: sqlite3.Connection, record_changes: Sequence[RecordChange]) -> tuple[RecordRow, ...]:
-    """A refusal has written nothing, and what others write in the same transaction stays."""
+    """A refusal writes nothing and leaves the other jobs of the transaction intact."""
     if len(record_changes) == 1:  # which looks first and writes then
         kept = _apply(db, record_changes[0])
         return () if kept is None else (kept,)

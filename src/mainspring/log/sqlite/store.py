@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 import anyio
+from anyio import CancelScope
 
 from mainspring.core.errors import BlobNotFound, StoreFailed
 from mainspring.log.sqlite import queries, text_index
@@ -39,13 +40,13 @@ _FEW_ROWS = 50
 _CHECKPOINT_JOBS = 500
 _POLL_SECONDS = 0.005
 _QUIET_POLL_SECONDS = 0.02
-"""When no other process has written for `_QUIET_SECONDS`: most of the time, none ever does."""
+"""Used when no other process has written for `_QUIET_SECONDS`, which is the usual case."""
 _QUIET_SECONDS = 1.0
 _INBOX_POLL_SECONDS = 0.025
-"""While nobody follows: what comes for a session that runs may take a moment longer."""
+"""Used when only inboxes are watched: a client's event may take a moment longer."""
 _PATIENCE_SECONDS = 1.0
 _POLL_SHARE = 10
-"""Polling may take one part in so many of the time, however many sessions are followed."""
+"""Polling takes at most one part in this many of the time, however many sessions are followed."""
 
 
 class SqliteStore:
@@ -55,7 +56,7 @@ class SqliteStore:
         self.path = path
         self.signals = Signals()
         self._commits = CommitQueue(path, writing, self._has_one_writer)
-        self._leases: set[tuple[str, int]] = set()  # by session and epoch: held in this process
+        self._leases: set[tuple[str, int]] = set()  # of this process, by session and epoch
         self._glances = AdaptiveThreads()
         self._checkpointed = 0
         self._checkpoint_due = anyio.Event()
@@ -115,14 +116,17 @@ class SqliteStore:
         self.signals.poke([session_id])
 
     async def _truncate(self) -> None:
-        """What was deleted must not live on in the write-ahead log."""
+        """Remove deleted content from the write-ahead log, too."""
         await self._read(lambda db: db.execute("pragma wal_checkpoint(truncate)").fetchall())
 
     async def append(self, append: Append) -> None:
-        await self._write(lambda db: queries.append(db, append))
         if append.redacted_bodies or append.removed_blobs:
-            await self._write(text_index.forget)
-            await self._truncate()
+            with CancelScope(shield=True):
+                await self._write(lambda db: queries.append(db, append))
+                await self._write(text_index.forget)
+                await self._truncate()
+        else:
+            await self._write(lambda db: queries.append(db, append))
         self.signals.poke([append.lease.session_id], is_inbox=False)
 
     async def read(self, event_range: EventRange) -> list[Row]:
@@ -162,7 +166,7 @@ class SqliteStore:
         return lease
 
     async def renew(self, lease: Lease) -> None:
-        if not lease.seconds:  # it is let run out
+        if not lease.seconds:  # the lease will expire
             self._leases.discard((lease.session_id, lease.epoch))
         await self._write(lambda db: queries.renew(db, lease))
 
@@ -230,7 +234,7 @@ class SqliteStore:
                 self._idle.append(connection)
 
     async def _glance(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Read a row or two, which takes less than asking a thread to."""
+        """Read a few rows inline, which is cheaper than a thread."""
         return await self._glances.run(partial(self._read_now, work))
 
     async def _write(self, work: Callable[[sqlite3.Connection], T], *, is_long: bool = False) -> T:
@@ -240,7 +244,7 @@ class SqliteStore:
         return result
 
     async def poll(self) -> None:
-        """Poke followers of sessions that other processes changed, for as long as it runs."""
+        """Wake followers of sessions that other processes have changed, until cancelled."""
         seen = 0
         changed = time.monotonic()
         while True:
@@ -253,7 +257,7 @@ class SqliteStore:
                     self.signals.compare(heads)
                     seen, changed = version, begun
             except StoreFailed:
-                await anyio.sleep(_PATIENCE_SECONDS)  # followers find out by reading
+                await anyio.sleep(_PATIENCE_SECONDS)  # followers get the error when they read
                 continue
             seconds = _QUIET_POLL_SECONDS if begun - changed > _QUIET_SECONDS else _POLL_SECONDS
             if not self.signals.has_followers():
@@ -261,11 +265,11 @@ class SqliteStore:
             await anyio.sleep(max(seconds, (time.monotonic() - begun) * _POLL_SHARE))
 
     async def checkpoint(self) -> None:
-        """Move the write-ahead log into the file now and then, beside the writer, not in it."""
+        """Checkpoint the write-ahead log on another connection, so that writers need not wait."""
         while True:
             await self._checkpoint_due.wait()
             self._checkpoint_due, self._checkpointed = anyio.Event(), self._commits.count
-            with suppress(StoreFailed):  # the next one may do better; nothing is lost
+            with suppress(StoreFailed):  # nothing is lost, and the next checkpoint may succeed
                 await self._read(lambda db: db.execute("pragma wal_checkpoint").fetchall())
 
     def close(self) -> None:
@@ -275,7 +279,7 @@ class SqliteStore:
 
 
 class _TransactionStore(SqliteStore):
-    """The store inside one transaction of one connection; everybody takes turns."""
+    """The store inside one transaction of one connection; calls are serialized."""
 
     def __init__(self, path: Path, pinned: sqlite3.Connection) -> None:
         super().__init__(path, pinned)
@@ -296,7 +300,9 @@ def _begin(path: Path, writes: bool) -> sqlite3.Connection:
         if not writes:
             pinned.execute("pragma query_only = on")
         pinned.execute("begin immediate" if writes else "begin")
-        pinned.execute("select count(*) from sqlite_master")  # it begins with the first look
+        pinned.execute(
+            "select count(*) from sqlite_master"
+        )  # a transaction begins with its first query
         return pinned
 
 
