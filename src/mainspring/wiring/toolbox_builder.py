@@ -194,7 +194,13 @@ class ToolboxBuilder:
                     self._sandboxes.workers,
                     self._settings,
                 ),
-                **web_tools(setup, session.sandbox_environment, self._settings, side_events.append),
+                **web_tools(
+                    setup,
+                    session.sandbox_environment,
+                    self._settings,
+                    self._models,
+                    side_events.append,
+                ),
             }
             tools = select_tools(remove_denied(tools, policy), setup.agent.built_ins)
             hook_tools.update(tools)
