@@ -104,4 +104,4 @@ def postgres_url(postgres: Postgres) -> Iterator[str]:
     """URL of a database without anything of ours. (To make one anew takes ten times as long.)"""
     yield postgres.url()
     postgres.disconnect()
-    postgres.execute("drop schema if exists mainspring cascade")
+    postgres.execute("drop schema if exists mainspring, mainspring_passages cascade")

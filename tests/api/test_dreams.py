@@ -23,7 +23,8 @@ from mainspring.log.verify import verify
 from mainspring.runtime.session.lease import hold_session
 from mainspring.service.dreams.dreams import TASK
 from mainspring.service.jobs.dispatcher import Job
-from mainspring.wiring.service_assembly import Service, open_service
+from mainspring.service.service import Service
+from mainspring.wiring.service_assembly import open_service
 
 MODEL = "claude-sonnet-4-5"
 ANNA = Sender(kind="person", id="key_anna")

@@ -28,10 +28,11 @@ from mainspring.service.approvals.approval_record import Approval, MayAnswer
 from mainspring.service.authorization.authentication import Authenticator, RateLimits
 from mainspring.service.jobs.parking import KIND as PARKED
 from mainspring.service.jobs.parking import ParkedSession
+from mainspring.service.service import Service
 from mainspring.service.storage.repository import Repository
 from mainspring.service.telemetry.health import Health
 from mainspring.service.telemetry.metrics import Metrics
-from mainspring.wiring.service_assembly import Service, open_service
+from mainspring.wiring.service_assembly import open_service
 
 TENANTS = ("acme", "rival")
 MANIFEST = b"---\nname: pdf-forms\ndescription: Fills in PDF forms.\n---\nCarefully.\n"

@@ -56,8 +56,8 @@ from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.repository import SESSION_KIND, ListQuery
 from mainspring.testing import Model
+from mainspring.wiring import sandbox_pool as sandbox_pools
 from mainspring.wiring.providers import open_model_registry
-from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.stores import open_log
 from mainspring.wiring.toolbox_builder import ToolboxBuilder
 
@@ -209,7 +209,7 @@ async def site(
     async with (
         open_log(settings) as log,
         open_model_registry(settings) as shelf,
-        SandboxPool(settings, is_unsandboxed=False) as pool,
+        sandbox_pools.sandbox_pool(settings, is_unsandboxed=False) as pool,
         anyio.create_task_group() as group,
     ):
         records = log.store.records

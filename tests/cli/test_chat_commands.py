@@ -288,3 +288,36 @@ def test_servers_ask_with_a_form_and_are_shown_and_reconnected(
             terminal.expect("[y/n] " if keys == "book" else "> ")
     assert "'content': {'seat': 'aisle'}" in told(upstream.requests[1])
     assert "Greet {'who': 'Ada'}" in told(upstream.requests[2])
+
+
+def test_memory_in_chat_is_listed_changed_and_switched_off(
+    upstream: Upstream, chat: Chat, mainspring: Run, place: Path
+):
+    (place / "edit.sh").write_text('#!/bin/sh\necho "We release on Fridays." > "$1"\n')
+    (place / "edit.sh").chmod(0o700)
+    path = "reference_we_release_on_thursdays.md"
+    steps = (
+        ("/memory", "nothing is remembered here"),
+        ("/memory add We release on Thursdays.", f"remembered {path}"),
+        ("/memory search which day do we release", "We release on Thursdays."),
+        ("When do we release?", "That is all I know."),
+        (f"/memory edit {path}", "changed"),
+        (f"/memory show {path}", "We release on Fridays."),
+        ("/memory off", "memory is off from the next message on"),
+        ("On which day is our release?", "That is all I know."),
+        (f"/memory forget {path}", "forgotten"),
+        ("/memory shows", "error: /memory [ls], show"),
+    )
+    with chat(EDITOR=str(place / "edit.sh")) as terminal:
+        for typed, answer in steps:
+            terminal.type(f"{typed}\r")
+            terminal.expect(answer)
+            terminal.expect("> ")
+        terminal.type("/exit\r")
+        assert terminal.wait() == 0
+    first, *_, last = upstream.requests
+    assert "> We release on Thursdays." in told(first)
+    assert "Fridays" not in told(last)
+    assert mainspring("run", "-c", "Hello", **upstream.variables).returncode == 0
+    names = [json.dumps(request["tools"]) for request in (first, last, upstream.requests[-1])]
+    assert ["memory_search" in text for text in names] == [True, False, False]

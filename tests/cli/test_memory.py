@@ -34,6 +34,23 @@ def test_a_memory_is_added_found_changed_restored_and_forgotten(mainspring: Run,
     assert (missing.returncode, missing.stderr) == (1, f"error: there is no memory {FILE}\n")
 
 
+def test_a_session_without_memory_stays_so_and_a_full_memory_says_so(mainspring: Run, place: Path):
+    mainspring("memory", "add", "We release on Thursdays.", "--name", "Release day")
+    steps = [{"steps": [{"says": "one"}, {"says": "two"}]}]
+    (place / "model.json").write_text(json.dumps(steps))
+    model = ("-m", "scripted:model.json")
+    first = mainspring("run", "--no-memory", "Always use tabs. When do we release?", *model)
+    assert first.returncode == 0, first.stderr
+    again = mainspring("run", "-c", "And when do we release again?", *model)
+    assert again.returncode == 0, again.stderr
+    assert "memory." not in mainspring("log", "export", "last").stdout
+    assert len(list((place / "memory").glob("*.md"))) == 2  # with the index
+    long = ("Long. " * 100, "--name", "Long")
+    full = mainspring("memory", "add", *long, MAINSPRING_MEMORY_MAX_BYTES="400")
+    assert full.returncode == 1
+    assert "the quota is 400. Merge or forget memories first" in full.stderr
+
+
 def test_a_secret_is_not_remembered(mainspring: Run, place: Path):
     token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     refused = mainspring("memory", "add", f"The token is {token}", "--name", "Token")

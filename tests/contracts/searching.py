@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from random import Random
 
 from tests.contracts.store_setup import ENDLESS, Scene, StoreFactory, asks, refused, says, scene
 from tests.senders import TESTER
 
 from mainspring.core.errors import InvalidInput, SessionNotFound
+from mainspring.core.events import SessionCreated
 from mainspring.core.ids import EVENT, SESSION, new_id
+from mainspring.core.sender import Origin, Sender
+from mainspring.log.records import Put, RecordRow
 from mainspring.log.search import search
-from mainspring.log.store import EventRange, IndexedText
+from mainspring.log.store import EventRange, IndexedText, SessionScope
 from mainspring.retrieval.history import search_history
 
 
@@ -163,3 +167,47 @@ async def events_are_indexed_once(open_store: StoreFactory) -> None:
         await at.store.index([], [(at.id, 1)])
         assert [row.seq for _, row in await at.store.unindexed(at.id, limit=9)] == [3]
         assert await _found(at, "one") == [2]
+
+
+async def a_search_in_a_scope_finds_nothing_of_another(open_store: StoreFactory) -> None:
+    """Of agents, users and tenants, and of sessions without a tenant; forks are their parent's."""
+    async with scene(open_store) as at:
+        random = Random(5)
+        owners: dict[str, tuple[str, str, str | None]] = {}
+        for number in range(24):
+            agent, user = f"agent {number % 3}", f"cli:user{number % 2}"
+            tenant = (None, "acme", "other")[number // 6 % 3]
+            created = SessionCreated(agent_name=agent, origin=Origin(type="user"))
+            row = await at.log.create(created, sender=Sender(kind="person", id=user))
+            if number >= 18:
+                row = await at.log.fork(row.id)
+            writer = await at.log.hold(row.id, owner="me", seconds=60)
+            await writer.append(says(f"needle{number % 4} in a haystack"))
+            owners[row.id] = (agent, user, tenant)
+            if tenant is not None:
+                await at.store.records.write(Put(row=_record(row.id, tenant)))
+        await search(at.log, "needle0")
+        found = 0
+        for _ in range(250):
+            scope = SessionScope(
+                tenant=random.choice((None, "acme", "other", "nobody")),
+                agent=random.choice((None, "agent 0", "agent 1", "agent 2", "agent \0")),
+                user=random.choice((None, "cli:user0", "cli:user1")),
+                without_sessions=tuple(random.sample([*owners], k=1)),
+            )
+            word = random.choice(("needle0", "needle1", "needle2", "needle3", "haystack"))
+            hits = await at.store.search([word], event_ranges=[], limit=50, scope=scope)
+            for hit in hits:
+                agent, user, tenant = owners[hit.session_id]
+                assert scope.agent in (None, agent)
+                assert scope.user in (None, user)
+                assert scope.tenant == tenant
+                assert hit.session_id not in scope.without_sessions
+            found += len(hits)
+        assert found > 100
+        scope = SessionScope(tenant=None, without_origins=("user",))
+        assert not await at.store.search(["haystack"], event_ranges=[], limit=50, scope=scope)
+
+
+def _record(session_id: str, tenant: str) -> RecordRow:
+    return RecordRow(kind="session", id=session_id, tenant=tenant, created=1, updated=1, body=b"{}")

@@ -96,7 +96,7 @@ class Project:
     ) -> HookRunner:
         return HookRunner(
             configs,
-            session or HookSession(told=self.told),
+            session or HookSession(fields=self.told),
             ports or HandlerPorts(environment=self.surroundings()),
             policy=policy or HookPolicy(aliases=ALIASES),
             python=python,

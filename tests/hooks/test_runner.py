@@ -131,7 +131,7 @@ async def test_a_condition_decides_with_the_rules_of_permissions(project: Projec
         return given.get("command") == "git push"
 
     config = configured("PreToolUse", command("exit 2", **{"if": "Bash(git push *)"}))
-    runner = project.runner(config, session=HookSession(told=project.told, matches_rule=matches))
+    runner = project.runner(config, session=HookSession(fields=project.told, matches_rule=matches))
     assert await runner.run(before(command="ls")) == EMPTY_HOOK_RESULT
     assert (await runner.run(before(command="git push"))).blocked
     assert heard[1] == ("Bash(git push *)", "bash", {"command": "git push"})
@@ -142,7 +142,7 @@ async def test_a_condition_that_cannot_be_judged_holds(project: Project):
         raise RuntimeError
 
     config = configured("PreToolUse", command("exit 2", **{"if": "Bash(("}))
-    runner = project.runner(config, session=HookSession(told=project.told, matches_rule=matches))
+    runner = project.runner(config, session=HookSession(fields=project.told, matches_rule=matches))
     assert (await runner.run(before())).blocked
 
 
@@ -156,7 +156,7 @@ async def test_once_is_once_also_after_a_restart(project: Project):
     runner = project.runner(config)
     ran = (await runner.run(before())).hook_runs
     assert await runner.run(before()) == EMPTY_HOOK_RESULT
-    session = HookSession(told=project.told, ran_before=[(f.hook_event, f.handler) for f in ran])
+    session = HookSession(fields=project.told, ran_before=[(f.hook_event, f.handler) for f in ran])
     assert await project.runner(config, session=session).run(before()) == EMPTY_HOOK_RESULT
     assert lines(project) == ["x"]
 
@@ -240,7 +240,7 @@ async def test_a_no_from_the_background_wakes_the_session(project: Project, even
         awake.set()
 
     config = configured(event, command("echo failed >&2; exit 2", asyncRewake=True))
-    session = HookSession(told=project.told, wake=wake)
+    session = HookSession(fields=project.told, wake=wake)
     async with project.runner(config, session=session) as runner:
         assert (await runner.run(at(event, "bash"))).blocked is False
         with anyio.fail_after(60):

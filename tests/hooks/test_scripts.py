@@ -126,7 +126,7 @@ async def test_what_a_script_brings_in_is_vouched_for_with_it_and_a_gate_stays_c
     ports = HandlerPorts(environment=vouch(project, *commands))
     policy = HookPolicy(trusted=frozenset(("project",)), fail_open=fail_open)
     hook_event = HookEvent(event="PreToolUse", subject="bash", fields={"tool_input": {}})
-    async with HookRunner([config], HookSession(told=dict), ports, policy=policy) as runner:
+    async with HookRunner([config], HookSession(fields=dict), ports, policy=policy) as runner:
         before = await runner.run(hook_event)
         assert not before.blocked, before.reason
         attack(project)

@@ -17,10 +17,11 @@ from tests.mcp.peers import http_client
 from mainspring.capabilities.mcp.oauth import ClientConfig
 from mainspring.capabilities.mcp.oauth_device import DeviceScreen
 from mainspring.capabilities.mcp.server_auth import Refusal
+from mainspring.capabilities.network.outbound_http import GuardedFetch
 from mainspring.config import read_settings
 from mainspring.core.errors import McpFailed, NetworkRefused
 from mainspring.runtime.mcp_server import McpServer
-from mainspring.wiring import mcp_auth
+from mainspring.wiring import mcp_servers
 
 
 @pytest.fixture
@@ -151,7 +152,7 @@ async def test_metadata_elsewhere_redirects_and_nonsense_are_refused(
 
 
 async def test_a_public_server_leads_to_no_private_address(tmp_path: Path) -> None:
-    fetch = mcp_auth.guarded_fetch("https://1.1.1.1/mcp")
+    fetch = GuardedFetch("https://1.1.1.1/mcp")
     for url in ("https://127.0.0.1/x", "https://169.254.169.254/x", "https://[::1]/x"):
         with pytest.raises(NetworkRefused):
             await fetch(url, {})
@@ -178,8 +179,8 @@ async def test_grants_are_in_the_vault_and_refreshed_once_by_many(
     environ = {"MAINSPRING_VAULT": str(home / "vault.json")}
     settings = replace(read_settings(environ=environ, folder=tmp_path), home=str(home))
     named = McpServer(name="books", transport="http", url=server.mcp)
-    assert await mcp_auth.log_in(settings, named, Agreeing())
-    store = mcp_auth.VaultGrants(settings, named)
+    assert await mcp_servers.log_in(settings, named, Agreeing())
+    store = mcp_servers.stored_grants(settings, named)
     grant = await store.load()
     assert grant is not None
     vault = Path(settings.vault).read_bytes()
@@ -189,7 +190,7 @@ async def test_grants_are_in_the_vault_and_refreshed_once_by_many(
     results: list[list[str]] = []
 
     async def use() -> None:
-        auth = mcp_auth.server_auth(settings, named, lambda _: None)
+        auth = mcp_servers.server_auth(settings, named, lambda _: None)
         async with http_client(server.mcp, auth=auth) as client:
             await client.connect()
             results.append([tool.name for tool in (await client.list_tools()).tools])
@@ -201,7 +202,7 @@ async def test_grants_are_in_the_vault_and_refreshed_once_by_many(
     assert len(results) == 4
     assert [form["grant_type"] for form in server.forms].count("refresh_token") == 1
     assert await store.remove()
-    auth = mcp_auth.server_auth(settings, named, lambda _: None)
+    auth = mcp_servers.server_auth(settings, named, lambda _: None)
     assert await auth.headers() == {}
     with pytest.raises(McpFailed, match="mainspring mcp auth books"):
         await auth.renew(Refusal(401, ""))

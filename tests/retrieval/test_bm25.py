@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from mainspring.retrieval.bm25 import Bm25Index, Text
 
 TOOLS = Bm25Index(
@@ -16,6 +18,31 @@ TOOLS = Bm25Index(
 def test_related_words_find_what_the_words_themselves_do_not():
     assert TOOLS.search("erase the folder", 1) == ["rm"]
     assert TOOLS.search("enumerate folders", 1) == ["ls"]
+
+
+@pytest.mark.parametrize(
+    ("query", "best"),
+    [
+        ("hand it over to Anna", "tracker_assign_issue"),
+        ("I'd like somebody else to own this: hand ticket to Sam", "tracker_assign_issue"),
+        ("put lunch with Sam on my calendar", "create_event"),
+        ("am I free on Friday", "list_events"),
+        ("how far is it from the airport", "distance_matrix"),
+    ],
+)
+def test_phrases_find_what_no_word_does(query: str, best: str):
+    names = ("tracker_assign_issue", "tracker_get_issue", "create_event", "list_events")
+    texts = [Text(name, name, "") for name in (*names, "distance_matrix", "read_file")]
+    assert Bm25Index(texts).search(query, 1) == [best]
+
+
+def test_headings_of_a_description_say_nothing():
+    texts = [
+        Text("a", "x1", "Purpose: 1. Retrieves an invoice. Guardrails: never print one."),
+        Text("b", "x2", "Guardrails: 1. Never print an invoice. Purpose: 1. Retrieves a parcel."),
+    ]
+    assert Bm25Index(texts).search("parcel", 1) == ["b"]
+    assert Bm25Index(texts).search("invoice", 2) == ["a", "b"]
 
 
 def test_inputs_are_searched_too():

@@ -1,10 +1,16 @@
 """What a request asks for."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mainspring.retrieval import request_phrases
 from mainspring.retrieval.requests import parse_request
+from mainspring.retrieval.stems import stem
+
+PHRASES = Path(request_phrases.__file__).with_suffix(".txt")
 
 
 def stems(text: str) -> set[str]:
@@ -52,3 +58,20 @@ def test_any_text_is_a_request(text: str):
     terms = parse_request(text).terms
     assert len({term.stem for term in terms}) == len(terms)
     assert all(0 < term.weight <= 1 for term in terms)
+
+
+def test_a_phrase_that_is_part_of_a_longer_one_does_not_count():
+    longer = parse_request("who is on call tonight").meanings
+    assert any("oncal" in group for meaning in longer for group in meaning.groups)
+    assert not any(("profil", "detail") in meaning.groups for meaning in longer)
+
+
+def test_the_list_of_phrases_is_sorted_and_every_line_of_it_is_read():
+    lines = PHRASES.read_text().splitlines()[2:]
+    assert lines == sorted(lines)
+    for line in lines:
+        wanted, phrases = line.split(" = ")
+        groups = tuple(tuple(map(stem, group.split("|"))) for group in wanted.split())
+        asked = [parse_request(phrase).meanings for phrase in phrases.split("; ")]
+        assert all(asked), line
+        assert any(meaning.groups == groups for meanings in asked for meaning in meanings), line

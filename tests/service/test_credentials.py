@@ -17,7 +17,7 @@ from mainspring.log.sqlite import open_sqlite
 from mainspring.service.vaults.credential_auth import server_key
 from mainspring.service.vaults.session_credentials import SecretVariable
 from mainspring.service.vaults.vaults import CREDENTIAL_KIND as KIND
-from mainspring.wiring.user_vault import open_seal
+from mainspring.wiring.user_vault import user_vault
 
 
 @pytest.fixture
@@ -104,8 +104,8 @@ def test_seal_gives_back_what_was_sealed_and_nothing_else(plain: bytes, context:
 
 def test_the_key_is_the_vaults(tmp_path: Path):
     settings = read_settings(environ={"MAINSPRING_VAULT": str(tmp_path / "vault.json")})
-    sealed = open_seal(settings).seal(b"plain", "x")
-    assert open_seal(settings).unseal(sealed, "x") == b"plain"
+    sealed = user_vault(settings).open_seal().seal(b"plain", "x")
+    assert user_vault(settings).open_seal().unseal(sealed, "x") == b"plain"
     assert (tmp_path / "vault.key").stat().st_mode & 0o777 == 0o600
 
 

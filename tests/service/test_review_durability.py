@@ -32,6 +32,7 @@ from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
 from mainspring.service.jobs.parking import KIND as PARKED
 from mainspring.service.resources.agents import CreateAgent
 from mainspring.service.resources.environments import CreateEnvironment
+from mainspring.service.service import Service, build_service
 from mainspring.service.sessions.event_content import SendMessage
 from mainspring.service.sessions.preview_deltas import SharedDeltas
 from mainspring.service.sessions.session_listing import ListSessions
@@ -40,7 +41,7 @@ from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.repository import SESSION_KIND, ListQuery
 from mainspring.service.webhooks.webhook_endpoints import DELIVERY_KIND
 from mainspring.testing import Scripted, says
-from mainspring.wiring.service_assembly import Service, build_service, open_service
+from mainspring.wiring.service_assembly import open_service
 
 WHO = Principal(tenant=TENANT, key_id="key_1", role="admin", name="olga")
 LONG_AGO = 1

@@ -8,8 +8,8 @@ import anyio
 
 from mainspring.config import read_settings
 from mainspring.core.ports import Credential
+from mainspring.wiring import sandbox_pool as sandbox_pools
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
-from mainspring.wiring.sandbox_pool import SandboxPool
 
 NETWORKED = {"networking": {"type": "limited", "allowed_hosts": ["example.com"]}}
 
@@ -22,7 +22,7 @@ async def test_a_credential_that_was_taken_away_is_not_used_in_the_next_run(tmp_
     environment = read_environment(NETWORKED)
     credential = Credential(name="API_KEY", value="a-secret-value", hosts=("example.com",))
     with anyio.fail_after(60):
-        async with SandboxPool(settings) as pool:
+        async with sandbox_pools.sandbox_pool(settings) as pool:
             before = await pool.open_session("s1", places, environment, (credential,))
             assert "API_KEY" in before.variables
             await pool.release("s1")

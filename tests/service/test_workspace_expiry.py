@@ -24,9 +24,9 @@ from mainspring.service.sessions.expired_workspaces import EXPIRED_SUFFIX, Expir
 from mainspring.service.sessions.session_params import CreateSession
 from mainspring.service.sessions.workspace_expiry import CLEAR_TASK, WorkspaceExpiry
 from mainspring.service.storage.repository import Notification
-from mainspring.wiring.sandbox_pool import SandboxPool
+from mainspring.wiring import sandbox_pool as sandbox_pools
 from mainspring.wiring.service_assembly import open_service
-from mainspring.wiring.service_workspaces import WorkspaceCleaner, remove_expired
+from mainspring.wiring.service_workspaces import workspace_cleaner
 
 
 def settings_in(folder: Path) -> Settings:
@@ -53,7 +53,10 @@ async def test_a_workspace_is_removed_three_days_after_its_people_were_told(tmp_
     async def notify(notice: Notification) -> None:
         told.append((notice.type, notice.id))
 
-    async with open_service(settings) as service, SandboxPool(settings) as sandbox_pool:
+    async with (
+        open_service(settings) as service,
+        sandbox_pools.sandbox_pool(settings) as sandbox_pool,
+    ):
         records, sessions, log = (
             service.infrastructure.store.records,
             service.sessions.sessions,
@@ -77,13 +80,12 @@ async def test_a_workspace_is_removed_three_days_after_its_people_were_told(tmp_
         (tmp_path / "workspaces" / f"sesn_x{EXPIRED_SUFFIX}").mkdir()
         (tmp_path / "workspaces" / "notes").mkdir()
         expiry = WorkspaceExpiry(records, sessions.digests, notify=notify, clock=lambda: now)
-        clearing = WorkspaceCleaner(settings, records, sandbox_pool)
+        clearing = workspace_cleaner(settings, records, sandbox_pool)
         expiring = ExpiredWorkspaceSweeper(
             Path(settings.workspaces),
             log,
             expiry,
-            remove_workspace=clearing.remove_workspace,
-            remove_expired=remove_expired,
+            clearing,
         )
 
         async def after(days: int) -> list[str]:
@@ -118,8 +120,11 @@ async def test_a_session_keeps_its_uid_and_transcripts_until_it_is_deleted(tmp_p
     transcript.touch()
     has_uids = os.geteuid() == 0 and bool(available_uids())
     claim = session_uids().claims / str(session_uid(id_)) if has_uids else None
-    async with open_sqlite(tmp_path / "mainspring.db") as store, SandboxPool(settings) as pool:
-        clearing = WorkspaceCleaner(settings, store.records, pool)
+    async with (
+        open_sqlite(tmp_path / "mainspring.db") as store,
+        sandbox_pools.sandbox_pool(settings) as pool,
+    ):
+        clearing = workspace_cleaner(settings, store.records, pool)
         await clearing.remove_workspace(id_)
         assert transcript.exists()
         assert claim is None or claim.is_symlink()

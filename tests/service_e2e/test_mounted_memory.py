@@ -4,6 +4,7 @@ writes the next one reads, and nobody's text is overwritten."""
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from typing import cast
 
 import pytest
 from anthropic import AsyncAnthropic
@@ -128,3 +129,11 @@ async def test_a_memory_that_somebody_changed_meanwhile_is_not_overwritten(clien
     await told(client, session_id, bash("cat mnt/memory/team-notes/rules.md"))
     assert "Mondays" in results(await upto_idle(client, session_id, times=2))[-1]
     assert (await contents(client, store_id))["/rules.md"] == "We release on Mondays.\n"
+
+
+async def test_a_store_is_searched_over_http(client: AsyncAnthropic):
+    store_id = await store_with(client, rules=RULES, tea="Anna drinks tea.")
+    place = f"/v1/mainspring/memory_stores/{store_id}/search"
+    page = await client.get(f"{place}?query=When+do+we+release%3F&limit=1", cast_to=object)
+    (match,) = cast("dict[str, list[dict[str, object]]]", page)["data"]
+    assert (match["path"], match["line"], match["text"]) == ("/rules.md", 1, RULES.strip())

@@ -16,6 +16,7 @@ from mainspring.core.events import Usage
 from mainspring.core.model import Delta, Reply, Request, ToolInputDelta, ToolUse
 from mainspring.core.ports import ExecRequest
 from mainspring.runtime.session.session_paths import SessionPaths
+from mainspring.wiring import sandbox_pool as sandbox_pools
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import MAX_IDLE, SandboxPool
 
@@ -32,7 +33,7 @@ def settings(scene: Scene) -> Settings:
 @pytest.fixture
 async def sandbox_pool(settings: Settings) -> AsyncGenerator[SandboxPool]:
     with anyio.fail_after(SECONDS):
-        async with SandboxPool(settings, most_idle=1) as opened:
+        async with sandbox_pools.sandbox_pool(settings, most_idle=1) as opened:
             yield opened
 
 
@@ -125,7 +126,7 @@ async def test_a_runtime_keeps_few_sandboxes(scene: Scene, sessions: Sessions):
 
 async def test_nothing_is_kept_when_the_bench_is_left(settings: Settings):
     with anyio.fail_after(SECONDS):
-        async with SandboxPool(settings) as sandbox_pool:
+        async with sandbox_pools.sandbox_pool(settings) as sandbox_pool:
             sessions = Sessions(settings, sandbox_pool)
             for name in ("a", "b"):
                 await sessions.work(name)

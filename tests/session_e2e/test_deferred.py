@@ -3,12 +3,14 @@
 from dataclasses import replace
 
 from msgspec import structs
+from tests.retrieval.vector_tables import write_table
 from tests.session_e2e.session_setup import Scene, leave
 
 from mainspring.capabilities.providers.scripted import calls
 from mainspring.core.events import ToolsLoaded
 from mainspring.core.tool import Tool
 from mainspring.function_tools.define import tool
+from mainspring.runtime.memory.vector_settings import set_vectors
 
 
 def numbered(number: int, *, server: str = "") -> Tool:
@@ -92,3 +94,19 @@ async def test_of_very_many_own_tools_the_first_are_told_of_in_full(scene: Scene
         offered = {spec.name for spec in play.model.requests[0].tools}
         assert "tool_39" in offered
         assert "tool_40" not in offered
+
+
+async def test_a_table_of_vectors_finds_tools_too(scene: Scene):
+    @tool(name="mcp__pets__kitten")
+    async def kitten() -> str:
+        """Sleeps."""
+        return ""
+
+    theirs = [kitten, *(numbered(number, server="mcp__zoo__") for number in range(41))]
+    for table in (None, write_table(scene.home / "table.npz")):
+        if table is not None:
+            set_vectors(scene.home, table)
+        async with scene.play(calls("tool_search", query="cats"), tools=theirs) as play:
+            await play.run()
+            (answer,) = await play.results()
+            assert ("mcp__pets__kitten" in answer) == (table is not None)

@@ -1,9 +1,18 @@
 """What a session is given from memory, and what it writes to it."""
 
-from tests.session_e2e.session_setup import DONE, Scene, leave
+from dataclasses import replace
 
-from mainspring.capabilities.providers.scripted import calls
-from mainspring.core.events import ContextAdded, MemoryRecalled, MemoryWritten
+from tests.session_e2e.session_setup import DONE, MODEL, Scene, at_work, leave
+
+from mainspring.capabilities.providers.scripted import Scripted, calls, says
+from mainspring.config import read_settings
+from mainspring.core.content import plain_text
+from mainspring.core.events import AgentToolResult, ContextAdded, MemoryRecalled, MemoryWritten
+from mainspring.harness.context.provenance import request_parts
+from mainspring.runtime.run_options import RunOptions
+from mainspring.runtime.session.xrays import read_shots
+from mainspring.runtime.subagent import Subagent
+from mainspring.wiring.agent_selection import open_agent
 
 RELEASE = (
     "---\nname: Release day\ntype: project\nupdated: 2020-01-01\n---\n\nWe release on Thursdays.\n"
@@ -100,3 +109,94 @@ async def test_an_agent_searches_its_documents_and_is_told_what_they_do_not_cove
     assert "[returns.md:1, Returns]\n> # Returns" in quoted
     assert "> Goods are sent back within 30 days." in quoted
     assert missing.startswith("No document covers that.")
+
+
+async def test_the_folder_of_an_openclaw_agent_works_as_it_is(scene: Scene):
+    scene.write("SOUL.md", "You are patient.")
+    scene.write("USER.md", "The user is Anna.")
+    scene.write("MEMORY.md", "- Anna likes tea.\n" + "x" * 60_000)
+    settings = read_settings(folder=scene.workspace, environ={"HOME": str(scene.home)})
+    agent = open_agent(settings, RunOptions()).agent
+    note = {"name": "Dinner", "description": "when", "text": "At seven."}
+    async with scene.runtime() as runtime:
+        model = Scripted(calls("memory_write", note=note, reason="told"), DONE)
+        runtime.models.put(MODEL, model)
+        session = await runtime.start(replace(agent, model=MODEL), "Hello")
+        await session.permit(leave("memory_write"))
+        assert await session.run() is not None
+        events = await session.events()
+        (shot, *_) = await read_shots(session.log, await session.log.session(session.id))
+    (opening,) = [e.payload.text for e in events if isinstance(e.payload, ContextAdded)]
+    assert "[agent memory, MEMORY.md of the workspace]\n> - Anna likes tea.\n" in opening
+    assert len(opening) < 13_000
+    parts = {(part.place, part.source): part.reason for part in request_parts(shot, events)}
+    assert {("system", "SOUL.md"), ("system", "USER.md")} <= parts.keys()
+    assert parts["messages", "memory"]
+    assert "tea" not in "".join(model.requests[0].system)
+    assert "At seven." in scene.read("memory/reference_dinner.md")
+    assert scene.read("MEMORY.md").startswith("- Anna likes tea.")
+
+
+async def test_a_session_without_memory_neither_reads_nor_writes_it(scene: Scene):
+    remember(scene, "project_release.md", RELEASE)
+    async with scene.runtime() as runtime:
+        agent = replace(at_work(), memory="off")
+        runtime.models.put(MODEL, model := Scripted(otherwise=DONE))
+        session = await runtime.start(agent, "Always release on Fridays. When do we release?")
+        assert await session.run() is not None
+        events = [event.payload for event in await session.events()]
+    assert not [item for item in events if isinstance(item, ContextAdded | MemoryRecalled)]
+    assert not [spec for spec in model.requests[0].tools if spec.name.startswith("memory")]
+    assert [file.name for file in (scene.workspace / "memory").iterdir()] == ["project_release.md"]
+
+
+async def test_a_full_memory_tells_the_model_what_to_do(scene: Scene):
+    remember(scene, "lunch.md", "Lunch is at noon.")
+    note = {"name": "Dinner", "description": "when", "text": "At seven."}
+    environ = {"HOME": str(scene.home), "PATH": "/usr/bin:/bin", "MAINSPRING_MEMORY_MAX_FILES": "1"}
+    async with scene.play(
+        calls("memory_write", note=note, reason="told"), DONE, environ=environ
+    ) as play:
+        await play.session.permit(leave("memory_write"))
+        assert (await play.run("Remember dinner.")).ok
+        (refused,) = await play.results()
+    assert "this scope has 1 memories, and the quota is 1. Merge or forget" in refused
+    assert not (scene.workspace / "memory/reference_dinner.md").exists()
+
+
+REVIEWER = Subagent(
+    name="team:code reviewer",
+    description="reviews",
+    prompt="Review.",
+    tools=("read",),
+    memory="project",
+)
+
+
+async def test_a_subagent_has_the_memory_that_its_file_gives_it(scene: Scene):
+    """And no other."""
+    remember(scene, "project_release.md", RELEASE)
+    place = ".claude/agent-memory/team-code-reviewer"
+    scene.write(f"{place}/MEMORY.md", "- Look at error handling first.\n")
+    note = {"name": "Style", "description": "how", "text": "Tabs are fine here."}
+    agent = replace(at_work(), subagents=[REVIEWER])
+    async with scene.runtime() as runtime:
+        model = Scripted(
+            calls("agent", type=REVIEWER.name, prompt="Review it.", description="review"),
+            calls("memory_write", note=note, reason="seen"),
+            calls("memory_read", path="project_release.md"),
+            says("reviewed"),
+            DONE,
+        )
+        runtime.models.put(MODEL, model)
+        session = await runtime.start(agent, "do it")
+        await session.permit(leave("memory_write"))
+        assert await session.run() is not None
+        events = [event.payload for event in await session.events()]
+    (written,) = [item for item in events if isinstance(item, MemoryWritten)]
+    assert (written.store_id, written.path) == (f"agent:{REVIEWER.name}", "reference_style.md")
+    assert "Tabs are fine here." in scene.read(f"{place}/reference_style.md")
+    opened = [item.text for item in events if isinstance(item, ContextAdded)]
+    assert any("> - Look at error handling first." in text for text in opened)
+    denied = [plain_text(e.content) for e in events if isinstance(e, AgentToolResult)]
+    assert any("there is no memory project_release.md" in text for text in denied)

@@ -14,7 +14,7 @@ from mainspring.capabilities.providers.scripted import calls
 from mainspring.config import read_settings
 from mainspring.core.events import NetworkRequested
 from mainspring.core.model import Delta
-from mainspring.wiring.user_vault import open_vault
+from mainspring.wiring.user_vault import user_vault
 
 BYPASS = "bypassPermissions"
 VAULTED = "plain words of a vault 4711"
@@ -57,7 +57,9 @@ async def test_planted_secrets_are_nowhere_after_a_session(
         "ANTHROPIC_API_KEY": PROVIDER_KEY,
         "SOME_VARIABLE": HARNESS,
     }
-    open_vault(read_settings(folder=scene.workspace, environ=environ)).put("WORDS", VAULTED, [])
+    user_vault(read_settings(folder=scene.workspace, environ=environ)).open().put(
+        "WORDS", VAULTED, []
+    )
     scene.write("vaulted.txt", f"here: {VAULTED}\nand {PROVIDER_KEY}\n")
     scene.user(hooks={"SessionStart": [{"hooks": [{"type": "command", "command": "env"}]}]})
     heard: list[Delta] = []
@@ -108,7 +110,7 @@ async def test_a_program_uses_a_secret_unseen(scene: Scene, monkeypatch: pytest.
     authority = scene.write(scene.outside / "authority.pem", PUBLIC.certificate.decode())
     monkeypatch.setenv("SSL_CERT_FILE", str(authority))
     environ = {"HOME": str(scene.home), "PATH": "/usr/bin:/bin"}
-    open_vault(read_settings(folder=scene.workspace, environ=environ)).put(
+    user_vault(read_settings(folder=scene.workspace, environ=environ)).open().put(
         "TOKEN", secret, ["localhost"]
     )
     scene.write("use.py", PROGRAM)

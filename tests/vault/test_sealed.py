@@ -16,7 +16,7 @@ from mainspring.capabilities.vault.vault_key import decoded, from_file, from_key
 from mainspring.config import read_settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
-from mainspring.wiring.user_vault import known_secrets, open_vault, vault_credentials
+from mainspring.wiring.user_vault import known_secrets, user_vault
 
 KEY = bytes(range(32))
 VALUE = "correct horse battery staple"
@@ -232,11 +232,11 @@ def environment(tmp_path: Path, **more: str) -> dict[str, str]:
 def test_what_the_vault_has_is_known_to_the_log_and_to_the_proxy(tmp_path: Path):
     settings = read_settings(environ=environment(tmp_path, OPENAI_API_KEY="sk-model"))
     assert known_secrets(settings) == {"OPENAI_API_KEY": "sk-model"}
-    assert vault_credentials(settings) == ()
-    open_vault(settings).put("TOKEN", VALUE, ["api.test"])
-    open_vault(settings).put("OTHER", "another value", [])
+    assert user_vault(settings).credentials() == ()
+    user_vault(settings).open().put("TOKEN", VALUE, ["api.test"])
+    user_vault(settings).open().put("OTHER", "another value", [])
     assert known_secrets(settings)["OTHER"] == "another value"
-    [credential] = vault_credentials(settings)
+    [credential] = user_vault(settings).credentials()
     assert (credential.name, credential.hosts) == ("TOKEN", ("api.test",))
     assert credential.value == VALUE
     assert VALUE not in repr(settings) + repr(credential)
@@ -253,18 +253,18 @@ def is_another(key: Path) -> None:
 @pytest.mark.parametrize("happen", [is_gone, is_another])
 def test_without_its_key_a_vault_stops_all_writing(tmp_path: Path, happen: Callable[[Path], None]):
     settings = read_settings(environ=environment(tmp_path))
-    open_vault(settings).put("TOKEN", VALUE, [])
+    user_vault(settings).open().put("TOKEN", VALUE, [])
     happen(tmp_path / "vault.key")
     with pytest.raises(InvalidInput):
         known_secrets(settings)
     with pytest.raises(InvalidInput):  # and no other key is made over it
-        open_vault(settings).put("TOKEN", VALUE, [])
+        user_vault(settings).open().put("TOKEN", VALUE, [])
 
 
 def test_the_key_of_the_environment_comes_first(tmp_path: Path):
     key = new_key()
     settings = read_settings(environ=environment(tmp_path, MAINSPRING_VAULT_KEY=key))
-    open_vault(settings).put("TOKEN", VALUE, [])
+    user_vault(settings).open().put("TOKEN", VALUE, [])
     assert not (tmp_path / "vault.key").exists()
     assert known_secrets(settings) == {"TOKEN": VALUE, "MAINSPRING_VAULT_KEY": key}
     assert key not in repr(settings)

@@ -1,4 +1,4 @@
-"""The one place that looks at the clock; everything else is handed a `Clock`."""
+"""The only module that reads the clock; all other code takes a `Clock` as a parameter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def now() -> datetime:
 
 
 def to_micros(moment: datetime) -> int:
-    """Whole microseconds since 1970, exact: what stores keep and hashes cover."""
+    """Exact microseconds since 1970, as stored and hashed."""
     return (moment - _EPOCH) // _MICROSECOND
 
 

@@ -28,7 +28,7 @@ class PlainTextSource(Struct, frozen=True, kw_only=True, tag_field="type", tag="
 
 
 class BlobSource(Struct, frozen=True, kw_only=True, tag_field="type", tag="blob"):
-    """Ours: bytes kept beside the log, by hash."""
+    """An extension of the API: bytes stored beside the log, named by their hash."""
 
     hash: str
     size: int
@@ -67,11 +67,12 @@ class SearchResultBlock(Struct, frozen=True, kw_only=True, tag_field="type", tag
 
 
 class RedactedBlock(Struct, frozen=True, kw_only=True, tag_field="type", tag="redacted"):
-    """What stood here was taken out; the event stays, so that the order of things stays."""
+    """Replaces removed content; the event itself stays in its place."""
 
 
 class BlobBlock(Struct, frozen=True, kw_only=True, tag_field="type", tag="blob"):
-    """Ours: a result over its cap. The model reads the preview; the whole is a blob."""
+    """Our extension: a result above its size limit. The model reads the preview; the whole
+    result is a blob."""
 
     preview: str
     hash: str
@@ -85,7 +86,7 @@ Block: TypeAlias = (
 
 
 def plain_text(blocks: tuple[Block, ...]) -> str:
-    """The readable text of blocks, one after the other; media have none."""
+    """The concatenated text of blocks; media have none."""
     return "\n".join(text for block in blocks if (text := _text(block)))
 
 

@@ -16,14 +16,14 @@ from mainspring.core.events import KnownPayload
 from mainspring.core.sender import Sender
 
 FORMAT = 1
-"""Version of the vocabulary that this release writes; `log/upcast.py` reads the older ones."""
+"""Version of the event format that this release writes; `log/upcast.py` reads older ones."""
 
 GENESIS = hashlib.sha256(b"mainspring").digest()
-"""What the first event of every log stands on."""
+"""The `prev` hash of the first event of every log."""
 
 
 class UnknownPayload(Struct, frozen=True, kw_only=True):
-    """An event that a newer Mainspring wrote: kept and passed on as it is, never interpreted."""
+    """An event of a newer Mainspring: stored and exported unchanged, never interpreted."""
 
     type: str
 
@@ -35,7 +35,7 @@ PAYLOAD_TYPES: dict[str, type[events.Payload]] = {
 }
 _TAGS: dict[type, str] = {kind: tag for tag, kind in PAYLOAD_TYPES.items()}
 CLIENT_TYPES = frozenset(str(kind.__struct_config__.tag) for kind in get_args(events.ClientPayload))
-"""What may be put into a session's inbox."""
+"""Types of events that clients may send."""
 
 _PAYLOADS: msgspec.json.Decoder[KnownPayload] = msgspec.json.Decoder(KnownPayload)
 _ENCODER = msgspec.json.Encoder()
@@ -63,19 +63,19 @@ class Event(Struct, frozen=True, kw_only=True, gc=False):
     prev: bytes
     """Hash of the event before it."""
     sender: Sender | None = None
-    """Who sent it; `None` for what the session itself wrote, and in logs from before there was
-    one."""
+    """Who sent it; `None` for events of the session itself, and in logs from before senders were
+    recorded."""
 
     @property
     def type(self) -> str:
         return payload_type(self.payload)
 
     def digest(self) -> bytes:
-        """Hash of this event: what the next one carries as `prev`. If its text was removed, the
-        hash that it had; `log/verify.py` checks that the log says so."""
+        """Hash of this event, which is `prev` of the next. For a redacted event, its original
+        hash; `log/verify.py` checks that the log records the redaction."""
         if (original := redacted_digest(self.body)) is not None:
             return original
-        head = _ENCODER.encode(  # as JSON, so that no field can be taken for a part of another
+        head = _ENCODER.encode(  # as JSON, so that fields cannot run into each other
             (
                 self.prev,
                 self.version,
@@ -95,7 +95,7 @@ _REDACTED_END = len(_REDACTED) + 64 + len(b'"}')
 
 
 def redacted_digest(body: bytes) -> bytes | None:
-    """The hash of the event before text was removed from it; `None` if none was."""
+    """The original hash of a redacted event; `None` if it is not redacted."""
     end = body[-_REDACTED_END:]
     if not end.startswith(_REDACTED) or not end.endswith(b'"}'):
         return None
@@ -106,12 +106,12 @@ def redacted_digest(body: bytes) -> bytes | None:
 
 
 def redacted_body(body: bytes, digest: bytes) -> bytes:
-    """JSON of a payload that stands for an event with this hash."""
+    """JSON of a redacted payload that carries the original hash."""
     return body[:-1] + _REDACTED + digest.hex().encode() + b'"}'
 
 
 class EventLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event as a line of JSON: every exporter and `--json` writes this shape."""
+    """An event as a line of JSON, in the format of all exports and `--json`."""
 
     session_id: str
     seq: int
@@ -129,7 +129,7 @@ def payload_type(payload: AnyPayload) -> str:
 
 
 def event_types(*payloads: type[KnownPayload]) -> frozenset[str]:
-    """The names that events with these payloads have in the log."""
+    """The type names of these payloads in the log."""
     return frozenset(str(payload.__struct_config__.tag) for payload in payloads)
 
 
@@ -141,10 +141,10 @@ def encode_payload(payload: KnownPayload) -> bytes:
 
 
 def decode_payload(body: bytes | str) -> AnyPayload:
-    """Read a payload of this version's vocabulary; a type it does not have becomes `Unknown`.
+    """Read a payload of the current format; an unknown type becomes `UnknownPayload`.
 
     Raises:
-        MalformedEvent: not JSON, no `type`, or not the shape of its type.
+        MalformedEvent: it is not JSON, has no `type`, or does not match its type.
     """
     try:
         return _PAYLOADS.decode(body)
@@ -179,7 +179,7 @@ def encode_line(event: Event) -> bytes:
 
 
 def message_text(payload: AnyPayload) -> str:
-    """The words a person or the agent said in this event; empty for everything else."""
+    """The text of a message by a person or the agent; empty for all other events."""
     match payload:
         case (
             events.UserMessage(content=blocks)

@@ -53,7 +53,7 @@ from mainspring.error_table import ErrorEntry
 
 
 class MainspringError(Exception):
-    """The root: every error below it is expected and explains itself."""
+    """The base class of all expected errors. Each message explains itself."""
 
     fix: tuple[str, ...] = ()
     """How to fix it at the command line."""
@@ -244,7 +244,7 @@ class McpFailed(ToolEnvironmentError):
         self.code = code
         """Of the error that the server answered with."""
         self.is_in_doubt = is_in_doubt
-        """The request was sent, and nobody knows whether it took effect."""
+        """The request was sent, and it is unknown whether it took effect."""
         self.needs_auth = needs_auth
         """There are no credentials that the server accepts."""
 

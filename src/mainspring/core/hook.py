@@ -34,34 +34,34 @@ HookEventName: TypeAlias = Literal[
 class HookEvent:
     event: HookEventName
     subject: str = ""
-    """What matchers are held against: a tool's name, or what brought the event about."""
+    """What matchers compare with: the name of a tool, or the cause of the event."""
     fields: Mapping[str, object] = field(default_factory=dict[str, object])
-    """What hooks read besides what every hook reads: `tool_name`, `tool_input`, `prompt`, ..."""
+    """Input of this event beside the common fields: `tool_name`, `tool_input`, `prompt`, ..."""
     tool_use_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookResult:
-    """What all hooks of one occasion said, together: the strictest wins."""
+    """The combined result of all hooks of one event; the strictest wins."""
 
     permission: Literal["allow", "ask", "defer", "deny"] | None = None
     reason: str | None = None
     blocked: bool = False
-    """A hook said no, or could not say anything and the event is a gate."""
+    """A hook refused, or failed on an event that needs its consent."""
     stop: str | None = None
-    """The whole run is to end; why."""
+    """Why the run must end; `None` if it goes on."""
     context: tuple[str, ...] = ()
-    """For the model to read."""
+    """Text for the model."""
     messages: tuple[str, ...] = ()
-    """For people to read."""
+    """Text for the user."""
     ignored: tuple[str, ...] = ()
-    """What of a hook's output has no effect, and why; for people."""
+    """Parts of a hook's output that have no effect, and why; for the user."""
     updated_input: Mapping[str, object] | None = None
     updated_output: str | None = None
     updates: tuple[PermissionUpdate, ...] = ()
     interrupt: bool = False
     retry: bool = False
-    """The model may be told that the denied call can be tried again."""
+    """The model may retry the denied call."""
     hook_runs: tuple[HookRan, ...] = ()
 
 
@@ -70,7 +70,8 @@ EMPTY_HOOK_RESULT = HookResult()
 
 class Hooks(Protocol):
     async def run(self, event: HookEvent) -> HookResult:
-        """Ask every hook that wants to hear of this. Never raises: a gate's failure is a no."""
+        """Run every hook of this event. Never raises: if a required hook fails, the result is a
+        refusal."""
         ...
 
 

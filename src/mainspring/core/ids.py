@@ -1,4 +1,4 @@
-"""Identifiers: a prefix that names the kind, then 32 digits that sort by time of birth."""
+"""Identifiers: a prefix that names the kind, then 32 digits that sort by creation time."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta
 
 KIND = "id"
-"""Under which an id's type says in its metadata what it is the id of."""
+"""Metadata key of an id type: the kind of object that it identifies."""
 
 MAY_BE_GONE = "may_be_gone"
-"""Under which an id's type says that what it names need not exist any more."""
+"""Metadata key of an id type: the object may have been deleted."""
 
 AgentId: TypeAlias = Annotated[str, Meta(extra={KIND: "agent"})]
 FormerAgentId: TypeAlias = Annotated[str, Meta(extra={KIND: "agent", MAY_BE_GONE: True})]
@@ -35,9 +35,9 @@ KeyId: TypeAlias = Annotated[str, Meta(extra={KIND: "key"})]
 TenantId: TypeAlias = Annotated[str, Meta(extra={KIND: "tenant"})]
 ModelId: TypeAlias = Annotated[str, Meta(extra={KIND: "model"})]
 ExternalId: TypeAlias = Annotated[str, Meta(extra={KIND: "external"})]
-"""Somebody else's: an OAuth client, a skill that comes with the model."""
+"""An id of another system, such as an OAuth client or a skill of the model provider."""
 GrantedId: TypeAlias = Annotated[str, Meta(extra={KIND: "granted"})]
-"""Of anything that a key may be given access to."""
+"""The id of any object that a key can be granted access to."""
 
 SESSION = "sesn"
 THREAD = "sthr"
@@ -49,8 +49,8 @@ RESERVATION = "rsrv"
 
 _RANDOM_DIGITS = 20
 _SPARE: list[str] = []
-"""Random digits for the next ids: the system is asked once for many."""
-if sys.platform != "win32":  # else parent and child would make the same ids
+"""Random digits for the next ids, drawn in bulk."""
+if sys.platform != "win32":  # otherwise parent and child would create the same ids
     os.register_at_fork(after_in_child=_SPARE.clear)
 
 
@@ -71,6 +71,6 @@ def _refill() -> str:
 
 
 def stable_id(prefix: str, *parts: str) -> str:
-    """An id that follows from what it is of: made twice, it is the same."""
+    """A deterministic id: the same parts give the same id."""
     digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     return f"{prefix}_{digest[:32]}"

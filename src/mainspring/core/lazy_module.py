@@ -7,7 +7,7 @@ from types import ModuleType
 
 
 class LazyModule(ModuleType):
-    """Stands for a module; import it under `TYPE_CHECKING` too, so that its types are known."""
+    """A proxy for a module; also import the module under `TYPE_CHECKING` for its types."""
 
     def __getattr__(self, name: str) -> object:
         return getattr(import_module(self.__name__), name)

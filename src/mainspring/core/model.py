@@ -1,6 +1,6 @@
-"""What the harness and a model say to each other: a request, deltas, exactly one reply.
+"""The interface between the harness and a model: a request, deltas, exactly one reply.
 
-Providers translate this to and from their wire formats; nothing here is any provider's.
+Providers translate it to and from their wire formats; nothing here is specific to one.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from mainspring.core.events import Effort, Usage
 
 ReplyReason: TypeAlias = Literal["end_turn", "tool_use", "max_tokens", "refusal", "pause_turn"]
 INVALID_JSON = "__invalid_json__"
-"""The only key of a tool's input that was no JSON object; its value is what the model wrote."""
+"""The only key of a tool input that is not a JSON object; its value is the raw text."""
 
 
 class Thinking(Struct, frozen=True, kw_only=True, tag_field="type", tag="thinking"):
     text: str
     signature: str | None = None
-    """Opaque: returned to the provider that made it, dropped for others."""
+    """Opaque: sent back to the provider that created it, and to no other."""
 
 
 class ToolUse(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_use"):
@@ -31,7 +31,7 @@ class ToolUse(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_use
 
     @property
     def invalid_json(self) -> str | None:
-        """What the model wrote, if that was no JSON object: tell it so, do not run the call."""
+        """The raw input, if it is not a JSON object: the call fails without running."""
         written = self.input.get(INVALID_JSON)
         return written if isinstance(written, str) else None
 
@@ -44,7 +44,7 @@ class ToolResultBlock(Struct, frozen=True, kw_only=True, tag_field="type", tag="
 
 class User(Struct, frozen=True, tag_field="role", tag="user"):
     content: tuple[Block | ToolResultBlock, ...]
-    """Tool results first, in the order asked, then what the user said."""
+    """Tool results first, in the order of the calls, then the user's message."""
 
 
 class Assistant(Struct, frozen=True, tag_field="role", tag="assistant"):
@@ -61,12 +61,12 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """One model call. Everything before a breakpoint is the same bytes in the next call."""
+    """One model call. All bytes before a cache breakpoint are the same in the next call."""
 
     model: str
-    """As the provider names it."""
+    """The provider's name of the model."""
     system: tuple[str, ...]
-    """Static part first; what may change during a session stands behind it."""
+    """The static part first, then the part that may change during a session."""
     tools: tuple[ToolSpec, ...]
     messages: tuple[Message, ...]
     max_tokens: int
@@ -74,9 +74,9 @@ class Request(Struct, frozen=True, kw_only=True):
     cache_messages: tuple[int, ...] = ()
     """Indices of messages that end with a cache breakpoint; tools and static system always do."""
     request_id: str = ""
-    """Sent to the provider and kept in the log."""
+    """Sent to the provider and stored in the log."""
     stream: bool = True
-    """False to ask for the whole reply at once, after a stream has stalled."""
+    """False to get the whole reply at once, after a stream has stalled."""
 
 
 class TextDelta(Struct, frozen=True, tag_field="type", tag="text_delta"):
@@ -88,8 +88,8 @@ class ThinkingDelta(Struct, frozen=True, tag_field="type", tag="thinking_delta")
 
 
 class EventAnnounced(Struct, frozen=True, kw_only=True, tag_field="type", tag="announced"):
-    """The deltas of this kind that follow will be an event, with this id. The harness says so, no
-    model does; if the reply breaks off, there may be no such event."""
+    """The id of the event that the following deltas of this kind will become. Sent by the harness,
+    not by models; if the reply breaks off, there may be no such event."""
 
     event_id: str
     kind: Literal["agent.message", "agent.thinking"]
@@ -105,20 +105,20 @@ class ToolInputDelta(Struct, frozen=True, kw_only=True, tag_field="type", tag="t
 class ToolUseReady(Struct, frozen=True, tag_field="type", tag="tool_use_ready"):
     """The input of a call is complete; the call may start before the reply ends.
 
-    Comes for calls whose input is valid, and not for every one: what counts is the reply.
+    Optional, and only for valid inputs: the reply is authoritative.
     """
 
     use: ToolUse
 
 
 class Stalled(Struct, frozen=True, kw_only=True, tag_field="type", tag="stalled"):
-    """Nothing has come for a while; the stream is not given up yet."""
+    """The stream has been silent for a while but has not timed out."""
 
     seconds: float
 
 
 class FailedOver(Struct, frozen=True, kw_only=True, tag_field="type", tag="failed_over"):
-    """Another model than last time answers; comes before any part of its reply."""
+    """A different model answers than last time; sent before any part of its reply."""
 
     from_model: str
     to_model: str
@@ -126,7 +126,7 @@ class FailedOver(Struct, frozen=True, kw_only=True, tag_field="type", tag="faile
 
 
 class ToolOutput(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_output"):
-    """Something that a running call has to show."""
+    """Progress of a running call."""
 
     id: str
     name: str
@@ -150,19 +150,19 @@ class Reply(Struct, frozen=True, kw_only=True):
     usage: Usage
     reason: ReplyReason
     model: str
-    """The one that answered."""
+    """The model that answered."""
     provider_request_id: str | None = None
     usage_is_estimated: bool = False
-    """The provider sent no usage; ours stands in for it."""
+    """The provider sent no usage, so this is our estimate."""
 
 
 class Model(Protocol):
     """Anything that answers requests."""
 
     def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
-        """Deltas as they come, then exactly one `Reply`, last.
+        """Deltas as they arrive, then exactly one `Reply`.
 
         Raises:
-            ProviderFailed: there will be no reply; it says why and whether trying again can help.
+            ProviderFailed: there is no reply. It says why, and whether a retry can help.
         """
         ...

@@ -1,4 +1,4 @@
-"""Facts about models that the rest of the system reasons with: sizes, prices, abilities."""
+"""Facts about models: context sizes, prices, capabilities."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Price(Struct, frozen=True, kw_only=True):
     cache_write: Decimal
     date: str
     expired: str = ""
-    """The last day that it held, if that is over."""
+    """The last day on which it was valid, if it has ended."""
 
 
 FREE = Price(
@@ -35,11 +35,11 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     max_output: int
     price: Price = FREE
     bytes_per_token: float = 3.5
-    """Leans low, so that estimates lean high."""
+    """Deliberately low, so that token estimates are high."""
     efforts: tuple[str, ...] = ()
     vision: bool = False
     is_assumed: bool = False
-    """Nothing is known of the model itself: these are its provider's defaults."""
+    """The model is unknown; these are the defaults of its provider."""
 
 
 def cost_of(usage: Usage, price: Price) -> Decimal:

@@ -23,25 +23,25 @@ class ExecRequest:
     """A program to run."""
 
     key: str
-    """The idempotency key of the call: what ran under it is never run again."""
+    """The idempotency key of the call: a program runs at most once per key."""
     argv: tuple[str, ...]
     cwd: str | None = None
-    """Inside the workspace; its root, unless given."""
+    """A folder of the workspace; its root by default."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     stdin: bytes = b""
     wall_seconds: float = 120.0
     max_bytes: int = 200_000
-    """Kept of each stream, half from its beginning and half from its end."""
+    """How many bytes of each stream to return: half from its beginning, half from its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CapturedOutput:
-    """A stream: all of it, or its beginning and its end."""
+    """The output of a stream: all of it, or its beginning and end."""
 
     head: bytes = b""
     tail: bytes = b""
     size: int = 0
-    """Of the whole."""
+    """The size of the whole stream."""
 
     @property
     def left_out(self) -> int:
@@ -55,12 +55,12 @@ class ExecResult:
     stdout: CapturedOutput
     stderr: CapturedOutput
     stop_cause: StopCause | None = None
-    """What ended it, if it did not end by itself; `lost`: nobody knows how far it came."""
+    """Why it was stopped, if it did not exit by itself; `lost`: its progress is unknown."""
     milliseconds: int = 0
 
 
 class SandboxInfo(Struct, frozen=True, kw_only=True):
-    """What programs run in, for the log and for people."""
+    """A description of the sandbox, for the log and the user."""
 
     backend: str
     flags_hash: str
@@ -76,7 +76,7 @@ def ignore_output(_: bytes) -> None:
 
 
 class Sandbox(Protocol):
-    """One session's. Whatever a program leaves running is killed when it ends."""
+    """The sandbox of one session. Processes that a program leaves running are killed."""
 
     @property
     def box(self) -> SandboxInfo: ...
@@ -84,7 +84,7 @@ class Sandbox(Protocol):
     async def run(
         self, wanted: ExecRequest, hear: Callable[[bytes], None] = ignore_output
     ) -> ExecResult:
-        """Run a program, or collect what an earlier attempt under the same key has given.
+        """Run a program, or return the result of an earlier attempt with the same key.
 
         Cancelling it kills the program.
 
@@ -94,44 +94,44 @@ class Sandbox(Protocol):
         ...
 
     async def find_result(self, key: str) -> ExecResult | None:
-        """What became of a program after a crash; `None` if it was never started."""
+        """The result of a program after a crash; `None` if it was never started."""
         ...
 
     async def forget(self, key: str) -> None:
-        """Its result is in the log; nobody will ask for it again."""
+        """Delete a result that is in the log and no longer needed here."""
         ...
 
 
 class AttachedProgram(Protocol):
-    """A program in a sandbox whose input and output are ours. It ends when it is closed, or when
-    the process that started it ends."""
+    """A program in a sandbox, connected by pipes. It ends when it is closed, or with the process
+    that started it."""
 
     async def send(self, data: bytes) -> None:
         """
         Raises:
-            OSError: it reads no more.
+            OSError: the program has closed its input.
         """
         ...
 
     async def receive(self) -> bytes:
-        """What it has written; empty once it writes no more."""
+        """New output; empty at its end."""
         ...
 
     async def error_output(self) -> str:
-        """The end of what it wrote to its standard error output."""
+        """The end of its standard error output."""
         ...
 
     async def aclose(self) -> None: ...
 
 
 class FileState(Struct, frozen=True, kw_only=True):
-    """A file as it was read; `version` is another whenever its content or mode is."""
+    """A file as read; `version` differs whenever its content or mode does."""
 
     content: bytes
     version: str
     mode: int
     changed_ns: int = 0
-    """When it was changed last, by the clock of the file system; programs cannot set it back."""
+    """The time of the last change (ctime), which programs cannot set."""
 
 
 class FileEntry(Struct, frozen=True, kw_only=True):
@@ -144,18 +144,18 @@ class FileEntry(Struct, frozen=True, kw_only=True):
 
 
 class Workspace(Protocol):
-    """The files that a session may touch, and none besides. Paths may be absolute or relative;
-    no symbolic link leads out, and no file that is hidden from it can be named.
+    """The only files that a session may access. Paths may be absolute or relative; symbolic links
+    cannot lead out, and hidden files cannot be named.
 
-    Everything here raises OutsideWorkspace for a path that is not in it, FileMissing for one that
-    is not there, and FileRefused for one that is not a plain file, too large or not permitted.
+    All methods raise OutsideWorkspace for a path outside it, FileMissing for one that does not
+    exist, and FileRefused for one that is not a regular file, too large or not permitted.
     """
 
     @property
     def root(self) -> PurePosixPath: ...
 
     def locate(self, path: str) -> PurePosixPath:
-        """The absolute path that is meant, links followed; nothing needs to be there.
+        """The absolute path with links resolved; the file need not exist.
 
         Raises:
             OutsideWorkspace: it is not in the workspace, or hidden from the session.
@@ -163,11 +163,11 @@ class Workspace(Protocol):
         ...
 
     def named(self, path: str) -> str:
-        """The absolute path as it was named, without aliases of the workspace; no link followed."""
+        """The absolute path without aliases of the workspace; links are not resolved."""
         ...
 
     def open_file(self, path: str) -> int:
-        """A descriptor to read a plain file with, the caller's to close. Blocks: for threads."""
+        """A descriptor for reading a regular file, which the caller must close. It blocks."""
         ...
 
     async def read(self, path: str, *, max_bytes: int) -> FileState: ...
@@ -175,8 +175,8 @@ class Workspace(Protocol):
     async def write(
         self, path: str, content: bytes, *, expected: str | None = None, mode: int | None = None
     ) -> FileState:
-        """Replace a file as a whole, atomically, making its folders. `expected` is the version
-        that it must have (`""`: not there).
+        """Replace a whole file atomically, creating its folders. `expected` is the version that it
+        must have (`""`: it must not exist).
 
         Raises:
             FileChanged: it has another version.
@@ -191,8 +191,8 @@ class Workspace(Protocol):
         depth: int | None = None,
         skip: Collection[str] = (),
     ) -> list[FileEntry]:
-        """What is below a folder, sorted by path, no more than `limit` and no deeper than `depth`;
-        links are not followed, and folders with a name in `skip` are not entered."""
+        """The entries below a folder, sorted by path, at most `limit` and at most `depth` levels.
+        Links are not followed, and folders named in `skip` are not entered."""
         ...
 
 
@@ -205,13 +205,13 @@ class Snapshots(Protocol):
     """Earlier states of a workspace."""
 
     async def take(self) -> tuple[str, int]:
-        """Keep the workspace as it is: the snapshot's id, and how many files it has."""
+        """Take a snapshot; returns its id and the number of files."""
         ...
 
     async def restore(self, snapshot: str) -> list[FileChange]: ...
 
     async def diff(self, older: str, newer: str | None = None) -> list[FileChange]:
-        """What has changed between two; `None`: the workspace as it is now."""
+        """The changes between two snapshots; `None` is the current workspace."""
         ...
 
 
@@ -223,12 +223,12 @@ class Worktree(Struct, frozen=True, kw_only=True):
 
 
 class ClosedWorktree(Struct, frozen=True, kw_only=True):
-    """What became of a worktree."""
+    """The result of closing a worktree."""
 
     outcome: Literal["merged", "discarded", "kept"]
     commit: str | None = None
     reason: str | None = None
-    """Why it was kept, or what was merged, for people to read."""
+    """Why it was kept, or what was merged, for the user."""
 
 
 class Worktrees(Protocol):
@@ -269,7 +269,7 @@ class FetchResponse(Struct, frozen=True, kw_only=True):
     """A page from the network."""
 
     url: str
-    """Where it was found in the end."""
+    """The final URL after redirects."""
     status: int
     media_type: str
     content: bytes
@@ -300,7 +300,7 @@ class HttpReply:
     status: int
     content_type: str
     body: bytes = field(repr=False)
-    """As much of it as was read."""
+    """The part of the body that was read."""
 
 
 class PostResult(Struct, frozen=True, kw_only=True):
@@ -323,7 +323,7 @@ class ScheduledPrompt(Struct, frozen=True, kw_only=True):
     timezone: str
     prompt: str
     budget_usd: Decimal
-    """Each session stops at it."""
+    """The limit for each session."""
     next_at: datetime | None = None
 
 
@@ -331,7 +331,7 @@ class Schedules(Protocol):
     """The scheduled prompts of one folder."""
 
     async def create(self, prompt: ScheduledPrompt, *, key: str) -> ScheduledPrompt:
-        """`key`: what was created under it is not created again.
+        """`key` makes creation idempotent.
 
         Raises: InvalidInput: the expression or the time zone is wrong, or the folder has
         restrictions that scheduled sessions would lack.

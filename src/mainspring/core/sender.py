@@ -1,5 +1,5 @@
-"""Who sent something to a session, and where a session comes from. Said by whoever lets it in,
-never worked out afterwards.
+"""Who sent an event, and where a session comes from. Recorded at the boundary where it enters,
+never inferred later.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class Sender(Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: SenderKind
     """A worker is a client's own machine that runs calls; the system is Mainspring itself."""
     id: str
-    """Of the key, the agent, the work item or environment, the deployment; `cli:<user>`."""
+    """The id of the key, agent, work item, environment or deployment; `cli:<user>` for a user."""
     on_behalf_of: tuple[str, ...] = ()
-    """For whom it acts, the nearest first: the key that was lent to an agent."""
+    """On whose behalf it acts, the nearest first, such as the key that an agent uses."""
 
 
 class Origin(Struct, frozen=True, kw_only=True, omit_defaults=True):
     type: OriginType
     id: str | None = None
-    """Of the key, the deployment, the trigger."""
+    """The id of the key, deployment or trigger."""
 
 
 def local_user(user: str) -> Sender:
@@ -48,7 +48,7 @@ def local_user(user: str) -> Sender:
 
 
 UNKNOWN_ORIGIN = Origin(type="user")
-"""Of a session that was made before this was noted."""
+"""The origin of a session from before origins were recorded."""
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(Sender)
@@ -59,7 +59,7 @@ def encode_sender(sender: Sender | None) -> str | None:
 
 
 def decode_sender(text: str | None) -> Sender | None:
-    """Raises: MalformedEvent: what is stored is not what was written."""
+    """Raises: MalformedEvent: the stored JSON is not a valid sender."""
     try:
         return None if text is None else _DECODER.decode(text)
     except (msgspec.DecodeError, UnicodeError) as error:

@@ -37,10 +37,10 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a tool asks a person in mid-call. An answer counts only for exactly this question."""
+    """A question to a person during a call. An answer is valid only for exactly this question."""
 
     key: str
-    """Names it among the questions of one call."""
+    """Identifies it among the questions of one call."""
     text: str
     form_schema: Mapping[str, object] | None = None
     evidence: tuple[Evidence, ...] = ()
@@ -70,34 +70,34 @@ class Call(Generic[Deps]):
     name: str
     input: Mapping[str, object]
     idempotency_key: str
-    """The same for every attempt at this call, and for no other call."""
+    """The idempotency key: the same for all attempts of this call, unique among calls."""
     session_id: str
     thread_id: str
     is_approved: bool = False
-    """A person has agreed to what `preview` says of it; if that has changed, it is void."""
+    """A person has approved exactly this `preview`; a different one voids the approval."""
     say: Callable[[str], None] = lambda _: None
-    """Shows what it does while it runs; nothing of it is kept."""
+    """Shows progress while the call runs; it is not logged."""
     stash: Callable[[object], Awaitable[None]] = _stash_nothing
-    """Stores a value in JSON form, durable when it returns: the next attempt has it."""
+    """Stores a JSON value durably, for the next attempt after a crash."""
     stashed: object = None
-    """What this call, or an attempt that a crash ended, stashed last."""
+    """The last value that this call, or an attempt before a crash, stashed."""
     deps: Deps = cast("Deps", None)  # noqa: RUF009 (a constant)
-    """What the caller passed as `deps=` to the run."""
+    """The value of `deps=` of the run."""
     call_tool: Callable[[str, Mapping[str, object]], Awaitable[ToolResult]] | None = None
-    """Calls another tool of the session through the same gates: what a program does with it."""
+    """Calls another tool of the session with the same permission checks, for programs."""
 
     answers: Mapping[str, ApprovalAnswered] = field(default_factory=dict[str, ApprovalAnswered])
-    """What people answered to questions of this call, by the ids of the approvals."""
+    """Answers to questions of this call, by the ids of the approvals."""
 
     def answer_to(self, question: Question) -> ApprovalAnswered | None:
         """The answer to a question; if there is none, return `ToolResult.asking(question)`."""
         return self.answers.get(question.approval_id(self.id))
 
     def read_stash(self, kind: type[Stashed], default: Stashed) -> Stashed:
-        """What was stashed, as a value of a type; the default if nothing was.
+        """The stashed value as a type; the default if there is none.
 
         Raises:
-            msgspec.ValidationError: something else was stashed.
+            msgspec.ValidationError: the stashed value has another type.
         """
         return default if self.stashed is None else msgspec.convert(self.stashed, kind)
 
@@ -105,20 +105,20 @@ class Call(Generic[Deps]):
 @dataclass(frozen=True, slots=True)
 class ToolResult:
     content: tuple[Block, ...]
-    """What the model reads."""
+    """The content for the model."""
     ok: bool = True
     details: object = None
-    """What people see; never sent to the model."""
+    """The content for the user; never sent to the model."""
     error: Failure | None = None
-    """What kind of failure it is, when it is not ok."""
+    """The kind of failure, if it is not ok."""
     facts: tuple[KnownPayload, ...] = ()
-    """What it did that the log has a word for; written together with the result."""
+    """Further events to log together with the result."""
     waits_for: tuple[str, ...] = ()
-    """No outcome yet: other threads' calls that people must answer first. The same call is made
-    again afterwards."""
+    """No result yet: calls of other threads that wait for a person. The same call is repeated
+    afterwards."""
     questions: tuple[Question, ...] = ()
-    """No outcome yet: what a person must answer first. Then the same call is made again, with
-    the answers, in this process or in another one."""
+    """No result yet: questions that a person must answer first. Then the same call is repeated
+    with the answers, perhaps in another process."""
 
     @classmethod
     def text(cls, text: str, *, ok: bool = True, error: Failure | None = None) -> ToolResult:
@@ -131,21 +131,21 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traits:
-    """What one call, with its input, is like. The defaults are the safe ones."""
+    """The traits of one call with its input. The defaults are the safe ones."""
 
     read_only: bool = False
     concurrent: bool = False
     destructive: bool = False
     in_doubt: InDoubtPolicy = "report"
-    """How a call that was started and not settled before a crash is settled."""
+    """How a call is settled that a crash interrupted."""
     on_interrupt: Literal["cancel", "block"] = "cancel"
     max_chars: int = 30_000
     cascades: bool = False
     """Its failure cancels later calls of the same tool in the same turn."""
     needs_person: bool = False
-    """A person has to agree to it, whatever the mode and the rules allow."""
+    """A person must approve it, whatever the mode and the rules allow."""
     by_client: bool = False
-    """Once allowed, the client does it and sends the result: it has hands of its own."""
+    """Once allowed, the client runs it and sends the result."""
 
 
 SAFE_READ = Traits(read_only=True, concurrent=True, in_doubt="retry")
@@ -163,17 +163,18 @@ class ToolOrigin:
 class Tool:
     spec: ToolSpec
     run: Callable[[Call], Awaitable[ToolResult]]
-    """A failure that the model can act on is an `Outcome` that is not ok, not an exception."""
+    """Returns a `ToolResult` that is not ok, instead of raising, for failures that the model can
+    act on."""
     traits: Callable[[Mapping[str, object]], Traits] = lambda _: Traits()
     probe: Callable[[Call], Awaitable[ToolResult | None]] | None = None
-    """What became of an earlier attempt: its outcome, or `None` if it never happened."""
+    """The result of an earlier attempt, or `None` if it never started."""
     invalid: Callable[[Mapping[str, object]], str | None] = lambda _: None
-    """What is wrong with an input, in words for the model."""
+    """An error in the input, for the model."""
     objection: Callable[[Call], Awaitable[str | None]] | None = None
-    """What is wrong with a well-formed call as things stand, in words for the model."""
+    """Why a well-formed call cannot succeed now, for the model."""
     normalize_input: Callable[[Mapping[str, object]], Mapping[str, object]] = lambda given: given
-    """The input as gates are to see it: paths absolute. The log keeps what was asked."""
+    """The input for permission checks, with absolute paths. The log keeps the original."""
     preview: Callable[[Call], Awaitable[str | None]] | None = None
-    """What a call would do, in words or as a diff, without doing it."""
+    """A description or diff of what a call would do, without doing it."""
     origin: ToolOrigin | None = None
     """`None`: it is not a tool of an MCP server."""

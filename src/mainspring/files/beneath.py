@@ -10,6 +10,7 @@ import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from mainspring.core.errors import InvalidInput
 from mainspring.files.atomic_file import read_within, regular_file
@@ -33,13 +34,27 @@ def open_folder(folder: Path) -> Generator[int, None, None]:
 
 def read_file(root: int, path: str, *, max_bytes: int = MAX_BYTES) -> bytes | None:
     """The content; `None` if there is no such file. Raises: InvalidInput."""
+    file = _open_file(root, path)
+    return None if file is None else read_within(file, path, max_bytes)
+
+
+def read_beginning(root: int, path: str, max_bytes: int) -> bytes | None:
+    """The first bytes; `None` if there is no such file. Raises: InvalidInput."""
+    file = _open_file(root, path)
+    if file is None:
+        return None
+    with file:
+        return file.read(max_bytes)
+
+
+def _open_file(root: int, path: str) -> IO[bytes] | None:
     try:
         descriptor = open_beneath(root, path, os.O_RDONLY | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise blocked_path_error(path, error) from error
-    return read_within(regular_file(descriptor, path), path, max_bytes)
+    return regular_file(descriptor, path)
 
 
 def write_file(root: int, path: str, content: bytes, *, is_synced: bool = False) -> None:

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
+from mainspring.core.sender import OriginType
 from mainspring.log.records import Records
 from mainspring.log.wakeup_signals import Watch
 
@@ -133,6 +134,19 @@ class IndexedText(Struct, frozen=True, kw_only=True):
     session_id: str
     seq: int
     text: str
+
+
+class SessionScope(Struct, frozen=True, kw_only=True):
+    """Whose sessions are searched: those for which all of this is true."""
+
+    tenant: str | None
+    """`None`: sessions on a person's machine, which have no tenant."""
+    agent: str | None = None
+    """The name that a session was created with."""
+    user: str | None = None
+    """The sender that created it."""
+    without_origins: tuple[OriginType, ...] = ()
+    without_sessions: tuple[str, ...] = ()
 
 
 class SearchHit(Struct, frozen=True, kw_only=True):
@@ -276,9 +290,11 @@ class Store(Protocol):
         event_ranges: Sequence[EventRange],
         limit: int,
         is_loose: bool = False,
+        scope: SessionScope | None = None,
     ) -> list[SearchHit]:
         """Events that contain all words, best first. `is_loose`: any word with one of them as a
-        prefix. `event_ranges` limits the search; empty means all sessions."""
+        prefix. `event_ranges` limits the search; empty means all sessions. `scope`: only sessions
+        of that scope, where a fork belongs to its parent."""
         ...
 
     async def delete(self, session_id: str) -> None:

@@ -5,6 +5,7 @@ stored.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import mul
@@ -12,6 +13,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from mainspring.retrieval.request_phrases import Meaning
 from mainspring.retrieval.requests import Request, action_of, parse_request
 from mainspring.retrieval.stems import STOP_WORDS, name_words, stem
 from mainspring.retrieval.thesaurus import related_stems
@@ -20,6 +22,9 @@ _K1 = 1.0
 _B = 0.6  # descriptions differ in length for no deep reason
 _FIELD_WEIGHTS = (3.0, 4.0, 1.0, 0.5, 0.2)  # of a group, a name, a lead, a text and keywords
 _RELATED_WEIGHT = 0.5
+_MEANING_WEIGHT = 0.5  # of what a phrase stands for, beside the words themselves
+_OTHER_MEANING = 0.3  # a request means one thing: what else its phrases could mean counts less
+_PART_OF_MEANING = 3  # the power of the share of a meaning that a text has
 _COVERAGE_WEIGHT = 0.6  # how much of the request a text answers
 _NAME_WEIGHT = 0.5  # how much of its name is asked for
 _SAME_ACTION = 1.3
@@ -31,6 +36,9 @@ _COMPARED = 60
 _VECTOR_WEIGHT = 5.0
 _ENCODED_CHARACTERS = 200  # of a text: the rest is about details
 _EXACT = 1000.0
+_LEAD_WORDS = 3
+_PURPOSE = re.compile(r"\b(?:Purpose|Description|Summary): ")
+_HEADING = re.compile(r" (?:Error Responses|Usage Example|Args|Arguments|Returns|Examples?):")
 
 
 Encode: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]]]
@@ -111,7 +119,8 @@ class Bm25Index:
     def _matches(self, query: str) -> dict[int, _Match]:
         request = parse_request(query)
         matches = self._word_matches(request)
-        asked = _with_related(term.stem for term in request.terms)
+        self._add_meaning_scores(matches, request)
+        asked = _with_related(term.stem for term in request.terms) | _stems_of(request.meanings)
         for number, match in matches.items():
             entry = self._entries[number]
             match.score *= 1 - _NAME_WEIGHT + _NAME_WEIGHT * self._asked_share(entry, asked)
@@ -135,6 +144,43 @@ class Bm25Index:
             coverage = match.rarity / (everything or 1.0)
             match.score *= 1 - _COVERAGE_WEIGHT + _COVERAGE_WEIGHT * coverage
         return matches
+
+    def _add_meaning_scores(self, matches: dict[int, _Match], request: Request) -> None:
+        scores: dict[int, list[float]] = defaultdict(list)
+        for meaning in request.meanings:
+            for number, score in self._meaning_scores(meaning).items():
+                scores[number].append(score)
+        for number, each in scores.items():
+            best = max(each)
+            score = best + _OTHER_MEANING * (sum(each) - best)
+            matches[number].score += _MEANING_WEIGHT * score
+
+    def _meaning_scores(self, meaning: Meaning) -> dict[int, float]:
+        """Of the texts that have a word of its groups; far less if they lack one of another."""
+        sums: dict[int, float] = defaultdict(float)
+        shares: dict[int, float] = defaultdict(float)
+        everything = 0.0
+        for group in meaning.groups:
+            rarity = min(
+                (self._rarity(word) for word in group if word in self._postings), default=0
+            )
+            everything += rarity
+            weights = self._group_weights(group)
+            for number, weight in weights.items():
+                sums[number] += rarity * (_K1 + 1) * weight / (weight + _K1)
+                shares[number] += rarity
+        return {
+            number: score * (shares[number] / everything) ** _PART_OF_MEANING
+            for number, score in sums.items()
+        }
+
+    def _group_weights(self, group: Sequence[str]) -> dict[int, float]:
+        """The weight of the word of a group that counts most in a text."""
+        best: dict[int, float] = {}
+        for word in group:
+            for number, weight in self._postings.get(word, {}).items():
+                best[number] = max(best.get(number, 0.0), weight)
+        return best
 
     def _add_vector_scores(self, matches: dict[int, _Match], query: str) -> None:
         if self._encode is None or not self._vectors:
@@ -200,6 +246,10 @@ def _with_related(words: Iterable[str]) -> frozenset[str]:
     return frozenset(other for word in words for other in (word, *related.get(word, ())))
 
 
+def _stems_of(meanings: Iterable[Meaning]) -> frozenset[str]:
+    return frozenset(word for meaning in meanings for group in meaning.groups for word in group)
+
+
 def _action_factor(asked: str, offered: str) -> float:
     if not asked or not offered:
         return 1.0
@@ -217,9 +267,18 @@ def _encoded_text(text: Text) -> str:
 
 
 def _fields(text: Text) -> tuple[list[str], ...]:
-    lead = " ".join(text.text.split()).partition(". ")[0]
-    parts = (text.group, text.name, lead, text.text, text.keywords)
+    parts = (text.group, text.name, _lead(text.text), text.text, text.keywords)
     return tuple(_content_stems(part) for part in parts)
+
+
+def _lead(text: str) -> str:
+    """The first sentence that says something, without the headings around it."""
+    plain = " ".join(text.split())
+    purpose = _PURPOSE.search(plain)
+    sentences = (plain[purpose.end() :] if purpose else plain).split(". ")
+    lead = next((item for item in sentences if len(item.split()) >= _LEAD_WORDS), sentences[0])
+    heading = _HEADING.search(lead)
+    return lead[: heading.start()] if heading else lead
 
 
 def _content_stems(text: str) -> list[str]:

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 from mainspring.log.search import search
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import SearchHit
+from mainspring.log.store import SearchHit, SessionScope
 from mainspring.retrieval.stems import content_words, stem
 
 _MIN_PREFIX = 3
 
 
 async def search_history(
-    log: SessionLog, query: str, *, session_id: str | None = None, limit: int = 20
+    log: SessionLog,
+    query: str,
+    *,
+    session_id: str | None = None,
+    scope: SessionScope | None = None,
+    limit: int = 20,
 ) -> list[SearchHit]:
     """Events with all words of the query first, then those with some of them in any form; in one
-    session with its inherited history, or in all.
+    session with its inherited history, in those of a scope, or in all.
 
     Raises:
         InvalidInput: there is no word in the query.
     """
-    hits = await search(log, query, session_id=session_id, limit=limit)
+    hits = await search(log, query, session_id=session_id, scope=scope, limit=limit)
     beginnings = " ".join(dict.fromkeys(map(_beginning, content_words(query))))
     if len(hits) >= limit or not beginnings:
         return hits
-    more = await search(log, beginnings, session_id=session_id, limit=limit, is_loose=True)
+    more = await search(
+        log, beginnings, session_id=session_id, scope=scope, limit=limit, is_loose=True
+    )
     known = {(hit.session_id, hit.seq) for hit in hits}
     return [*hits, *(hit for hit in more if (hit.session_id, hit.seq) not in known)][:limit]
 

@@ -28,6 +28,10 @@ from mainspring.retrieval.stems import FINGERPRINT, content_words, stems
 
 LAYOUT = 3
 """Of the tables, beside the stems: an index of another one is made again."""
+MAX_DATED = 200
+MAX_CONTAINERS = 500
+SAMPLE = 500
+"""The newest passages: a store takes the mean length from them."""
 _SEEDS, _SEEDS_OF_LARGE = 150, 90
 _COMMON_SHARE = 0.05
 """A word in more of the passages than this is too common to find candidates by in a large index."""
@@ -127,11 +131,17 @@ class PassageStore(Protocol):
         ...
 
     def facts(self, terms: Sequence[str], scopes: Sequence[str]) -> CorpusFacts: ...
-    def find_words(self, terms: Sequence[str], scopes: Sequence[str], limit: int) -> list[int]: ...
-    def find_dates(self, dates: DateRange, scopes: Sequence[str]) -> list[int]: ...
+    def find_words(self, terms: Sequence[str], scopes: Sequence[str], limit: int) -> list[int]:
+        """The best by BM25 as SQLite's FTS5 has it, to nine digits; of equals the first."""
+        ...
+
+    def find_dates(self, dates: DateRange, scopes: Sequence[str]) -> list[int]:
+        """The first `MAX_DATED`."""
+        ...
+
     def rows(self, numbers: Iterable[int], scopes: Sequence[str]) -> list[PassageRow]: ...
     def container_scores(self, terms: Sequence[str], scopes: Sequence[str]) -> dict[int, float]:
-        """How well the best whole containers answer."""
+        """How well the best `MAX_CONTAINERS` answer as a whole; BM25 as above."""
         ...
 
     def vector_state(self) -> object:
@@ -197,21 +207,43 @@ class PassageIndex:
         """Leave no word of what was removed in its files."""
         self._store.purge()
 
-    def search(self, query: str, scopes: Collection[str], limit: int) -> list[PassageHit]:
-        """The passages that answer a question best, of these scopes and no others."""
+    def search(
+        self,
+        query: str,
+        scopes: Collection[str],
+        limit: int,
+        more: Sequence[Container] = (),
+    ) -> list[PassageHit]:
+        """The passages that answer a question best, of these scopes and no others. `more` are
+        ranked with them without being in the index."""
         question, allowed = Question.of(query), sorted(scopes)
-        if not question.stems or not allowed:
+        if not question.stems or not (allowed or more):
             return []
         facts = self._store.facts(question.terms, allowed)
-        seeds = self._seeds(question, facts, allowed)
+        seeds = self._seeds(question, facts, allowed) if allowed else []
         candidates = {seed + offset for seed in seeds for offset in range(-SPAN, SPAN + 1)}
         around = {at + offset for at in candidates for offset in range(-SPAN, SPAN + 1)}
-        rows = self._store.rows(around, allowed)
-        whole = self._store.container_scores(question.terms, allowed)
+        brought = self._brought(more)
+        rows = [*self._store.rows(around, allowed), *(row for row, _ in brought.values())]
+        whole = self._store.container_scores(question.terms, allowed) if allowed else {}
         scorer = PassageScorer(question, facts, rows, whole, self._weights)
         if self._vectors is not None:
             scorer.add_values(self._vectors.values(query, rows, scorer.rarity))
-        return self._hits(scorer.best(candidates, limit))
+        best = scorer.best({*candidates, *brought}, limit)
+        places = self._store.places([item.number for item in best if item.number > 0])
+        places |= {number: place for number, (_, place) in brought.items()}
+        return _hits(best, places)
+
+    def _brought(self, containers: Sequence[Container]) -> dict[int, tuple[PassageRow, Place]]:
+        """Passages that are not in the index, with numbers that it does not have."""
+        number, rows = 0, dict[int, tuple[PassageRow, Place]]()
+        for at, container in enumerate(containers, 1):
+            number -= len(container.passages) + SPAN
+            for position, item in enumerate(self._stored(container).passages):
+                fields = (item.author, item.year, item.month, item.day, item.flags, item.vector)
+                row = PassageRow(number + position, -at, *fields, item.words, item.stems)
+                rows[row.number] = (row, Place(container.scope, container.name, position))
+        return rows
 
     def _seeds(self, question: Question, facts: CorpusFacts, scopes: list[str]) -> list[int]:
         common = _COMMON_SHARE * facts.passages
@@ -229,16 +261,6 @@ class PassageIndex:
             seeds += self._vectors.nearest(self._store, question.text, scopes, limit)
         return seeds
 
-    def _hits(self, best: Sequence[ScoredPassage]) -> list[PassageHit]:
-        places = self._store.places([item.number for item in best])
-        return [
-            PassageHit(
-                scope=place.scope, container=place.container, position=place.position, scored=item
-            )
-            for item in best
-            if (place := places.get(item.number)) is not None
-        ]
-
     def _stored(self, container: Container) -> StoredContainer:
         texts = [passage.whole for passage in container.passages]
         encoded = None if self._vectors is None else self._vectors.encode(texts)
@@ -251,6 +273,16 @@ class PassageIndex:
                 for at, passage in enumerate(container.passages)
             ],
         )
+
+
+def _hits(best: Sequence[ScoredPassage], places: Mapping[int, Place]) -> list[PassageHit]:
+    return [
+        PassageHit(
+            scope=place.scope, container=place.container, position=place.position, scored=item
+        )
+        for item in best
+        if (place := places.get(item.number)) is not None
+    ]
 
 
 def _stored_passage(passage: Passage, vector: bytes | None) -> StoredPassage:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import re2
 from msgspec import Struct
 
+from mainspring.retrieval.request_phrases import Meaning, meanings
 from mainspring.retrieval.stems import STOP_WORDS, name_words, stem, words
 
 _QUOTED_WEIGHT = 0.3  # what stands in quotes is data more often than the name of a thing
@@ -38,12 +39,18 @@ _LITERALS: tuple[tuple[str, str], ...] = (
         r"|html?|xml|ini|zip)\b",
         "file",
     ),
+    (r"-?\b\d+\.\d{2,}°?,? +-?\d+\.\d{2,}", "coordinates"),
+    (r"(?i)\b\d{1,2}(:\d\d)? ?(am|pm)\b|\b\d{1,2}:\d\d\b", "time"),
     (r"\B#[a-z][\w-]+", "channel"),
     (r"\B@[a-z][\w.-]+", "user"),
     (r"\b[A-Z][A-Z0-9]+-\d+\b", "issue"),
 )
 _PATTERNS = tuple((re2.compile(pattern), meaning) for pattern, meaning in _LITERALS)
 _QUOTED = re2.compile(r'"[^"]*"|“[^”]*”')
+_POLITE = re2.compile(
+    r"(?i)^\W*(hey,? |hi,? |please |(can|could|would|will) (you|we) |help me( to)? "
+    r"|let'?s |i('d| would)? (want|need|like)( you)? to |we (want|need) to |go ahead and )+"
+)
 _HYPHENATED = re2.compile(r"\b[a-z]+-[a-z]+\b")
 # fmt: off
 _QUESTION_WORDS = frozenset((
@@ -73,22 +80,24 @@ class Request(Struct, frozen=True):
     terms: tuple[Term, ...]
     action: str
     """`read`, `create`, `update`, `delete`, or empty if no verb says so."""
+    meanings: tuple[Meaning, ...] = ()
+    """What its phrases stand for."""
 
 
 def parse_request(text: str) -> Request:
     """What a request says: its words without stop words, and what its values stand for."""
-    meanings: list[str] = []
+    values: list[str] = []
     for pattern, meaning in _PATTERNS:
         if pattern.search(text):
-            meanings += meaning.split()
+            values += meaning.split()
             text = pattern.sub(" ", text)
     quoted = [word for match in _QUOTED.finditer(text) for word in name_words(match.group())]
-    plain = _QUOTED.sub(" ", text)
+    plain = _POLITE.sub("", _QUOTED.sub(" ", text))
     said = name_words(plain)
     spelled = [word for part in said for word in (part, *_ABBREVIATIONS.get(part, "").split())]
     hyphenated = _HYPHENATED.finditer(plain.lower())
     joined = [match.group().replace("-", "") for match in hyphenated]
-    main = [word for word in (*spelled, *joined) if word not in STOP_WORDS] + meanings
+    main = [word for word in (*spelled, *joined) if word not in STOP_WORDS] + values
     terms: dict[str, float] = {stem(word): 1.0 for word in main or words(text)}
     for word in quoted:
         if word not in STOP_WORDS:
@@ -96,6 +105,7 @@ def parse_request(text: str) -> Request:
     return Request(
         tuple(Term(word, weight) for word, weight in terms.items()),
         "read" if said and said[0] in _QUESTION_WORDS else action_of(said),
+        meanings(said),
     )
 
 

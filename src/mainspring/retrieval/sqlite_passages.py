@@ -7,13 +7,16 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from mainspring.retrieval.passage_index import DateRange, Place, StoredContainer
+from mainspring.retrieval.passage_index import (
+    MAX_CONTAINERS,
+    MAX_DATED,
+    SAMPLE,
+    DateRange,
+    Place,
+    StoredContainer,
+)
 from mainspring.retrieval.passages import SPAN, CorpusFacts, PassageRow
 
-_MAX_DATED = 200
-_MAX_CONTAINERS = 500
-_SAMPLE = 500
-"""Passages that the mean length is taken from."""
 _MERGED_PAGES = 3
 """Of the full-text index, with each change: merging many at once would make a single write slow."""
 _SCHEMA = """
@@ -106,7 +109,7 @@ class SqlitePassages:
             "select (select count(*) from passage),"
             " (select avg(length(stems) - length(replace(stems, ' ', '')) + 1) from"
             "  (select stems from passage order by id desc limit ?))",
-            (_SAMPLE,),
+            (SAMPLE,),
         ).fetchone()
         frequency = self._db.execute(
             f"select term, doc from word_counts where term in ({_marks(terms)}) and col = 'stems'",
@@ -116,7 +119,8 @@ class SqlitePassages:
 
     def find_words(self, terms: Sequence[str], scopes: Sequence[str], limit: int) -> list[int]:
         found = self._db.execute(
-            "select rowid from words where words match ? order by bm25(words, 1.0, 0.0) limit ?",
+            "select rowid from words where words match ?"
+            " order by round(bm25(words, 1.0, 0.0), 9), rowid limit ?",
             (_match(terms, scopes), limit),
         )
         return [row[0] for row in found]
@@ -124,8 +128,8 @@ class SqlitePassages:
     def find_dates(self, dates: DateRange, scopes: Sequence[str]) -> list[int]:
         found = self._db.execute(
             f"select id from passage where month in ({_marks(dates.months)})"
-            f" and day between ? and ? and scope in ({_marks(scopes)}) limit ?",
-            (*dates.months, dates.first_day, dates.last_day, *scopes, _MAX_DATED),
+            f" and day between ? and ? and scope in ({_marks(scopes)}) order by id limit ?",
+            (*dates.months, dates.first_day, dates.last_day, *scopes, MAX_DATED),
         )
         return [row[0] for row in found]
 
@@ -140,9 +144,9 @@ class SqlitePassages:
 
     def container_scores(self, terms: Sequence[str], scopes: Sequence[str]) -> dict[int, float]:
         scores = self._db.execute(
-            "select rowid, -bm25(container_words, 1.0, 0.0) from container_words"
-            " where container_words match ? order by bm25(container_words, 1.0, 0.0) limit ?",
-            (_match(terms, scopes), _MAX_CONTAINERS),
+            "select rowid, round(-bm25(container_words, 1.0, 0.0), 9) score from container_words"
+            " where container_words match ? order by score desc, rowid limit ?",
+            (_match(terms, scopes), MAX_CONTAINERS),
         )
         return dict(scores.fetchall())
 

@@ -19,6 +19,7 @@ from mainspring.harness.context.request_builder import PromptPrefix, sorted_spec
 from mainspring.harness.function_hooks import FunctionHook
 from mainspring.harness.limits import Limits
 from mainspring.runtime.mcp_server import McpToolset
+from mainspring.runtime.memory.memory_mode import MemoryMode
 from mainspring.runtime.skills.catalogue import render_catalogue
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.subagent import StandaloneParts, Subagent
@@ -119,6 +120,9 @@ class Agent(Generic[Output]):
     """The folder that describes it, whose permission rules and hooks apply."""
     mcp_toolsets: Sequence[McpToolset] = ()
     """What it may use of the MCP servers of `RunOptions.servers`."""
+    memory: MemoryMode = "on"
+    """Whether its sessions read and write memories. Subagents have only those that their own file
+    gives them."""
     resources: Sequence[str] = ()
     """Resources of MCP servers, as `server:uri`, that it reads with the first message."""
     input_schema: Mapping[str, object] | None = None

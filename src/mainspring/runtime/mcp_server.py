@@ -97,6 +97,14 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
         by_id = {item.id: item for item in self.inputs}
         return tuple(by_id.get(id_, ServerInput(id=id_)) for id_ in ids)
 
+    def check_inputs(self) -> None:
+        """Raises: McpFailed: a value is missing that a person has to give."""
+        if missing := self.missing_inputs:
+            raise McpFailed(
+                f"it needs the input {missing[0].id}: run `mainspring mcp auth {self.name}`",
+                needs_auth=True,
+            )
+
     @property
     def unused_reason(self) -> str | None:
         return None if self.is_enabled else "disabled"

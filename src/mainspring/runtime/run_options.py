@@ -16,6 +16,7 @@ from mainspring.core.ports import Credential
 from mainspring.harness.permissions.policy import Mode, PolicyRule
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.mcp_server import McpServer
+from mainspring.runtime.memory.memory_mode import MemoryMode
 
 ServerToken: TypeAlias = Callable[[str, str | None], Awaitable[str | None]]
 """URL of an MCP server, and a token that it has refused, if it has: the token to send now, if there
@@ -77,6 +78,8 @@ class RunOptions:
     search_domains: SearchDomains = field(default_factory=SearchDomains)
     notes: tuple[str, ...] = ()
     """More information for the model about its environment."""
+    memory_mode: MemoryMode = "on"
+    """Whether sessions read and write memories, whatever more their agent allows."""
     memory: Path | None = None
     """A folder of memories that is read in place of the agent's and the user's; nothing is written
     to it."""

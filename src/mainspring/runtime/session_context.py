@@ -61,6 +61,8 @@ class SetupRequest:
     """The loosest permission mode it may have: a subagent is never freer than its parent."""
     subagent: str | None = None
     """Its subagent type; `None` for the main thread."""
+    subagent_memory: str | None = None
+    """Where a subagent has memories of its own: user, project or local."""
     workspace: Path | None = None
     """Its working folder, if that is not the session's."""
     options: RunOptions = field(default_factory=RunOptions)

@@ -117,6 +117,12 @@ COMMANDS: tuple[SlashCommand, ...] = (
         about="MCP servers: tools, reconnect, enable, disable",
         is_clients=True,
     ),
+    SlashCommand(
+        name="memory",
+        hint="[WHAT]",
+        about="memories: ls, show, search, add, edit, forget; on, read_only, off",
+        is_clients=True,
+    ),
     SlashCommand(name="model", hint="NAME", about="go on with another model", is_clients=True),
     SlashCommand(name="resume", hint="[SESSION]", about="go on with another", is_clients=True),
     SlashCommand(

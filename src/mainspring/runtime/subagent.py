@@ -52,6 +52,7 @@ class Subagent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Names of servers, and servers by name that only it has."""
     hooks: dict[str, object] = field(default_factory=dict[str, object])
     memory: str | None = None
+    """Where it has memories of its own: `user`, `project` or `local`."""
     is_background: bool = False
     isolation: Isolation = "shared"
     initial_prompt: str = ""

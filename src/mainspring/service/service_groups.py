@@ -13,6 +13,7 @@ from mainspring.service.access.tenants import Tenants
 from mainspring.service.approvals.approvals import Approvals
 from mainspring.service.jobs.parking import Parking
 from mainspring.service.memory_stores.memories import Memories
+from mainspring.service.memory_stores.memory_search import MemorySearch
 from mainspring.service.memory_stores.memory_stores import MemoryStores
 from mainspring.service.memory_stores.memory_versions import MemoryVersions
 from mainspring.service.resources.agents import Agents
@@ -67,6 +68,7 @@ class MemoryServices:
     stores: MemoryStores
     memories: Memories
     versions: MemoryVersions
+    search: MemorySearch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mainspring.capabilities.monty.python_tool import CodeInterpreter, python
-from mainspring.capabilities.providers.model_registry import ModelRegistry
 from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.tools.artifact import artifact
@@ -31,9 +30,8 @@ from mainspring.core.ports import ScheduledPrompt, Workspace
 from mainspring.core.tool import Tool
 from mainspring.files.openat import real_path
 from mainspring.harness.permissions.policy import Policy, is_guarded
-from mainspring.harness.permissions.tool_names import ALL_TOOLS, CRON_TOOLS, TASK_TOOLS
 from mainspring.runtime.session.session_paths import SessionPaths
-from mainspring.runtime.session_context import SetupRequest
+from mainspring.runtime.session_context import Models, SetupRequest
 from mainspring.wiring.sandbox_environment import egress_rules
 
 if TYPE_CHECKING:
@@ -83,11 +81,7 @@ def built_in_tools(
         return await setup.writer.put_blob(content, media_type=media_type)
 
     tools = [*files, artifact(workspace, keep), *task_tools(setup.thread.tasks), think()]
-    if (
-        not setup.options.is_served
-        and setup.subagent is None
-        and CRON_TOOLS.intersection(setup.agent.built_ins)
-    ):
+    if not setup.options.is_served and setup.subagent is None:
         tools += cron_tools(_FolderSchedules(setup, settings))
     if workers is not None:
         tools.append(python(workers, sandbox, workspace))
@@ -131,7 +125,7 @@ def web_tools(
     setup: SetupRequest,
     sandbox_environment: SandboxEnvironment,
     settings: Settings,
-    models: ModelRegistry,
+    models: Models,
     record: Callable[[KnownPayload], None],
 ) -> dict[str, Tool]:
     """Tools that reach hosts from outside the sandbox: pages of hosts that rules name, and the
@@ -145,18 +139,10 @@ def web_tools(
         )
     if provider := settings.environment.get("MAINSPRING_SEARCH"):
         report = model_question.report_searches(models, record)
-        search = session_egress.search_provider(provider, settings, models.catalog.resolve, report)
+        search = session_egress.search_provider(provider, settings, models.facts, report)
         domains = setup.options.search_domains
         tools.append(web_search(search, allowed=domains.allowed, blocked=domains.blocked))
     return {tool.spec.name: tool for tool in tools}
-
-
-def select_tools(tools: dict[str, Tool], names: Sequence[str]) -> dict[str, Tool]:
-    """The tools that an agent may use."""
-    if ALL_TOOLS in names:
-        return tools
-    chosen = {*names, *(TASK_TOOLS if TASK_TOOLS.intersection(names) else ())}
-    return {name: tool for name, tool in tools.items() if name in chosen}
 
 
 def session_tree(paths: SessionPaths, policy: Policy, skills: Sequence[Path]) -> FolderWorkspace:

@@ -20,13 +20,14 @@ from mainspring.core import ids
 from mainspring.core.model import Model
 from mainspring.core.ports import ExecRequest, ExecResult
 from mainspring.harness.context.summary import SUMMARY_OPENING
+from mainspring.improve.evals.drill import fallback_models
 from mainspring.improve.evals.evidence import RunProgram
 from mainspring.improve.evals.runner import SuiteRunner
 from mainspring.runtime.run_options import RunOptions
 from mainspring.wiring.agent_selection import open_agent
 from mainspring.wiring.runtime_assembly import open_runtime
 from mainspring.wiring.sandbox_environment import session_paths
-from mainspring.wiring.sandbox_pool import SandboxPool
+from mainspring.wiring.sandbox_pool import SandboxPool, sandbox_pool
 from mainspring.wiring.settings_files import with_key_helper
 
 _EMPTY_SUMMARY = "The user and the assistant have talked."
@@ -35,15 +36,18 @@ _EMPTY_SUMMARY = "The user and the assistant have talked."
 
 @asynccontextmanager
 async def open_suite_runner(
-    settings: Settings, options: RunOptions
+    settings: Settings, options: RunOptions, *, is_drill: bool = False
 ) -> AsyncGenerator[SuiteRunner, None]:
-    """Raises: InvalidInput: the agent or its model cannot be used."""
+    """`is_drill`: the first of the agent's models is treated as down.
+
+    Raises: InvalidInput: the agent or its model cannot be used.
+    """
     folder = Path(settings.folder, options.agent or ".")
     settings = await with_key_helper(settings, folder)
     options = replace(options, agent=folder, is_headless=True)
     async with (
         open_runtime(settings, options=options, idle_sandboxes=0) as runtime,
-        SandboxPool(settings, is_unsandboxed=options.is_unsandboxed, most_idle=0) as sandboxes,
+        sandbox_pool(settings, is_unsandboxed=options.is_unsandboxed, most_idle=0) as sandboxes,
     ):
         opened = partial(open_agent, settings, options, facts=runtime.models.facts)
         loaded = await to_thread.run_sync(opened)
@@ -51,10 +55,12 @@ async def open_suite_runner(
         scripts = await to_thread.run_sync(scripted_models, agent.model, loaded.folder)
         for name, script in scripts.items():
             runtime.models.put(name, script)
-        runtime.models.open(agent.model)
+        model = runtime.models.resolve(agent.model)
+        model = fallback_models(model) if is_drill else model
+        runtime.models.open(model)
         yield SuiteRunner(
             runtime=runtime,
-            agent=replace(agent, model=runtime.models.resolve(agent.model)),
+            agent=replace(agent, model=model),
             run_program=_program_runner(settings, sandboxes),
             make_script=_scripted,
             place=_state(settings) / "evals",

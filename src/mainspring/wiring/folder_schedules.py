@@ -17,13 +17,13 @@ from mainspring.service.schedules.deployments import Deployments
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox
 from mainspring.wiring.settings_files import read_project_files
-from mainspring.wiring.user_vault import LazySeal
+from mainspring.wiring.user_vault import user_vault
 
 
 def folder_schedules(
     settings: Settings, records: Records, agent: Agent, folder: Path
 ) -> AgentSchedules:
-    seal, home = LazySeal(settings), Path(settings.home)
+    seal, home = user_vault(settings), Path(settings.home)
     outbox = Outbox(records, Webhooks(records, seal=seal), put=no_enqueue)
     store = DeploymentStore(records, outbox=outbox, seal=seal, put=no_enqueue, clock=clock.now)
     agents = Agents(records)

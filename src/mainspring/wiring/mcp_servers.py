@@ -1,395 +1,261 @@
-"""The MCP servers of a session: started in sandboxes of their own or reached over HTTP, and what
-their tools become.
+"""MCP servers as a session, or a person without one, reaches them: which there are, as whom, and
+where their programs run.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+import secrets
+from collections.abc import AsyncGenerator, Callable, Collection
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from weakref import WeakKeyDictionary, WeakValueDictionary
+from typing import Literal
 
-import anyio
 from anyio import to_thread
-from anyio.abc import TaskGroup
 
 from mainspring import __version__
-from mainspring.capabilities.mcp import resource_tool
-from mainspring.capabilities.mcp.channel import ChannelTransport
-from mainspring.capabilities.mcp.client import ClientLimits, ToolList
-from mainspring.capabilities.mcp.elicitation import Elicitations
-from mainspring.capabilities.mcp.foreign_text import clean_line
-from mainspring.capabilities.mcp.messages import Implementation
-from mainspring.capabilities.mcp.package_cache import PackageCache, ServerProgram
-from mainspring.capabilities.mcp.references import message_context
-from mainspring.capabilities.mcp.server_auth import BearerToken, Learn, ServerAuth, StaticHeaders
-from mainspring.capabilities.mcp.server_connection import OpenTransport, ServerConnection
-from mainspring.capabilities.mcp.server_requests import RequestHandlers, Sample, request_handlers
-from mainspring.capabilities.mcp.stdio import LineChannel
-from mainspring.capabilities.mcp.stored_rounds import OpenSeal
-from mainspring.capabilities.mcp.tools import (
-    covers_tool,
-    definition_hash,
-    definition_text,
-    server_key,
-    server_tools,
-    tool_prefix,
+from mainspring.capabilities.mcp import oauth_grants
+from mainspring.capabilities.mcp.oauth import Browser, OAuthClient
+from mainspring.capabilities.mcp.oauth_device import DeviceScreen
+from mainspring.capabilities.mcp.oauth_documents import parse_client_config
+from mainspring.capabilities.mcp.oauth_grants import OAuthGrant, StoredGrants
+from mainspring.capabilities.mcp.server_auth import (
+    BearerToken,
+    HelperHeaders,
+    Learn,
+    ServerAuth,
+    StaticHeaders,
 )
-from mainspring.capabilities.mcp.traced_transport import Trace, TracedTransport
-from mainspring.capabilities.mcp.transport import MAX_MESSAGE_BYTES
+from mainspring.capabilities.mcp.server_requests import make_sample
+from mainspring.capabilities.mcp.session_servers import (
+    ServerAccess,
+    ServerHost,
+    ServerPool,
+    SessionServers,
+)
+from mainspring.capabilities.mcp.traced_transport import Trace
+from mainspring.capabilities.mcp.transport import MAX_MESSAGE_BYTES, Transport
 from mainspring.capabilities.mcp.url_transport import open_url
-from mainspring.capabilities.network.outbound_http import guarded_connector
+from mainspring.capabilities.network.outbound_http import GuardedFetch, guarded_connector
 from mainspring.capabilities.network.rules import Network
 from mainspring.capabilities.providers.sse_decoder import SseDecoder
-from mainspring.capabilities.sandbox.attached_program import attach_program
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.vault.assignments import looks_secret
 from mainspring.capabilities.vault.redaction import Scrubber
 from mainspring.config import Settings
 from mainspring.core import clock
-from mainspring.core.errors import InvalidInput, McpFailed
-from mainspring.core.events import ErrorDetail, KnownPayload, RetryStatus, SessionFailed
+from mainspring.core.errors import InvalidInput
 from mainspring.core.ids import new_id
-from mainspring.core.ports import ExecRequest
-from mainspring.core.tool import Tool
+from mainspring.runtime.agent_folder.mcp_file import read_mcp
+from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.definition_files.settings_file import is_secret_name
-from mainspring.runtime.mcp_server import McpServer, ServerParts, mcp_tool_rules, select_mcp_tools
-from mainspring.runtime.session_context import Models, SetupRequest
-from mainspring.runtime.settings.tool_pins import (
-    check_pins,
-    danger_in,
-    is_known_legacy,
-    remember_legacy,
+from mainspring.runtime.mcp_server import McpServer, ServerParts
+from mainspring.runtime.model_question import read_text
+from mainspring.runtime.session.session_paths import (
+    add_protected_paths,
+    hide_denied_paths,
+    with_plugin_folders,
 )
-from mainspring.wiring import mcp_auth
-from mainspring.wiring.builtin_tools import ALL_TOOLS
-from mainspring.wiring.mcp_sampling import make_sample
-from mainspring.wiring.user_vault import open_seal
+from mainspring.runtime.session_context import Models, SetupRequest
+from mainspring.runtime.settings.session_servers import ProjectServers, read_plugins, server_parts
+from mainspring.runtime.settings.tool_pins import ServerHistory
+from mainspring.wiring.mcp_packages import sandbox_packages
+from mainspring.wiring.sandbox_environment import read_environment, session_paths
+from mainspring.wiring.sandbox_pool import SandboxPool, sandbox_pool
+from mainspring.wiring.settings_files import (
+    load_policy,
+    read_settings_commands,
+    user_servers,
+    with_inputs,
+)
+from mainspring.wiring.user_vault import user_vault
 
-CLIENT = Implementation(name="mainspring", version=__version__)
-_SERVER_SECONDS = 30 * 24 * 3600.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerAccess:
-    """How a session reaches servers, and as whom."""
-
-    scrub: Scrubber
-    """Learns what servers are given: they may repeat it."""
-    home: Path | None
-    """The user's, where the definitions of tools are pinned; `None`: they are not."""
-    authenticate: Callable[[McpServer, Learn], ServerAuth]
-    networks: tuple[Network, ...] | None = None
-    """Addresses that are no public ones and may be reached all the same; `None`: all."""
-    trace: Trace | None = None
-    """Shows every message."""
-    open_seal: OpenSeal | None = None
-    """Seals what servers leave with a call for the time until a person has answered."""
-    make_sample: Callable[[Callable[[Iterable[KnownPayload]], None]], Sample] | None = None
-    """Asks the session's model for servers that may do that; it is given where costs go."""
-
-    def is_legacy(self, server: McpServer) -> bool:
-        return self.home is not None and is_known_legacy(self.home, server, clock.now())
+SERVERS: ServerPool[McpServer] = ServerPool(__version__)
+"""The connections of this process."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServerHost:
-    """What the connections of a session run in, and end with."""
+def server_auth(
+    settings: Settings,
+    server: McpServer,
+    learn: Learn,
+    browser: Browser | DeviceScreen | None = None,
+) -> ServerAuth:
+    """By what its helper prints, or by its headers, if they have an `Authorization`; else by OAuth.
 
-    group: TaskGroup
-    cleanup: AsyncExitStack
-    sandbox: SandboxSession | None
-    packages: PackageCache | None = None
+    Raises: McpFailed: its `oauth` is not what it should be.
+    """
+    if server.headers_helper is not None:
+
+        async def run() -> str:
+            commands = await read_settings_commands(settings, Path(settings.folder))
+            return await commands.server_headers(server)
+
+        return HelperHeaders(run, server.headers, learn)
+    if any(name.lower() == "authorization" for name in server.headers):
+        return StaticHeaders(server.headers)
+    return OAuthGrant(
+        client=OAuthClient(
+            url=server.url,
+            fetch=GuardedFetch(server.url),
+            config=parse_client_config(server.oauth),
+            random=partial(secrets.token_urlsafe, 48),
+            now=lambda: clock.now().timestamp(),
+        ),
+        store=stored_grants(settings, server),
+        learn=learn,
+        login_hint=f"you have to log in: run `mainspring mcp auth {server.name}`",
+        browser=browser,
+        other_headers=server.headers,
+    )
 
 
-@dataclass(slots=True, kw_only=True, weakref_slot=True, eq=False)
-class SessionServers:
-    """The connections of one session."""
+def stored_grants(settings: Settings, server: McpServer) -> StoredGrants:
+    return StoredGrants(user_vault(settings), server.url)
 
-    servers: tuple[McpServer, ...]
-    access: ServerAccess
-    connections: dict[str, ServerConnection] = field(default_factory=dict[str, ServerConnection])
-    """By the name of the server in the names of its tools."""
-    tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
-    problems: list[str] = field(default_factory=list[str])
-    """What does not work, for people."""
-    is_open: bool = True
-    is_reported: bool = False
 
-    async def aclose(self) -> None:
-        self.is_open = False
-        async with anyio.create_task_group() as group:
-            for connection in self.connections.values():
-                group.start_soon(connection.aclose)
+async def log_in(settings: Settings, server: McpServer, browser: Browser | DeviceScreen) -> bool:
+    """Connect to a server, and have a person agree if it asks for that; False if it does not.
 
-    def requests_of(self, server: McpServer, host: ServerHost) -> RequestHandlers:
-        """Only a program in the sandbox hears where the workspace is."""
-        inside = host.sandbox if server.transport == "stdio" else None
-        roots = [] if inside is None else [inside.workspace.as_uri()]
-        make, sandbox = self.access.make_sample, host.sandbox
-        if make is None or sandbox is None or not server.allows_sampling:
-            return request_handlers(roots, None)
-        return request_handlers(roots, make(sandbox.network_facts.extend))
-
-    def selected(self, names: Sequence[str]) -> dict[str, Tool]:
-        """The tools that an agent may use."""
-        own = {resource_tool.NAME: resource_tool.resource_tool(self.connections)}
-        return {name: tool for name, tool in own.items() if name in names} | {
-            name: tool
-            for name, tool in sorted(self.tools.items())
-            if ALL_TOOLS in names or any(covers_tool(listed, name) for listed in names)
-        }
-
-    def parts(self, setup: SetupRequest, *, is_own: bool = False) -> ServerParts:
-        """What a thread gets of them. The service reports failures in the log, once. `is_own`:
-        only this thread has them, and all their tools."""
-        if is_own:
-            setup = replace(setup, agent=replace(setup.agent, built_ins=(ALL_TOOLS,)))
-        else:
-            _BY_SESSION[setup.writer.session_id] = self
-        notes = tuple(
-            f"The MCP server {name} is not available: {clean_line(connection.error, 200)}."
-            for name, connection in sorted(self.connections.items())
-            if connection.error is not None
+    Raises: McpFailed, InvalidInput.
+    """
+    await to_thread.run_sync(user_vault(settings).open)  # makes the key, before anybody is asked
+    auth = server_auth(settings, server, lambda _: None, browser)
+    if server.transport == "stdio" or not isinstance(auth, OAuthGrant):
+        raise InvalidInput(
+            f"{server.name} is not a server that one logs in to: it has its own headers or command"
         )
-        toolsets, found = setup.agent.mcp_toolsets, self._tools_of(setup)
-        is_served = setup.options.is_served
-        failures = () if self.is_reported or not is_served else tuple(self._failures())
-        self.is_reported = self.is_reported or is_served
-
-        async def changed_tools() -> dict[str, Tool] | None:
-            known = len(self.problems)
-            if not await self._reload():
-                return None
-            for problem in self.problems[known:]:
-                setup.options.warn(problem)
-            return self._tools_of(setup)
-
-        return ServerParts(
-            tools=found,
-            rules=mcp_tool_rules(toolsets, found.values()) if is_served else (),
-            notes=notes,
-            facts=failures,
-            changed_tools=changed_tools,
-            message_context=message_context(
-                self.connections, setup.agent.resources if setup.thread.messages == 0 else ()
-            ),
-        )
-
-    def _tools_of(self, setup: SetupRequest) -> dict[str, Tool]:
-        if not setup.options.is_served:
-            return self.selected(setup.agent.built_ins)
-        tools = [tool for _, tool in sorted(self.tools.items())]
-        return select_mcp_tools(setup.agent.mcp_toolsets, tools)
-
-    async def _reload(self) -> bool:
-        """The tools of servers that say that theirs are others by now."""
-        changed = [
-            server
-            for server in self.servers
-            if self.connections[server_key(server.name)].has_changed_tools
-        ]
-        for server in changed:
-            await _load_tools(self, server_key(server.name), server)
-        return bool(changed)
-
-    def _failures(self) -> Iterator[SessionFailed]:
-        for server in self.servers:
-            connection = self.connections[server_key(server.name)]
-            if connection.error is not None:
-                failed = "authentication" if connection.needs_auth else "connection"
-                yield SessionFailed(
-                    error=ErrorDetail(
-                        type=f"mcp_{failed}_failed_error",
-                        message=f"MCP server {server.name}: {clean_line(connection.error, 300)}",
-                        retry_status=RetryStatus(type="retrying"),
-                        mcp_server_name=server.name,
-                    )
-                )
+    await oauth_grants.log_in(await _open_address(server.transport, server.url, auth))
+    return await stored_grants(settings, server).load() is not None
 
 
-_OPENED: WeakKeyDictionary[AsyncExitStack, SessionServers] = WeakKeyDictionary()
-"""By the clean-up that they end with."""
-_BY_SESSION: WeakValueDictionary[str, SessionServers] = WeakValueDictionary()
+async def _open_address(
+    kind: Literal["http", "sse", "ws"],
+    url: str,
+    auth: ServerAuth,
+    *,
+    networks: tuple[Network, ...] | None = None,
+) -> Transport:
+    """`networks`: addresses that are no public ones and may be reached all the same; `None`:
+    all."""
+    connector = None if networks is None else await guarded_connector(url, networks)
+    new_decoder = partial(SseDecoder, max_event_bytes=MAX_MESSAGE_BYTES)
+    return await open_url(kind, url, new_decoder, auth, connector)
 
 
-def servers_of(session_id: str) -> SessionServers | None:
-    """The connections that a session has in this process."""
-    opened = _BY_SESSION.get(session_id)
-    return opened if opened is not None and opened.is_open else None
+def _user_access(settings: Settings, scrub: Scrubber) -> ServerAccess[McpServer]:
+    return ServerAccess(
+        scrub=scrub,
+        is_secret=_is_secret,
+        history=ServerHistory(Path(settings.home), clock.now),
+        authenticate=partial(server_auth, settings),
+        open_address=_open_address,
+    )
 
 
-def session_access(
+def _is_secret(name: str, value: str) -> bool:
+    return is_secret_name(name) or looks_secret(value.encode())
+
+
+def _session_access(
     setup: SetupRequest, settings: Settings, networks: tuple[Network, ...], models: Models
-) -> ServerAccess:
+) -> ServerAccess[McpServer]:
     scrub, options = setup.log.scrub, setup.options
     scrub = scrub if isinstance(scrub, Scrubber) else Scrubber({})
-    seal = partial(open_seal, settings)
+    access = replace(_user_access(settings, scrub), open_seal=user_vault(settings).open_seal)
     if not options.is_served:
-        home, authenticate = Path(settings.home), partial(mcp_auth.server_auth, settings)
-        sample = partial(make_sample, models, setup.agent.model)
-        return ServerAccess(
-            scrub=scrub,
-            home=home,
-            authenticate=authenticate,
-            open_seal=seal,
-            make_sample=sample,
-        )
+        read_reply = partial(read_text, models, setup.agent.model)
+        return replace(access, make_sample=partial(make_sample, read_reply))
 
     def authenticate(server: McpServer, learn: Learn) -> ServerAuth:
         get = options.server_token
         return BearerToken(partial(get, server.url), learn) if get else StaticHeaders({})
 
-    return ServerAccess(
-        scrub=scrub, home=None, networks=networks, authenticate=authenticate, open_seal=seal
+    return replace(
+        access,
+        history=ServerHistory(None, clock.now),
+        authenticate=authenticate,
+        open_address=partial(_open_address, networks=networks),
     )
 
 
-async def open_servers(
-    servers: tuple[McpServer, ...], host: ServerHost, access: ServerAccess
-) -> SessionServers:
-    """Those of an earlier run, if they are the same; else connect to all at once. What does not
-    work is a problem, and never an error."""
-    opened = _OPENED.get(host.cleanup)
-    if opened is not None and opened.is_open:
-        if opened.servers == servers:
-            opened.access = access  # each run has a log of its own
-            for server in servers:
-                access.scrub.learn(_secrets(server))
-            return opened
-        await opened.aclose()
-    opened = SessionServers(servers=servers, access=access)
-    by_key: dict[str, McpServer] = {}
-    for server in servers:
-        access.scrub.learn(_secrets(server))
-        key = server_key(server.name)
-        if by_key.setdefault(key, server) is server:
-            opened.connections[key] = ServerConnection(
-                partial(_open_connection, opened, server, host),
-                host.group,
-                implementation=CLIENT,
-                era="legacy" if access.is_legacy(server) else None,
-                limits=_limits(server),
-                elicitations=Elicitations(
-                    server.name, host.group, access.open_seal, opened.requests_of(server, host)
-                ),
-            )
-    _OPENED[host.cleanup] = opened
-    host.cleanup.push_async_callback(opened.aclose)
-    async with anyio.create_task_group() as group:
-        for key, server in by_key.items():
-            group.start_soon(_load_tools, opened, key, server)
-    return opened
+class ThreadServers:
+    """Opens the servers of threads."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        networks: tuple[Network, ...],
+        models: Models,
+        sandboxes: SandboxPool,
+    ) -> None:
+        self._settings, self._networks = settings, networks
+        self._models, self._sandboxes = models, sandboxes
+
+    async def open(
+        self,
+        setup: SetupRequest,
+        servers: tuple[McpServer, ...],
+        own: tuple[McpServer, ...],
+        sandbox: SandboxSession | None,
+        stack: AsyncExitStack,
+        warn: Callable[[str], None],
+    ) -> ServerParts:
+        """What MCP servers contribute: those of the session, and those that only the thread's
+        subagent has. Without a sandbox, their connections end with `stack`, and so do the
+        thread's."""
+        parts = ServerParts()
+        for wanted, cleanup in ((servers, sandbox and sandbox.cleanup), (own, None)):
+            if wanted:
+                pool = self._sandboxes
+                packages = sandbox and sandbox_packages(self._settings, pool, sandbox, warn)
+                host = ServerHost(pool.group, cleanup or stack, sandbox, packages)
+                access = _session_access(setup, self._settings, self._networks, self._models)
+                opened = await SERVERS.open(wanted, host, access)
+                for problem in opened.problems:
+                    warn(problem)
+                if wanted is not own:
+                    SERVERS.assign(setup.writer.session_id, opened)
+                parts = parts.joined(server_parts(opened, setup, is_own=wanted is own))
+        return parts
 
 
-def _limits(server: McpServer) -> ClientLimits:
-    seconds = server.timeout_ms and server.timeout_ms / 1000
-    return ClientLimits(call_seconds=seconds) if seconds else ClientLimits()
-
-
-async def _load_tools(opened: SessionServers, key: str, server: McpServer) -> None:
-    connection, redact = opened.connections[key], opened.access.scrub.redacted
-    try:
-        tool_list = await connection.list_tools()
-    except McpFailed as error:
-        last = clean_line(connection.error_output.rpartition("\n")[2], 200)
-        wrote = f" (it wrote: {last})" if last else ""
-        opened.problems.append(redact(f"MCP server {server.name}: {error}{wrote}"))
-        connection.error = connection.error or str(error)
-        return
-    home = opened.access.home
-    if home is not None and connection.info is not None and connection.info.era == "legacy":
-        await to_thread.run_sync(remember_legacy, home, server, clock.now())
-    refused = await to_thread.run_sync(_refused_tools, home, server, tool_list)
-    found = server_tools(server.name, tool_list, connection.call, refused=refused)
-    prefix = tool_prefix(server.name)
-    others = {name: tool for name, tool in opened.tools.items() if not name.startswith(prefix)}
-    opened.tools = {**others, **{tool.spec.name: tool for tool in found.tools}}
-    opened.problems += [
-        redact(f"MCP server {server.name}, a tool left out: {why}") for why in found.rejected
-    ]
-
-
-def _secrets(server: McpServer) -> dict[str, str]:
-    """A server may repeat what it was given: neither the model nor the log is to have it."""
-    secrets = {
-        name: value
-        for name, value in server.env.items()
-        if is_secret_name(name) or looks_secret(value.encode())
-    }
-    for name, value in server.headers.items():
-        secrets |= {name: value, f"{name} value": value.rpartition(" ")[2]}
-    return secrets
-
-
-def _refused_tools(
-    home: Path | None, server: McpServer, tool_list: ToolList
-) -> dict[str, str | None]:
-    """Disabled ones, those that try to steer the model, and those that have changed."""
-    refused: dict[str, str | None] = dict.fromkeys(server.disabled_tools)
-    for tool in tool_list.tools:
-        if tool.name not in refused and (why := danger_in(definition_text(tool))) is not None:
-            refused[tool.name] = why
-    hashes = {tool.name: definition_hash(tool) for tool in tool_list.tools}
-    try:
-        changed = {} if home is None else check_pins(home, server, hashes)
-    except InvalidInput as error:  # nobody can tell what they were
-        changed = dict.fromkeys(hashes, str(error))
-    return {**changed, **refused}
-
-
-async def _open_connection(
-    opened: SessionServers, server: McpServer, host: ServerHost
-) -> OpenTransport:
-    made, trace = await _open_transport(opened, server, host), opened.access.trace
-    return (
-        made if trace is None else replace(made, transport=TracedTransport(made.transport, trace))
+def read_project_servers(settings: Settings) -> ProjectServers:
+    """Raises: InvalidInput: the settings cannot be read."""
+    folder, home = Path(settings.folder).resolve(), Path(settings.home)
+    scopes = Scopes(folder=folder, home=home, managed=MANAGED)
+    loaded = load_policy(folder, home=home)
+    environment = with_inputs(settings, folder)
+    return ProjectServers(
+        every=read_mcp(scopes, environment, plugins=read_plugins(scopes).servers).servers,
+        usable=user_servers(settings, folder, loaded),
+        loaded=loaded,
     )
 
 
-async def _open_transport(
-    opened: SessionServers, server: McpServer, host: ServerHost
-) -> OpenTransport:
-    if missing := server.missing_inputs:
-        raise McpFailed(
-            f"it needs the input {missing[0].id}: run `mainspring mcp auth {server.name}`",
-            needs_auth=True,
-        )
-    if server.transport == "stdio":
-        return await _start_program(server, server_key(server.name), host)
-    networks, connector = opened.access.networks, None
-    if networks is not None:
-        connector = await guarded_connector(server.url, networks)
+@asynccontextmanager
+async def connect_servers(
+    settings: Settings,
+    project: ProjectServers,
+    names: Collection[str] | None = None,
+    trace: Trace | None = None,
+) -> AsyncGenerator[SessionServers[McpServer], None]:
+    """Connect to the servers as a session would, without one. `names`: only these.
+    `trace` shows every message.
 
-    def learn(secret: str) -> None:
-        opened.access.scrub.learn({f"token of {server.name}": secret})
-
-    auth = opened.access.authenticate(server, learn)
-    new_decoder = partial(SseDecoder, max_event_bytes=MAX_MESSAGE_BYTES)
-    return OpenTransport(
-        transport=await open_url(server.transport, server.url, new_decoder, auth, connector)
+    Raises: InvalidInput, SandboxFailed.
+    """
+    key = new_id("mcp")
+    loaded = project.loaded
+    servers = tuple(item for item in project.usable if names is None or item.name in names)
+    paths = with_plugin_folders(session_paths(settings, Path(settings.folder), key), servers)
+    paths = add_protected_paths(
+        await to_thread.run_sync(hide_denied_paths, paths, loaded.policy), loaded.policy
     )
-
-
-async def _start_program(server: McpServer, key: str, host: ServerHost) -> OpenTransport:
-    if (sandbox := host.sandbox) is None:
-        raise McpFailed("it would need a sandbox, and there is none")
-    name = f"mcp{hashlib.sha256(key.encode()).hexdigest()[:9]}"  # becomes part of a socket's path
-    program = ServerProgram(argv=(server.command, *server.args))
-    if host.packages is not None:
-        program = await host.packages.program(server.command, server.args)
-    wanted = ExecRequest(
-        key=new_id("mcp"),
-        argv=program.argv,
-        cwd=server.cwd,
-        env={**sandbox.variables, **program.env, **server.env},
-        wall_seconds=_SERVER_SECONDS,
-        max_bytes=64_000,
-    )
-    attached = await attach_program(sandbox.open_another(name, program.read_only), wanted)
-    return OpenTransport(
-        transport=ChannelTransport(LineChannel(attached)), error_output=attached.error_output
-    )
+    environment = read_environment(loaded.sandbox, loaded.preferences.sandbox_env)
+    async with sandbox_pool(settings) as pool:
+        sandbox = await pool.open_session(key, paths, environment)
+        packages = sandbox_packages(settings, pool, sandbox)
+        host = ServerHost(sandbox.group, sandbox.cleanup, sandbox, packages)
+        access = replace(_user_access(settings, Scrubber({})), trace=trace)
+        yield await SERVERS.open(servers, host, access)

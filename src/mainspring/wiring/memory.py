@@ -6,26 +6,31 @@ import hashlib
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from mainspring.capabilities.tools.html_text import html_to_text
 from mainspring.capabilities.vault.redaction import Scrubber
-from mainspring.config import Settings
+from mainspring.config import Settings, is_postgres
 from mainspring.core import clock, ids
+from mainspring.core.errors import InvalidInput
 from mainspring.core.sender import Sender
 from mainspring.core.tool import Tool
 from mainspring.harness.state.thread import RECALL
+from mainspring.retrieval.passage_index import PassageIndex
 from mainspring.runtime.knowledge.knowledge_folder import KnowledgeFolder
 from mainspring.runtime.knowledge.knowledge_tool import knowledge_tool
 from mainspring.runtime.memory.learning import learn_from_run
 from mainspring.runtime.memory.manifest import manifest_picker
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_index import MemoryIndex, open_passages
+from mainspring.runtime.memory.memory_mode import strictest_memory
+from mainspring.runtime.memory.memory_quota import read_quota
 from mainspring.runtime.memory.recall import Recall, utility_reader
 from mainspring.runtime.memory.session_memory import SessionMemory
 from mainspring.runtime.memory.vector_settings import open_vectors
 from mainspring.runtime.model_question import make_ask_model
-from mainspring.runtime.session.session_paths import memory_places
+from mainspring.runtime.session.session_paths import memory_places, subagent_memory_place
 from mainspring.runtime.session_context import Models, SetupRequest
 from mainspring.runtime.utility.utility_table import UtilityTable
 from mainspring.wiring.user_vault import known_secrets
@@ -33,8 +38,8 @@ from mainspring.wiring.user_vault import known_secrets
 AGENT, USER = "agent", "user"
 
 
-def memory_folders(settings: Settings) -> dict[str, MemoryFolder]:
-    """By scope."""
+def memory_folders(settings: Settings, own: Path | None = None) -> dict[str, MemoryFolder]:
+    """By scope; `own`: the only one there is."""
     scrub = Scrubber(known_secrets(settings))
 
     def refuse(text: str) -> str | None:
@@ -42,24 +47,28 @@ def memory_folders(settings: Settings) -> dict[str, MemoryFolder]:
         return None if scrub(content) == content else "it has a secret, which memory must not"
 
     places = memory_places(Path(settings.folder), Path(settings.home))
+    quota = read_quota(settings.environment)
     return {
-        scope: MemoryFolder(place, clock=clock.now, new_id=ids.new_id, refuse=refuse)
-        for scope, place in zip((AGENT, USER), places, strict=True)
+        scope: MemoryFolder(
+            place,
+            clock=clock.now,
+            new_id=ids.new_id,
+            refuse=refuse,
+            quota=quota,
+            index_above=own is None and scope == AGENT,
+        )
+        for scope, place in zip((AGENT, USER), places if own is None else (own,), strict=False)
     }
 
 
 def session_memory(
     settings: Settings, setup: SetupRequest, workspace: Path, stack: AsyncExitStack
 ) -> SessionMemory | None:
-    """`None`: nobody has a folder for memories, which is how memory is off. Subagents have none of
-    their own, and a session of the service has no folder of a person's. When `stack` is closed, the
-    run is over, and what it taught is remembered."""
-    if setup.subagent is not None or setup.options.is_served:
-        return None
-    folders = memory_folders(replace(settings, folder=str(workspace)))
-    if (own := setup.options.memory) is not None:
-        folders = {AGENT: MemoryFolder(own, clock=clock.now, new_id=ids.new_id)}
-    present = {scope: folder for scope, folder in folders.items() if folder.is_present}
+    """`None`: memory is off, or nobody has a folder for memories. A session of the service has no
+    folder of a person's. When `stack` is closed, the run is over, and what it taught is
+    remembered."""
+    mode = strictest_memory(setup.agent.memory, setup.options.memory_mode)
+    present = {} if mode == "off" else _session_folders(settings, setup, workspace)
     if not present:
         return None
     state = setup.thread.session_state
@@ -72,10 +81,34 @@ def session_memory(
         session_id=setup.writer.session_id,
         author=Sender(kind="agent", id=setup.agent.name),
         clock=clock.now,
-        is_read_only=own is not None,
+        owner=setup.subagent or "",
+        is_read_only=mode == "read_only" or setup.options.memory is not None,
     )
-    stack.push_async_callback(learn_from_run, memory, setup.log, setup.writer)
+    if setup.subagent is None:
+        stack.push_async_callback(learn_from_run, memory, setup.log, setup.writer)
     return memory
+
+
+def _session_folders(
+    settings: Settings, setup: SetupRequest, workspace: Path
+) -> dict[str, MemoryFolder]:
+    """By scope. A subagent has a folder of its own, if its file says so, and no other."""
+    if setup.options.is_served:
+        return {}
+    if setup.subagent is None:
+        own = setup.options.memory
+        folders = memory_folders(replace(settings, folder=str(workspace)), own)
+        return {scope: folder for scope, folder in folders.items() if folder.is_present}
+    if setup.subagent_memory is None:
+        return {}
+    try:
+        place = subagent_memory_place(
+            setup.subagent_memory, setup.subagent, workspace, Path(settings.home)
+        )
+    except InvalidInput as error:
+        setup.options.warn(str(error))
+        return {}
+    return memory_folders(settings, place)
 
 
 def session_recall(
@@ -113,6 +146,18 @@ def open_memory_index(settings: Settings, folders: dict[str, MemoryFolder]) -> M
     present = {scope: folder for scope, folder in folders.items() if folder.is_present}
     path = index_file(settings, present) if present else None
     return MemoryIndex(present, path, vectors=open_vectors(Path(settings.home)))
+
+
+def open_store_passages(settings: Settings) -> PassageIndex:
+    """Of the memory stores of the service: in its database if that is PostgreSQL. Blocks."""
+    vectors = open_vectors(Path(settings.home))
+    if is_postgres(settings.store):  # by name: an extra, and long to import
+        postgres = import_module("mainspring.retrieval.postgres_passages")
+        return PassageIndex(postgres.PostgresPassages(settings.store), vectors=vectors)
+    name = hashlib.sha256(settings.store.encode()).hexdigest()[:24]
+    return open_passages(
+        Path(settings.home) / ".mainspring/memory-index" / f"stores-{name}.db", vectors
+    )
 
 
 def index_file(settings: Settings, folders: dict[str, MemoryFolder]) -> Path:

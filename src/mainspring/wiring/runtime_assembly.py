@@ -25,7 +25,7 @@ from mainspring.runtime.session.message_content import Content
 from mainspring.runtime.session.run_result import RunResult
 from mainspring.runtime.session.session import RunArguments, Runtime, ignore_delta
 from mainspring.wiring.providers import default_model, open_model_registry
-from mainspring.wiring.sandbox_pool import MAX_IDLE, SandboxPool
+from mainspring.wiring.sandbox_pool import MAX_IDLE, sandbox_pool
 from mainspring.wiring.stores import open_log
 from mainspring.wiring.toolbox_builder import ToolboxBuilder
 
@@ -53,17 +53,15 @@ async def open_runtime(
     async with (
         open_log(settings) as log,
         open_model_registry(settings) as models,
-        SandboxPool(
+        sandbox_pool(
             settings, is_unsandboxed=options.is_unsandboxed, most_idle=idle_sandboxes
-        ) as sandbox_pool,
+        ) as sandboxes,
         background_tasks() as background,
     ):
         runtime = Runtime(
             log,
             models,
-            toolbox_factory=ToolboxBuilder(
-                settings, models, sandbox_pool, authorizer or AllowAll()
-            ),
+            toolbox_factory=ToolboxBuilder(settings, models, sandboxes, authorizer or AllowAll()),
             options=options,
             budget=budget,
             sender=local_user(settings.user),

@@ -51,9 +51,7 @@ def _check_packages(environment: SandboxEnvironment) -> None:
     """Raises: InvalidInput: one of them is no plain package."""
     packages = environment.packages
     if packages != EnvironmentPackages():
-        package_request.plain_packages("uv", packages.python)
-        package_request.plain_packages("npm", packages.npm)
-        package_request.plain_packages("apt", packages.apt)
+        package_request.package_requests(packages.python, packages.npm, packages.apt)
 
 
 def egress_rules(environment: SandboxEnvironment) -> network.EgressRules | None:
@@ -71,20 +69,10 @@ def private_files(settings: Settings) -> PrivateFiles:
 
 def session_paths(settings: Settings, workspace: Path, session_id: str) -> SessionPaths:
     """Raises: InvalidInput: the workspace does not exist, or is too large to work in."""
-    return _state_folders(settings).session_paths(workspace, session_id)
+    return state_folders(settings).session_paths(workspace, session_id)
 
 
-def served_session_paths(settings: Settings, session_id: str) -> SessionPaths:
-    """Of a session of the service, to remove its files: its workspace may be gone."""
-    return _state_folders(settings).served_paths(session_id)
-
-
-def served_states(settings: Settings) -> Path:
-    """Where the states of the service's sessions are: see `SessionPaths.state`."""
-    return served_session_paths(settings, "any").state.parent
-
-
-def _state_folders(settings: Settings) -> StateFolders:
+def state_folders(settings: Settings) -> StateFolders:
     private = private_files(settings)
     return StateFolders(
         name=FOLDER,

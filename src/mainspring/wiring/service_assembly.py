@@ -1,81 +1,34 @@
-"""Open the service: its store, models, messaging and ways out, and over them its parts
-(`service/service_assembly.py`).
-"""
+"""Open the service (`service/service.py`): its store, models, messaging and ways out."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
 from anyio import to_thread
 
+from mainspring.capabilities.mcp.oauth_login import OAuthLogin
 from mainspring.capabilities.network.outbound_http import HttpPoster, OutboundHttpClient
 from mainspring.capabilities.network.rules import Network
-from mainspring.capabilities.providers.model_registry import ModelRegistry
 from mainspring.capabilities.tools.client_tools import client_tools
 from mainspring.config import Settings, is_postgres
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import Store
 from mainspring.runtime.run_options import RunOptions
-from mainspring.service.dreams.dreams import Dreams
 from mainspring.service.jobs.dispatcher import Dispatcher
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
 from mainspring.service.schedules.local_schedule import LocalSchedule, ScheduleStatus
-from mainspring.service.service_assembly import ServicePorts, build_parts
-from mainspring.service.service_groups import (
-    AccessServices,
-    MemoryServices,
-    ResourceServices,
-    ScheduleServices,
-    SecretServices,
-    SessionServices,
-    WebhookServices,
-)
+from mainspring.service.service import Infrastructure, Service, build_service
 from mainspring.service.sessions.preview_deltas import Deltas, LocalDeltas, SharedDeltas
-from mainspring.service.storage.repository import Seal
 from mainspring.service.webhooks.webhook_deliveries import WebhookPoster
 from mainspring.wiring.agent_selection import open_agent
-from mainspring.wiring.mcp_login import OAuthLogin
+from mainspring.wiring.memory import open_store_passages
 from mainspring.wiring.providers import open_model_registry
 from mainspring.wiring.settings_files import read_project_files
 from mainspring.wiring.stores import open_log
-from mainspring.wiring.user_vault import open_seal
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Infrastructure:
-    """What all services need."""
-
-    settings: Settings
-    log: SessionLog
-    dispatcher: Dispatcher
-    deltas: Deltas
-    seal: Seal
-    models: ModelRegistry
-    networks: tuple[Network, ...] = ()
-    """Addresses that the service itself may call although they are not public."""
-    meter_poster: Callable[[WebhookPoster], WebhookPoster] = lambda post: post
-    """Wraps the poster of webhooks, to count what it posts."""
-
-    @property
-    def store(self) -> Store:
-        return self.log.store
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
-    infrastructure: Infrastructure
-    resources: ResourceServices
-    secrets: SecretServices
-    memory_services: MemoryServices
-    dreams: Dreams
-    webhooks: WebhookServices
-    sessions: SessionServices
-    schedules: ScheduleServices
-    access: AccessServices
+from mainspring.wiring.user_vault import user_vault
 
 
 @asynccontextmanager
@@ -87,61 +40,35 @@ async def open_service(
     metered: Callable[[WebhookPoster], WebhookPoster] = lambda post: post,
 ) -> AsyncGenerator[Service, None]:
     """The service over the store of the settings, without workers and without access control.
-    `networks` and `metered`: see `Infrastructure`; `tenant_limit`: the most jobs of one tenant that
-    run at once.
+    `networks`: addresses that it may call although they are not public; `metered` wraps the poster
+    of webhooks, to count what it posts; `tenant_limit`: the most jobs of one tenant that run at
+    once.
 
     Raises: InvalidInput, StoreFailed: why it cannot be opened.
     """
+    http_client = OutboundHttpClient(allowed=networks)
+    allow_http = bool(networks)  # inside, not everything speaks TLS
     async with (
         open_log(settings) as log,
         open_model_registry(settings) as models,
         _open_messaging(settings, log, tenant_limit) as (dispatcher, deltas),
     ):
-        infrastructure = Infrastructure(
-            settings=settings,
-            log=log,
-            dispatcher=dispatcher,
-            deltas=deltas,
-            seal=open_seal(settings),
-            models=models,
-            networks=networks,
-            meter_poster=metered,
+        yield build_service(
+            Infrastructure(
+                log=log,
+                dispatcher=dispatcher,
+                deltas=deltas,
+                seal=user_vault(settings).open_seal(),
+                models=models,
+                workspaces=Path(settings.workspaces),
+                open_passages=partial(open_store_passages, settings),
+                client_tools=client_tools,
+                send_request=http_client,
+                login_client=OAuthLogin(http_client.fetch),
+                post_webhook=metered(HttpPoster(allowed=networks, allow_http=allow_http)),
+                allow_http=allow_http,
+            )
         )
-        yield build_service(infrastructure)
-
-
-def build_service(infrastructure: Infrastructure) -> Service:
-    networks = infrastructure.networks
-    allow_http = bool(networks)  # inside, not everything speaks TLS
-    http_client = OutboundHttpClient(allowed=networks)
-    parts = build_parts(
-        ServicePorts(
-            log=infrastructure.log,
-            dispatcher=infrastructure.dispatcher,
-            deltas=infrastructure.deltas,
-            seal=infrastructure.seal,
-            models=infrastructure.models,
-            workspaces=Path(infrastructure.settings.workspaces),
-            client_tools=client_tools,
-            send_request=http_client,
-            login_client=OAuthLogin(http_client.fetch),
-            post_webhook=infrastructure.meter_poster(
-                HttpPoster(allowed=networks, allow_http=allow_http)
-            ),
-            allow_http=allow_http,
-        )
-    )
-    return Service(
-        infrastructure=infrastructure,
-        resources=parts.resources,
-        secrets=parts.secrets,
-        memory_services=parts.memory_services,
-        dreams=parts.dreams,
-        webhooks=parts.webhooks,
-        sessions=parts.sessions,
-        schedules=parts.schedules,
-        access=parts.access,
-    )
 
 
 @asynccontextmanager

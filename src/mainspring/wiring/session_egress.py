@@ -20,6 +20,7 @@ from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import NetworkRequested
+from mainspring.core.model_facts import ModelFacts
 from mainspring.core.ports import Credential, Search
 from mainspring.core.tool import Tool
 from mainspring.log.session_log import SessionLog
@@ -35,7 +36,7 @@ _PROXY_ADDRESS = "127.0.0.1:3128"
 def search_provider(
     text: str,
     settings: Settings,
-    resolve_model: Callable[[str], str],
+    facts: Callable[[str], ModelFacts],
     report: ReportSpending,
 ) -> Search:
     """What MAINSPRING_SEARCH names. Raises: InvalidInput."""
@@ -46,8 +47,8 @@ def search_provider(
     if not (key := settings.secrets.get(provider.key or "")):
         raise InvalidInput(f"MAINSPRING_SEARCH: {name} needs a key in {provider.key}")
     url = settings.secrets.get(provider.address or "") or provider.url
-    chosen = resolve_model(f"{name}:{model}" if model else provider.small or "")
-    return ModelSearch(url=url.rstrip("/"), key=key, model=chosen, report=report)
+    chosen = facts(f"{name}:{model}" if model else provider.small or "")
+    return ModelSearch(url=url.rstrip("/"), key=key, model=chosen.id, report=report)
 
 
 async def open_egress(

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from mainspring.capabilities.hooks.command import HookEnvironment
-from mainspring.capabilities.hooks.config import HookConfig, Scope
+from mainspring.capabilities.hooks.config import ALL_SCOPES, TRUSTED_SCOPES, permitted_hooks
 from mainspring.capabilities.hooks.handlers import HandlerPorts
 from mainspring.capabilities.hooks.runner import HookPolicy, HookRunner, HookSession
 from mainspring.capabilities.hooks.scripts import Scripts
@@ -19,27 +18,22 @@ from mainspring.config import Settings
 from mainspring.core.events import KnownPayload
 from mainspring.core.hook import HookEventName
 from mainspring.core.lazy_module import LazyModule
-from mainspring.core.tool import Tool, ToolOrigin, Traits
-from mainspring.harness.permissions.call_analysis import analyze_call, location_after
+from mainspring.core.tool import Tool, ToolOrigin
 from mainspring.harness.permissions.engine import PermissionEngine
-from mainspring.harness.permissions.policy import PolicyRule
-from mainspring.harness.permissions.rule import forbids, parse_rule
 from mainspring.harness.permissions.tool_names import ALIASES
 from mainspring.log.lru_cache import LruCache
 from mainspring.runtime.definition_files.settings_file import Preferences
-from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
+from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles, open_transcript
 from mainspring.runtime.hook_agent import HookAgent
 from mainspring.runtime.mcp_server import call_server_tool
 from mainspring.runtime.session_context import Models, SetupRequest
 from mainspring.runtime.settings.pinned_policy import PinnedPolicy, hook_runs
+from mainspring.runtime.thread_setup import hook_fields, matches_rule
 
 if TYPE_CHECKING:
     from mainspring.wiring import mcp_servers
 else:
     mcp_servers = LazyModule("mainspring.wiring.mcp_servers")  # only hooks that call servers do
-
-_TRUSTED_SCOPES: tuple[Scope, ...] = ("managed", "user")
-_PROJECT_SCOPES: tuple[Scope, ...] = ("project", "local")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +66,14 @@ async def attach_hooks(
     """Let the authorizer ask the session's hooks, with a transcript that they can read, as long as
     the stack is open. Returns the events that they wait for."""
     ran = await hook_runs(setup.log, setup.writer.session_id, pinned_policy)
-    transcript = _open_transcript(setup, ports)
+    transcript = open_transcript(
+        ports.transcripts,
+        setup.log,
+        ports.folder,
+        session_id=setup.writer.session_id,
+        main_thread=setup.writer.thread_id,
+        warn=ports.warn,
+    )
     runner = _hook_runner(pinned_policy, setup, authorizer, ports, ran, transcript)
     if runner.has_hooks and setup.subagent is None:
         await stack.enter_async_context(transcript.keep_updated())
@@ -80,21 +81,6 @@ async def attach_hooks(
     for warning in runner.warnings:
         ports.warn(warning)
     return runner.events
-
-
-def _open_transcript(setup: SetupRequest, ports: SessionHookPorts) -> TranscriptFiles:
-    session_id = setup.writer.session_id
-    if (cached := ports.transcripts.get(session_id)) is not None:
-        return cached
-    transcript = TranscriptFiles(
-        setup.log,
-        ports.folder,
-        session_id=session_id,
-        main_thread=setup.writer.thread_id,
-        warn=ports.warn,
-    )
-    ports.transcripts.put(session_id, transcript)
-    return transcript
 
 
 def _hook_runner(
@@ -106,48 +92,16 @@ def _hook_runner(
     transcript: TranscriptFiles,
 ) -> HookRunner:
     """Runs the hooks of trusted files; enter it before use."""
-    agent = setup.subagent
-
-    def fields() -> Mapping[str, object]:
-        about = {
-            "session_id": setup.writer.session_id,
-            "transcript_path": transcript.path(setup.writer.thread_id),
-            "cwd": pinned_policy.policy.workspace,
-            "permission_mode": authorizer.mode,
-        }
-        if agent is None:
-            return about
-        thread_id = setup.thread.id
-        return {
-            **about,
-            "agent_id": thread_id,
-            "agent_type": agent,
-            "agent_transcript_path": transcript.path(thread_id),
-        }
 
     async def prepare() -> None:
         await transcript.update(setup.writer.staged)
 
-    def matches_rule(text: str, tool: str, tool_input: Mapping[str, object]) -> bool:
-        location = location_after(authorizer.thread.session_state.commands, authorizer.location())
-        call = analyze_call(tool, tool_input, Traits(), location)
-        roots = pinned_policy.policy.roots(PolicyRule(text=text, behavior="ask"))
-        return forbids(parse_rule(text), call, roots, "ask")
-
-    configs = [msgspec.json.decode(hook, type=HookConfig) for hook in pinned_policy.hooks]
-    permitted = [
-        config
-        for config in configs
-        if ports.preferences.permits_hooks(config.scope, config.folder and config.folder.plugin)
-    ]
-    for config in configs:
-        if config.hooks and config not in permitted:
-            ports.warn(f"{config.source}: its hooks do not run: the settings do not allow them")
+    configs = permitted_hooks(pinned_policy.hooks, ports.preferences.permits_hooks, ports.warn)
     return HookRunner(
-        [config for config in permitted if config.subagent in (None, agent)],
+        [config for config in configs if config.subagent in (None, setup.subagent)],
         HookSession(
-            told=fields,
-            matches_rule=matches_rule,
+            fields=partial(hook_fields, setup, authorizer, transcript.path),
+            matches_rule=partial(matches_rule, authorizer),
             prepare=prepare,
             ran_before=ran,
             active_skills=lambda: [skill.name for skill in authorizer.thread.session_state.skills],
@@ -156,11 +110,7 @@ def _hook_runner(
         ),
         _handler_ports(pinned_policy, setup, authorizer, ports),
         policy=HookPolicy(
-            trusted=frozenset(
-                (*_TRUSTED_SCOPES, *_PROJECT_SCOPES)
-                if pinned_policy.is_trusted
-                else _TRUSTED_SCOPES
-            ),
+            trusted=ALL_SCOPES if pinned_policy.is_trusted else TRUSTED_SCOPES,
             fail_open=bool(pinned_policy.policy.hooks_fail_open),
             aliases=ALIASES,
         ),
@@ -176,7 +126,7 @@ def _handler_ports(
     session_id, env = setup.writer.session_id, ports.preferences.hook_env
 
     async def call_tool(server: str, tool: str, given: Mapping[str, object]) -> str:
-        opened = mcp_servers.servers_of(session_id)
+        opened = mcp_servers.SERVERS.of_session(session_id)
         tools = () if opened is None else opened.tools.values()
         return await call_server_tool(tools, ToolOrigin(server, tool), given, session_id)
 

@@ -15,8 +15,14 @@ from anyio import to_thread
 from mainspring.config import Settings
 from mainspring.core.lazy_module import LazyModule
 from mainspring.runtime.agent_folder.mcp_edits import WritableScope, servers_file
+from mainspring.runtime.agent_folder.mcp_inputs import stored_inputs
+from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
+from mainspring.runtime.mcp_server import McpServer
 from mainspring.runtime.settings import policy_loader, project_trust
+from mainspring.runtime.settings.policy_loader import LoadedPolicy
+from mainspring.runtime.settings.session_servers import usable_servers
 from mainspring.runtime.settings.settings_commands import SettingsCommands
+from mainspring.wiring.user_vault import user_vault
 
 if TYPE_CHECKING:
     from mainspring.capabilities.hooks import command, scripts
@@ -34,6 +40,17 @@ def read_scripts(commands: Iterable[str], folder: Path) -> dict[str, bytes]:
 load_policy = partial(policy_loader.load_policy, read_scripts=read_scripts)
 add_local_rules = partial(policy_loader.add_local_rules, read_scripts=read_scripts)
 read_project_files = partial(project_trust.read_project_files, read_scripts=read_scripts)
+
+
+def with_inputs(settings: Settings, folder: Path) -> Mapping[str, str]:
+    """The environment, and the values of inputs. Raises: InvalidInput: the vault does not open."""
+    return {**settings.environment, **stored_inputs(user_vault(settings), folder)}
+
+
+def user_servers(settings: Settings, folder: Path, loaded: LoadedPolicy) -> tuple[McpServer, ...]:
+    """The MCP servers that a session in a folder may use. Raises: InvalidInput."""
+    scopes = Scopes(folder=folder, home=Path(settings.home), managed=MANAGED)
+    return usable_servers(scopes, with_inputs(settings, folder), loaded)
 
 
 def edit_servers(settings: Settings, scope: WritableScope, edit: Callable[[Path], bytes]) -> Path:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
-from mainspring.capabilities.providers.model_registry import ModelRegistry
+from mainspring.capabilities.monty.python_tool import LazyInterpreter
+from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.tools.ask_user import ASK_USER, CLIENT_INPUT_CHECKS, EXIT_PLAN
-from mainspring.capabilities.tools.tool_search import ToolLoading, plan_tool_loading, tool_search
+from mainspring.capabilities.tools.tool_search import ToolLoading, plan_tool_loading
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
-from mainspring.config import FOLDER, Settings
-from mainspring.core import clock
+from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import KnownPayload
 from mainspring.core.hook import HookEventName
@@ -25,37 +25,41 @@ from mainspring.core.ports import Worktrees
 from mainspring.core.tool import Tool
 from mainspring.harness.authorizer import Authorizer
 from mainspring.harness.file_read_history import file_read_times
-from mainspring.harness.permissions.command_location import read_command_location
-from mainspring.harness.permissions.engine import PermissionEngine
 from mainspring.harness.permissions.policy import Policy, remove_denied
-from mainspring.harness.permissions.tool_names import ALIASES
+from mainspring.harness.permissions.tool_names import ALIASES, select_tools
 from mainspring.harness.toolbox import FindToolChanges, Toolbox
 from mainspring.log.lru_cache import LruCache
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
-from mainspring.runtime.mcp_server import ServerParts
-from mainspring.runtime.model_question import make_ask_model
+from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
+from mainspring.runtime.mcp_server import McpServer, ServerParts
+from mainspring.runtime.memory.vector_settings import open_encode
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import (
     WORKSPACE_ALIASES,
     SessionPaths,
-    memory_places,
+    has_memories,
     worktree_paths,
 )
-from mainspring.runtime.session_context import SetupRequest, toolbox_without_tools
+from mainspring.runtime.session_context import Models, SetupRequest, toolbox_without_tools
 from mainspring.runtime.settings.pinned_policy import pin_policy, reading_rules, with_rules
-from mainspring.wiring.builtin_tools import built_in_tools, select_tools, web_tools, workspace_tools
+from mainspring.runtime.settings.policy_loader import LoadedPolicy
+from mainspring.runtime.settings.session_servers import subagent_servers
+from mainspring.runtime.thread_setup import (
+    MAX_CACHED,
+    permission_engine,
+    sandbox_opened,
+    workspace_note,
+)
+from mainspring.wiring.builtin_tools import built_in_tools, web_tools, workspace_tools
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
 from mainspring.wiring.session_repositories import open_worktrees, shared_repository
-from mainspring.wiring.settings_files import load_policy
-from mainspring.wiring.thread_servers import ThreadServers
+from mainspring.wiring.settings_files import load_policy, user_servers
 from mainspring.wiring.thread_workspace import (
     SessionRuntime,
     ThreadWorkspace,
     ThreadWorkspaces,
-    sandbox_opened,
     sandbox_preparation,
-    workspace_note,
 )
 
 if TYPE_CHECKING:
@@ -63,18 +67,15 @@ if TYPE_CHECKING:
     from mainspring.capabilities.network.rules import Network
     from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
     from mainspring.runtime.memory import memory_tools
-    from mainspring.runtime.saved_environments import SavedEnvironment
+    from mainspring.wiring import mcp_servers, session_hooks
     from mainspring.wiring import memory as memories
-    from mainspring.wiring import saved_environment, session_hooks
 else:
-    saved_environment = LazyModule("mainspring.wiring.saved_environment")  # most folders have none
-    memories = LazyModule("mainspring.wiring.memory")  # most sessions have none
+    mcp_servers = LazyModule("mainspring.wiring.mcp_servers")  # most sessions have none
+    memories = LazyModule("mainspring.wiring.memory")
     memory_tools = LazyModule("mainspring.runtime.memory.memory_tools")
     hook_config = LazyModule("mainspring.capabilities.hooks.config")
     session_hooks = LazyModule("mainspring.wiring.session_hooks")  # most sessions have none
 
-_MAX_CACHED = 1000
-"""Sessions and warnings that are remembered between runs."""
 _FILE_TOOLS = frozenset(("read", "edit", "write"))
 _CLIENT_WORKSPACE = "/workspace"
 """Stands for the folder of a client that runs tools itself; it is not accessed here."""
@@ -86,7 +87,7 @@ class ToolboxBuilder:
     def __init__(
         self,
         settings: Settings,
-        models: ModelRegistry,
+        models: Models,
         sandboxes: SandboxPool,
         authorizer: Authorizer,
         networks: tuple[Network, ...] = (),
@@ -97,12 +98,14 @@ class ToolboxBuilder:
         self._home = Path(settings.home)
         self._models = models
         self._sandboxes = sandboxes
-        self._servers = ThreadServers(settings, networks, models, sandboxes, self._warn)
+        self._networks = networks
+        self._interpreter = LazyInterpreter.of(sandboxes.resources)
+        """For programs that need no sandbox; `None` if it is not installed."""
         self._bare = toolbox_without_tools(authorizer)
-        self._files: LruCache[str, list[Tool]] = LruCache(_MAX_CACHED)
-        self._workspaces = ThreadWorkspaces(sandboxes, self._home, self._warn)
-        self._warned: LruCache[str, str] = LruCache(_MAX_CACHED)
-        self._transcripts: LruCache[str, TranscriptFiles] = LruCache(_MAX_CACHED)
+        self._files: LruCache[str, list[Tool]] = LruCache(MAX_CACHED)
+        self._workspaces = ThreadWorkspaces(settings, sandboxes, self._warn)
+        self._warned: LruCache[str, str] = LruCache(MAX_CACHED)
+        self._transcripts: LruCache[str, TranscriptFiles] = LruCache(MAX_CACHED)
 
     @asynccontextmanager
     async def __call__(self, setup: SetupRequest) -> AsyncGenerator[Toolbox, None]:
@@ -113,7 +116,7 @@ class ToolboxBuilder:
             async with open_toolbox(setup) as toolbox:
                 yield toolbox
             return
-        paths = await self._workspaces.find_repositories(paths)
+        paths = await self._workspaces.facts.with_repositories(paths)
         loaded = await to_thread.run_sync(
             lambda: load_policy(
                 paths.workspace,
@@ -135,18 +138,18 @@ class ToolboxBuilder:
         )
         for warning in (*rules.warnings, *preferences.warnings):
             self._warn(options, warning)
-        saved = await self._saved_environment(options, paths.workspace)
-        if saved is not None:
-            environment = saved_environment.with_saved(environment, saved)
+        saved = await self._workspaces.saved_environment(options, paths.workspace)
         session = SessionRuntime(
             pinned_policy=with_rules(rules.pinned_policy, reading_rules(setup.agent)),
             sandbox_environment=environment,
             preferences=preferences,
+            servers=options.servers,
             saved_environment=saved,
         )
-        session = await self._servers.add_to(session, options, paths, rules.loaded)
+        if not options.is_served:
+            session = await self._with_user_servers(session, paths, rules.loaded)
         async with self._workspaces.open(setup, session, paths) as thread_workspace:
-            opened = sandbox_opened(setup, paths, thread_workspace.sandbox)
+            opened = sandbox_opened(setup, paths.workspace, thread_workspace.sandbox_info)
             async with self._toolbox(
                 setup, session, thread_workspace, facts=(*rules.facts, *opened)
             ) as toolbox:
@@ -165,7 +168,13 @@ class ToolboxBuilder:
         """The toolbox of one thread."""
         sandbox_session, policy, options = thread_workspace.sandbox, session.policy, setup.options
         side_events = sandbox_session.network_facts if sandbox_session else list[KnownPayload]()
-        authorizer = self._permission_engine(setup, policy, thread_workspace)
+        authorizer = permission_engine(
+            setup,
+            policy,
+            self._models,
+            sandbox=thread_workspace.sandbox_info,
+            aliases=thread_workspace.paths.aliases,
+        )
         instructions = thread_workspace.path_instructions
         authorizer.on_compaction = partial(instructions.forget, setup.thread.id)
         hook_tools, hooked = dict[str, Tool](), frozenset[HookEventName]()
@@ -191,7 +200,7 @@ class ToolboxBuilder:
                     thread_workspace.folder_workspace,
                     await self._file_tools(setup, thread_workspace),
                     sandbox_session,
-                    self._sandboxes.workers,
+                    self._interpreter,
                     self._settings,
                 ),
                 **web_tools(
@@ -208,21 +217,28 @@ class ToolboxBuilder:
                 tools[name] = with_path_instructions(tools[name], instructions)
             workspace = thread_workspace.paths.workspace
             memory = None
-            if setup.options.memory or any(
-                place.is_dir() for place in memory_places(workspace, self._home)
-            ):
+            if setup.options.memory or setup.subagent_memory or has_memories(workspace, self._home):
                 memory = memories.session_memory(self._settings, setup, workspace, stack)
             more: dict[str, Tool] = {} if memory is None else memory_tools.memory_tools(memory)
+            own = {} if setup.subagent is None else more  # its file gives it memory tools
             if (workspace / "knowledge").is_dir():
-                more |= memories.knowledge_tools(self._settings, setup, workspace)
-            tools |= remove_denied(select_tools(more, setup.agent.built_ins), policy)
+                more = more | memories.knowledge_tools(self._settings, setup, workspace)
+            tools |= remove_denied({**select_tools(more, setup.agent.built_ins), **own}, policy)
             if memory is not None:
                 facts += tuple(await memory.wake_up() if setup.thread.messages == 0 else ())
-            servers = await self._servers.open(
-                setup, session.servers, sandbox_session, stack, session.subagent_servers
+            own_servers = session.subagent_servers.get(setup.subagent or "", ())
+            servers = await self._open_servers(
+                setup, session.servers, own_servers, sandbox_session, stack
             )
             authorizer.add_rules(servers.rules)
             foreign = remove_denied(servers.tools, policy)
+            note = workspace_note(
+                setup,
+                workspace,
+                has_sandbox=sandbox_session is not None,
+                has_network=bool(session.sandbox_environment.networking),
+                saved=session.saved_environment,
+            )
             brought = {tool.spec.name: tool for tool in setup.agent.tools}
             loading = self._tool_loading(setup, {**remove_denied(brought, policy), **foreign})
             yield Toolbox(
@@ -233,13 +249,11 @@ class ToolboxBuilder:
                 client_tools=[ASK_USER, EXIT_PLAN] if options.is_attended else [],
                 client_input_checks=CLIENT_INPUT_CHECKS,
                 aliases=ALIASES,
-                sandbox_info=None if sandbox_session is None else sandbox_session.box,
+                sandbox_info=thread_workspace.sandbox_info,
                 snapshots=WorkspaceSnapshots(
                     thread_workspace.folder_workspace, thread_workspace.paths.snapshots
                 ),
-                environment="\n".join(
-                    (workspace_note(setup, thread_workspace, session), *servers.notes)
-                ),
+                environment="\n".join((note, *servers.notes)),
                 pending_facts=side_events,
                 facts=(*facts, *servers.facts, *loading.facts),
                 recall=memory
@@ -287,10 +301,10 @@ class ToolboxBuilder:
         opt = setup.options
         policy = Policy(workspace=_CLIENT_WORKSPACE, home="/root", rules=opt.rules, mode=opt.mode)
         async with AsyncExitStack() as stack:
-            servers = await self._servers.open(setup, opt.servers, None, stack)
+            servers = await self._open_servers(setup, opt.servers, (), None, stack)
             foreign = remove_denied(servers.tools, policy)
             loading = self._tool_loading(setup, foreign)
-            authorizer = self._permission_engine(setup, policy, None)
+            authorizer = permission_engine(setup, policy, self._models)
             authorizer.add_rules(servers.rules)
             yield Toolbox(
                 authorizer=authorizer,
@@ -302,14 +316,6 @@ class ToolboxBuilder:
                 changes=_tool_changes(servers, policy, loading),
                 message_context=servers.message_context,
             )
-
-    async def _saved_environment(
-        self, options: RunOptions, workspace: Path
-    ) -> SavedEnvironment | None:
-        if options.is_served or not (self._home / FOLDER / "environments").is_dir():
-            return None
-        environments = saved_environment.saved_environments(self._home)
-        return await to_thread.run_sync(environments.find, workspace)
 
     def _session_paths(self, setup: SetupRequest) -> SessionPaths | None:
         """The folders of the session; `None`, with a warning, if an agent cannot work there.
@@ -329,9 +335,38 @@ class ToolboxBuilder:
             self._warn(options, "; ".join([str(error), *error.fix]))
             return None
 
+    async def _with_user_servers(
+        self, session: SessionRuntime, paths: SessionPaths, loaded: LoadedPolicy
+    ) -> SessionRuntime:
+        folder, settings = paths.workspace, self._settings
+        scopes = Scopes(folder=folder, home=self._home, managed=MANAGED)
+        return replace(
+            session,
+            servers=await to_thread.run_sync(user_servers, settings, folder, loaded),
+            subagent_servers=subagent_servers(scopes, settings.environment, loaded),
+        )
+
+    async def _open_servers(
+        self,
+        setup: SetupRequest,
+        servers: tuple[McpServer, ...],
+        own: tuple[McpServer, ...],
+        sandbox: SandboxSession | None,
+        stack: AsyncExitStack,
+    ) -> ServerParts:
+        if not servers and not own:
+            return ServerParts()
+        opener = mcp_servers.ThreadServers(
+            self._settings, self._networks, self._models, self._sandboxes
+        )
+        warn = partial(self._warn, setup.options)
+        return await opener.open(setup, servers, own, sandbox, stack, warn)
+
     def _tool_loading(self, setup: SetupRequest, tools: Mapping[str, Tool]) -> ToolLoading:
         facts = self._models.facts(setup.agent.model)
-        return plan_tool_loading(tools, setup.thread.session_state.loaded_tools, facts)
+        loaded = setup.thread.session_state.loaded_tools
+        encode = partial(open_encode, Path(self._settings.home))
+        return plan_tool_loading(tools, loaded, facts, encode)
 
     def _worktrees(
         self, setup: SetupRequest, thread_workspace: ThreadWorkspace
@@ -360,31 +395,6 @@ class ToolboxBuilder:
             self._warned.put(warning, warning)
             options.warn(warning)
 
-    def _permission_engine(
-        self,
-        setup: SetupRequest,
-        policy: Policy,
-        thread_workspace: ThreadWorkspace | None,
-    ) -> PermissionEngine:
-        sandbox_session = None if thread_workspace is None else thread_workspace.sandbox
-        place = read_command_location(
-            policy, () if thread_workspace is None else thread_workspace.paths.aliases
-        )
-        is_isolated = (
-            sandbox_session is not None and sandbox_session.box.isolation_level == "isolated"
-        )
-        return PermissionEngine(
-            thread=setup.thread,
-            policy=policy,
-            location=lambda: place,
-            clock=clock.now,
-            is_sandboxed=is_isolated,
-            classifier=make_ask_model(self._models, setup.agent.model),
-            ceiling=setup.mode,
-            is_headless=setup.options.is_headless,
-        )
-
 
 def _tool_changes(servers: ServerParts, policy: Policy, loading: ToolLoading) -> FindToolChanges:
-    search = tool_search if loading.search_tools else None
-    return servers.tool_changes(partial(remove_denied, policy=policy), search)
+    return servers.tool_changes(partial(remove_denied, policy=policy), loading.make_search)

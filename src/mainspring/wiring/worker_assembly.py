@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 
+from mainspring.capabilities.network.rules import Network
 from mainspring.capabilities.tools.client_tools import client_tools
 from mainspring.capabilities.vault.redaction import Scrubber, multi_word_secrets
+from mainspring.config import Settings
 from mainspring.harness.authorizer import AllowAll
 from mainspring.log.task_groups import run_in_background
 from mainspring.service.access.audit import delete_expired_data
@@ -21,7 +22,11 @@ from mainspring.service.jobs.worker import Worker, WorkerSettings
 from mainspring.service.memory_stores.mounted_stores import MountedStores
 from mainspring.service.run_steps import RunSteps
 from mainspring.service.schedules.deployment_store import FIRE_TASK
-from mainspring.service.sessions.expired_workspaces import ExpiredWorkspaceSweeper
+from mainspring.service.service import Service
+from mainspring.service.sessions.expired_workspaces import (
+    ExpiredWorkspaceSweeper,
+    WorkspaceCleaner,
+)
 from mainspring.service.sessions.resource_types import file_content
 from mainspring.service.sessions.session_runs import RunRedaction, RunServices, SessionRuns
 from mainspring.service.sessions.session_skills import SessionSkills
@@ -30,16 +35,14 @@ from mainspring.service.sessions.workspace_expiry import CLEAR_TASK, RETENTION, 
 from mainspring.service.telemetry.instrumentation import MeteredDispatcher
 from mainspring.service.telemetry.telemetry_setup import Telemetry
 from mainspring.service.webhooks.webhook_deliveries import DELIVER
-from mainspring.wiring.sandbox_environment import served_states
-from mainspring.wiring.sandbox_pool import SandboxPool
-from mainspring.wiring.service_assembly import Service
+from mainspring.wiring.sandbox_environment import state_folders
+from mainspring.wiring.sandbox_pool import sandbox_pool
 from mainspring.wiring.service_workspaces import (
-    WorkspaceCleaner,
     fork_workspaces,
     open_git_cloner,
     open_mounts,
     output_source,
-    remove_expired,
+    workspace_cleaner,
 )
 from mainspring.wiring.toolbox_builder import ToolboxBuilder
 from mainspring.wiring.user_vault import known_secrets
@@ -52,6 +55,10 @@ _DAILY_SECONDS = 24 * 3600.0
 class WorkerConfig:
     """The operator's settings of this worker."""
 
+    settings: Settings
+    networks: tuple[Network, ...] = ()
+    """Addresses that its sessions may call from outside of sandboxes although they are not
+    public."""
     worker_settings: WorkerSettings = field(default_factory=WorkerSettings)
     model: str | None = None
     """Used whatever agents say."""
@@ -66,12 +73,12 @@ async def open_worker(
 ) -> AsyncGenerator[Worker, None]:
     """A worker, with its periodic tasks until the block ends. `beat` is called as long as it is
     alive."""
-    infrastructure = service.infrastructure
-    async with SandboxPool(infrastructure.settings) as sandbox_pool:
-        await sandbox_pool.end_outdated(served_states(infrastructure.settings))
-        workspaces = Path(infrastructure.settings.workspaces)
+    infrastructure, settings = service.infrastructure, config.settings
+    async with sandbox_pool(settings) as sandboxes:
+        await sandboxes.end_outdated(state_folders(settings).served_states)
+        workspaces = infrastructure.workspaces
         mounts = open_mounts(
-            file_content(service.resources.files), open_git_cloner(infrastructure.networks)
+            file_content(service.resources.files), open_git_cloner(config.networks)
         )
         steps = RunSteps(
             sessions=service.sessions,
@@ -81,18 +88,12 @@ async def open_worker(
         runs = SessionRuns(
             infrastructure.store,
             infrastructure.models,
-            ToolboxBuilder(
-                infrastructure.settings,
-                infrastructure.models,
-                sandbox_pool,
-                AllowAll(),
-                infrastructure.networks,
-            ),
+            ToolboxBuilder(settings, infrastructure.models, sandboxes, AllowAll(), config.networks),
             RunServices(
                 workspaces=workspaces,
-                known_secrets=known_secrets(infrastructure.settings),
+                known_secrets=known_secrets(settings),
                 redact=_redaction,
-                forks=fork_workspaces(infrastructure.settings, infrastructure.log),
+                forks=fork_workspaces(settings, infrastructure.log),
                 mounts=mounts,
                 memory_stores=MountedStores(service.memory_services.memories, mounts.files.write),
                 halts=service.access.halts,
@@ -120,9 +121,7 @@ async def open_worker(
         worker.register(DELIVER, service.webhooks.deliveries.deliver)
         worker.register(dreams.TASK, service.dreams.run)
         worker.register(approval_keeping.TASK, service.sessions.approvals.attend)
-        cleaner = WorkspaceCleaner(
-            infrastructure.settings, infrastructure.store.records, sandbox_pool
-        )
+        cleaner = workspace_cleaner(settings, infrastructure.store.records, sandboxes)
         worker.register(CLEAR_TASK, cleaner.clear)
         keep_audit = config.keep_audit
         async with run_in_background(
@@ -164,11 +163,10 @@ def _expiry_tasks(
         return ()
     infrastructure = service.infrastructure
     sweeper = ExpiredWorkspaceSweeper(
-        Path(infrastructure.settings.workspaces),
+        infrastructure.workspaces,
         infrastructure.log,
         _workspace_expiry(service, keep),
-        remove_workspace=cleaner.remove_workspace,
-        remove_expired=remove_expired,
+        cleaner,
     )
     return (sweeper.sweep,)
 

@@ -1,15 +1,17 @@
 """Runs of suites: results, unchanged cases, budgets, timeouts, and runs that were cut off."""
 
 from decimal import Decimal
+from pathlib import Path
 
 import anyio
 import pytest
-from tests.improve.evals.suite_setup import AgentWithSuite, outcomes
+from tests.improve.evals.suite_setup import AgentWithSuite, new_agent, outcomes, scripts
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import EvalCaseEnded
+from mainspring.improve.evals.case_selection import Selection
 from mainspring.improve.evals.run_log import list_runs, read_run
-from mainspring.improve.evals.runner import RunSettings, Selection
+from mainspring.improve.evals.runner import RunSettings
 from mainspring.runtime.session.session_summary import origin_of
 
 
@@ -149,3 +151,21 @@ async def test_a_model_that_fails_is_an_error_and_is_tried_again(agent: AgentWit
     assert "has no part for" in (run.of_case("greets")[0].error or "")
     await agent.run(suite)
     assert len(agent.results) == 1
+
+
+async def test_a_trial_writes_memories_only_if_its_case_says_so(tmp_path: Path):
+    note = {"name": "Tabs", "description": "style", "text": "Use tabs."}
+    call = {"tool": "memory_write", "input": {"note": note, "reason": "told"}}
+    case = {
+        "input": "Remember it.",
+        "files": {"memory/MEMORY.md": ""},
+        "approvals": "allow",
+        "graders": [{"type": "file", "path": "memory/reference_tabs.md"}],
+        "solution": {"steps": [{"calls": [call]}, {"says": "done"}]},
+    }
+    agent = new_agent(tmp_path / "agent")
+    suite = agent.write_suite(
+        {"cases": [{**case, "id": "usual"}, {**case, "id": "on", "memory": "on"}]}
+    )
+    run = await agent.run(suite, settings=scripts(lambda case: case.solution))
+    assert outcomes(run) == {"usual": "failed", "on": "passed"}

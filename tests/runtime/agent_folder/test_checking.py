@@ -33,12 +33,12 @@ def ignored(part: PartReport) -> dict[str, str]:
 
 def test_a_schedule_and_an_outcome_are_reported_with_their_effect(tmp_path: Path):
     put(tmp_path, "agent.yaml", "schedule: {cron: '0 9 * * *'}\noutcome: {description: Green}\n")
-    planned = parts(tmp_path)["schedule, outcome and slo"]
+    planned = parts(tmp_path)["schedule, outcome, slo and grade"]
     assert ignored(planned).keys() == {"outcome Green"}
     assert planned.supported[0].startswith("schedule 0 9 * * * UTC: runs in `mainspring serve`")
     assert "no `rubric`" in ignored(planned)["outcome Green"]
     put(tmp_path, "agent.yaml", "outcome: {rubric: Tests pass.}\n")
-    [graded] = parts(tmp_path)["schedule, outcome and slo"].supported
+    [graded] = parts(tmp_path)["schedule, outcome, slo and grade"].supported
     assert graded.startswith("outcome Tests pass.: new sessions")
 
 

@@ -68,6 +68,9 @@ Scope: TypeAlias = Literal["managed", "user", "project", "local"]
 """Where a settings file stands, the one that weighs most first."""
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
+ALL_SCOPES = frozenset[Scope](SCOPES)
+TRUSTED_SCOPES = frozenset[Scope](("managed", "user"))
+"""Those of `project` and `local` only run in a project whose files are trusted."""
 EVENTS: tuple[HookEventName, ...] = get_args(HookEventName)
 TOOL_EVENTS = frozenset[HookEventName](
     ("PreToolUse", "PermissionRequest", "PermissionDenied", "PostToolUse", "PostToolUseFailure")
@@ -341,6 +344,21 @@ def read_hooks(settings: Iterable[HookSettings]) -> tuple[tuple[msgspec.Raw, ...
     stored = tuple(msgspec.Raw(msgspec.json.encode(config)) for config in configs)
     warnings += [warning for config in configs for warning in config.warnings]
     return stored, tuple(warnings)
+
+
+def permitted_hooks(
+    stored: Iterable[msgspec.Raw],
+    is_permitted: Callable[[str, str | None], bool],
+    warn: Callable[[str], None],
+) -> list[HookConfig]:
+    """Of hooks as the log stores them, those that the settings let run by scope and plugin."""
+    permitted: list[HookConfig] = []
+    for config in (msgspec.json.decode(hook, type=HookConfig) for hook in stored):
+        if is_permitted(config.scope, config.folder and config.folder.plugin):
+            permitted.append(config)
+        elif config.hooks:
+            warn(f"{config.source}: its hooks do not run: the settings do not allow them")
+    return permitted
 
 
 def _parse_config(settings: HookSettings, scope: Scope) -> HookConfig:

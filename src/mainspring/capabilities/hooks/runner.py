@@ -17,6 +17,7 @@ from anyio.abc import TaskGroup
 
 from mainspring.capabilities.hooks.config import (
     TOOL_EVENTS,
+    TRUSTED_SCOPES,
     AgentHook,
     CommandHook,
     Handler,
@@ -52,7 +53,7 @@ _EVENTS_WITHOUT_MATCHER = frozenset[HookEventName](("UserPromptSubmit", "Stop", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookPolicy:
-    trusted: frozenset[Scope] = frozenset[Scope](("managed", "user"))
+    trusted: frozenset[Scope] = TRUSTED_SCOPES
     """Add `project` and `local` for a project whose files are trusted."""
     fail_open: bool = False
     """As Claude Code has it: what a failing hook was to guard happens. Not recommended."""
@@ -67,11 +68,11 @@ class HookPolicy:
 class HookSession:
     """What hooks need of their session."""
 
-    told: Callable[[], Mapping[str, object]]
+    fields: Callable[[], Mapping[str, object]]
     """What every hook reads: `session_id`, `cwd`, `permission_mode` and so on, as it is now."""
     matches_rule: MatchesRule = lambda _rule, _tool, _input: True
     prepare: Callable[[], Awaitable[None]] | None = None
-    """Called before hooks run, and only if some do: brings up to date what `told` names."""
+    """Called before hooks run, and only if some do: brings up to date what `fields` names."""
     wake: Wake | None = None
     ran_before: Collection[tuple[str, str]] = ()
     """Event and handler of the `hook.ran` facts that went well: what is to run once, has."""
@@ -226,7 +227,7 @@ class HookRunner:
 
     def _payload(self, event: HookEvent) -> bytes | HookFailure:
         try:
-            told: dict[str, object] = {**self._session.told(), **event.fields}
+            told: dict[str, object] = {**self._session.fields(), **event.fields}
             told["hook_event_name"] = event.event
             if event.event in TOOL_EVENTS:
                 told["tool_name"] = names_with_aliases(event.subject, self._policy.aliases)[:2][-1]

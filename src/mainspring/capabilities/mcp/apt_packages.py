@@ -18,8 +18,8 @@ from mainspring.core.errors import InvalidInput, McpFailed
 ROOT = "root"
 """Where packages are unpacked, in their folder."""
 PIN = "apt.txt"
-KEYRINGS = ("/etc/apt/trusted.gpg.d", "/etc/apt/keyrings")
-STATUS = "/var/lib/dpkg/status"
+_KEYRINGS = ("/etc/apt/trusted.gpg.d", "/etc/apt/keyrings")
+_STATUS = "/var/lib/dpkg/status"
 _SOURCES = Path("/etc/apt")
 _ARCHIVES, _LISTS, _PARTS = "archives", "lists", "sources.d"
 _MAX_SOURCES_BYTES = 1 << 20
@@ -48,6 +48,11 @@ def read_sources(chosen: str | None) -> dict[str, bytes]:
     return {name: text for name, text in contents.items() if len(text) <= _MAX_SOURCES_BYTES}
 
 
+def readable_files() -> list[str]:
+    """What apt-get has to see of this machine: keys, and what is installed."""
+    return [path for path in (*_KEYRINGS, _STATUS) if os.path.exists(path)]
+
+
 def source_urls(sources: Mapping[str, bytes]) -> list[str]:
     lines = (
         line for text in sources.values() for line in text.decode("utf-8", "replace").split("\n")
@@ -70,7 +75,7 @@ def options(folder: Path) -> tuple[str, ...]:
         "Dir::Etc::sourcelist": "/dev/null",
         "Dir::Etc::sourceparts": folder / _PARTS,
         "Dir::State::lists": f"{folder / _LISTS}/",
-        "Dir::State::status": STATUS,
+        "Dir::State::status": _STATUS,
         "Dir::Cache": folder,
         "Dir::Cache::archives": f"{folder / _ARCHIVES}/",
         "Dir::Log": folder,

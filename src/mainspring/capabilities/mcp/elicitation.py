@@ -227,7 +227,9 @@ def _checked_schema(schema: Mapping[str, object]) -> dict[str, object]:
             )
         fields[name] = cleaned
     required = schema.get("required", [])
-    names = cast("list[object]", required) if isinstance(required, list) else []
+    names = cast("list[object]", required) if isinstance(required, list) else [required]
+    if not all(isinstance(name, str) for name in names):
+        raise _refusal("`required` of a form is a list of names")
     return {
         "type": "object",
         "properties": fields,

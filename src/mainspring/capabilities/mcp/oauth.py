@@ -18,6 +18,7 @@ from msgspec import UNSET, Struct
 from mainspring.capabilities.mcp.oauth_documents import (
     DEVICE_GRANT,
     AuthorizationServer,
+    ClientConfig,
     RegisteredClient,
     ResourceMetadata,
     TokenResponse,
@@ -67,17 +68,6 @@ class TokenRefused(McpFailed):
         super().__init__(text)
         self.error = error
         """What the authorization server calls it."""
-
-
-class ClientConfig(Struct, frozen=True, kw_only=True):
-    """What the entry of a server says about OAuth."""
-
-    client_id: str | None = None
-    client_secret: str | None = None
-    client_metadata_url: str | None = None
-    """Of a Client ID Metadata Document."""
-    auth_server_metadata_url: str | None = None
-    scopes: tuple[str, ...] = ()
 
 
 class Grant(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,8 +1,11 @@
-"""What servers publish and answer for OAuth: metadata, registrations, tokens, errors."""
+"""What OAuth is made of: the entry of an MCP server, and what authorization servers publish and
+answer.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -15,6 +18,41 @@ from mainspring.core.ports import HttpReply
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _T = TypeVar("_T", bound=Struct)
+
+
+class ClientConfig(Struct, frozen=True, kw_only=True):
+    """What the entry of a server says about OAuth."""
+
+    client_id: str | None = None
+    client_secret: str | None = None
+    client_metadata_url: str | None = None
+    """Of a Client ID Metadata Document."""
+    auth_server_metadata_url: str | None = None
+    scopes: tuple[str, ...] = ()
+
+
+class _ClientEntry(Struct, frozen=True, rename="camel"):
+    client_id: str | None = None
+    client_secret: str | None = None
+    client_metadata_url: str | None = None
+    auth_server_metadata_url: str | None = None
+    scopes: tuple[str, ...] | str = ()
+
+
+def parse_client_config(oauth: Mapping[str, object]) -> ClientConfig:
+    """Raises: McpFailed: the entry of a server has something else there."""
+    try:
+        entry = msgspec.convert(oauth, _ClientEntry)
+    except msgspec.ValidationError as error:
+        raise McpFailed(f"its oauth settings: {error}") from error
+    scopes = entry.scopes.split() if isinstance(entry.scopes, str) else entry.scopes
+    return ClientConfig(
+        client_id=entry.client_id,
+        client_secret=entry.client_secret,
+        client_metadata_url=entry.client_metadata_url,
+        auth_server_metadata_url=entry.auth_server_metadata_url,
+        scopes=tuple(scopes),
+    )
 
 
 class ResourceMetadata(Struct, frozen=True):

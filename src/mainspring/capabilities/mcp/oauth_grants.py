@@ -4,17 +4,26 @@ when the server refuses it, widened when the server asks for more scopes.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
+from anyio import to_thread
+
+from mainspring.capabilities.mcp.client import ClientLimits, McpClient
+from mainspring.capabilities.mcp.messages import Implementation
 from mainspring.capabilities.mcp.oauth import Browser, Challenge, Grant, OAuthClient
 from mainspring.capabilities.mcp.oauth_device import DeviceScreen, authorize_device
 from mainspring.capabilities.mcp.server_auth import Learn, Refusal
+from mainspring.capabilities.mcp.transport import Transport
 from mainspring.core.errors import McpFailed
 
 _MAX_AUTHORIZATIONS = 3
 """How often a person is asked for one connection, whatever the server says."""
+_PERSON_SECONDS = 600.0
 
 
 class GrantStore(Protocol):
@@ -90,3 +99,80 @@ class OAuthGrant:
             for secret in (grant.access_token, grant.refresh_token, grant.client_secret):
                 if secret:
                     self.learn(secret)
+
+
+class SecretStore(Protocol):
+    """Where secrets are stored, by name. Blocks."""
+
+    def values(self) -> Mapping[str, str]: ...
+
+    def put(self, name: str, value: str) -> None: ...
+
+    def remove(self, name: str) -> None: ...
+
+    def lock(self, name: str) -> AbstractContextManager[None]:
+        """For one process at a time."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGrants:
+    """A `GrantStore` in a user's vault, with an entry for each server."""
+
+    secrets: SecretStore
+    url: str
+
+    @property
+    def _name(self) -> str:
+        return f"MCP_{hashlib.sha256(self.url.encode()).hexdigest()[:32]}"
+
+    async def load(self) -> Grant | None:
+        value = (await to_thread.run_sync(self.secrets.values)).get(self._name)
+        return None if value is None else msgspec.json.decode(value, type=Grant)
+
+    async def save(self, grant: Grant) -> None:
+        value = msgspec.json.encode(grant).decode()
+        await to_thread.run_sync(self.secrets.put, self._name, value)
+
+    async def replace(self, seen: Grant, renew: Callable[[Grant], Awaitable[Grant]]) -> Grant:
+        lock = self.secrets.lock(self._name)
+        await to_thread.run_sync(lock.__enter__)
+        try:
+            current = await self.load()
+            if current is None:
+                raise McpFailed("you have logged out", needs_auth=True)
+            if current.access_token != seen.access_token:
+                return current
+            renewed = await renew(current)
+            await self.save(renewed)
+            return renewed
+        finally:
+            lock.__exit__(None, None, None)
+
+    async def remove(self) -> bool:
+        """False: there was none."""
+        if await self.load() is None:
+            return False
+        await to_thread.run_sync(self.secrets.remove, self._name)
+        return True
+
+
+async def log_in(transport: Transport) -> None:
+    """Connect to a server, which lets a person agree if it asks for that.
+
+    Raises: McpFailed.
+    """
+    client = McpClient(
+        transport,
+        implementation=Implementation(name="mainspring", version="1"),
+        limits=ClientLimits(
+            connect_seconds=_PERSON_SECONDS,
+            probe_seconds=_PERSON_SECONDS,
+            request_seconds=_PERSON_SECONDS,
+        ),
+    )
+    try:
+        await client.connect()
+        await client.list_tools()
+    finally:
+        await client.aclose()

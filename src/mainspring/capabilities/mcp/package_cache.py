@@ -8,10 +8,11 @@ see read-only. If the folder is gone, it is made again from the pin.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, cast
+from urllib.parse import urlsplit
 
 import anyio
 import msgspec
@@ -19,7 +20,7 @@ from anyio import to_thread
 
 from mainspring.capabilities.mcp import apt_packages
 from mainspring.capabilities.mcp.foreign_text import clean_line
-from mainspring.capabilities.mcp.package_request import PackageRequest, package_request
+from mainspring.capabilities.mcp.package_request import Installer, PackageRequest, package_request
 from mainspring.core.errors import InvalidInput, McpFailed
 from mainspring.core.ids import new_id
 from mainspring.core.ports import ExecResult
@@ -36,6 +37,11 @@ _NPM_OPTIONS = (
     # somebody waits for it; npm would wait up to minutes between two attempts
     *("--fetch-retries=2", "--fetch-retry-mintimeout=500", "--fetch-retry-maxtimeout=5000"),
 )
+
+
+_APT_SOURCES = "MAINSPRING_APT_SOURCES"
+_REGISTRIES = ("npm_config_registry", "NPM_CONFIG_REGISTRY", "UV_DEFAULT_INDEX", "UV_INDEX_URL")
+_PRIVATE_ADDRESSES = ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 
 
 class RunInstaller(Protocol):
@@ -73,6 +79,74 @@ class Toolchain:
     def read_only(self) -> tuple[Path, ...]:
         """What servers have to see of it."""
         return () if self.node_home is None else (self.node_home,)
+
+    @property
+    def visible_to_installers(self) -> tuple[str, ...]:
+        own = (*map(str, self.read_only), *([self.uv] if self.uv else []))
+        return (*own, *(apt_packages.readable_files() if self.apt_sources else ()))
+
+    @property
+    def networking(self) -> dict[str, object]:
+        """Every public host, and the registries that the user's environment and the sources of apt
+        name, wherever they are: nothing of the user's is in the sandbox of an installer."""
+        hosts: list[dict[str, object]] = []
+        urls = (*self.variables.values(), *apt_packages.source_urls(self.apt_sources))
+        for url in map(urlsplit, urls):
+            if url.hostname is not None:
+                hosts.append(
+                    {
+                        "host": url.hostname,
+                        "plain_http": url.scheme == "http",
+                        "ports": [] if url.port is None else [url.port],
+                        "addresses": list(_PRIVATE_ADDRESSES),
+                    }
+                )
+        return {"type": "unrestricted", "allowed_hosts": hosts}
+
+    def layer_variables(self, folders: Mapping[Installer, Path]) -> dict[str, str]:
+        """With these, programs find first what is installed in the folders."""
+        programs: dict[Installer, str] = {"uv": "env/bin", "npm": "node_modules/.bin"}
+        paths = [str(folders[name] / place) for name, place in programs.items() if name in folders]
+        variables = {"PATH": self.path}
+        if "apt" in folders:
+            variables = apt_packages.variables(folders["apt"] / apt_packages.ROOT, self.path)
+        variables["PATH"] = ":".join((*paths, variables["PATH"]))
+        if "uv" in folders:
+            variables["VIRTUAL_ENV"] = str(folders["uv"] / "env")
+        if "npm" in folders:
+            variables["NODE_PATH"] = str(folders["npm"] / "node_modules")
+        return variables
+
+
+def find_toolchain(
+    environment: Mapping[str, str],
+    python: Path,
+    system_folders: Sequence[str | Path],
+    *,
+    with_apt: bool = False,
+) -> Toolchain:
+    """`python`: the interpreter in sandboxes, which all show `system_folders`.
+
+    Raises: InvalidInput: the sources of apt cannot be read.
+    """
+    path = environment.get("PATH")
+    return Toolchain(
+        npm=shutil.which("npm", path=path),
+        uv=shutil.which("uv", path=path),
+        python=str(python),
+        node_home=_node_home(shutil.which("node", path=path), system_folders),
+        variables={name: environment[name] for name in _REGISTRIES if name in environment},
+        apt=shutil.which("apt-get", path=path),
+        apt_sources=apt_packages.read_sources(environment.get(_APT_SOURCES)) if with_apt else {},
+    )
+
+
+def _node_home(node: str | None, system_folders: Sequence[str | Path]) -> Path | None:
+    """The folder of a node that is elsewhere, as version managers install it."""
+    if node is None or any(Path(node).is_relative_to(folder) for folder in system_folders):
+        return None
+    home = Path(node).resolve().parent.parent
+    return home if (home / "lib" / "node_modules" / "npm").is_dir() else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

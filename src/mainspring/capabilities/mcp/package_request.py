@@ -75,8 +75,15 @@ class PackageRequest(Struct, frozen=True, kw_only=True):
         return match[1]
 
 
-def plain_packages(installer: Installer, packages: Sequence[str]) -> PackageRequest:
+def package_requests(
+    python: Sequence[str], npm: Sequence[str], apt: Sequence[str] = ()
+) -> list[PackageRequest]:
     """Raises: InvalidInput: one of them is no plain package of a registry."""
+    listed: dict[Installer, Sequence[str]] = {"uv": python, "npm": npm, "apt": apt}
+    return [_plain_packages(name, packages) for name, packages in listed.items() if packages]
+
+
+def _plain_packages(installer: Installer, packages: Sequence[str]) -> PackageRequest:
     for package in packages:
         if not _SPECS[installer].fullmatch(package):
             raise InvalidInput(

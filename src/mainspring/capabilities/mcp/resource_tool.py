@@ -1,6 +1,4 @@
-"""The tool with which a model reads resources of MCP servers. Resources are the application's to
-choose: only an agent whose `tools` name this one has it.
-"""
+"""The tool with which a model reads resources of MCP servers."""
 
 from __future__ import annotations
 
@@ -13,7 +11,6 @@ from mainspring.core.errors import McpFailed
 from mainspring.core.tool import Tool
 from mainspring.function_tools.define import tool
 
-NAME = "read_mcp_resource"
 _MAX_LISTED = 200
 
 

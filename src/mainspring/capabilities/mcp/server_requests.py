@@ -4,7 +4,7 @@ where that is allowed, a reply of the session's model.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -13,11 +13,16 @@ from msgspec import Struct
 from mainspring.capabilities.mcp import messages
 from mainspring.capabilities.mcp.foreign_text import clean_text
 from mainspring.capabilities.mcp.messages import Content, Text, decode_result
-from mainspring.core.errors import McpFailed
+from mainspring.core.content import TextBlock
+from mainspring.core.errors import McpFailed, ProviderFailed
+from mainspring.core.events import KnownPayload
+from mainspring.core.model import Reply
 
 _MAX_TOKENS = 4_000
 _MAX_MESSAGES = 50
 _MAX_CHARS = 100_000
+_MAX_REQUESTS = 50
+"""Of all servers, in one run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,34 @@ class SamplingReply:
 
 Sample: TypeAlias = Callable[[SamplingRequest], Awaitable[SamplingReply]]
 """Asks the session's model, at the session's cost. Raises: McpFailed."""
+ReadReply: TypeAlias = Callable[
+    [str, Sequence[tuple[str, str]], int], Awaitable[tuple[Reply, Iterable[KnownPayload]]]
+]
+"""A system prompt, a conversation and the most tokens, to the reply and what it cost. Raises:
+ProviderFailed."""
+
+
+def make_sample(read_reply: ReadReply, record: Callable[[Iterable[KnownPayload]], None]) -> Sample:
+    """`record` gets what each reply cost."""
+    count = 0
+
+    async def sample(request: SamplingRequest) -> SamplingReply:
+        nonlocal count
+        count += 1
+        if count > _MAX_REQUESTS:
+            raise McpFailed(f"servers have asked the model {_MAX_REQUESTS} times")
+        try:
+            reply, facts = await read_reply(request.system, request.messages, request.max_tokens)
+        except ProviderFailed as error:
+            raise McpFailed(f"the model did not answer: {error}") from error
+        record(facts)
+        return SamplingReply(
+            text="".join(part.text for part in reply.content if isinstance(part, TextBlock)),
+            model=reply.model,
+            is_cut=reply.reason == "max_tokens",
+        )
+
+    return sample
 
 
 def request_handlers(roots: Sequence[str], sample: Sample | None) -> RequestHandlers:

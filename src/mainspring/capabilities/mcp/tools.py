@@ -85,13 +85,6 @@ def tool_prefix(server: str) -> str:
     return f"mcp__{server_key(server)}__"
 
 
-def covers_tool(listed: str, tool: str) -> bool:
-    """Whether `mcp__server`, `mcp__server__*` or a tool's own name stands for a tool."""
-    return listed.startswith("mcp__") and (
-        listed == tool or tool.startswith(f"{listed.removesuffix('__*')}__")
-    )
-
-
 def definition_hash(definition: ToolDefinition) -> str:
     """Of all that a server says about a tool."""
     return hashlib.sha256(msgspec.json.encode(definition, order="sorted")).hexdigest()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping, Sequence
+from ipaddress import ip_network
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -19,6 +20,7 @@ from mainspring.core.errors import NetworkRefused
 from mainspring.core.ports import HttpPost, HttpReply, PostResult
 
 _MAX_BYTES = 64 << 10
+_EVERYWHERE: tuple[Network, ...] = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 
 
 class OutboundHttpClient:
@@ -75,6 +77,25 @@ class OutboundHttpClient:
                 )
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise NetworkRefused(f"{host}: no answer ({type(error).__name__})") from error
+
+
+class GuardedFetch:
+    """Sends requests that a server asks for. A server that everybody can reach does not lead us to
+    addresses that nobody else can."""
+
+    def __init__(self, server: str) -> None:
+        self._host = urlsplit(server).hostname or ""
+
+    async def __call__(
+        self, url: str, headers: Mapping[str, str], body: bytes | None = None
+    ) -> HttpReply:
+        """Raises: NetworkRefused."""
+        try:
+            await resolve_allowed(self._host, system_resolver)
+            allowed: tuple[Network, ...] = ()
+        except NetworkRefused:
+            allowed = _EVERYWHERE
+        return await OutboundHttpClient(allowed=allowed).fetch(url, headers, body)
 
 
 async def guarded_connector(

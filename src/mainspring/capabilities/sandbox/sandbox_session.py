@@ -15,6 +15,7 @@ import anyio
 from anyio import CancelScope
 from anyio.abc import TaskGroup
 
+from mainspring.capabilities.sandbox.attached_program import SandboxedProgram, attach_program
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox, SandboxServices
 from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
 from mainspring.core.errors import ToolEnvironmentError
@@ -123,6 +124,15 @@ class SandboxSession:
         finally:
             set_aside = self.path_watcher.end()
         return _with_removal_note(ran, set_aside)
+
+    async def attach(
+        self, name: str, wanted: ExecRequest, read_only: tuple[Path, ...] = ()
+    ) -> SandboxedProgram:
+        """Start a program that the harness talks to, in a sandbox of its own: see `OpenSandbox`.
+
+        Raises: SandboxFailed.
+        """
+        return await attach_program(self.open_another(name, read_only), self._equipped(wanted))
 
     def prepare(self) -> None:
         """A program is about to run: start the sandbox meanwhile, unless one has run in it."""

@@ -5,10 +5,12 @@ that their schemas need not be sent before.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, cast
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
+from typing import Annotated, TypeAlias, cast
 
 import msgspec
+from anyio import to_thread
 from msgspec import Meta, Struct
 
 from mainspring.core.content import TextBlock
@@ -17,7 +19,7 @@ from mainspring.core.model import ToolSpec
 from mainspring.core.model_facts import ModelFacts
 from mainspring.core.tool import Tool, ToolResult
 from mainspring.function_tools.define import tool
-from mainspring.retrieval.bm25 import Bm25Index, Text
+from mainspring.retrieval.bm25 import Bm25Index, Encode, Text
 
 MAX_LOADED_TOOLS = 40
 _SHARE_OF_WINDOW = 10
@@ -30,7 +32,16 @@ _MAX_LINE = 120
 _MAX_ALSO_NAMED = 10
 """Tools that a search names without loading them."""
 _MAX_SCHEMA_DEPTH = 3
+_MAX_VALUES = 20
+"""Values of an input that count in a search."""
 _SERVER_PREFIX = "mcp__"
+
+OpenEncode: TypeAlias = Callable[[], Encode | None]
+"""Opened with the first search: a table of vectors takes a moment to read."""
+
+
+def _words_alone() -> None:
+    return None
 
 
 class ToolLoading(Struct, frozen=True):
@@ -41,10 +52,15 @@ class ToolLoading(Struct, frozen=True):
     facts: tuple[ToolsLoaded, ...]
     """What is loaded at once, if that is decided now: it holds as long as the session."""
     search_tools: tuple[Tool, ...]
+    make_search: Callable[[Sequence[ToolSpec]], Tool] | None = None
+    """Makes the search tool again when the deferred tools change, if there is one."""
 
 
 def plan_tool_loading(
-    tools: Mapping[str, Tool], loaded: tuple[str, ...] | None, model: ModelFacts
+    tools: Mapping[str, Tool],
+    loaded: tuple[str, ...] | None,
+    model: ModelFacts,
+    open_encode: OpenEncode = _words_alone,
 ) -> ToolLoading:
     """Tools of MCP servers are loaded at once if they are few and small, and so are the first of
     the agent's own. `loaded`: what the log says was loaded before, `None` if nothing was decided.
@@ -58,7 +74,10 @@ def plan_tool_loading(
     deferred = frozenset((*foreign, *own[MAX_LOADED_TOOLS:]))
     to_find = [tools[name].spec for name in tools if name in deferred]
     is_needed = not deferred <= frozenset(loaded or ())
-    return ToolLoading(deferred, facts, (tool_search(to_find),) if is_needed else ())
+    if not is_needed:
+        return ToolLoading(deferred, facts, ())
+    make_search = partial(tool_search, open_encode=open_encode)
+    return ToolLoading(deferred, facts, (make_search(to_find),), make_search)
 
 
 def _fits(tools: Sequence[Tool], model: ModelFacts) -> bool:
@@ -73,9 +92,12 @@ _INTRO = (
 )
 
 
-def tool_search(deferred: Sequence[ToolSpec]) -> Tool:
+def tool_search(deferred: Sequence[ToolSpec], open_encode: OpenEncode = _words_alone) -> Tool:
     specs = {spec.name: spec for spec in sorted(deferred, key=lambda spec: spec.name)}
-    ranking = Bm25Index([search_text(spec) for spec in specs.values()])
+
+    @cache
+    def make_index() -> Bm25Index:
+        return Bm25Index([search_text(spec) for spec in specs.values()], encode=open_encode())
 
     @tool(description=_description(list(specs.values())), read_only=True, in_doubt="retry")
     async def tool_search(
@@ -92,11 +114,12 @@ def tool_search(deferred: Sequence[ToolSpec]) -> Tool:
             names = [name.strip() for name in query.strip()[len(_SELECT) :].split(",")]
             found = [specs[name] for name in dict.fromkeys(names) if name in specs]
             missing = [name for name in names if name and name not in specs]
-        else:
-            names = ranking.search(query, max_results + _MAX_ALSO_NAMED)
-            found = [specs[name] for name in names[:max_results]]
-            return _search_result(found, [specs[name] for name in names[max_results:]])
-        return _selection_result(found, missing, ranking)
+            index = await to_thread.run_sync(make_index) if missing else None
+            return _selection_result(found, missing, index)
+        index = await to_thread.run_sync(make_index)
+        names = index.search(query, max_results + _MAX_ALSO_NAMED)
+        found = [specs[name] for name in names[:max_results]]
+        return _search_result(found, [specs[name] for name in names[max_results:]])
 
     return tool_search
 
@@ -116,6 +139,10 @@ def _schema_words(schema: object, depth: int) -> Iterable[str]:
     fields = cast("dict[str, object]", schema)
     properties = fields.get("properties")
     yield str(fields.get("description", ""))
+    if isinstance(values := fields.get("enum"), list):
+        yield from [item for item in cast("list[object]", values) if isinstance(item, str)][
+            :_MAX_VALUES
+        ]
     if isinstance(properties, dict):
         for name, inner in cast("dict[str, object]", properties).items():
             yield name
@@ -163,7 +190,7 @@ def _search_result(found: Sequence[ToolSpec], also: Sequence[ToolSpec]) -> ToolR
 
 
 def _selection_result(
-    found: Sequence[ToolSpec], missing: Sequence[str], index: Bm25Index
+    found: Sequence[ToolSpec], missing: Sequence[str], index: Bm25Index | None
 ) -> ToolResult:
     notes = [f"There is no deferred tool {name!r}.{_like(name, index)}" for name in missing]
     if not found:
@@ -177,6 +204,6 @@ def _loaded(found: Sequence[ToolSpec], notes: Sequence[str]) -> ToolResult:
     return ToolResult((TextBlock(text),), facts=(ToolsLoaded(names=tuple(s.name for s in found)),))
 
 
-def _like(name: str, index: Bm25Index) -> str:
-    similar = ", ".join(index.search(name, 3))
+def _like(name: str, index: Bm25Index | None) -> str:
+    similar = ", ".join(index.search(name, 3) if index else ())
     return f" Similar: {similar}." if similar else ""

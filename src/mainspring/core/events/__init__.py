@@ -1,5 +1,5 @@
-"""All events of the log, one file per family. A payload is what happened; its envelope (who, where,
-when) is `core.envelope.Event`. Names in the log are forever.
+"""All events of the log, one file per family. A payload says what happened; its envelope
+(`core.envelope.Event`) says who, where and when. Names in the log never change.
 
 To add a family, add a file with its structs and their union, an import here and a term in
 `KnownPayload`. Optional fields that the Managed Agents API does not have are ours.

@@ -1,4 +1,4 @@
-"""What the agent says and calls, and what it gets back."""
+"""Messages and tool calls of the agent, and their results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Failure: TypeAlias = Literal[
     "in_doubt",  # a crash came between its start and its result
     "unavailable",  # what it needs is not there: no sandbox, no network
 ]
-"""What kind of failure a tool's result is."""
+"""The kind of failure of a tool result."""
 
 
 class AgentMessage(Payload, frozen=True, kw_only=True, tag="agent.message"):
@@ -31,7 +31,7 @@ class AgentMessage(Payload, frozen=True, kw_only=True, tag="agent.message"):
 class AgentThinking(Payload, frozen=True, kw_only=True, tag="agent.thinking"):
     text: str = ""
     signature: str | None = None
-    """What the provider wants back, unread, with the text it signed."""
+    """Opaque data that the provider wants back together with the text."""
 
 
 class AgentToolUse(Payload, frozen=True, kw_only=True, tag="agent.tool_use"):

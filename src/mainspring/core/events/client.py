@@ -1,4 +1,4 @@
-"""What clients send through the inbox."""
+"""Events that clients send through the inbox."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class PermissionUpdate(Struct, frozen=True, kw_only=True, omit_defaults=True, re
 
 
 class PermissionUpdated(Payload, frozen=True, kw_only=True, tag="permission.updated"):
-    """From here on other rules, or another mode, hold in this session."""
+    """The permission rules or the mode of the session change from here on."""
 
     updates: tuple[PermissionUpdate, ...]
     by: Literal["person", "hook", "operator"] = "person"
@@ -105,7 +105,7 @@ class PermissionUpdated(Payload, frozen=True, kw_only=True, tag="permission.upda
 
 
 class SessionUpdated(Payload, frozen=True, kw_only=True, tag="session.updated"):
-    """Somebody has changed how the session was asked for; what is absent has not changed."""
+    """The configuration of the session changes; absent fields stay the same."""
 
     title: str | None = None
     metadata: dict[str, str] | None = None
@@ -115,7 +115,7 @@ class SessionUpdated(Payload, frozen=True, kw_only=True, tag="session.updated"):
 
 
 class CompactionRequested(Payload, frozen=True, kw_only=True, tag="compaction.requested"):
-    """Somebody wants what is old to be summed up now, whether or not there is room."""
+    """A request to compact the context now, even if there is room."""
 
     instructions: str | None = None
     """What the summary must keep."""
@@ -124,7 +124,7 @@ class CompactionRequested(Payload, frozen=True, kw_only=True, tag="compaction.re
 class ThreadStatusTerminated(
     Payload, frozen=True, kw_only=True, tag="session.thread_status_terminated"
 ):
-    """A thread is put away: it is not run again, and what it is sent it does not get."""
+    """A thread is archived: it does not run again and receives no more messages."""
 
     session_thread_id: str
     agent_name: str

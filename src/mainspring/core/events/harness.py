@@ -50,21 +50,21 @@ class ToolCallInDoubt(Payload, frozen=True, kw_only=True, tag="tool_call.in_doub
 
 
 class ToolCallStashed(Payload, frozen=True, kw_only=True, tag="tool_call.stashed"):
-    """What a call wants to have again if it is started again; the newest counts."""
+    """A value that a call gets back if it is restarted; the newest counts."""
 
     tool_use_id: str
     value: object
 
 
 class OutputProduced(Payload, frozen=True, kw_only=True, tag="output.produced"):
-    """What the agent gives back, valid by its output type. The run ends with it."""
+    """The structured output of the agent, valid for its output type. It ends the run."""
 
     tool_use_id: str
     value: object
 
 
 class ThreadHandedOff(Payload, frozen=True, kw_only=True, tag="thread.handed_off"):
-    """This thread is done: another agent goes on with the conversation in a thread of its own."""
+    """This thread ends, and another agent continues the conversation in a thread of its own."""
 
     to_session_thread_id: str
     to_agent_name: str
@@ -72,7 +72,7 @@ class ThreadHandedOff(Payload, frozen=True, kw_only=True, tag="thread.handed_off
 
 
 class ProgramCallStarted(Payload, frozen=True, kw_only=True, tag="program_call.started"):
-    """A program that the model wrote calls a tool, and was allowed to."""
+    """A program that the model wrote calls a tool and is allowed to."""
 
     tool_use_id: str
     """The call that runs the program."""
@@ -84,7 +84,7 @@ class ProgramCallStarted(Payload, frozen=True, kw_only=True, tag="program_call.s
 
 
 class ProgramCallEnded(Payload, frozen=True, kw_only=True, tag="program_call.ended"):
-    """What the program got; the model is shown only what the program returns."""
+    """The result for the program; the model only sees what the program returns."""
 
     tool_use_id: str
     call_id: str
@@ -114,7 +114,7 @@ class ContextStatus(Payload, frozen=True, kw_only=True, tag="context.status"):
 
 
 class ContextAdded(Payload, frozen=True, kw_only=True, tag="context.added"):
-    """What a hook wants the model to know."""
+    """Context for the model from a hook."""
 
     text: str
     source: str
@@ -146,7 +146,7 @@ class ProviderFailedOver(Payload, frozen=True, kw_only=True, tag="provider.faile
 
 
 class PolicyAdopted(Payload, frozen=True, kw_only=True, tag="policy.adopted"):
-    """The rules and hooks that hold in this session, whatever becomes of their files."""
+    """The rules and hooks of this session, even if their files change."""
 
     policy: str
     """Hash of the blob that has them."""
@@ -154,7 +154,7 @@ class PolicyAdopted(Payload, frozen=True, kw_only=True, tag="policy.adopted"):
 
 
 class AgentAdopted(Payload, frozen=True, kw_only=True, tag="agent.adopted"):
-    """What the agent is in this session, whatever becomes of its files."""
+    """The agent's definition in this session, even if its files change."""
 
     definition: str
     """Hash of the blob that has it."""
@@ -162,7 +162,7 @@ class AgentAdopted(Payload, frozen=True, kw_only=True, tag="agent.adopted"):
 
 
 class ThreadStopped(Payload, frozen=True, kw_only=True, tag="thread.stopped"):
-    """Another thread has ended this one, as a user's interrupt would."""
+    """Another thread interrupts this one."""
 
     by_session_thread_id: str
 

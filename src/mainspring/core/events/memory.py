@@ -1,4 +1,4 @@
-"""What a session is given from memory, and what it writes to it."""
+"""Memories that a session reads and writes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What all events have in common."""
+"""The base class of all payloads."""
 
 from msgspec import Struct
 
 
 class Payload(Struct, frozen=True, omit_defaults=True, tag_field="type", gc=False):
-    """Frozen, told apart by `type`. JSON has no cycles: without `gc`, long sessions open faster."""
+    """Frozen and tagged by `type`. Payloads have no cycles, so they need no garbage collection."""

@@ -1,4 +1,4 @@
-"""Where a session comes from and how it stands: its own status and its threads'."""
+"""Where a session comes from, its status and that of its threads."""
 
 from __future__ import annotations
 
@@ -79,21 +79,21 @@ class SessionForked(Payload, frozen=True, kw_only=True, tag="session.forked"):
 
 
 class SessionMoved(Payload, frozen=True, kw_only=True, tag="session.moved"):
-    """The last event here: the session goes on in another store, after `session.received`."""
+    """The last event in this store: the session continues in another one."""
 
     transfer_id: str
     """Chosen by the one store that may receive it."""
 
 
 class SessionReceived(Payload, frozen=True, kw_only=True, tag="session.received"):
-    """It goes on here. Rules, hooks, grants and approvals of where it was hold no more."""
+    """The session continues in this store. Its former rules, hooks, grants and approvals end."""
 
     transfer_id: str
     workspace: str
 
 
 class SessionWoken(Payload, frozen=True, kw_only=True, tag="session.woken"):
-    """A worker took the session over. Wakes since the last progress count towards giving up."""
+    """A worker took over the session. Too many of these without progress end it."""
 
     owner: str
     epoch: int

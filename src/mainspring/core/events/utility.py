@@ -1,5 +1,5 @@
-"""What a session used, and what it was worth: credit to memories, skills, prompt fragments and
-tools after an outcome, a test or a person's rating."""
+"""Credit for what a session used: memories, skills, prompt fragments and tools, after an outcome,
+a test or a person's rating."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class UtilitySubject(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class UtilityCredited(Payload, frozen=True, kw_only=True, tag="utility.credited"):
-    """Something that the session used gets its share of how the work ended."""
+    """Credit for one thing that the session used."""
 
     subject: UtilitySubject
     reward: float

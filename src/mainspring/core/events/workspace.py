@@ -15,7 +15,7 @@ class SandboxOpened(Payload, frozen=True, kw_only=True, tag="sandbox.opened"):
 
 
 class NetworkRequested(Payload, frozen=True, kw_only=True, tag="network.requested"):
-    """Something in the sandbox wanted to reach a host. No query strings, no headers."""
+    """A program in the sandbox tried to reach a host. Without query strings and headers."""
 
     host: str
     decision: Literal["allow", "deny"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mainspring import __version__
+from mainspring.config import FOLDER
 from mainspring.edges.api.replays import Replays
 from mainspring.edges.api.route import Route, routes_of
 from mainspring.edges.api.routes.agents import AgentRoutes
@@ -33,11 +34,11 @@ from mainspring.edges.mcp.agent_features import INSTRUCTIONS, AgentFeatures
 from mainspring.edges.mcp.http_endpoint import HostRules
 from mainspring.edges.mcp.http_server import mcp_routes, new_server
 from mainspring.edges.mcp.service_agents import ServiceAgents
+from mainspring.service.service import Service
 from mainspring.service.sessions.cost_reports import Costs
 from mainspring.service.sessions.rule_evaluation import RuleEvaluator
 from mainspring.service.sessions.session_reports import SessionReports
-from mainspring.wiring.service_assembly import Service
-from mainspring.wiring.service_workspaces import build_transfers
+from mainspring.service.sessions.session_transfer import build_transfers
 
 
 def all_routes(service: Service, *more: Route) -> tuple[Route, ...]:
@@ -66,7 +67,7 @@ def _resource_routes(service: Service) -> tuple[Route, ...]:
         CredentialRoutes(secrets.credentials, secrets.credential_validator),
         McpLoginRoutes(secrets.mcp_logins),
         MemoryStoreRoutes(memory.stores),
-        MemoryRoutes(memory.memories, memory.versions),
+        MemoryRoutes(memory.memories, memory.versions, memory.search),
         DreamRoutes(service.dreams),
         DeploymentRoutes(schedules.deployments, schedules.deployment_runner),
         DeploymentRunRoutes(schedules.runs),
@@ -92,13 +93,13 @@ def _session_routes(service: Service) -> tuple[Route, ...]:
 
 
 def _report_routes(service: Service) -> tuple[Route, ...]:
-    settings, sessions = service.infrastructure.settings, service.sessions.sessions
-    replays = Replays(sessions, facts=service.infrastructure.models.facts)
+    infrastructure, sessions = service.infrastructure, service.sessions.sessions
+    replays = Replays(sessions, facts=infrastructure.models.facts)
     return routes_of(
         InsightRoutes(SessionReports(sessions), replays),
         CostRoutes(Costs(sessions, service.access.ledger)),
         PolicyRoutes(RuleEvaluator(sessions)),
-        MoveRoutes(*build_transfers(settings, sessions)),
+        MoveRoutes(*build_transfers(sessions, infrastructure.workspaces, FOLDER)),
     )
 
 

@@ -17,7 +17,7 @@ from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.action_runner import hints_for
 from mainspring.edges.cli.chat_status import StatusLine
 from mainspring.edges.cli.event_summary import short_id
-from mainspring.edges.cli.printing import Screen, plural
+from mainspring.edges.cli.printing import Screen
 from mainspring.edges.cli.run_arguments import RunArguments
 from mainspring.edges.cli.run_command import print_end, run_attended
 from mainspring.edges.cli.send import is_agent_command, send_message
@@ -35,6 +35,7 @@ from mainspring.edges.cli.slash_output import (
 )
 from mainspring.edges.cli.terminal_input import Keyboard
 from mainspring.edges.cli.worktree_option import open_worktree
+from mainspring.runtime.agent import Agent
 from mainspring.runtime.command_results import SubmittedResult
 from mainspring.runtime.corrections import Corrections
 from mainspring.runtime.run_options import RunOptions
@@ -57,18 +58,21 @@ from mainspring.wiring.settings_files import read_settings_commands
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import (
+        chat_memory,
         chat_servers,
         chat_sessions,
         chat_shell,
         line_editor,
         mentions,
     )
+    from mainspring.edges.cli.chat_sessions import PickedSession
 else:
     chat_sessions = LazyModule("mainspring.edges.cli.chat_sessions")
     chat_shell = LazyModule("mainspring.edges.cli.chat_shell")
     line_editor = LazyModule("mainspring.edges.cli.line_editor")
     mentions = LazyModule("mainspring.edges.cli.mentions")
     chat_servers = LazyModule("mainspring.edges.cli.chat_servers")  # most chats never ask
+    chat_memory = LazyModule("mainspring.edges.cli.chat_memory")
 
 INTERRUPTED = 130
 _COMMANDS_BEFORE_SESSION = ("plan", "mode")
@@ -130,7 +134,8 @@ class _Chat:
             status = await self._read_and_reply()
         if self._session is not None:
             await self._report_errors(self._session.end("prompt_input_exit"))
-        self._print_resume_hint()
+            name = short_id(self._session.id)
+            self._print_line(f"continue: mainspring chat --resume {name}", "dim")
         return status
 
     async def _show_status(self) -> None:
@@ -180,27 +185,15 @@ class _Chat:
             return None
 
     async def _greet(self) -> None:
-        before = self._runner.session_summary
-        if before is not None:
-            await chat_sessions.show_conversation(
-                self._settings, self._runner.runtime.log, before.id
-            )
-            title = f": {before.title}" if before.title else ""
-            self._print_line(
-                f"session {short_id(before.id)}, {plural(before.turns, 'turn')}{title}", "dim"
-            )
+        if (before := self._runner.session_summary) is not None:
+            log = self._runner.runtime.log
+            await chat_sessions.show_resumed(self._settings, self._notes, log, before)
         self._print_line(f"{self._agent.name} · {self._agent.model} · /help", "dim")
-
-    def _print_resume_hint(self) -> None:
-        if self._session is not None:
-            name = short_id(self._session.id)
-            self._print_line(f"continue: mainspring chat --resume {name}", "dim")
 
     async def _ensure_session(self) -> Session:
         """The session; a new one, if nobody has said anything yet."""
         if self._session is None:
-            runtime = self._runner.runtime
-            self._session = await runtime.start(self._agent, metadata=self._runner.origin)
+            self._session = await self._runner.start(self._agent)
         return self._session
 
     async def _send(self, message: str) -> int | None:
@@ -277,18 +270,14 @@ class _Chat:
             self._is_mode_told = True
 
     async def _command(self, command: ParsedCommand, message: str) -> int | None:
+        own = {"model": self._change_model, "memory": self._memory, "mcp": self._servers}
         match command.name:
             case "exit" | "quit":
                 return 0
             case "help" | "":
                 print_help(self._notes, available_commands(self._agent))
-            case "model":
-                await self._change_model(command.arguments)
-            case "mcp":
-                session_id = None if self._session is None else self._session.id
-                await chat_servers.run_mcp_command(
-                    self._settings, self._notes, session_id, command.arguments
-                )
+            case name if name in own:
+                await own[name](command.arguments)
             case "clear":
                 await self._clear()
             case "fork":
@@ -362,39 +351,47 @@ class _Chat:
         )
         picked = await chat.run(command.name, command.arguments, current)
         if picked is not None:
-            await self._continue_with(picked.id, picked.model)
+            await self._continue_with(picked)
 
-    async def _continue_with(self, session_id: str, model: str | None) -> None:
-        runtime = self._runner.runtime
-        if model is not None:
-            runtime.models.open(model)
-            self._agent = replace(self._agent, model=model)
-        self._session = await runtime.resume(self._agent, session_id)
-        await chat_sessions.show_conversation(self._settings, runtime.log, session_id)
-        self._print_line(f"this is session {short_id(session_id)} now", "dim")
+    async def _continue_with(self, picked: PickedSession) -> None:
+        runtime, model = self._runner.runtime, picked.model or self._agent.model
+        runtime.models.open(model)
+        self._agent = replace(self._agent, model=model, memory=picked.memory or self._agent.memory)
+        self._session = await runtime.resume(self._agent, picked.id)
+        await chat_sessions.show_conversation(self._settings, runtime.log, picked.id)
+        self._print_line(f"this is session {short_id(picked.id)} now", "dim")
 
     async def _fork(self) -> None:
-        if self._session is None:
-            self._print_line("nothing yet", "dim")
-            return
-        left = self._session
+        if (left := self._session) is None:
+            return self._print_line("nothing yet", "dim")
         self._session = await left.fork()
-        before = f"the one before stays as it is: mainspring chat --resume {short_id(left.id)}"
-        self._print_line(
-            f"forked: this is session {short_id(self._session.id)} now; {before}", "dim"
+        name, before = short_id(self._session.id), f"mainspring chat --resume {short_id(left.id)}"
+        words = f"forked: this is session {name} now; the one before stays as it is: {before}"
+        return self._print_line(words, "dim")
+
+    async def _servers(self, arguments: str) -> None:
+        session_id = None if self._session is None else self._session.id
+        await chat_servers.run_mcp_command(self._settings, self._notes, session_id, arguments)
+
+    async def _memory(self, arguments: str) -> None:
+        settings = replace(self._settings, folder=str(self._status.folder))
+        run = chat_memory.run_memory_command
+        await self._continue_as(
+            await run(settings, self._notes, self._agent, self._session, arguments)
         )
+
+    async def _continue_as(self, agent: Agent) -> None:
+        self._agent = agent
+        if self._session is not None:
+            self._session = await self._runner.runtime.resume(agent, self._session.id)
 
     async def _change_model(self, name: str) -> None:
         if not name:
-            self._print_line(
-                f"{self._agent.model}; /model NAME changes it, `mainspring models ls` lists"
-            )
-            return
+            hint = "/model NAME changes it, `mainspring models ls` lists"
+            return self._print_line(f"{self._agent.model}; {hint}")
         self._runner.runtime.models.open(name)
-        self._agent = replace(self._agent, model=name)
-        if self._session is not None:
-            self._session = await self._runner.runtime.resume(self._agent, self._session.id)
-        self._print_line(f"{name} answers from here on", "dim")
+        await self._continue_as(replace(self._agent, model=name))
+        return self._print_line(f"{name} answers from here on", "dim")
 
     def _print_line(self, words: str, style: str = "") -> None:
         self._notes.paragraph((words, style))

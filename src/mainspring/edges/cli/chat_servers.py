@@ -5,14 +5,16 @@ from __future__ import annotations
 from anyio import to_thread
 
 from mainspring.capabilities.mcp.foreign_text import clean_line
+from mainspring.capabilities.mcp.session_servers import SessionServers
 from mainspring.capabilities.mcp.tools import server_key, tool_prefix
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput, McpFailed
 from mainspring.edges.cli.mcp_views import server_row, server_view, tool_view, unused_view
 from mainspring.edges.cli.printing import Screen
 from mainspring.runtime.agent_folder import mcp_edits
-from mainspring.wiring.mcp_servers import SessionServers, servers_of
-from mainspring.wiring.project_servers import ProjectServers, read_project_servers
+from mainspring.runtime.mcp_server import McpServer
+from mainspring.runtime.settings.session_servers import ProjectServers
+from mainspring.wiring.mcp_servers import SERVERS, read_project_servers
 from mainspring.wiring.settings_files import edit_servers
 
 USAGE = "/mcp, /mcp tools|reconnect|enable|disable NAME"
@@ -26,7 +28,7 @@ async def run_mcp_command(
         InvalidInput: there is no such server, or it is not connected.
     """
     project = await to_thread.run_sync(read_project_servers, settings)
-    opened = None if session_id is None else servers_of(session_id)
+    opened = None if session_id is None else SERVERS.of_session(session_id)
     word, _, name = arguments.partition(" ")
     name = name.strip()
     if word and name not in {server.name for server in project.every}:
@@ -45,7 +47,9 @@ async def run_mcp_command(
             raise InvalidInput(USAGE)
 
 
-def _print_servers(notes: Screen, project: ProjectServers, opened: SessionServers | None) -> None:
+def _print_servers(
+    notes: Screen, project: ProjectServers, opened: SessionServers[McpServer] | None
+) -> None:
     views = [unused_view(project, server.name) for server in project.every]
     if opened is not None:
         views = [server_view(opened, view) for view in views]
@@ -58,7 +62,7 @@ def _print_servers(notes: Screen, project: ProjectServers, opened: SessionServer
     return None
 
 
-def _print_tools(notes: Screen, opened: SessionServers, name: str) -> None:
+def _print_tools(notes: Screen, opened: SessionServers[McpServer], name: str) -> None:
     views = [
         tool_view(tool)
         for tool_name, tool in sorted(opened.tools.items())
@@ -71,7 +75,7 @@ def _print_tools(notes: Screen, opened: SessionServers, name: str) -> None:
     notes.table(["TOOL", "TOKENS", "DESCRIPTION"], rows)
 
 
-async def _reconnect(notes: Screen, opened: SessionServers, name: str) -> None:
+async def _reconnect(notes: Screen, opened: SessionServers[McpServer], name: str) -> None:
     try:
         await opened.connections[server_key(name)].reconnect()
     except McpFailed as error:
@@ -92,7 +96,7 @@ def _set_enabled(
     notes.paragraph((f"{name} is {word} from the next message on", "dim"))
 
 
-def _opened(opened: SessionServers | None, name: str) -> SessionServers:
+def _opened(opened: SessionServers[McpServer] | None, name: str) -> SessionServers[McpServer]:
     if opened is None or server_key(name) not in opened.connections:
         raise InvalidInput(f"{name} is not connected in this session yet")
     return opened

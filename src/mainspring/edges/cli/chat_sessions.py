@@ -21,6 +21,7 @@ from mainspring.edges.cli.session_rewind import RewindOptions, diff, rewind_sess
 from mainspring.edges.cli.session_transfer import FormatName, export
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import all_sessions
+from mainspring.runtime.memory.memory_mode import MemoryMode
 from mainspring.runtime.session.session_summary import SessionSummary, summarize_session
 from mainspring.runtime.skills.substitution import typed_text
 
@@ -52,6 +53,15 @@ async def show_conversation(settings: Settings, log: SessionLog, session_id: str
     renderer.close()
 
 
+async def show_resumed(
+    settings: Settings, notes: Screen, log: SessionLog, session: SessionSummary
+) -> None:
+    await show_conversation(settings, log, session.id)
+    title = f": {session.title}" if session.title else ""
+    line = f"session {short_id(session.id)}, {plural(session.turns, 'turn')}{title}"
+    notes.paragraph((line, "dim"))
+
+
 @dataclass(frozen=True, slots=True)
 class PickedSession:
     """The session to continue with."""
@@ -59,6 +69,8 @@ class PickedSession:
     id: str
     model: str | None = None
     """The one that it had last; `None`: the one of now."""
+    memory: MemoryMode | None = None
+    """Likewise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +101,7 @@ class ChatSessions:
         """The session that was typed, or one that the user picks from a list."""
         if typed:
             summary = await summarize_session(self.log, await find_session(self.log, typed))
-            return PickedSession(summary.id, summary.model)
+            return PickedSession(summary.id, summary.model, summary.memory)
         rows = sorted(
             [row async for row in all_sessions(self.log.store) if row.id != current],
             key=lambda row: row.updated,
@@ -105,7 +117,8 @@ class ChatSessions:
         index = _picked(self.read_line("number of the session: "), len(summaries))
         if index is None:
             return None
-        return PickedSession(summaries[index].id, summaries[index].model)
+        chosen = summaries[index]
+        return PickedSession(chosen.id, chosen.model, chosen.memory)
 
     async def _rewind(self, session_id: str, typed: str) -> PickedSession | None:
         """Go back to before a message that the user picks, files and conversation."""

@@ -27,7 +27,7 @@ from mainspring.runtime.environment_setup import REQUEST, TOOL, EnvironmentSetup
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.saved_environments import EnvironmentPlan, SavedEnvironment
 from mainspring.runtime.session.run_result import RunResult
-from mainspring.wiring.sandbox_pool import SandboxPool
+from mainspring.wiring.sandbox_pool import sandbox_pool
 from mainspring.wiring.saved_environment import environment_setup, saved_environments
 
 app = command_group()
@@ -95,7 +95,7 @@ async def setup(
     environments = saved_environments(Path(settings.home))
     resumed = await _unfinished(settings, repository)
     with unwrap_single_error():
-        async with SandboxPool(settings) as sandboxes:
+        async with sandbox_pool(settings) as sandboxes:
             work = environment_setup(
                 settings, sandboxes, repository, arguments.test, partial(print_note, settings)
             )

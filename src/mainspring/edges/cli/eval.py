@@ -15,6 +15,7 @@ from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.eval_exchange import benchmark, export, import_
+from mainspring.edges.cli.eval_grade import grade
 from mainspring.edges.cli.eval_health import health, reward
 from mainspring.edges.cli.eval_labels import calibrate, label
 from mainspring.edges.cli.eval_progress import EvalProgress
@@ -37,12 +38,13 @@ from mainspring.edges.cli.printing import Screen, dollars, plural, print_note
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.files.atomic_file import write_atomic
 from mainspring.improve.evals.case_recording import add_case
+from mainspring.improve.evals.case_selection import Selection
 from mainspring.improve.evals.comparison import baseline_of, encode_baseline, gate, read_baseline
 from mainspring.improve.evals.labels import add_label, feedback_label
 from mainspring.improve.evals.new_suite import write_first_suite, write_suite
 from mainspring.improve.evals.ready.suites import ready_suite
 from mainspring.improve.evals.run_log import EvalRun
-from mainspring.improve.evals.runner import Plan, RunSettings, Selection, SuiteRunner
+from mainspring.improve.evals.runner import Plan, RunSettings, SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
 from mainspring.improve.evals.suite_files import EVALS_FOLDER
 from mainspring.improve.evals.topologies import (
@@ -64,6 +66,7 @@ command(app)(label)
 command(app)(calibrate)
 command(app)(health)
 command(app, "trend")(show_trend)
+command(app)(grade)
 app.add_typer(reward, name="reward", help="Check what a suite rewards.")
 
 

@@ -18,6 +18,7 @@ from mainspring.core import clock
 from mainspring.core.envelope import event_types, message_text
 from mainspring.core.errors import SessionNotFound
 from mainspring.core.events import EvalCaseEnded, UserMessage
+from mainspring.edges.cli.eval_grade import print_score
 from mainspring.edges.cli.eval_progress import RESULT_HEADS, result_row
 from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.options import JsonOption
@@ -44,6 +45,7 @@ from mainspring.improve.evals.comparison import (
 )
 from mainspring.improve.evals.exchange.inspect_log import inspect_log
 from mainspring.improve.evals.html_report import html_page
+from mainspring.improve.evals.production_score import production_score
 from mainspring.improve.evals.ready.safety import dimension_results
 from mainspring.improve.evals.report_files import failures_of, junit, markdown, share_text
 from mainspring.improve.evals.run_log import EvalRun, existing_runs, list_runs, read_run
@@ -285,6 +287,7 @@ async def report(
     async with open_existing_log(settings) as log:
         outcome = await read_run(log, (await find_session(log, run)).id)
         await write_reports(settings, log, outcome, files)
+        score = await production_score(log, outcome.created.agent_name, outcome.created.suite)
     print_list(
         settings,
         [outcome.results[key] for key in sorted(outcome.results)],
@@ -295,6 +298,7 @@ async def report(
     )
     if not json:
         print_summary(settings, outcome)
+        print_score(settings, score)
     return 0
 
 

@@ -7,10 +7,12 @@ from pathlib import Path
 from msgspec import Struct
 
 from mainspring.config import Settings
+from mainspring.edges.cli.eval_grade import print_score
 from mainspring.edges.cli.eval_suites import AgentOption, SuitesArgument, load_suites
 from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.options import JsonOption
 from mainspring.edges.cli.printing import Screen, StyledText
+from mainspring.improve.evals.production_score import ProductionScore, production_score
 from mainspring.improve.evals.run_log import existing_runs
 from mainspring.improve.evals.trend import REFERENCE_RUNS, Trend, run_rate, trend
 from mainspring.runtime.run_options import RunOptions
@@ -24,6 +26,7 @@ class TrendView(Struct, frozen=True, kw_only=True):
     suite: str
     trend: Trend
     is_alarm: bool
+    production: ProductionScore | None
 
 
 async def show_trend(
@@ -44,10 +47,14 @@ async def show_trend(
             rates = [rate for run in reversed(runs) if (rate := run_rate(run)) is not None]
             found = trend(rates)
             is_alarm = is_alarm or found.is_alarm
+            score = await production_score(log, runner.agent.name, name)
             if json:
-                screen.json(TrendView(suite=name, trend=found, is_alarm=found.is_alarm))
+                is_raised = found.is_alarm
+                view = TrendView(suite=name, trend=found, is_alarm=is_raised, production=score)
+                screen.json(view)
             else:
                 _print_trend(screen, name, found, len(rates))
+                print_score(settings, score)
     return ALARM if is_alarm else 0
 
 

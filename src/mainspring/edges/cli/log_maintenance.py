@@ -200,7 +200,7 @@ async def rm(
             return 1
         gone = [await read_footprint(log, item.id) for item in doomed]
         await log.delete(row.id, cascade=cascade)
-        await session_files.remove_session_files(settings, log, gone)
+        await session_files.session_removal(settings, log).remove_files(gone)
     _print_deleted(settings, [item.id for item in doomed], json=json)
     return 0
 
@@ -257,11 +257,11 @@ async def expire(
 
 async def _delete_expired(settings: Settings, log: SessionLog, before: datetime) -> list[str]:
     # of all: which ones go, is known when they are gone
-    known = [await read_footprint(log, session.id) async for session in all_sessions(log.store)]
+    footprints = [await read_footprint(log, row.id) async for row in all_sessions(log.store)]
     expired = await log.expire(updated_before=before)
     gone = set(expired)
-    await session_files.remove_session_files(
-        settings, log, [item for item in known if item.session_id in gone]
+    await session_files.session_removal(settings, log).remove_files(
+        [item for item in footprints if item.session_id in gone]
     )
     return expired
 

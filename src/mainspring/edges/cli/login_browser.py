@@ -11,6 +11,7 @@ import webbrowser
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import anyio
 from anyio import to_thread
@@ -21,9 +22,10 @@ from mainspring.capabilities.mcp.oauth_device import DeviceScreen
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput, McpFailed
 from mainspring.edges.cli.printing import Screen
+from mainspring.runtime.agent_folder.mcp_inputs import store_input
 from mainspring.runtime.mcp_server import McpServer, ServerInput
-from mainspring.wiring import mcp_auth
-from mainspring.wiring.mcp_inputs import store_input
+from mainspring.wiring import mcp_servers
+from mainspring.wiring.user_vault import user_vault
 
 _SECONDS = 600.0
 _MAX_REQUEST_BYTES = 16 << 10
@@ -116,9 +118,10 @@ async def give_inputs(settings: Settings, server: McpServer) -> list[str]:
 
     Raises: InvalidInput: a value cannot be stored, or nobody answers.
     """
+    vault, folder = user_vault(settings), Path(settings.folder)
     for item in server.missing_inputs:
         value = await to_thread.run_sync(_ask_input, item)
-        await to_thread.run_sync(store_input, settings, server, item, value)
+        await to_thread.run_sync(store_input, vault, folder, server, item, value)
     return [item.id for item in server.missing_inputs]
 
 
@@ -148,11 +151,11 @@ async def log_in(
 
     try:
         if device:
-            await mcp_auth.log_in(settings, server, DeviceScreen(say))
+            await mcp_servers.log_in(settings, server, DeviceScreen(say))
         elif paste:
-            await mcp_auth.log_in(settings, server, PastingBrowser(say, input))
+            await mcp_servers.log_in(settings, server, PastingBrowser(say, input))
         else:
             async with open_loopback_browser(say) as browser:
-                await mcp_auth.log_in(settings, server, browser)
+                await mcp_servers.log_in(settings, server, browser)
     except McpFailed as error:
         raise InvalidInput(f"{server.name}: {error}") from error

@@ -33,14 +33,10 @@ from mainspring.edges.cli.options import JsonOption
 from mainspring.edges.cli.printing import Screen, plural, print_list, print_result
 from mainspring.runtime.agent_folder import mcp_edits
 from mainspring.runtime.definition_files.json_file import JsonObject, as_object
+from mainspring.runtime.settings.session_servers import ProjectServers
 from mainspring.runtime.settings.tool_pins import accept_tools
-from mainspring.wiring import mcp_auth
 from mainspring.wiring.mcp_packages import forget_packages
-from mainspring.wiring.project_servers import (
-    ProjectServers,
-    connect_servers,
-    read_project_servers,
-)
+from mainspring.wiring.mcp_servers import connect_servers, read_project_servers, stored_grants
 from mainspring.wiring.settings_files import edit_servers
 
 app = command_group()
@@ -227,7 +223,7 @@ async def auth(  # noqa: PLR0913 (a command's options)
     if server.missing_inputs and not (logout or status):
         stored = {"name": name, "inputs": await give_inputs(settings, server)}
         return print_result(settings, stored, (f"{name}: ", "bold"), ("stored", ""), json=json)
-    grants = mcp_auth.VaultGrants(settings, server)
+    grants = stored_grants(settings, server)
     if logout:
         await grants.remove()
     elif not status:

@@ -8,12 +8,13 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.capabilities.mcp.foreign_text import clean_line
+from mainspring.capabilities.mcp.session_servers import SessionServers
 from mainspring.capabilities.mcp.tools import server_key
 from mainspring.capabilities.providers.token_estimate import text_tokens
 from mainspring.core.tool import Tool
 from mainspring.edges.cli.printing import StyledText
-from mainspring.wiring.mcp_servers import SessionServers
-from mainspring.wiring.project_servers import ProjectServers
+from mainspring.runtime.mcp_server import McpServer
+from mainspring.runtime.settings.session_servers import ProjectServers
 
 
 class ServerView(Struct, frozen=True, kw_only=True):
@@ -57,7 +58,7 @@ def unused_view(project: ProjectServers, name: str) -> ServerView:
     )
 
 
-def server_view(opened: SessionServers, view: ServerView) -> ServerView:
+def server_view(opened: SessionServers[McpServer], view: ServerView) -> ServerView:
     key = server_key(view.name)
     connection = opened.connections.get(key)
     if connection is None or view.state == "unused":

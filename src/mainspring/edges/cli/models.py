@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from datetime import timedelta
-from typing import Annotated
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from msgspec import Struct
@@ -14,9 +15,10 @@ from mainspring.capabilities.providers.model_registry import ModelRegistry
 from mainspring.capabilities.providers.script_file import OFFLINE_MODEL
 from mainspring.config import Settings
 from mainspring.core.events import Usage
+from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model_facts import ModelFacts
 from mainspring.edges.cli.commands import command, command_group
-from mainspring.edges.cli.options import JsonOption
+from mainspring.edges.cli.options import JsonOption, parse_dollars
 from mainspring.edges.cli.printing import (
     Screen,
     StyledText,
@@ -30,6 +32,11 @@ from mainspring.edges.cli.printing import (
 from mainspring.harness.limits import prompt_tokens
 from mainspring.runtime import model_checks
 from mainspring.wiring.providers import PROVIDERS, open_model_registry
+
+if TYPE_CHECKING:
+    from mainspring.edges.cli import suite_drill
+else:
+    suite_drill = LazyModule("mainspring.edges.cli.suite_drill")  # evals are long to import
 
 app = command_group()
 
@@ -180,9 +187,22 @@ async def drill(
     names: Annotated[
         str, typer.Argument(metavar="NAMES", help="Two or more models, separated by commas.")
     ],
+    suite: Annotated[
+        str | None,
+        typer.Option("--suite", metavar="NAME", help="Run this suite of the agent in this folder."),
+    ] = None,
+    budget: Annotated[
+        Decimal | None,
+        typer.Option(
+            "--budget", parser=parse_dollars, metavar="USD", help="With --suite: the most it costs."
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Treat the first model as down and test the next one with an agent's work."""
+    """Treat the first model as down and test the next one with an agent's work: three small calls,
+    or with --suite a suite, compared with its newest run. Exit status 1 if it does not do."""
+    if suite is not None:
+        return await suite_drill.drill_suite(settings, names, suite, budget=budget, json=json)
     screen = Screen(settings)
     failed = 0
     async with open_model_registry(settings) as registry:

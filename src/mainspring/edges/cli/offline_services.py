@@ -20,7 +20,7 @@ from mainspring.service.schedules.deployments import Deployments
 from mainspring.service.webhooks.webhook_deliveries import Deliveries
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox
-from mainspring.wiring.user_vault import LazySeal
+from mainspring.wiring.user_vault import user_vault
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class OfflineServices:
 
 
 def offline_services(settings: Settings, records: Records) -> OfflineServices:
-    seal = LazySeal(settings)
+    seal = user_vault(settings)
     webhooks = Webhooks(records, seal=seal)
     outbox = Outbox(records, webhooks, put=no_enqueue)
     keep = DeploymentStore(records, outbox=outbox, seal=seal, put=no_enqueue, clock=clock.now)

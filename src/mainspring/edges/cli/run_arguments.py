@@ -108,6 +108,12 @@ class RunArguments:
             help="If no sandbox works, run commands anyway, with all your permissions.",
         ),
     ] = False
+    no_memory: Annotated[
+        bool,
+        typer.Option(
+            "--no-memory", help="Neither read nor write memories in this session, now and later."
+        ),
+    ] = False
     allow_protected: Annotated[
         list[str] | None,
         typer.Option(
@@ -133,6 +139,7 @@ class RunArguments:
             mode=None if self.mode is None else self.mode.value,
             workspace=None if self.workspace is None else Path(self.workspace),
             is_unsandboxed=self.unsandboxed,
+            memory_mode="off" if self.no_memory else "on",
             allow_protected=tuple(self.allow_protected or ()),
         )
 

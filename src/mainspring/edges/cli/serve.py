@@ -49,6 +49,7 @@ from mainspring.service.authorization.oidc_tokens import CombinedTokens, open_to
 from mainspring.service.jobs import parking
 from mainspring.service.jobs.worker import WorkerSettings
 from mainspring.service.schedules.local_schedule import ScheduleStatus
+from mainspring.service.service import Service
 from mainspring.service.telemetry.health import (
     Health,
     HealthCheck,
@@ -64,7 +65,7 @@ from mainspring.service.telemetry.telemetry_setup import Telemetry, open_telemet
 from mainspring.service.webhooks.webhook_deliveries import MeteredPoster
 from mainspring.service.webhooks.webhook_endpoints import DELIVERY_KIND
 from mainspring.wiring.sandbox_environment import private_files
-from mainspring.wiring.service_assembly import Service, open_service, sync_schedule
+from mainspring.wiring.service_assembly import open_service, sync_schedule
 from mainspring.wiring.stores import schema_status
 from mainspring.wiring.user_vault import known_secrets
 from mainspring.wiring.worker_assembly import WorkerConfig, open_worker
@@ -137,6 +138,8 @@ async def worker(settings: Settings, *, options: WorkerOptions) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RunningService:
+    settings: Settings
+    networks: tuple[Network, ...]
     service: Service
     telemetry: Telemetry
     options: WorkerOptions
@@ -147,11 +150,9 @@ class _RunningService:
 
     @property
     def health(self) -> Health:
-        settings = self.service.infrastructure.settings
-
         checks: dict[str, HealthCheck] = {
             "store": check_store(self.service.infrastructure.store),
-            "tables": check_migrations(lambda: schema_status(settings.store)),
+            "tables": check_migrations(lambda: schema_status(self.settings.store)),
             "draining": check_not_draining(self.closing),
         }
         if self.works:
@@ -167,6 +168,8 @@ class _RunningService:
     async def work(self) -> None:
         days, kept = self.options.audit_days, self.options.workspace_days
         orders = WorkerConfig(
+            settings=self.settings,
+            networks=self.networks,
             worker_settings=WorkerSettings(
                 concurrency=self.options.concurrency, drain_seconds=self.options.drain_seconds
             ),
@@ -249,6 +252,8 @@ async def _open_service(
         )
         closing = Event()
         dependencies = _RunningService(
+            settings=settings,
+            networks=networks,
             service=service,
             telemetry=watching,
             options=options,

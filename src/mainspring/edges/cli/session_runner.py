@@ -37,6 +37,7 @@ from mainspring.log.task_groups import unwrap_single_error
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder
 from mainspring.runtime.agent_folder.manifest import ManifestOutcome
+from mainspring.runtime.memory.memory_mode import with_memory_mode
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.run_result import OnApproval, RunResult
 from mainspring.runtime.session.session import Runtime, Session
@@ -126,9 +127,12 @@ class SessionRunner:
     outcome: ManifestOutcome | None
     """What new sessions of the agent are graded against."""
 
-    async def start(self) -> Session:
-        """A new session, which nobody has said anything to."""
-        return await self.runtime.start(self.agent, metadata=self.origin)
+    async def start(self, agent: Agent | None = None) -> Session:
+        """A new session, which nobody has said anything to; of the agent as it was opened, or as it
+        was changed since."""
+        agent = agent or self.agent
+        origin = with_memory_mode(self.origin or {}, agent.memory)
+        return await self.runtime.start(agent, metadata=origin or None)
 
 
 _SECOND_PRESS_SECONDS = 5.0
@@ -191,9 +195,7 @@ async def open_session_runner(
         await _warn_if_expired(notes, Path(settings.home), runtime.models.facts(agent.model))
         if options.agent is not None and not loaded.is_described:
             notes.paragraph((f"warning: {options.agent} has no instruction files", "yellow"))
-        if runtime.models.facts(agent.model).id == OFFLINE_MODEL:
-            for line in (OFFLINE_LABEL,) if is_chosen else NO_MODEL:
-                notes.paragraph((line, "yellow"))
+        _warn_if_offline(notes, runtime.models.facts(agent.model), is_chosen=bool(is_chosen))
         yield SessionRunner(
             runtime=runtime,
             notices=notices,
@@ -215,6 +217,12 @@ async def _with_local_model(
         return agent
     notes.paragraph((LOCAL_LABEL.format(model), "yellow"))
     return replace(agent, model=model)
+
+
+def _warn_if_offline(notes: Screen, facts: ModelFacts, *, is_chosen: bool) -> None:
+    if facts.id == OFFLINE_MODEL:
+        for line in (OFFLINE_LABEL,) if is_chosen else NO_MODEL:
+            notes.paragraph((line, "yellow"))
 
 
 def _warn_if_assumed(notes: Screen, facts: ModelFacts) -> None:

@@ -13,10 +13,13 @@ from msgspec import Struct
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
+from mainspring.edges.cli.eval_grade import print_score
 from mainspring.edges.cli.options import JsonOption, parse_duration
 from mainspring.edges.cli.printing import Screen, StyledText, print_note
 from mainspring.edges.cli.session_lookup import open_existing_log
-from mainspring.runtime.agent_folder.manifest import FILE, ServiceObjectives, read_manifest
+from mainspring.improve.evals.production_score import ProductionScore, production_score
+from mainspring.runtime.agent_folder.manifest import FILE, read_manifest
+from mainspring.runtime.agent_folder.production_settings import ServiceObjectives
 from mainspring.runtime.insights.service_levels import ServiceLevels, service_levels
 
 MISSED = 1
@@ -28,6 +31,8 @@ class LevelsView(Struct, frozen=True, kw_only=True):
     share_without_person: float | None
     objectives: ServiceObjectives | None
     missed: tuple[str, ...]
+    production: ProductionScore | None
+    """Of graded sessions, beside the lab."""
 
 
 async def slo(
@@ -55,7 +60,12 @@ async def slo(
     name = manifest.name or place.name
     async with open_existing_log(settings) as log:
         levels = await service_levels(log, since=None if since is None else clock.now() - since)
-    views = [_view(item, manifest.slo if item.agent == name else None) for item in levels]
+        graded = manifest.grade
+        score = None if graded is None else await production_score(log, name, graded.suite)
+    views = [
+        _view(item, manifest.slo, score) if item.agent == name else _view(item, None, None)
+        for item in levels
+    ]
     screen = Screen(settings)
     if json:
         for view in views:
@@ -64,16 +74,20 @@ async def slo(
         print_note(settings, "there are no sessions")
     else:
         _print_table(screen, views)
+        print_score(settings, score)
     return MISSED if any(view.missed for view in views) else 0
 
 
-def _view(levels: ServiceLevels, objectives: ServiceObjectives | None) -> LevelsView:
+def _view(
+    levels: ServiceLevels, objectives: ServiceObjectives | None, score: ProductionScore | None
+) -> LevelsView:
     return LevelsView(
         levels=levels,
         errors_per_10000_calls=levels.errors_per_10000_calls,
         share_without_person=levels.share_without_person,
         objectives=objectives,
         missed=() if objectives is None else tuple(levels.missed(objectives)),
+        production=score,
     )
 
 

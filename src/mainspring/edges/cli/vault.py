@@ -22,7 +22,7 @@ from mainspring.edges.cli.printing import (
     print_note,
     print_result,
 )
-from mainspring.wiring.user_vault import has_vault, open_vault
+from mainspring.wiring.user_vault import user_vault
 
 app = command_group()
 
@@ -53,7 +53,7 @@ async def put(
 ) -> int:
     """Save a secret. Its value is read from a prompt or from standard input, never from an
     argument."""
-    secret = open_vault(settings).put(name, _read_value(name), host or [])
+    secret = user_vault(settings).open().put(name, _read_value(name), host or [])
     print_result(settings, _secret_view(secret), ("saved ", "green"), (name, "bold"), json=json)
     if not host and not json:
         print_note(settings, "no --host: programs in a sandbox cannot use it")
@@ -73,7 +73,7 @@ def _read_value(name: str) -> str:
 @command(app)
 async def ls(settings: Settings, *, json: JsonOption = False) -> int:
     """List the secrets: names, hosts and dates, never values."""
-    secrets = open_vault(settings).secrets() if has_vault(settings) else []
+    secrets = user_vault(settings).secrets()
     return print_list(
         settings,
         [_secret_view(secret) for secret in secrets],
@@ -87,9 +87,9 @@ async def ls(settings: Settings, *, json: JsonOption = False) -> int:
 @command(app)
 async def rm(settings: Settings, *, name: SecretName, json: JsonOption = False) -> int:
     """Delete a secret."""
-    if not has_vault(settings):
+    if not user_vault(settings).exists:
         raise unknown_secret(name)
-    open_vault(settings).remove(name)
+    user_vault(settings).open().remove(name)
     return print_result(settings, {"removed": name}, ("removed ", ""), (name, "bold"), json=json)
 
 

@@ -32,14 +32,14 @@ from mainspring.harness.thread_context import ThreadContext
 
 MAX_SKILL_TOKENS = 25_000
 _MAX_SKILL_CHARS = 20_000
-"""Of each: about 5,000 tokens."""
+"""The limit for each skill, about 5,000 tokens."""
 _RESTORED_SKILL_NOTE = (
     "The text of a skill that you use, which was taken out of this conversation to save space:"
 )
 
 
 def restored_skills(context: ThreadContext, *, max_tokens: int) -> list[ContextAdded]:
-    """Those that the model does not see any more, the newest first as long as there is room."""
+    """Skills that compaction removed from the context, the newest first, as far as they fit."""
     room = min(max_tokens, MAX_SKILL_TOKENS) * context.facts.bytes_per_token
     seen = list(_visible_texts(context)) if context.thread.session_state.skill_texts else []
     found: list[ContextAdded] = []
@@ -56,7 +56,7 @@ def restored_skills(context: ThreadContext, *, max_tokens: int) -> list[ContextA
 
 
 def _visible_texts(context: ThreadContext) -> Iterator[str]:
-    """All that the next request says, but for the model's own words."""
+    """The text of the next request without the model's own messages."""
     transcript = context.thread.transcript
     parts: list[Block | ToolResultBlock] = [*transcript.open_results, *transcript.open_words]
     for message in transcript.messages:
@@ -73,21 +73,21 @@ _REACTIVE_TRIES = 2
 
 
 class CompactionThresholds(Struct, frozen=True):
-    """Input tokens: from where on to compact, how far down, and what is never sent."""
+    """Thresholds in input tokens: when to compact, the target, and the hard limit."""
 
     trigger: int
     goal: int
     """Well below the trigger: every compaction costs the prompt cache."""
     stop: int
     results: int
-    """What the results of one round may take together."""
+    """The limit for all results of one round."""
 
 
 def compaction_thresholds(facts: ModelFacts, limits: Iterable[Limits]) -> CompactionThresholds:
-    """13k and 3k below the window's end; in small windows, a quarter and a tenth of them. The
-    smallest `max_context` and `compact_at` of the limits make both smaller.
+    """13k and 3k tokens below the context window; in small windows, a quarter and a tenth of it.
+    The smallest `max_context` and `compact_at` of the limits lower both.
 
-    What is left above the trigger is for the reply.
+    The room above the trigger is for the reply.
     """
     limits = [*limits]
     window = min([facts.window, *(each.max_context for each in limits if each.max_context)])
@@ -106,7 +106,7 @@ def thresholds_of(context: ThreadContext) -> CompactionThresholds:
 
 
 async def compact_if_needed(context: ThreadContext) -> Step | None:
-    """Compact what has to go before the next request. `None`: nothing had to."""
+    """Compact the conversation if the next request needs it. `None`: it did not."""
     limits = thresholds_of(context)
     work = _Compaction(context)
     await work.limit_results(limits.results)
@@ -121,7 +121,7 @@ async def compact_if_needed(context: ThreadContext) -> Step | None:
     if work.has_changed and is_over:
         _restore_skills(context)
     if work.is_interrupted:
-        return Continue("compacted_retry")  # the loop hears of it before it goes on
+        return Continue("compacted_retry")  # the loop handles the interrupt first
     if (tokens := context.input_tokens()) > limits.stop:
         return Ended(
             "prompt_too_long",
@@ -131,8 +131,8 @@ async def compact_if_needed(context: ThreadContext) -> Step | None:
 
 
 async def compact_on_request(context: ThreadContext, wanted: CompactionRequested) -> Step:
-    """Somebody has asked for it: a summary of all but the newest round or, if there is none to be
-    had, what the other layers can do."""
+    """Compaction on request: a summary of all but the newest round or, if that fails, what the
+    other layers can free."""
     work = _Compaction(context, wanted)
     await work.summarize(goal=0, rounds=1)
     if not work.has_changed and not work.is_interrupted:
@@ -146,13 +146,13 @@ async def compact_on_request(context: ThreadContext, wanted: CompactionRequested
 
 
 def _restore_skills(context: ThreadContext) -> None:
-    """Skills that are in use; at most half of what is left, or the next compaction would be due."""
+    """Restore skills in use, in at most half of the free room, or it would soon compact again."""
     left = thresholds_of(context).trigger - context.input_tokens()
     context.note(*restored_skills(context, max_tokens=left // 2))
 
 
 async def compact_after_overflow(context: ThreadContext, *, media: bool) -> bool:
-    """The provider has refused the request as too large. False: nothing more can be done."""
+    """Compact after the provider refused a request as too large. False: nothing is left to free."""
     tries = context.thread.retries.compacted
     if tries >= _REACTIVE_TRIES:
         return False
@@ -169,7 +169,7 @@ async def compact_after_overflow(context: ThreadContext, *, media: bool) -> bool
 
 
 class _Compaction:
-    """One pass over a desk's conversation. Gates hear of it before its first change."""
+    """One compaction of a thread's conversation. Hooks run before its first change."""
 
     def __init__(self, context: ThreadContext, wanted: CompactionRequested | None = None) -> None:
         self.has_changed = False
@@ -183,7 +183,9 @@ class _Compaction:
     async def limit_results(self, max_tokens: int) -> None:
         transcript = self._context.thread.transcript
         max_bytes = int(max_tokens * self._context.facts.bytes_per_token)
-        self._record(limit_results(transcript, max_bytes))  # unseen yet: nothing to announce
+        self._record(
+            limit_results(transcript, max_bytes)
+        )  # the model has not seen these yet: no hooks
 
     async def run(self, *, goal: int, rounds: int) -> None:
         for layer in (drop_finished_tasks, drop_old_results, collapse_rounds):
@@ -207,8 +209,8 @@ class _Compaction:
         self._record(overlays or ())
 
     async def run_harder(self, *, goal: int, results: int) -> None:
-        """Keep the newest round only, and of its results less. Whatever hooks say: without it the
-        session ends here."""
+        """Keep only the newest round, with shorter results. Hooks cannot prevent it: without it,
+        the session would end here."""
         self._is_urgent = True
         await self.run(goal=goal, rounds=1)
         await self.summarize(goal=goal, rounds=1)
@@ -241,8 +243,7 @@ class _Compaction:
         )
 
     async def _may_go_on(self) -> bool:
-        """Gates and hooks hear of it once, before the first change; a hook may say no to what can
-        wait."""
+        """Run hooks once, before the first change; a hook may refuse a compaction that can wait."""
         if not self._is_announced:
             self._is_announced = True
             hook_result = await self._context.run_hooks(
@@ -253,7 +254,7 @@ class _Compaction:
         return self._is_urgent or not self._is_blocked
 
     def _record(self, overlays: Sequence[ContextCompacted]) -> None:
-        """All of them, with what each frees, or none."""
+        """Apply all overlays, with what each frees, or none."""
         if not overlays:
             return
         context = self._context
@@ -270,7 +271,7 @@ class _Compaction:
 
 
 def is_harmless(before: Transcript, after: Transcript) -> bool:
-    """Smaller, well formed, and every pinned word still there."""
+    """Whether the result is smaller, well formed, and has every pinned text."""
     messages = after.upcoming()
     pinned = [block for block in before.pins.blocks() if not is_media(block)]
     return (

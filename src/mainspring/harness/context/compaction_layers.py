@@ -26,7 +26,7 @@ _SEPARATORS = str.maketrans(dict.fromkeys("\"'`()[]{}<>,;:=", " "))
 
 
 def first_kept_message(transcript: Transcript, *, rounds: int, max_bytes: int) -> int:
-    """Index of the first message that stays: as many of the newest rounds as fit, at least one."""
+    """Index of the first message to keep: as many of the newest rounds as fit, at least one."""
     messages = transcript.messages
     total = transcript.bytes - sum(map(message_bytes, messages))
     start, kept = 0, 0
@@ -43,9 +43,9 @@ def first_kept_message(transcript: Transcript, *, rounds: int, max_bytes: int) -
 
 
 def referenced_rounds(transcript: Transcript, upto: int, *, max_bytes: int) -> frozenset[int]:
-    """Indices of older rounds that what comes after `upto` speaks of, by call id or by path.
+    """Indices of older rounds that messages after `upto` refer to, by call id or by path.
 
-    Of several rounds with the same path the newest counts: it is what is true now.
+    Of several rounds with the same path, only the newest: it has the current state.
     """
     mentioned = _mentions(transcript, upto)
     found: set[int] = set()
@@ -62,7 +62,7 @@ def referenced_rounds(transcript: Transcript, upto: int, *, max_bytes: int) -> f
 
 
 def removable_ranges(first: int, upto: int, kept: frozenset[int]) -> list[range]:
-    """What lies in `first..upto` between the messages that are kept."""
+    """The ranges in `first..upto` between the messages to keep."""
     found: list[range] = []
     start = first
     for index in range(first, upto + 1):
@@ -85,7 +85,7 @@ def _mentions(transcript: Transcript, upto: int) -> set[str]:
 
 
 def _names(message: Message) -> Iterator[str]:
-    """What a round is known by: its calls' ids and the paths they were given."""
+    """What later messages may refer to: the ids of a round's calls and the paths in them."""
     for part in message.content:
         if isinstance(part, ToolUse):
             yield part.id
@@ -102,7 +102,7 @@ def _is_path(text: str) -> bool:
 
 
 def results(transcript: Transcript) -> dict[str, ToolResultBlock]:
-    """Every result that is shown, by call."""
+    """Every result in the context, by call."""
     found = {
         part.tool_use_id: part
         for message in transcript.messages
@@ -115,23 +115,23 @@ def results(transcript: Transcript) -> dict[str, ToolResultBlock]:
 
 _KEPT_RUNS = 2
 _MIN_GAIN_BYTES = 400
-"""Less is not worth the cache that any change costs."""
+"""Freeing less is not worth the loss of the prompt cache."""
 
 
 @dataclass(frozen=True)
 class CompactionInput:
-    """A conversation and how much of it should go."""
+    """A conversation, and how much of it to remove."""
 
     transcript: Transcript
     excess_bytes: int
     rounds: int
-    """The newest so many stay as they are."""
+    """How many of the newest results stay unchanged."""
     recent_bytes: int
-    """Unless they are larger than this together; then the newest one."""
+    """If they are larger than this together, only the newest one stays."""
 
     @cached_property
     def upto(self) -> int:
-        """Index of the first message that no layer touches."""
+        """Index of the first message that no layer changes."""
         return first_kept_message(self.transcript, rounds=self.rounds, max_bytes=self.recent_bytes)
 
     @cached_property
@@ -156,9 +156,9 @@ class CompactionInput:
 
 
 def limit_results(transcript: Transcript, max_bytes: int) -> list[ContextCompacted]:
-    """Layer 0: the newest round's results, which the model has not seen, within one limit.
+    """Layer 0: shorten the results of the newest round, which the model has not seen, to one limit.
 
-    The largest give way first, all to the same size.
+    The largest are shortened first, all to the same size.
     """
     sizes = {
         result.tool_use_id: result_bytes(result.content) for result in _newest_results(transcript)
@@ -178,7 +178,7 @@ def limit_results(transcript: Transcript, max_bytes: int) -> list[ContextCompact
 
 
 def drop_finished_tasks(source: CompactionInput) -> list[ContextCompacted]:
-    """Layer 1: tasks that are done go, whole; what earlier compactions have told of them stays."""
+    """Layer 1: remove finished tasks completely, except summaries of earlier compactions."""
     end = 0
     for seq in source.transcript.finished[:-_KEPT_RUNS]:
         reached = sum(last <= seq for _, last in source.transcript.spans[: source.upto])
@@ -197,7 +197,7 @@ def drop_finished_tasks(source: CompactionInput) -> list[ContextCompacted]:
 
 
 def drop_old_results(source: CompactionInput) -> list[ContextCompacted]:
-    """Layer 2: old results go, their calls stay."""
+    """Layer 2: remove old results, but not their calls."""
     freed = 0
     ids: list[str] = []
     for index in range(source.upto):
@@ -213,7 +213,7 @@ def drop_old_results(source: CompactionInput) -> list[ContextCompacted]:
 
 
 def collapse_rounds(source: CompactionInput) -> list[ContextCompacted]:
-    """Layer 3: old rounds are told in a line each. The first message has nothing to collapse."""
+    """Layer 3: replace old rounds by one line each. The first message has nothing to collapse."""
     overlays: list[ContextCompacted] = []
     freed, wanted = 0, max(source.excess_bytes, source.transcript.bytes // 10)
     for stretch in removable_ranges(1, source.upto, source.kept_rounds):
@@ -238,7 +238,7 @@ def collapse_rounds(source: CompactionInput) -> list[ContextCompacted]:
 
 
 def drop_media(source: CompactionInput, *, with_newest: bool) -> list[ContextCompacted]:
-    """Images and documents go: the old ones, or all."""
+    """Remove images and documents: the old ones, or all."""
     messages = source.transcript.messages
     found = [index for index, message in enumerate(messages) if has_media(message)]
     if not with_newest:
@@ -250,14 +250,14 @@ def drop_media(source: CompactionInput, *, with_newest: bool) -> list[ContextCom
 
 
 def _newest_results(transcript: Transcript) -> list[ToolResultBlock]:
-    """Results of the newest round, sent (to a model that did not answer) or not."""
+    """Results of the newest round that no model has answered, even if they were sent."""
     last = transcript.messages[-1] if transcript.messages else None
     sent = () if last is None or isinstance(last, Assistant) else last.content
     return [part for part in sent if isinstance(part, ToolResultBlock)] + transcript.open_results
 
 
 def _rounds(source: CompactionInput, stretch: range) -> list[tuple[int, int]]:
-    """The stretch in pieces that can be cut out alone: each begins with what the model did."""
+    """Split a range into parts that can be removed separately; each begins with a model message."""
     starts = [
         index for index in stretch if isinstance(source.transcript.messages[index], Assistant)
     ]

@@ -16,7 +16,7 @@ _SHOWN_ARGUMENTS = ("path", "file_path", "command", "query", "pattern", "url", "
 
 
 class Detail(Struct, frozen=True, kw_only=True):
-    """How many characters each kind of thing gets."""
+    """Maximum characters for each kind of line."""
 
     words: int
     said: int
@@ -46,7 +46,7 @@ def digest(
     pinned: Set[Block],
     detail: Detail,
 ) -> list[str]:
-    """Lines that stand for the messages. What is pinned is left out: it stays anyway."""
+    """One line per step of the messages, without pinned text, which stays in the context."""
     lines: list[str] = []
     for message in messages:
         if isinstance(message, Assistant):
@@ -62,7 +62,7 @@ def digest(
 
 
 def earlier_digests(messages: Iterable[Message]) -> list[str]:
-    """Summaries that stand in these messages from compactions before."""
+    """Summaries of earlier compactions in these messages."""
     return [
         part.text
         for message in messages
@@ -82,7 +82,7 @@ def _assistant_lines(
                 arguments = _arguments(part.input, detail.argument)
                 yield f"- {part.name}({arguments}) -> {_outcome(results.get(part.id), detail)}"
             case _:
-                pass  # thoughts led to what was done; that is told
+                pass  # thinking is left out: the digest has what followed from it
 
 
 def _user_lines(words: Iterable[Block], detail: Detail) -> Iterator[str]:

@@ -1,6 +1,6 @@
-"""The frontmatter of a Markdown file, read leniently. Problems are reported and never fatal.
+"""The frontmatter of a Markdown file, parsed leniently: problems are reported, never raised.
 
-What a key means is not ours.
+Callers interpret the keys.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mainspring.core.lazy_module import LazyModule
 if TYPE_CHECKING:
     import yaml
 else:
-    yaml = LazyModule("yaml")  # many sessions read no file with a head
+    yaml = LazyModule("yaml")  # many sessions read no file with frontmatter
 
 MAX_CHARS = 100_000
 _MAX_DEPTH = 20
@@ -47,14 +47,14 @@ class FrontmatterIssue(Struct, frozen=True):
 
 class Frontmatter(Struct, frozen=True, kw_only=True):
     body: str
-    """What follows it."""
+    """The text after the frontmatter."""
     fields: dict[str, object] = field(default_factory=dict[str, object])
-    """What JSON could say, too: dates, times and the like are texts, as they were written."""
+    """Values as in JSON; dates, times and the like stay strings."""
     lines: dict[str, int] = field(default_factory=dict[str, int])
-    """Where in the file each key stands."""
+    """The line of each key in the file."""
     issues: tuple[FrontmatterIssue, ...] = ()
     is_there: bool = False
-    """Whether the file begins with a head that could be read."""
+    """Whether the file begins with valid frontmatter."""
 
 
 class _Pair(Struct, frozen=True):
@@ -64,15 +64,15 @@ class _Pair(Struct, frozen=True):
 
 
 class _UnsupportedYaml(ValueError):
-    """It is YAML, and not for us: too deep, aliases, keys that are no text."""
+    """Valid YAML that we refuse: too deep, with aliases, or with keys that are not strings."""
 
 
 class _NotFrontmatter(_UnsupportedYaml):
-    """A text between two rules, which is no head at all."""
+    """Text between two horizontal rules, which is not frontmatter."""
 
 
 def read_frontmatter(text: str) -> Frontmatter:
-    """What a file says of itself, and what follows. Whatever the text, this raises nothing."""
+    """Split a file into frontmatter and text. Never raises."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     opening = _OPENING.match(text)
     if opening is None:
@@ -115,7 +115,7 @@ def _frontmatter(
 
 
 def _read_key_by_key(body: str, written: str, first_line: int, error: Exception) -> Frontmatter:
-    """Read key by key, so that what is wrong with one does no harm to others."""
+    """Parse each key separately, so that an error affects only its own key."""
     pairs: list[_Pair] = []
     odd: list[FrontmatterIssue] = []
     for block in _blocks(written):
@@ -135,7 +135,7 @@ def _read_key_by_key(body: str, written: str, first_line: int, error: Exception)
 
 
 class _Block(Struct, frozen=True):
-    """A key and all that stands below it."""
+    """The lines of a key with everything nested below it."""
 
     key: str
     text: str
@@ -159,8 +159,8 @@ def _as_written(block: _Block) -> str:
 
 def _pairs(text: str) -> list[_Pair]:
     """Raises: yaml.YAMLError, ValueError."""
-    # The loader in C is 20 times as fast. Only its events are used: it makes trees by recursion,
-    # and a text that is nested deeply enough would end the process.
+    # The loader in C is 20 times as fast. Only its events are used: it builds trees by recursion,
+    # so deeply nested text would crash the process.
     load = cast("Callable[[str], Events]", getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     events = load(text)
     events.get_event()  # a stream starts
@@ -205,7 +205,7 @@ def _value(events: Events, depth: int) -> object:
         case _:
             raise _UnsupportedYaml(
                 "it has aliases"
-            )  # a few of them can stand for millions of values
+            )  # a few aliases can expand to millions of values
 
 
 def _scalar(events: Events, event: yaml.ScalarEvent) -> object:

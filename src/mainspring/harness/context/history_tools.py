@@ -1,5 +1,5 @@
-"""The tools `history_search` and `history_read`: what a compaction removed from the prompt can
-still be found in the log.
+"""The tools `history_search` and `history_read`, which find in the log what compaction removed
+from the context.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class HistoryHit(Protocol):
 
 
 def history_search(search: Callable[[str, int], Awaitable[Sequence[HistoryHit]]]) -> Tool:
-    """The tool over a search of one session, which gets the query and how many hits it may give."""
+    """The search tool of one session; `search` gets the query and the maximum number of hits."""
 
     async def run(call: Call) -> ToolResult:
         query, limit = str(call.input["query"]), call.input.get("limit", _DEFAULT_LIMIT)
@@ -91,7 +91,7 @@ _READ_SPEC = ToolSpec(
 
 
 def history_read(fetch: Callable[[str], Awaitable[bytes]]) -> Tool:
-    """The tool over what fetches a blob of one session, and of no other."""
+    """The tool that reads blobs of one session, and of no other."""
 
     async def run(call: Call) -> ToolResult:
         offset = call.input.get("offset", 0)

@@ -1,4 +1,4 @@
-"""Where instruction files are looked for, most general first, and how they are read from disk."""
+"""Where instruction files are searched, the most general first, and how they are read."""
 
 from __future__ import annotations
 
@@ -30,45 +30,45 @@ _GSD = tuple(
     for folder in (".planning", ".gsd")
     for name in ("PROJECT", "DECISIONS", "KNOWLEDGE", "ROADMAP", "STATE")
 )
-"""What get-shit-done keeps of a project; the state comes last, since it changes most often."""
+"""The project files of get-shit-done; the state comes last, since it changes most often."""
 _PERSONA = ("SOUL.md", "IDENTITY.md", "USER.md")
 _SIGNS_OF_A_PERSONA = frozenset({"SOUL.md", "IDENTITY.md"})
 _BESIDE_A_PERSONA = ("TOOLS.md",)
-"""A name that other projects have for other things: read only where a persona lives."""
+"""Other projects use this name for other things, so it is read only in an agent folder."""
 _NO_INSTRUCTIONS = {
     "HEARTBEAT.md": "what to do from time to time belongs into a schedule",
     "BOOTSTRAP.md": "a first run has no ritual here",
-    "MEMORY.md": "what an agent remembers is no instruction",
+    "MEMORY.md": "what an agent remembers is shown as memory",
 }
 _MAX_DEPTH = 6
 _MAX_FILES = 200
 
 
 class InstructionFiles(Protocol):
-    """Where instruction files are. Waiting is the implementer's: call `load` in a worker thread."""
+    """Access to instruction files. Calls may block, so call `load` in a worker thread."""
 
     def real(self, path: PurePosixPath) -> PurePosixPath:
-        """Where a path leads when every symbolic link is followed, whether or not it is there."""
+        """The path with all symbolic links resolved; it need not exist."""
         ...
 
     def read(self, path: PurePosixPath, max_bytes: int) -> bytes | None:
-        """The beginning of a regular file that no link leads to, or `None` if there is none.
+        """The beginning of a regular file, reached without links; `None` if there is none.
 
         Raises:
-            OSError: it is there and cannot be read.
+            OSError: it exists and cannot be read.
         """
         ...
 
     def names(self, folder: PurePosixPath) -> Sequence[str]:
-        """What is in a folder, sorted; nothing if it is none."""
+        """The entries of a folder, sorted; empty if it is not a folder."""
         ...
 
 
 class InstructionIssue(Struct, frozen=True, kw_only=True):
-    """What is odd about an instruction file; never a reason not to read the others."""
+    """A problem with an instruction file; the others are read all the same."""
 
     file: str
-    """As it is shown: relative to the project or to `~`."""
+    """The displayed path, relative to the project or to `~`."""
     what: str
     line: int | None = None
     fix: str | None = None
@@ -83,18 +83,18 @@ class InstructionIssue(Struct, frozen=True, kw_only=True):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstructionRoots:
     project: PurePosixPath
-    """What the project's own files say is read from here or below, and from nowhere else."""
+    """Files of the project may only refer to files in this folder."""
     cwd: PurePosixPath
     agent: PurePosixPath | None = None
-    """The agent's own folder, in the project: its persona and its `rules/` are read too."""
+    """The agent folder in the project; its persona and its `rules/` are read, too."""
     home: PurePosixPath | None = None
     managed: tuple[PurePosixPath, ...] = ()
-    """Folders of whoever runs the machine."""
+    """Folders of the administrator."""
     shared: tuple[PurePosixPath, ...] = ()
-    """Folders outside the project that its files may import from, because the user said so."""
+    """Folders outside the project that the user allows its files to import from."""
 
     def resolved(self, files: InstructionFiles) -> InstructionRoots:
-        """The same places, with every link followed."""
+        """The same folders with all links resolved."""
         return replace(
             self,
             project=files.real(self.project),
@@ -105,12 +105,12 @@ class InstructionRoots:
         )
 
     def allow(self, real: PurePosixPath, scope: Scope) -> bool:
-        """Whether a file of a scope may lead there."""
+        """Whether a file of a scope may refer to this path."""
         allowed = (self.project, *self.shared)
         return scope != "project" or any(real.is_relative_to(folder) for folder in allowed)
 
     def display_path(self, path: PurePosixPath) -> str:
-        """A path as people and models are told of it: the same on every machine."""
+        """A path as displayed to people and models, the same on every machine."""
         if path.is_relative_to(self.project):
             return path.relative_to(self.project).as_posix()
         if self.home is not None and path.is_relative_to(self.home):
@@ -118,26 +118,26 @@ class InstructionRoots:
         return path.as_posix()
 
     def to_cwd(self) -> tuple[PurePosixPath, ...]:
-        """The folders that hold from the start; the root only, if the cwd is elsewhere."""
+        """The folders whose files apply from the start; only the root if the cwd is elsewhere."""
         is_inside = self.cwd.is_relative_to(self.project)
         return _chain(self.project, self.cwd) if is_inside else (self.project,)
 
     def below_cwd(self, real: PurePosixPath) -> tuple[PurePosixPath, ...]:
-        """The folders that hold for one file besides."""
+        """Further folders whose files apply to one file."""
         is_inside = real.parent.is_relative_to(self.cwd) and self.cwd.is_relative_to(self.project)
         return _chain(self.cwd, real.parent)[1:] if is_inside else ()
 
 
 @dataclass(frozen=True, slots=True)
 class InstructionCandidate:
-    """A file that is read if it is there."""
+    """A file that is read if it exists."""
 
     path: PurePosixPath
     scope: Scope = "project"
     kind: InstructionKind = "plain"
     imports: Imports | None = "mentions"
     folder: str = ""
-    """Relative to the project: what globs are relative to."""
+    """The folder that globs are relative to, relative to the project."""
 
 
 class CandidateFinder(Struct, frozen=True):
@@ -173,7 +173,7 @@ class CandidateFinder(Struct, frozen=True):
             yield from (InstructionCandidate(folder / name, imports=None) for name in _GSD)
 
     def _persona(self, folder: PurePosixPath) -> Iterator[InstructionCandidate]:
-        """Who it is comes before what it is to do, and is nowhere but in its own folder."""
+        """The persona of an agent comes first, and only from its own folder."""
         names = frozenset(self._names(folder))
         lives_here = not names.isdisjoint(_SIGNS_OF_A_PERSONA)
         for name in (*_PERSONA, *(_BESIDE_A_PERSONA if lives_here else ())):
@@ -202,13 +202,13 @@ class CandidateFinder(Struct, frozen=True):
 
     def _base(self, folder: PurePosixPath, scope: Scope) -> str:
         if scope != "project" or folder == self.roots.project:
-            return ""  # the globs of the user are about the project as well
+            return ""  # globs of the user apply to the project, too
         return folder.relative_to(self.roots.project).as_posix()
 
     def _files_in(
         self, top: PurePosixPath, scope: Scope, max_depth: int, suffix: str = ".md"
     ) -> Iterator[PurePosixPath]:
-        """Files of a folder before those of the folders in it; no folder twice."""
+        """Files of a folder before those of its subfolders; no folder twice."""
         folders = deque([(top, max_depth)])
         seen = set[PurePosixPath]()
         found = 0
@@ -254,20 +254,20 @@ _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EMLINK)
 
 
 class DiskInstructionFiles:
-    """Reads regular files only: a pipe or a device could hold the reader forever."""
+    """Reads only regular files: a pipe or a device could block forever."""
 
     def __init__(self, is_hidden: Callable[[PurePosixPath], bool] = lambda _: False) -> None:
-        """`is_hidden`: what is not to be read, by its real path, whoever imports it."""
+        """`is_hidden`: whether a file, by its real path, must not be read."""
         self._is_hidden = is_hidden
 
     def real(self, path: PurePosixPath) -> PurePosixPath:
         try:
             return PurePosixPath(Path(path).resolve())
-        except (OSError, RuntimeError, ValueError):  # links in a circle, names that cannot be
+        except (OSError, RuntimeError, ValueError):  # circular links, invalid names
             return path
 
     def read(self, path: PurePosixPath, max_bytes: int) -> bytes | None:
-        """Through no link: programs of a session may change the tree meanwhile."""
+        """Open without following links: programs of a session may change the tree meanwhile."""
         if self._is_hidden(path):
             return None
         try:
@@ -279,7 +279,7 @@ class DiskInstructionFiles:
                     return file.read(max_bytes)
             finally:
                 os.close(opened)
-        except ValueError:  # a name that cannot be
+        except ValueError:  # an invalid name
             return None
         except OSError as error:
             if error.errno in _NO_FILE:

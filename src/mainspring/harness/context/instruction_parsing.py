@@ -18,11 +18,11 @@ from mainspring.retrieval.globs import expand_braces
 
 class RuleConditions(Struct, frozen=True):
     globs: tuple[str, ...] = ()
-    """It holds for these files; for all, if there are none."""
+    """Globs of files that it applies to; all files if empty."""
     is_read: bool = True
     note: str | None = None
     offer: str = ""
-    """What it is about: only this is shown, and the model reads the file when it fits."""
+    """Its description: only this is shown, and the model reads the file when needed."""
 
 
 ALWAYS = RuleConditions()
@@ -42,7 +42,7 @@ def read_conditions(
 
 
 def cursor_conditions(head: Mapping[str, object]) -> RuleConditions:
-    """Of a rule as Cursor has them: `alwaysApply`, `globs`, `description`.
+    """Parse a Cursor rule: `alwaysApply`, `globs`, `description`.
 
     Raises: InvalidInput.
     """
@@ -57,7 +57,7 @@ def cursor_conditions(head: Mapping[str, object]) -> RuleConditions:
 
 
 def claude_conditions(head: Mapping[str, object]) -> RuleConditions:
-    """Of a rule as Claude Code has them: `paths`.
+    """Parse a Claude Code rule: `paths`.
 
     Raises: InvalidInput.
     """
@@ -65,7 +65,7 @@ def claude_conditions(head: Mapping[str, object]) -> RuleConditions:
 
 
 def kiro_conditions(head: Mapping[str, object], name: str) -> RuleConditions:
-    """Of a steering file as Kiro has them: `inclusion`, and `fileMatchPattern` with `fileMatch`.
+    """Parse a Kiro steering file: `inclusion`, and `fileMatchPattern` with `fileMatch`.
 
     Raises: InvalidInput.
     """
@@ -89,7 +89,7 @@ def kiro_conditions(head: Mapping[str, object], name: str) -> RuleConditions:
 
 
 def _in_any_folder(globs: tuple[str, ...]) -> tuple[str, ...]:
-    """A name without a folder means files of that name wherever they are."""
+    """A name without a folder matches files of that name in any folder."""
     return tuple(glob if "/" in glob else f"**/{glob}" for glob in globs)
 
 
@@ -117,7 +117,7 @@ _DEFAULT_WINDOW = 200_000
 
 class InstructionLimits(Struct, frozen=True, kw_only=True):
     max_chars: int = round(_DEFAULT_WINDOW * _SHARE_OF_WINDOW * _CHARS_PER_TOKEN)
-    """Of all files together, and so of each."""
+    """The limit of all files together."""
     max_files: int = 200
 
     @classmethod
@@ -127,7 +127,7 @@ class InstructionLimits(Struct, frozen=True, kw_only=True):
 
 
 def cut_point(text: str, max_chars: int) -> int:
-    """Before the last heading that fits, if that keeps at least half; else at a line's end."""
+    """Cut before the last heading that fits, if that keeps at least half; else at a line end."""
     headings = [mark.start() for mark in _HEADING.finditer(text, max_chars // 2, max_chars)]
     return headings[-1] if headings else (text.rfind("\n", 0, max_chars) + 1 or max_chars)
 
@@ -142,14 +142,14 @@ _MAX_FENCE_INDENT = 40
 
 
 def without_comments(text: str) -> str:
-    """The text without HTML comments, but for those that are shown as code."""
+    """The text without HTML comments, except in code."""
     kept = ""
     is_after_comment = False
     for kind, piece in _pieces(text):
         if kind == "comment":
             is_after_comment = True
             continue
-        # A comment that had its lines to itself takes its last line break with it.
+        # A comment on lines of its own is removed with its last line break.
         had_lines = is_after_comment and (not kept or kept.endswith("\n"))
         kept += piece.removeprefix("\n") if had_lines else piece
         is_after_comment = False
@@ -157,18 +157,18 @@ def without_comments(text: str) -> str:
 
 
 def import_mentions(text: str) -> tuple[str, ...]:
-    """The paths that are mentioned as `@path` outside of code and comments, in order, once each."""
+    """The paths mentioned as `@path` outside of code and comments, in order, once each."""
     words = (word for word in _masked(text).split() if word.startswith("@") and "\0" not in word)
     return tuple(dict.fromkeys(word[1:] for word in words if len(word) > 1))
 
 
 def file_references(text: str) -> tuple[str, ...]:
-    """The paths that are referred to as `#[[file:path]]`, which is how Kiro imports."""
+    """The paths of `#[[file:path]]`, the import syntax of Kiro."""
     return tuple(dict.fromkeys(name.strip() for name in _REFERENCE.findall(_masked(text))))
 
 
 def line_of(text: str, words: str) -> int | None:
-    """The line in which words first stand outside of code and comments, counted from 1."""
+    """The first line, from 1, that contains these words outside of code and comments."""
     line = 1
     for kind, piece in _pieces(text):
         at = piece.find(words) if kind == "text" else -1
@@ -179,7 +179,7 @@ def line_of(text: str, words: str) -> int | None:
 
 
 def is_only_imports(text: str) -> bool:
-    """Whether nothing is left to say once the imported files are there (true of a blank text)."""
+    """Whether a text consists only of imports (true for blank text)."""
     return all(word.startswith("@") for word in _masked(text).split())
 
 
@@ -189,7 +189,7 @@ def _masked(text: str) -> str:
 
 
 def _pieces(text: str) -> Iterator[tuple[MarkdownKind, str]]:
-    """The whole text, cut where its kind changes; the files are foreign, so no text is slow."""
+    """Split text into code, comments and prose. Linear time, since the files are untrusted."""
     runs = defaultdict[int, list[int]](list)
     for run in _BACKTICKS.finditer(text):
         runs[len(run[0])].append(run.start())
@@ -232,7 +232,7 @@ def _opens_fence(text: str, mark: re.Match[str]) -> bool:
 
 
 def _span_end(text: str, mark: re.Match[str], runs: Sequence[int]) -> int | None:
-    """Where as many backticks stand again, in the same paragraph."""
+    """The position of the closing run of backticks in the same paragraph."""
     if mark[0].startswith("~"):
         return None
     following = bisect_right(runs, mark.start())
@@ -247,5 +247,5 @@ _PACKAGE = re.compile(
 
 
 def is_npm_package(mention: str) -> bool:
-    """`@scope/name`, perhaps with a version or a path inside the package."""
+    """`@scope/name`, perhaps with a version or a path in the package."""
     return _PACKAGE.fullmatch(mention) is not None

@@ -1,4 +1,4 @@
-"""Reads instruction files, each once. What cannot be read becomes an `InstructionIssue`."""
+"""Loads instruction files, each once. A file that cannot be read is an `InstructionIssue`."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class ScopedRule(Struct, frozen=True, kw_only=True):
 
 class Instructions(Struct, frozen=True, kw_only=True):
     sections: tuple[Section, ...] = ()
-    """The most general first, the closest last."""
+    """The most general first, the most specific last."""
     scoped: tuple[ScopedRule, ...] = ()
     issues: tuple[InstructionIssue, ...] = ()
 
@@ -91,7 +91,7 @@ def load(
     roots: InstructionRoots,
     limits: InstructionLimits | None = None,
 ) -> Instructions:
-    """Read what holds from the start: managed, the user's, then every folder down to the cwd."""
+    """Load the files that apply from the start: managed, user, then each folder down to the cwd."""
     reader = _Reader(files, roots.resolved(files), limits or InstructionLimits())
     if not reader.roots.cwd.is_relative_to(reader.roots.project):
         outside = "the working folder is outside the project: only the root of this is read"
@@ -105,9 +105,9 @@ def load_nested(
     path: PurePosixPath,
     limits: InstructionLimits | None = None,
 ) -> Instructions:
-    """Read what holds only below the cwd, because a file there was read.
+    """Load the files of folders below the cwd once a file there was read.
 
-    A section whose source is loaded already is the same section: keep the first.
+    A section whose source is already loaded is the same section: keep the first.
     """
     reader = _Reader(files, roots.resolved(files), limits or InstructionLimits())
     folders = reader.roots.below_cwd(files.real(reader.roots.cwd / path))
@@ -116,7 +116,7 @@ def load_nested(
 
 
 def rules_for(instructions: Instructions, paths: Iterable[str]) -> tuple[ScopedRule, ...]:
-    """The scoped rules that hold for files, which are named relative to the project."""
+    """The scoped rules that apply to files; paths are relative to the project."""
     named = tuple(paths)
     return tuple(rule for rule in instructions.scoped if any(_is_for(rule, path) for path in named))
 
@@ -139,7 +139,7 @@ def render(instructions: Instructions) -> str:
 
 
 def render_section(section: Section) -> str:
-    """A file cannot end its own section, and so cannot pass for a file of another scope."""
+    """Escape the end tag of a section, so that a file cannot pretend to be of another scope."""
     text = re.sub(r"<(?=\s*/?\s*instructions)", "&lt;", section.text, flags=re.IGNORECASE)
     return (
         f"<instructions source={quoteattr(section.source)} scope={quoteattr(section.scope)}>\n"
@@ -153,7 +153,7 @@ class _Document:
     source: str
     text: str
     written: str
-    """With its comments and its head: the lines are as people see them."""
+    """The text with comments and frontmatter, so that line numbers match the file."""
     candidate: InstructionCandidate
     conditions: RuleConditions = ALWAYS
 
@@ -173,7 +173,7 @@ class _Reader:
     scoped: list[ScopedRule] = field(default_factory=list[ScopedRule])
     issues: list[InstructionIssue] = field(default_factory=list[InstructionIssue])
     own: dict[PurePosixPath, _Document] = field(default_factory=dict[PurePosixPath, _Document])
-    """Files that are instructions by their name; an import of one adds nothing."""
+    """Files that are loaded by their name; importing one has no further effect."""
     imported: set[PurePosixPath] = field(default_factory=set[PurePosixPath])
 
     def report(self, issue: InstructionIssue) -> None:
@@ -189,7 +189,7 @@ class _Reader:
         for document in self.own.values():
             if not document.conditions.globs:
                 self._add(document)
-        for document in scoped:  # what they import may hold for all files: that is known by now
+        for document in scoped:  # imports may apply to all files; that is known by now
             self._add_scoped(document)
         return Instructions(
             sections=self._within_budget(), scoped=tuple(self.scoped), issues=tuple(self.issues)
@@ -231,20 +231,22 @@ class _Reader:
         return _Document(real, source, without_comments(text).strip(), text, candidate)
 
     def _with_terms(self, document: _Document) -> _Document:
-        """With its head taken off, and taken in."""
+        """Parse and remove the frontmatter."""
         kind, file = document.candidate.kind, document.source
         if kind == "plain":
             return document
         head = read_frontmatter(document.text)
         if kind == "persona":
             return replace(document, text=head.body.strip()) if head.is_there else document
-        for odd in head.issues if kind != "cursor" else ():  # Cursor's heads are not quite YAML
+        for odd in (
+            head.issues if kind != "cursor" else ()
+        ):  # Cursor's frontmatter is not quite YAML
             self.report(InstructionIssue(file=file, line=odd.line, what=odd.what, fix=odd.fix))
         line = next((head.lines[key] for key in _TERM_KEYS if key in head.lines), 1)
         try:
             terms = read_conditions(kind, head.fields, document.candidate.path.stem)
         except InvalidInput as error:
-            terms = ALWAYS  # better a rule too often than never
+            terms = ALWAYS  # rather apply a rule too often than never
             self.report(
                 InstructionIssue(file=file, line=line, what=f"is read for all files: {error}")
             )
@@ -291,13 +293,13 @@ class _Reader:
                 self.imported.add(target.real)
                 self._add_section(target)
             elif own.candidate.imports:
-                continue  # it follows its imports itself, in its own place
+                continue  # it loads its imports itself
             else:
                 self.imported.add(target.real)
             self._follow(target, depth + 1)
 
     def _imports_of(self, document: _Document) -> list[tuple[str, list[PurePosixPath]]]:
-        """What a file imports: as it is spelled there, and the paths that this may mean."""
+        """The imports of a file: the spelling, and the paths that it may refer to."""
         candidate, here = document.candidate, document.real.parent
         match candidate.imports:
             case "mentions":
@@ -329,7 +331,7 @@ class _Reader:
         self, document: _Document, spelling: str, paths: list[PurePosixPath]
     ) -> _Document | None:
         if document.candidate.imports == "references":
-            # Whoever refers to it, it is the project's.
+            # It belongs to the project, whatever file imports it.
             candidate = replace(document.candidate, kind="plain", scope="project")
         else:
             candidate = replace(document.candidate, kind="plain", imports="mentions")
@@ -361,7 +363,7 @@ class _Reader:
         )
 
     def _within_budget(self) -> tuple[Section, ...]:
-        """When all is too much, the closest files stay whole; but none displaces a wider scope."""
+        """Shorten files above the limit: specific ones last, without displacing a wider scope."""
         left = self.limits.max_chars
         kept = dict[int, Section]()
         closest_first = list(enumerate(self.sections))[::-1]

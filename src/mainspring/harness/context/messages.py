@@ -24,7 +24,7 @@ _BEGINNING_CHARS = 120
 
 
 def drop_result(result: ToolResultBlock) -> ToolResultBlock:
-    """Its place, and its first line: enough to know what it was."""
+    """A reference to the removed result, with its first line."""
     first = next(iter(plain_text(result.content).strip().splitlines()), "")
     if first.startswith(DROPPED_RESULT_NOTE):
         return result
@@ -37,7 +37,7 @@ def drop_result(result: ToolResultBlock) -> ToolResultBlock:
 
 
 def cut_result(result: ToolResultBlock, kept_bytes: int) -> ToolResultBlock:
-    """Its beginning and its end, `kept_bytes` together; media stay."""
+    """Its beginning and end, `kept_bytes` in total; media stay."""
     text = plain_text(result.content).encode()
     if len(text) <= kept_bytes:
         return result
@@ -56,7 +56,7 @@ def cut_result(result: ToolResultBlock, kept_bytes: int) -> ToolResultBlock:
 def with_results(
     message: Message, ids: frozenset[str], change: Callable[[ToolResultBlock], ToolResultBlock]
 ) -> Message:
-    """The message with the results of these calls changed."""
+    """The message with changed results of these calls."""
     if not isinstance(message, User) or not any(
         isinstance(part, ToolResultBlock) and part.tool_use_id in ids for part in message.content
     ):
@@ -104,7 +104,7 @@ def media_placeholder(block: Block) -> Block:
 
 
 def message_order_error(messages: Sequence[Message]) -> str | None:
-    """What is wrong, if anything: order of roles, or a call without its one result after it."""
+    """An error in a list of messages: the order of roles, or a call without exactly one result."""
     if not messages or not isinstance(messages[0], User):
         return "the first message is not the user's"
     for index, message in enumerate(messages):
@@ -135,7 +135,7 @@ def _result_error(before: Message | None, message: User) -> str | None:
 
 
 def missing_pins(pinned: Iterable[Block], messages: Sequence[Message]) -> list[Block]:
-    """Pinned blocks that do not stand in the messages byte for byte."""
+    """Pinned blocks that are not in the messages byte for byte."""
     there = {
         part
         for message in messages
@@ -147,9 +147,9 @@ def missing_pins(pinned: Iterable[Block], messages: Sequence[Message]) -> list[B
 
 
 _MEDIA_BYTES = 6_000
-"""What an image or a document counts for: about 1,600 tokens."""
+"""The estimated size of an image or a document, about 1,600 tokens."""
 _FRAME_BYTES = 24
-"""What a block costs around its text."""
+"""The overhead of a block beside its text."""
 
 
 def block_bytes(block: Block) -> int:

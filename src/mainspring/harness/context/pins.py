@@ -1,4 +1,4 @@
-"""What every compaction must leave word for word: rules, the task's goal, standing constraints."""
+"""Pinned text, which compaction keeps verbatim: rules, the goal of the task, constraints."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mainspring.core.content import Block, plain_text
 from mainspring.harness.context.messages import media_placeholder
 
 WORDS_CHARS = 16_000
-"""How much of the user's other words is kept, the newest first. Rules and goals have no limit."""
+"""How much of the user's other messages to keep, newest first. Rules and goals have no limit."""
 LONGEST_WORDS = 4_000
 _CONSTRAINT_WORDS = (
     *("do not", "don't", "don’t", "never", "always", "must", "only", "until", "unless", "without"),
@@ -27,13 +27,13 @@ class Pin(Struct, frozen=True):
 
 
 def is_lasting_constraint(words: Iterable[Block]) -> bool:
-    """Whether this may be a constraint that outlives its task. Rather too often than too rarely."""
+    """Whether this may be a constraint beyond its task. Deliberately errs on the side of yes."""
     text = plain_text(tuple(words)).lower()
     return any(phrase in text for phrase in _CONSTRAINT_WORDS)
 
 
 class Pins:
-    """Rules for ever; the goal of a task and what was said to it, until the task is done."""
+    """Rules stay pinned; the goal of a task and messages about it do until the task is done."""
 
     def __init__(self) -> None:
         self._rules: list[Pin] = []
@@ -42,13 +42,13 @@ class Pins:
         self._is_begun = False
         self._is_done = False
         self._inherited = 0
-        """How many goals are those of the thread that it branched off."""
+        """How many goals belong to the parent thread."""
 
     def add_rule(self, seq: int, blocks: tuple[Block, ...]) -> None:
         self._rules.append(Pin(seq, blocks))
 
     def add_words(self, seq: int, blocks: tuple[Block, ...]) -> None:
-        """What the user said: the goal, if the model has not begun with the task yet."""
+        """Add a message of the user: it is the goal if the model has not started on the task."""
         if self._is_done:
             self._words = [
                 pin for pin in (*self._words, *self._goal) if is_lasting_constraint(pin.blocks)
@@ -62,15 +62,15 @@ class Pins:
         self._words = [pin for pin in self._words if pin.seq != seq]
 
     def begin(self) -> None:
-        """The model was asked: what is said from here on comes to a task under way."""
+        """The model was called: later messages belong to a task in progress."""
         self._is_begun = True
 
     def finish(self) -> None:
-        """The task is done; the next words are a new one's."""
+        """The task is done; the next message starts a new one."""
         self._is_done = True
 
     def active(self) -> list[Pin]:
-        """All that holds now, in the order it was said."""
+        """All pinned blocks, in the order of the conversation."""
         kept: list[Pin] = []
         room = WORDS_CHARS
         for pin in sorted(self._words, key=lambda pin: -pin.seq):
@@ -86,14 +86,14 @@ class Pins:
 
     @property
     def goal(self) -> str:
-        """The words of the task under way; empty before the model has begun with it."""
+        """The messages of the current task; empty before the model has started on it."""
         if not self._is_begun or self._is_done:
             return ""
         own = self._goal[self._inherited :]
         return plain_text(tuple(block for pin in own for block in pin.blocks))
 
     def drop_media(self, first_seq: int, last_seq: int) -> None:
-        """The provider does not take them: words stay, media do not."""
+        """Remove pinned media that the provider does not accept; text stays."""
         for pins in (self._goal, self._words):
             pins[:] = [
                 Pin(pin.seq, tuple(map(media_placeholder, pin.blocks)))
@@ -110,7 +110,7 @@ class Pins:
         return twin
 
     def branch(self) -> Pins:
-        """For a thread that goes on from here with a task of its own, which is pinned as well."""
+        """The pins of a thread that branches off here with a task of its own."""
         twin = self.copy()
         twin._is_begun, twin._inherited = False, len(twin._goal)
         return twin

@@ -26,7 +26,7 @@ def system_prompt(
     skills: str = "",
     environment: str = "",
 ) -> tuple[str, ...]:
-    """Static first; nothing that differs between two sessions of an agent stands in it."""
+    """The static part first; it is the same in all sessions of an agent."""
     static = [BASE_PROMPT]
     if instructions.strip():
         static.append(f"<instructions>\n{instructions.strip()}\n</instructions>")

@@ -1,5 +1,5 @@
-"""Who put each part of a past request there, and why. Part of the X-ray: a pure function of the
-request and the log.
+"""The provenance of each part of a past request. Part of the X-ray: a pure function of the request
+and the log.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Origin(Struct, frozen=True, order=True):
 
 
 class RequestPart(Struct, frozen=True, kw_only=True):
-    """All blocks of a request that have the same origin."""
+    """All blocks of a request with the same source."""
 
     place: str
     """`tools`, `system` or `messages`."""
@@ -87,7 +87,7 @@ _PLACES = ("tools", "system", "messages")
 
 
 def tool_parts(call: ModelCall, calls: Counter[str]) -> list[ToolPart]:
-    """Each tool of a request, the dearest first, with how often it was called elsewhere."""
+    """Each tool of a request, the most expensive first, with its calls in other sessions."""
     specs = call.request.tools
     sizes = [size for _, _, size in _blocks(call.request, {})]
     tokens = scaled_tokens(call, sizes)[: len(specs)]
@@ -131,7 +131,7 @@ def _tool_origin(spec: ToolSpec) -> Origin:
 
 
 def _sections(text: str) -> Iterator[tuple[Origin, str]]:
-    """The tagged parts of a system text. Files stand inside the agent's instructions."""
+    """The tagged parts of a system prompt. Files are nested in the agent's instructions."""
     rest, position = "", 0
     for match in _SECTION.finditer(text):
         rest += text[position : match.start()]
@@ -176,7 +176,7 @@ def _part_origin(
 
 
 def _origins(log: Iterable[Event]) -> dict[str, Origin]:
-    """Of texts in the user's turns, by the text."""
+    """The sources of texts in user turns, by text."""
     found = {
         PINNED_NOTE.text: Origin("compaction", "heading of what it kept word for word"),
         SNIPPED_NOTE: Origin("compaction", "stands for what it removed"),

@@ -19,17 +19,17 @@ _SPECS = msgspec.json.Decoder(ToolSpec)
 
 
 class PromptPrefix(Struct, frozen=True, kw_only=True, dict=True):
-    """What stands before the messages and stays the same for a whole session."""
+    """The part of a request before the messages, the same for a whole session."""
 
     model: str
     system: tuple[str, ...]
-    """The static part, then what may differ between sessions."""
+    """The static part, then the part that may differ between sessions."""
     tools: tuple[ToolSpec, ...]
     effort: Effort = "none"
 
     @cached_property
     def encoded(self) -> bytes:
-        """Kept as a blob, so that every request can be rebuilt from the log alone."""
+        """Stored as a blob, so that every request can be rebuilt from the log alone."""
         return _ENCODER.encode(self)
 
     @cached_property
@@ -38,38 +38,38 @@ class PromptPrefix(Struct, frozen=True, kw_only=True, dict=True):
 
 
 def redact_prefix(prefix: PromptPrefix, scrub: Callable[[str], str]) -> PromptPrefix:
-    """Without secrets, so that what is hashed, sent and stored is the same."""
+    """Scrub secrets, so that the hashed, sent and stored bytes are the same."""
     encoded = prefix.encoded.decode()
     clean = scrub(encoded)
     return prefix if clean == encoded else msgspec.json.decode(clean, type=PromptPrefix)
 
 
 def sorted_specs(tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
-    """Definitions in their fixed order: built-ins sorted, then MCP's sorted.
+    """Definitions in a fixed order: built-in tools sorted, then MCP tools sorted.
 
-    Adding a server never moves the bytes of what stood there before.
+    Adding a server never moves the bytes of earlier definitions.
     """
     ordered = sorted(tools, key=lambda spec: (spec.name.startswith("mcp__"), spec.name))
     return tuple(map(_canonical_spec, ordered))
 
 
 def extend_prefix(prefix: PromptPrefix, more: Iterable[ToolSpec]) -> PromptPrefix:
-    """With definitions that were loaded later, behind all others: no byte before them moves."""
+    """Append definitions that were loaded later; no earlier byte moves."""
     known = {spec.name for spec in prefix.tools}
     new = tuple(_canonical_spec(spec) for spec in more if spec.name not in known)
     return msgspec.structs.replace(prefix, tools=prefix.tools + new) if new else prefix
 
 
 def _canonical_spec(spec: ToolSpec) -> ToolSpec:
-    """With the keys of its schema in the order that they have in the log: what is sent is, byte for
-    byte, what can be rebuilt."""
+    """The tool with the keys of its schema in the order of the log, so that the request can be
+    rebuilt byte for byte."""
     return _SPECS.decode(_ENCODER.encode(spec))
 
 
 def build_request(
     thread: Thread, prefix: PromptPrefix, *, max_tokens: int, request_id: str = ""
 ) -> Request:
-    """The next request. Breakpoints: end of settled history, and the newest turn."""
+    """The next request. Cache breakpoints: the end of settled history, and the newest turn."""
     messages = tuple(thread.transcript.messages)
     newest = len(messages) - 1
     return Request(

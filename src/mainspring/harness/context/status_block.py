@@ -19,8 +19,8 @@ _SHOWN_TASKS = 5
 
 
 def due_status(thread: Thread, tiers: Sequence[BudgetTier]) -> str | None:
-    """The block to end the next request with. The first request of a task ends with its goal
-    anyway: there it is due only if it says something new."""
+    """The status block of the next request. The first request of a task ends with its goal, so it
+    gets one only if there is more to say."""
     messages = thread.transcript.messages
     has_replied = bool(messages) and isinstance(messages[-1], Assistant)
     goal = thread.transcript.pins.goal if has_replied else ""
@@ -32,7 +32,7 @@ def due_status(thread: Thread, tiers: Sequence[BudgetTier]) -> str | None:
 
 
 def _task_lines(tasks: Mapping[str, Task]) -> list[str]:
-    """What is open in full; of what is done, how much. The whole list is in `task_list`."""
+    """Open tasks in full, and the number of completed ones. `task_list` has the whole list."""
     present = [task for task in tasks.values() if task.status != "deleted"]
     done = [task for task in present if task.status == "completed"]
     if not present:

@@ -1,4 +1,4 @@
-"""Layer 4: a summary of what is old, by a model call of its own beside the conversation."""
+"""Layer 4: a summary of old messages by a separate model call."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from mainspring.harness.thread_context import ThreadContext
 FAILURES_IN_A_ROW = 3
 _OUTPUT_TOKENS = 4_000
 _MIN_GAIN_SHARE = 12
-"""A summary is asked for if it can free one part in so many of the window."""
+"""A summary is requested if it can free at least one part in this many of the window."""
 _MIN_OUTPUT_TOKENS = 1_000
-"""Bytes: of less, no summary is made even if somebody asks for one."""
+"""The minimum size in bytes, even if the user asks for a summary."""
 SUMMARY_OPENING = "<conversation>"
-"""How the message begins that asks for a summary."""
+"""The beginning of the message that requests a summary."""
 _TASK = """\
 You write the summary that replaces the older part of a conversation between a user and an agent.
 The agent goes on with it alone, so it needs to know: what was asked for and what is decided; what
@@ -33,7 +33,7 @@ them, and write nothing that contradicts them."""
 
 
 def old_ranges(source: CompactionInput) -> list[range]:
-    """What there is to summarize."""
+    """The messages to summarize."""
     return removable_ranges(0, source.upto, source.kept_rounds)
 
 
@@ -54,15 +54,15 @@ def is_worth_it(
 async def summarize(
     context: ThreadContext, source: CompactionInput, *, keep: str | None = None
 ) -> list[ContextCompacted] | None:
-    """Overlays that put one summary in the place of all that is old; `None` if interrupted.
+    """Overlays that replace all old messages by one summary; `None` if interrupted.
 
-    `keep` is what the user wants to find in it.
+    `keep` is what the user wants it to contain.
     """
     parts = old_ranges(source)
     request = _request(context, source, parts, keep)
     side_request = await open_side_request(context, request, purpose=SUMMARY)
     if side_request is None:
-        return []  # the turn itself will say so
+        return []  # the turn itself reports it
     answer = await side_request.answer()
     said = reply_text(answer)
     if said is not None and len(said.encode()) > old_bytes(source) // 2:
@@ -103,7 +103,7 @@ def _request(
 
 
 def _material(source: CompactionInput, parts: Sequence[range], max_bytes: int) -> str:
-    """All that is old, told as fully as there is room for."""
+    """All old messages, in as much detail as fits."""
     messages = [source.transcript.messages[index] for part in parts for index in part]
     detail = FULL
     while True:

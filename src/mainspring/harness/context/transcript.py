@@ -1,5 +1,5 @@
-"""The conversation as the model sees it, built event by event. Grows at its end only, but for
-compactions, which are overlays: the events stay, the transcript reads them otherwise.
+"""The conversation as the model sees it, built event by event. It only grows at its end, except for
+compactions, which are overlays: the events stay, and the transcript shows them differently.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ SNIPPED_NOTE = "[Earlier in this conversation: removed to save space; history_se
 class Transcript:
     def __init__(self) -> None:
         self.messages: list[Message] = []
-        """Closed: these do not change any more, except by a compaction."""
+        """Closed messages, which only a compaction can change."""
         self.spans: list[tuple[int, int]] = []
         """First and last seq of each message."""
         self.is_answered = True
         self.pins = Pins()
         self.finished: list[int] = []
-        """Where runs ended that had done what they were asked."""
+        """Where runs ended that completed their task."""
         self._parts: list[ReplyPart] = []
         self._begun = 0
         self._asked: list[str] = []
         self._results: dict[str, ToolResultBlock] = {}
         self._said: list[Block] = []
-        self._unasked = 0  # how many blocks of what was said want no answer
+        self._unasked = 0  # how many blocks of the open turn need no answer
         self._first_open = 0
-        self._head = 0  # how many blocks of the first message are pinned ones, put there
+        self._head = 0  # how many pinned blocks were inserted into the first message
         self._bytes = 0
         self._counted_tokens: int | None = None
         self._counted_bytes = 0
@@ -57,7 +57,7 @@ class Transcript:
         self._say(seq, content)
 
     def withhold(self, seq: int, content: Sequence[Block]) -> None:
-        """Take back words that the model has not been sent."""
+        """Remove text that was not sent to the model yet."""
         gone = {id(block) for block in content}
         self._said = [block for block in self._said if id(block) not in gone]
         self._bytes -= blocks_bytes(content)
@@ -66,7 +66,7 @@ class Transcript:
             self.is_answered = True
 
     def last_words(self) -> str:
-        """What the model said last."""
+        """The last text of the model."""
         last = self.messages[-1] if self.messages else None
         parts = last.content if isinstance(last, Assistant) else ()
         return "\n".join(part.text for part in parts if isinstance(part, TextBlock))
@@ -77,11 +77,11 @@ class Transcript:
         self._say(seq, (rule,))
 
     def add_note(self, seq: int, text: str) -> None:
-        """Words of the system's own, told apart from the user's."""
+        """A note of the system, marked as such."""
         self._say(seq, (note_block(text),))
 
     def add_context(self, seq: int, text: str) -> None:
-        """A note for when there is something to answer: by itself it wants no answer."""
+        """A note that is sent with the next message; it needs no answer by itself."""
         is_answered = self.is_answered
         self.add_note(seq, text)
         self._unasked += 1
@@ -97,7 +97,7 @@ class Transcript:
         self._bytes += result_bytes(content)
 
     def begin_reply(self, seq: int) -> None:
-        """Close the user's turn: results in the order asked, then what was said."""
+        """Close the user's turn: results in the order of the calls, then messages."""
         if content := (*self.open_results, *self._said):
             if self.messages and isinstance(last := self.messages[-1], User):
                 self.messages[-1] = User((*last.content, *content))
@@ -129,7 +129,7 @@ class Transcript:
             self.is_answered = True
 
     def apply_usage(self, usage: Usage) -> None:
-        """What the provider counted replaces what was estimated."""
+        """Replace the estimate by the provider's token count."""
         self._counted_tokens = (
             usage.input_tokens
             + usage.cache_creation_input_tokens
@@ -139,7 +139,7 @@ class Transcript:
         self._counted_bytes = self._bytes
 
     def add_import(self, seq: int, note: str | None) -> None:
-        """What stands here was another tool's: its count of tokens included that one's prompt."""
+        """Imported messages: their token counts include the prompt of another tool."""
         self._counted_tokens = None
         if note is not None:
             self.add_context(seq, note)
@@ -155,7 +155,7 @@ class Transcript:
 
     @property
     def open_results(self) -> list[ToolResultBlock]:
-        """Of the newest round, as long as the model has not been sent them."""
+        """Results of the newest round that were not sent to the model yet."""
         return [self._results[call_id] for call_id in self._asked if call_id in self._results]
 
     @property
@@ -169,7 +169,7 @@ class Transcript:
         return trial.messages
 
     def tokens(self, *, prefix_bytes: int, bytes_per_token: float) -> int:
-        """Input tokens of the next request, leaning high."""
+        """A high estimate of the input tokens of the next request."""
         if self._counted_tokens is None:
             return int((prefix_bytes + self._bytes) / bytes_per_token) + 1
         grown = self._bytes - self._counted_bytes
@@ -179,7 +179,7 @@ class Transcript:
         return int(self._counted_tokens * left) + 1
 
     def copy(self) -> Transcript:
-        """To try a compaction on."""
+        """A copy, to try a compaction on."""
         twin = Transcript()
         twin.__dict__.update(self.__dict__)
         twin.messages, twin.spans = [*self.messages], [*self.spans]
@@ -189,8 +189,8 @@ class Transcript:
         return twin
 
     def branch(self) -> Transcript:
-        """For a thread that goes on from here with another task: calls that are open have the same
-        words for a result in every branch, so that they all begin with the same bytes."""
+        """The transcript of a thread that branches off here. Open calls get the same result text in
+        every branch, so that all branches share a prompt prefix."""
         twin = self.copy()
         twin.pins = self.pins.branch()
         twin._bytes -= blocks_bytes(self._said)
@@ -201,7 +201,7 @@ class Transcript:
         return twin
 
     def compact(self, overlay: ContextCompacted) -> bool:
-        """Read it as the overlay says; true if that changes what the model was sent before."""
+        """Apply an overlay; true if it changes messages that were sent already."""
         before = [*self.messages]
         self._change_results(overlay)
         if overlay.first_seq is not None and overlay.last_seq is not None:
@@ -237,14 +237,14 @@ class Transcript:
             self._said = list(map(media_placeholder, self._said))
 
     def _replace(self, first_seq: int, last_seq: int, summary: str | None) -> None:
-        """Take messages out. What stands for them goes to the first message, in order."""
+        """Remove messages. Their replacement goes to the first message, in order."""
         found = self._inside(first_seq, last_seq)
         if not found:
             return
         if self._head and isinstance(first := self.messages[0], User):
             self.messages[0] = User(first.content[self._head :])
         gap = self.spans[found.start][0], self.spans[found.stop - 1][1]
-        is_held = found.start == 0 or (  # between two replies something has to stand
+        is_held = found.start == 0 or (  # two replies need a message between them
             isinstance(self.messages[found.start - 1], Assistant)
             and isinstance(self.messages[found.stop - 1], User)
         )
@@ -259,7 +259,7 @@ class Transcript:
         self._restore_pins()
 
     def _join(self, index: int) -> None:
-        """Two messages of the user's in a row are one."""
+        """Merge two consecutive user messages."""
         if not 0 < index < len(self.messages):
             return
         before, after = self.messages[index - 1 : index + 1]
@@ -269,7 +269,7 @@ class Transcript:
             self.spans[index - 1 : index + 1] = [(first, last)]
 
     def _inside(self, first_seq: int, last_seq: int) -> range:
-        """Indices of what can go without parting a call from its result."""
+        """Indices that can be removed without separating a call from its result."""
         inside = [
             index
             for index, (first, last) in enumerate(self.spans)
@@ -285,7 +285,7 @@ class Transcript:
         return range(start, end)
 
     def _restore_pins(self) -> None:
-        """What is pinned and is nowhere else any more stands first."""
+        """Insert pinned blocks that are nowhere else at the beginning."""
         there = {
             part
             for message in self.messages

@@ -49,7 +49,7 @@ _REASONS: dict[str | None, ReplyReason] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCall:
-    """One call of the model: what it was given and what it said."""
+    """One call of the model: the request and the reply."""
 
     number: int
     """From 1, in the order of the thread."""
@@ -57,7 +57,7 @@ class ModelCall:
     start: ModelRequestStarted
     request: Request
     reply: Reply | None
-    """None if there was none, or it was thrown away."""
+    """`None` if there was none, or it was discarded."""
     end: ModelRequestEnded | None
 
 
@@ -80,7 +80,7 @@ def decode_prefix(content: bytes) -> PromptPrefix:
 def model_calls(
     log: Iterable[Event], *, thread_id: str, prefixes: Mapping[str, PromptPrefix]
 ) -> list[ModelCall]:
-    """Every turn's call, in order; calls beside the conversation are not turns."""
+    """The calls of all turns in order, without side requests."""
     taken: list[ModelCall] = []
     said: list[TextBlock | Thinking | ToolUse] = []
     for event, thread in _folded(log, thread_id):
@@ -111,11 +111,11 @@ def model_calls(
 
 
 def _folded(log: Iterable[Event], thread_id: str) -> Iterator[tuple[Event, Thread]]:
-    """A thread's own events, each with the thread as it is then. All threads are folded: one that
-    was forked off begins with what its parent knew."""
+    """A thread's events, each with the state of the thread at that point. All threads are folded,
+    since a fork starts with the state of its parent."""
     thread_tree: ThreadTree | None = None
     for event in log:
-        # the first is always the main one's
+        # the first event always belongs to the main thread
         thread_tree = thread_tree or ThreadTree(event.thread_id)
         thread_tree.apply(event)
         if event.thread_id == thread_id and thread_id in thread_tree.nodes:
@@ -153,7 +153,7 @@ def _reply_parts(event: Event) -> list[TextBlock | Thinking | ToolUse]:
 
 
 def canonical_request(request: Request) -> bytes:
-    """The request with its calls numbered instead of named: equal for equal conversations."""
+    """The request with numbered call ids, equal for equal conversations."""
     encoded = msgspec.json.encode(
         msgspec.structs.replace(request, request_id="", stream=True, cache_messages=())
     )
@@ -171,7 +171,7 @@ _DIFF_LINES = 40
 
 
 class TokenBreakdown(Struct, frozen=True, kw_only=True):
-    """Tokens. Bytes are known exactly; tokens are their share of what was counted."""
+    """Tokens of each part: its share in bytes of the counted tokens."""
 
     tools: int
     system_static: int
@@ -179,9 +179,9 @@ class TokenBreakdown(Struct, frozen=True, kw_only=True):
     history: int
     """All messages but the newest turn."""
     newest: int
-    """What came after the model last spoke."""
+    """Everything after the last message of the model."""
     is_measured: bool
-    """Scaled to the provider's count; else to our estimate before the call."""
+    """Scaled to the provider's count, or to our estimate if there is none."""
 
     @property
     def total(self) -> int:
@@ -189,16 +189,16 @@ class TokenBreakdown(Struct, frozen=True, kw_only=True):
 
 
 class RequestDiff(Struct, frozen=True, kw_only=True):
-    """A request against the one before it."""
+    """The difference between a request and the one before it."""
 
     cache_break: str | None
     kept_messages: int
-    """So many of the earlier request's messages stand unchanged at the beginning."""
+    """How many messages at the beginning are unchanged."""
     gone: tuple[Message, ...]
-    """Messages of the earlier one that are not there any more, or not as they were."""
+    """Messages of the earlier request that were removed or changed."""
     added: tuple[Message, ...]
     prefix: tuple[str, ...]
-    """Lines of a diff of what stands before the messages, if that has changed."""
+    """A diff of the part before the messages, if it has changed."""
 
 
 def token_breakdown(call: ModelCall) -> TokenBreakdown:
@@ -286,7 +286,7 @@ def _size(message: Message) -> int:
 
 
 def _shares(sizes: list[int], tokens: int) -> list[int]:
-    """Whole tokens that add up exactly: what rounding leaves over goes to the largest."""
+    """Whole tokens with an exact sum: rounding remainders go to the largest parts."""
     whole = sum(sizes)
     if not whole:
         return [0 for _ in sizes]

@@ -32,7 +32,7 @@ PROJECT_FOLDERS = frozenset(
 )
 PROJECT_FILES = frozenset(
     (
-        *("agent.yaml", "hooks.json", ".mcp.json", "mcp.json", ".claude.json"),
+        *("agent.yaml", "hooks.json", "memory.md", ".mcp.json", "mcp.json", ".claude.json"),
         *(".aider.conf.yml", ".crush.json", "crush.json", "opencode.json", "opencode.jsonc"),
         *(".devcontainer.json", ".gitpod.yml", ".replit"),
         *(".gitmodules", ".gitconfig", ".hgrc"),
@@ -66,7 +66,7 @@ _HOME_FILES = frozenset(
     )
 )
 """They count in a home folder, which no workspace is: the sandbox need not know them."""
-_ROOT_ONLY = frozenset(("agent.yaml", "hooks.json", "mcp.json"))
+_ROOT_ONLY = frozenset(("agent.yaml", "hooks.json", "mcp.json", "memory.md"))
 """Ours, and read in the root of a workspace; deeper they may be anything."""
 
 MEMORY_FOLDER = "memory"

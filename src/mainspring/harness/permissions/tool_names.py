@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import TypeVar
+
+_Tool = TypeVar("_Tool")
 
 ALL_TOOLS = "*"
 TASK_TOOLS = frozenset(("task_create", "task_get", "task_list", "task_update"))
 """One task list: who may use one of them may use them all."""
 CRON_TOOLS = frozenset(("cron_create", "cron_delete", "cron_list"))
-"""Only for agents that name one of them: few schedule, and all would pay for the definitions."""
+MCP_RESOURCE_TOOLS = frozenset(("read_mcp_resource",))
+ONLY_IF_NAMED = (CRON_TOOLS, MCP_RESOURCE_TOOLS)
+"""Groups of tools for agents that name one of them: few schedule, and all would pay for the
+definitions; resources of MCP servers are the application's to choose."""
 BUILTIN_TOOL_NAMES = frozenset(
     (
         *("read", "write", "edit", "glob", "grep", "artifact", "think", *TASK_TOOLS),
@@ -87,3 +93,24 @@ def claude_code_name(name: str) -> str:
 def tool_family(name: str) -> frozenset[str]:
     """The tools that a rule with this name covers."""
     return _FAMILIES.get(name, frozenset((name,)))
+
+
+def select_tools(tools: Mapping[str, _Tool], names: Sequence[str]) -> dict[str, _Tool]:
+    """The tools that an agent may use: those that `names` names, or all of them, without groups
+    that have to be named."""
+    unnamed = {name for group in ONLY_IF_NAMED if not group.intersection(names) for name in group}
+    chosen = {*names, *(TASK_TOOLS if TASK_TOOLS.intersection(names) else ())}
+    return {
+        name: tool
+        for name, tool in tools.items()
+        if name not in unnamed
+        and (ALL_TOOLS in names or name in chosen or _covers_server_tool(names, name))
+    }
+
+
+def _covers_server_tool(names: Sequence[str], tool: str) -> bool:
+    """Whether `mcp__server` or `mcp__server__*` stands for a tool."""
+    return any(
+        name.startswith("mcp__") and tool.startswith(f"{name.removesuffix('__*')}__")
+        for name in names
+    )

@@ -60,8 +60,9 @@ class SessionState(Struct):
     begins with."""
     recalled: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])
     """Store, path and version of memories that the model was shown."""
-    has_read_others: bool = False
-    """Whether it has asked for text that others wrote: pages, and what MCP servers give."""
+    foreign_reads: list[str] = field(default_factory=list[str])
+    """The first call of the session, in any thread, that asked for text that others wrote: pages,
+    and what MCP servers give."""
     snapshot: str | None = None
     """The newest snapshot of the workspace."""
     permissions: list[AnyPayload] = field(default_factory=list[AnyPayload])
@@ -84,6 +85,11 @@ class SessionState(Struct):
     """Whether a user or a skill wrote `ultrathink` in this run."""
     _loading_skills: dict[str, str] = field(default_factory=dict[str, str])
     """Skills by the call that loads them, while the call has no result."""
+
+    @property
+    def has_read_others(self) -> bool:
+        """What one thread has read reaches the others by its messages."""
+        return bool(self.foreign_reads)
 
     def apply(self, payload: AnyPayload) -> None:
         match payload:
@@ -163,7 +169,7 @@ class SessionState(Struct):
         self.calls.append((call.name, call.input))
         name = canonical_name(call.name)
         if isinstance(call, events.AgentMcpToolUse) or name in NETWORK_TOOLS:
-            self.has_read_others = True
+            self.foreign_reads[:] = self.foreign_reads or [call.name]
         if name == "bash":
             self._add_command(str(call.input.get("command", "")))
 

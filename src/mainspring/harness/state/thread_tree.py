@@ -246,8 +246,12 @@ class ThreadTree:
     def _create(self, parent: ThreadNode, birth: events.ThreadCreated) -> None:
         shared = (
             self.main.thread.session_state
-        )  # messages and permissions of a person apply to all threads
-        state = SessionState(permissions=shared.permissions, prompts=shared.prompts)
+        )  # messages and permissions of a person, and what was read, concern all threads
+        state = SessionState(
+            permissions=shared.permissions,
+            prompts=shared.prompts,
+            foreign_reads=shared.foreign_reads,
+        )
         thread = Thread(id=birth.session_thread_id, session_state=state)
         if birth.is_fork:
             thread.transcript = parent.thread.transcript.branch()

@@ -9,11 +9,21 @@ from decimal import Decimal
 from mainspring.core import ids
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, ProviderFailed
+from mainspring.core.events import (
+    BudgetReserved,
+    BudgetSettled,
+    ModelRequestEnded,
+    ModelRequestStarted,
+    Usage,
+)
 from mainspring.core.model import Reply, Request, User
 from mainspring.harness.budget import Charge
 from mainspring.improve.evals.judges import AskJudge
+from mainspring.log.writer import Writer
 from mainspring.runtime.session_context import Models
 
+PURPOSE = "judge"
+"""Of a model request, in the log."""
 _MAX_TOKENS = 2_000
 
 
@@ -39,16 +49,17 @@ class RunBudget:
             self.spent_usd += cost_usd
 
 
-def judge_asker(models: Models, budget: RunBudget) -> AskJudge:
-    """Each request stands alone: a judge sees no other verdict, nothing of the agent's context."""
+def judge_asker(models: Models, budget: RunBudget, writer: Writer | None = None) -> AskJudge:
+    """Each request stands alone: a judge sees no other verdict, nothing of the agent's context.
+    With a `writer`, requests are in its log, and what they may cost before they are made."""
 
     async def ask(model: str, system: str, question: str) -> tuple[str, Decimal]:
         name = models.resolve(model)
         facts = models.facts(name)
         tokens = int(len(system + question) / facts.bytes_per_token)
         most = (tokens * facts.price.input + _MAX_TOKENS * facts.price.output) / 10**6
-        reservation = ids.new_id(ids.RESERVATION)
-        refusal = await budget.reserve(Charge(reservation_id=reservation, cost_usd=most))
+        charge = Charge(reservation_id=ids.new_id(ids.RESERVATION), cost_usd=most)
+        refusal = await budget.reserve(charge)
         if refusal is not None:
             raise InvalidInput(refusal)
         request = Request(
@@ -59,21 +70,61 @@ def judge_asker(models: Models, budget: RunBudget) -> AskJudge:
             max_tokens=_MAX_TOKENS,
             request_id=ids.new_id(ids.REQUEST),
         )
-        try:
-            reply = await _reply(models, name, request)
-        except ProviderFailed as error:
-            await budget.settle(reservation, Decimal(0))
-            raise InvalidInput(f"the judge {name} did not answer: {error}") from error
-        cost = models.cost(reply.model, reply.usage)
-        await budget.settle(reservation, cost)
+        record = None if writer is None else await _JudgeRecord.start(writer, request, charge)
+        reply = await _reply(models, name, request)
+        is_reply = isinstance(reply, Reply)
+        cost = models.cost(reply.model, reply.usage) if is_reply else Decimal(0)
+        await budget.settle(charge.reservation_id, cost)
+        if record is not None:
+            await record.end(reply if is_reply else None, cost)
+        if not is_reply:
+            raise InvalidInput(f"the judge {name} did not answer: {reply}")
         return "".join(part.text for part in reply.content if isinstance(part, TextBlock)), cost
 
     return ask
 
 
-async def _reply(models: Models, name: str, request: Request) -> Reply:
-    async with aclosing(models.open(name).stream(request)) as deltas:
-        async for delta in deltas:
-            if isinstance(delta, Reply):
-                return delta
-    raise InvalidInput(f"the judge {name} ended without a reply")
+@dataclass(frozen=True, slots=True)
+class _JudgeRecord:
+    """A request in the log. One that a crash cut off keeps its reservation: it may have been
+    paid."""
+
+    writer: Writer
+    start_id: str
+    request: Request
+    charge: Charge
+
+    @classmethod
+    async def start(cls, writer: Writer, request: Request, charge: Charge) -> _JudgeRecord:
+        started = ModelRequestStarted(
+            model=request.model, purpose=PURPOSE, request_id=request.request_id
+        )
+        reserved = BudgetReserved(
+            reservation_id=charge.reservation_id, cost_usd=str(charge.cost_usd)
+        )
+        start, _ = await writer.append(started, reserved)
+        return cls(writer, start.id, request, charge)
+
+    async def end(self, reply: Reply | None, cost: Decimal) -> None:
+        ended = ModelRequestEnded(
+            model_request_start_id=self.start_id,
+            model_usage=Usage() if reply is None else reply.usage,
+            is_error=reply is None,
+            purpose=PURPOSE,
+            model=self.request.model if reply is None else reply.model,
+            cost_usd=str(cost),
+        )
+        settled = BudgetSettled(reservation_id=self.charge.reservation_id, cost_usd=str(cost))
+        await self.writer.append(ended, settled)
+
+
+async def _reply(models: Models, name: str, request: Request) -> Reply | str:
+    """The reply, or why there is none."""
+    try:
+        async with aclosing(models.open(name).stream(request)) as deltas:
+            async for delta in deltas:
+                if isinstance(delta, Reply):
+                    return delta
+    except ProviderFailed as error:
+        return str(error)
+    return "the stream ended without a reply"

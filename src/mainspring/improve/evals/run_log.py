@@ -26,6 +26,7 @@ from mainspring.runtime.session.lease import hold_session
 
 _CREATED = event_types(EvalRunCreated)
 _INDEX_TRIES = 300
+_EVAL = Origin(type="eval")
 
 
 @dataclass(slots=True)
@@ -110,31 +111,36 @@ async def existing_runs(
     return runs
 
 
-async def create_run(log: SessionLog, created: EvalRunCreated, *, sender: Sender) -> None:
-    """Write a run's first event, and list it. A crash in between leaves a run without trials."""
-    origin = Origin(type="eval")
+async def create_run(
+    log: SessionLog, created: EvalRunCreated, *, sender: Sender, origin: Origin = _EVAL
+) -> None:
+    """Write a run's first event, and list it; again after a crash, it does nothing twice."""
     title = f"eval {created.suite}"
-    await log.create(
-        SessionCreated(agent_name=created.agent_name, title=title, origin=origin),
-        session_id=created.run_id,
-        sender=sender,
-    )
-    async with hold_session(log, created.run_id) as writer:
-        await writer.append(created)
     index = index_id(created.agent_name, created.suite)
-    with suppress(SessionExists):
-        await log.create(
-            SessionCreated(agent_name=created.agent_name, title=f"runs of {title}", origin=origin),
-            session_id=index,
-            sender=sender,
-        )
+    for session_id, name in ((created.run_id, title), (index, f"runs of {title}")):
+        with suppress(SessionExists):
+            await log.create(
+                SessionCreated(agent_name=created.agent_name, title=name, origin=origin),
+                session_id=session_id,
+                sender=sender,
+            )
+        await _append_once(log, session_id, created)
+
+
+async def _append_once(log: SessionLog, session_id: str, created: EvalRunCreated) -> None:
     for _ in range(_INDEX_TRIES):
         with suppress(LeaseHeld):  # another process lists a run
-            return await _list_run(log, index, created)
+            return await _append_if_new(log, session_id, created)
         await anyio.sleep(0.05)
-    await _list_run(log, index, created)
+    return await _append_if_new(log, session_id, created)
 
 
-async def _list_run(log: SessionLog, index: str, created: EvalRunCreated) -> None:
-    async with hold_session(log, index) as writer:
-        await writer.append(created)
+async def _append_if_new(log: SessionLog, session_id: str, created: EvalRunCreated) -> None:
+    async with hold_session(log, session_id) as writer:
+        listed = await log.read(session_id, types=_CREATED)
+        if all(_run_id(event) != created.run_id for event in listed):
+            await writer.append(created)
+
+
+def _run_id(event: Event) -> str | None:
+    return event.payload.run_id if isinstance(event.payload, EvalRunCreated) else None

@@ -19,16 +19,16 @@ from anyio import to_thread
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from mainspring.core import ids
-from mainspring.core.errors import InvalidInput
 from mainspring.core.events import EvalCaseEnded, EvalRunCreated, EvalRunEnded
 from mainspring.harness.budget import Budget
 from mainspring.improve.evals.case_recording import CaseRecording, read_case_recording
+from mainspring.improve.evals.case_selection import Selection, select_cases
 from mainspring.improve.evals.evidence import RunProgram
 from mainspring.improve.evals.judge_calls import RunBudget, judge_asker
 from mainspring.improve.evals.judges import Judges
 from mainspring.improve.evals.labels import read_calibrations
 from mainspring.improve.evals.run_log import EvalRun, create_run, existing_runs, read_run
-from mainspring.improve.evals.suite import ENCODER, Case, Script, SuiteFile, Tier
+from mainspring.improve.evals.suite import ENCODER, Case, Script, SuiteFile
 from mainspring.improve.evals.suite_files import case_content_hash
 from mainspring.improve.evals.trials import (
     MakeScript,
@@ -49,20 +49,6 @@ _GUESSED_TURNS, _GUESSED_OUTPUT_TOKENS = 3, 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Which cases of a suite to run, and how often."""
-
-    cases: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    tier: Tier | None = None
-    """`fast` leaves out the cases of the tier `full`."""
-    only_failed: bool = False
-    """Those that did not pass in the last run."""
-    trials: int | None = None
-    splits: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
     budget_usd: Decimal | None = None
     parallel: int | None = None
@@ -75,6 +61,8 @@ class RunSettings:
     """Cases with a recording do not run tools; with `all`, the recorded model answers, too."""
     listed_as: str = ""
     """Keeps runs of another purpose apart from the suite's own."""
+    run_id: str | None = None
+    """Of a run that is made once: a later call with the same id continues it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +111,7 @@ class SuiteRunner:
         hashes = await to_thread.run_sync(self._hashes, suite_file, cases, settings)
         trials = tuple(self._trials(suite_file, cases, hashes, selection, settings))
         created = EvalRunCreated(
-            run_id=ids.new_id(ids.SESSION),
+            run_id=settings.run_id or ids.new_id(ids.SESSION),
             suite=name,
             suite_hash=suite_file.hash,
             agent_name=self.agent.name,
@@ -133,7 +121,7 @@ class SuiteRunner:
             agent_version=self.agent.version,
             budget_usd=None if settings.budget_usd is None else str(settings.budget_usd),
         )
-        unfinished = None if settings.fresh else _unfinished(runs, created)
+        unfinished = _unfinished(runs, created, settings)
         done = () if unfinished is None else tuple(unfinished.results.values())
         reused = () if settings.fresh else tuple(_reusable(trials, runs, done))
         estimate, basis = self._estimate(trials, runs, len(done) + len(reused))
@@ -323,42 +311,20 @@ class _Progress:
     discard: Callable[[EvalCaseEnded], Awaitable[None]]
 
 
-def select_cases(suite_file: SuiteFile, selection: Selection, last: EvalRun | None) -> list[Case]:
-    """Raises: InvalidInput: there is no such case, or none is left."""
-    suite = suite_file.suite
-    known = {case.id for case in suite.cases}
-    if missing := [name for name in selection.cases if name not in known]:
-        raise InvalidInput(f"suite {suite.name} has no case {missing[0]}")
-    failed = _failed_cases(last) if selection.only_failed else known
-    cases = [case for case in suite.cases if case.id in failed and _is_selected(case, selection)]
-    if not cases:
-        raise InvalidInput(f"no case of suite {suite.name} is selected")
-    return cases
-
-
 def _recording_of(suite_file: SuiteFile, case: Case, settings: RunSettings) -> CaseRecording | None:
     if settings.offline is None or case.recording is None:
         return None
     return read_case_recording(suite_file.folder / case.recording)
 
 
-def _is_selected(case: Case, selection: Selection) -> bool:
-    return (
-        (not selection.cases or case.id in selection.cases)
-        and (not selection.tags or not set(selection.tags).isdisjoint(case.tags))
-        and (not selection.splits or case.split in selection.splits)
-        and (selection.tier != "fast" or case.tier == "fast")
-    )
-
-
-def _failed_cases(last: EvalRun | None) -> set[str]:
-    if last is None:
-        raise InvalidInput("there is no earlier run, so there are no failed cases")
-    return {item.case_id for item in last.results.values() if item.outcome != "passed"}
-
-
-def _unfinished(runs: Sequence[EvalRun], wanted: EvalRunCreated) -> EvalRun | None:
-    """The newest run, if it is the same one and was cut off."""
+def _unfinished(
+    runs: Sequence[EvalRun], wanted: EvalRunCreated, settings: RunSettings
+) -> EvalRun | None:
+    """The run with the id that was given; or the newest, if it is the same one and was cut off."""
+    if settings.run_id is not None:
+        return next((run for run in runs if run.id == settings.run_id), None)
+    if settings.fresh:
+        return None
     newest = runs[0] if runs else None
     if newest is None or newest.ended is not None:
         return None

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct
 
 from mainspring.harness.permissions.policy import Mode
 from mainspring.improve.evals.graders import Grader
+from mainspring.runtime.memory.memory_mode import MemoryMode
 
 Split: TypeAlias = Literal["train", "val", "holdout"]
 Tier: TypeAlias = Literal["fast", "full"]
@@ -84,6 +85,8 @@ class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     """The least reward of its incentives with which it passes."""
     mode: Mode | None = None
     """The permission mode; the agent's own by default."""
+    memory: MemoryMode = "read_only"
+    """Whether it reads and writes memories, those of the user included."""
     approvals: Literal["deny", "allow", "wait"] = "deny"
     """What a person who is asked for approval says; with `wait`, the session ends there."""
     model: str | None = None

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from mainspring.core.errors import SessionNotFound
+from mainspring.improve.evals.case_selection import Selection
 from mainspring.improve.evals.run_log import EvalRun, existing_runs
-from mainspring.improve.evals.runner import RunSettings, Selection, SuiteRunner
+from mainspring.improve.evals.runner import RunSettings, SuiteRunner
 from mainspring.improve.evals.suite import Case, Script, SuiteFile
 
 NOTHING = Script(steps=({"says": ""},))

@@ -112,6 +112,11 @@ class TrajectoryLog:
         return self._account.spending.cost_usd
 
     @property
+    def running_seconds(self) -> float:
+        """Of its finished runs."""
+        return self._account.spending.seconds_before
+
+    @property
     def failed_calls(self) -> int:
         return sum(item.call.failure is not None for item in self.calls)
 

@@ -36,6 +36,7 @@ from mainspring.improve.evals.suite import COMPACT, Case, Script, SuiteFile
 from mainspring.improve.evals.trajectory import read_trajectory
 from mainspring.improve.evals.trial_tools import case_skills, service_tools, trial_toolbox
 from mainspring.runtime.agent import Agent
+from mainspring.runtime.memory.memory_mode import strictest_memory
 from mainspring.runtime.session.session import Runtime, Session
 from mainspring.runtime.session.xrays import read_shots
 from mainspring.runtime.skills.skill import Skill
@@ -225,7 +226,13 @@ async def _open_session(
         tools=[*agent.tools, *service_tools(case.services)],
         skills=[*agent.skills, *opened.skills],
     )
-    options = replace(own.options, workspace=opened.workspace, is_headless=True, is_attended=False)
+    options = replace(
+        own.options,
+        workspace=opened.workspace,
+        is_headless=True,
+        is_attended=False,
+        memory_mode=strictest_memory(own.options.memory_mode, case.memory),
+    )
     if case.mode is not None:
         options = replace(options, mode=case.mode)
     runtime = Runtime(

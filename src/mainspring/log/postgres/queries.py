@@ -1,12 +1,8 @@
-"""The queries of the PostgreSQL store, including its text index, as plain functions over a
-connection.
-"""
+"""The queries of the PostgreSQL store, as plain functions over a connection."""
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, LiteralString, TypeAlias
 
 from mainspring.core.errors import (
@@ -25,51 +21,11 @@ from mainspring.log.store import (
     Append,
     EventRange,
     InboxItem,
-    IndexedText,
     Lease,
     Row,
-    SearchHit,
     SessionRow,
 )
 from mainspring.log.wakeup_signals import SessionHeads
-
-MAX_CHARACTERS = 100_000
-"""Of one event; a tsvector holds a megabyte. More than this is a blob, with a preview here."""
-
-_SNIPPET_WORDS = 24
-_BEFORE = 8
-
-
-def normalize_words(text: str) -> str:
-    """Lower-case words without accents, one space between."""
-    plain = unicodedata.normalize("NFKD", text).casefold()
-    kept = (item for item in plain if not unicodedata.combining(item))
-    return " ".join("".join(item if item.isalnum() else " " for item in kept).split())
-
-
-def indexable_text(text: str) -> str:
-    """The text without NUL, which PostgreSQL cannot store."""
-    return text[:MAX_CHARACTERS].replace("\0", " ")
-
-
-def snippet(text: str, words: Sequence[str]) -> str:
-    """The words around the first of `words`, with an ellipsis where text was left out."""
-    pieces = text.split()
-    wanted = {part for word in words for part in normalize_words(word).split()}
-    at = next(_matching_words(pieces, wanted), 0)
-    begin = max(0, min(at - _BEFORE, len(pieces) - _SNIPPET_WORDS))
-    end = begin + _SNIPPET_WORDS
-    shown = " ".join(pieces[begin:end])
-    return f"{'…' if begin else ''}{shown}{'…' if end < len(pieces) else ''}"
-
-
-def _matching_words(pieces: Sequence[str], wanted: set[str]) -> Iterator[int]:
-    return (
-        at
-        for at, piece in enumerate(pieces)
-        if not wanted.isdisjoint(normalize_words(piece).split())
-    )
-
 
 ResultRows: TypeAlias = list[tuple[Any, ...]]
 _ROW_FIELDS = len(Row._fields)
@@ -86,7 +42,7 @@ def _columns(rows: Sequence[Row]) -> list[list[Any]]:
     return [[row[field] for row in rows] for field in range(_ROW_FIELDS)]
 
 
-async def _key_of(db: Connection, session_id: str, how: LiteralString = sql.KNOWN) -> int:
+async def key_of(db: Connection, session_id: str, how: LiteralString = sql.KNOWN) -> int:
     found = await ask(db, how, [session_id])
     if not found:
         raise SessionNotFound(session_id)
@@ -129,7 +85,7 @@ async def _create(db: Connection, session: SessionRow, rows: Sequence[Row]) -> N
     )
     if not made:
         if session.parent_id is not None:
-            await _key_of(db, session.parent_id)
+            await key_of(db, session.parent_id)
         raise SessionExists(session.id)
 
 
@@ -161,7 +117,7 @@ async def heads(db: Connection, session_ids: Sequence[str]) -> dict[str, Session
 
 async def delete(db: Connection, session_id: str) -> None:
     async with db.transaction():
-        key = await _key_of(db, session_id, sql.LOCKED)
+        key = await key_of(db, session_id, sql.LOCKED)
         if forks := await ask(db, sql.FORKS, [key]):
             raise SessionHasForks(session_id, tuple(name for (name,) in forks))
         await _delete(db, key)
@@ -258,7 +214,7 @@ async def pending(
     db: Connection, session_id: str, after: int, types: frozenset[str] | None, limit: int
 ) -> list[InboxItem]:
     asked = {
-        "key": await _key_of(db, session_id),
+        "key": await key_of(db, session_id),
         "after": after,
         "types": None if types is None else sorted(types),
         "limit": limit,
@@ -267,7 +223,7 @@ async def pending(
 
 
 async def inbox(db: Connection, session_id: str, after: int, limit: int) -> list[InboxItem]:
-    key = await _key_of(db, session_id)
+    key = await key_of(db, session_id)
     return [inbox_item(item) for item in await ask(db, sql.INBOX, [key, after, limit])]
 
 
@@ -292,7 +248,7 @@ async def acquire(
         if held.seconds > 0:
             raise held
         async with db.transaction():  # released in the meantime: try again in the same statement
-            await _key_of(db, session_id, sql.LOCKED)
+            await key_of(db, session_id, sql.LOCKED)
             taken = await ask(db, sql.ACQUIRE, asked)
             if not taken:
                 raise await _holder(db, session_id)
@@ -331,69 +287,5 @@ async def blob(db: Connection, digest: str) -> bytes:
 
 
 async def blobs(db: Connection, session_id: str) -> list[str]:
-    key = await _key_of(db, session_id)
+    key = await key_of(db, session_id)
     return [digest for (digest,) in await ask(db, sql.BLOBS, [key])]
-
-
-async def unindexed(db: Connection, session_id: str | None, limit: int) -> list[tuple[str, Row]]:
-    if session_id is None:
-        found = await ask(db, sql.UNINDEXED, [limit])
-    else:
-        found = await ask(db, sql.UNINDEXED_IN, [session_id, limit])
-    return [(item[0], Row._make(item[1:])) for item in found]
-
-
-async def index(
-    db: Connection, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]
-) -> None:
-    kept = [indexable_text(indexed_text.text) for indexed_text in indexed_texts]
-    await db.asking.execute(
-        sql.INDEX,
-        {
-            "sessions": [session_id for session_id, _ in upto],
-            "uptos": [seq for _, seq in upto],
-            "ids": [indexed_text.session_id for indexed_text in indexed_texts],
-            "seqs": [indexed_text.seq for indexed_text in indexed_texts],
-            "texts": kept,
-            "folded": [normalize_words(text) for text in kept],
-        },
-        prepare=True,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class MatchQuery:
-    words: Sequence[str]
-    text: str
-    """As PostgreSQL's `tsquery` is written."""
-
-
-def match_query(words: Sequence[str], *, is_loose: bool) -> MatchQuery:
-    """Of normalized words. One that is several is looked for as a phrase of them."""
-    phrases = ["'" + word.replace(" ", "' <-> '") + "'" for word in words if word]
-    if is_loose:
-        return MatchQuery(words, " | ".join(f"({phrase}:*)" for phrase in phrases))
-    return MatchQuery(words, " & ".join(f"({phrase})" for phrase in phrases))
-
-
-async def search(
-    db: Connection, query: MatchQuery, event_ranges: Sequence[EventRange], limit: int
-) -> list[SearchHit]:
-    for span in event_ranges:
-        await _key_of(db, span.session_id)
-    found = await ask(
-        db,
-        sql.SEARCH,
-        {
-            "query": query.text,
-            "everywhere": not event_ranges,
-            "ids": [span.session_id for span in event_ranges],
-            "afters": [span.after for span in event_ranges],
-            "uptos": [span.upto for span in event_ranges],
-            "limit": limit,
-        },
-    )
-    return [
-        SearchHit(session_id=session_id, seq=seq, snippet=snippet(text, query.words))
-        for session_id, seq, text in found
-    ]

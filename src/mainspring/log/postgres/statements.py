@@ -239,7 +239,7 @@ INDEX: Final = """
         t(id, seq, text, folded) using (id)
     on conflict (session_key, seq) do update set text = excluded.text, words = excluded.words
 """
-SEARCH: Final = """
+_SEARCH: Final = """
     select s.id, w.seq, w.text
       from to_tsquery('simple', %(query)s) query, mainspring.words w
       join mainspring.session s on s.key = w.session_key
@@ -248,6 +248,28 @@ SEARCH: Final = """
              select from unnest(%(ids)b::text[], %(afters)b::bigint[], %(uptos)b::bigint[])
                          span(id, after, upto)
               where span.id = s.id and w.seq > span.after and w.seq <= span.upto))
+"""
+_BEST_FIRST: Final = """
      order by ts_rank(w.words, query) desc, w.session_key desc, w.seq desc
      limit %(limit)s
+"""
+SEARCH: Final = f"{_SEARCH} {_BEST_FIRST}"
+SEARCH_IN_SCOPE: Final = f"""
+    with recursive allowed(key) as (
+      select s.key from mainspring.session s
+        join mainspring.event e on e.session_key = s.key and e.seq = 1
+       where s.parent_key is null
+         and (%(agent)s::text is null or (e.body::json -> 'agent_name')::text = %(agent)s)
+         and (%(user)s::text is null or (e.sender::json -> 'id')::text = %(user)s)
+         and coalesce((e.body::json -> 'origin' -> 'type')::text, '')
+             <> all(%(without_origins)b::text[])
+      union all
+      select s.key from mainspring.session s join allowed on s.parent_key = allowed.key
+    )
+    {_SEARCH}
+       and s.key in (select key from allowed)
+       and s.id <> all(%(without_sessions)b::text[])
+       and %(tenant)s::text is not distinct from
+           (select r.tenant from mainspring.record r where r.kind = 'session' and r.id = s.id)
+    {_BEST_FIRST}
 """

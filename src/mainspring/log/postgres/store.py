@@ -13,7 +13,7 @@ from psycopg import IsolationLevel, errors
 
 from mainspring.core import ids
 from mainspring.core.errors import StoreFailed, StoreUnavailable
-from mainspring.log.postgres import queries, statements
+from mainspring.log.postgres import queries, statements, text_index
 from mainspring.log.postgres.connect import (
     Address,
     Connection,
@@ -34,6 +34,7 @@ from mainspring.log.store import (
     Row,
     SearchHit,
     SessionRow,
+    SessionScope,
 )
 from mainspring.log.task_groups import run_in_background
 from mainspring.log.wakeup_signals import Signals, Watch
@@ -159,12 +160,12 @@ class PostgresStore:
         return await self._pool.read(lambda db: queries.blobs(db, session_id))
 
     async def unindexed(self, session_id: str | None, *, limit: int) -> list[tuple[str, Row]]:
-        return await self._pool.read(lambda db: queries.unindexed(db, session_id, limit))
+        return await self._pool.read(lambda db: text_index.unindexed(db, session_id, limit))
 
     async def index(
         self, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]
     ) -> None:
-        await self._collide(lambda db: queries.index(db, indexed_texts, upto))
+        await self._collide(lambda db: text_index.index(db, indexed_texts, upto))
 
     async def search(
         self,
@@ -173,10 +174,13 @@ class PostgresStore:
         event_ranges: Sequence[EventRange],
         limit: int,
         is_loose: bool = False,
+        scope: SessionScope | None = None,
     ) -> list[SearchHit]:
-        normalized = [queries.normalize_words(word) for word in words]
-        query = queries.match_query(normalized, is_loose=is_loose)
-        return await self._pool.read(lambda db: queries.search(db, query, event_ranges, limit))
+        normalized = [text_index.normalize_words(word) for word in words]
+        query = text_index.match_query(normalized, is_loose=is_loose)
+        return await self._pool.read(
+            lambda db: text_index.search(db, query, event_ranges, scope, limit)
+        )
 
     def watch(self, session_id: str, *, is_inbox_only: bool = False) -> Watch:
         return self.signals.watch(session_id, is_inbox_only=is_inbox_only)

@@ -29,6 +29,7 @@ from mainspring.log.store import (
     Row,
     SearchHit,
     SessionRow,
+    SessionScope,
 )
 from mainspring.log.task_groups import run_in_background
 from mainspring.log.wakeup_signals import Signals, Watch
@@ -209,12 +210,10 @@ class SqliteStore:
         event_ranges: Sequence[EventRange],
         limit: int,
         is_loose: bool = False,
+        scope: SessionScope | None = None,
     ) -> list[SearchHit]:
-        return await self._read(
-            lambda db: text_index.search(
-                db, text_index.match_query(words, is_loose=is_loose), event_ranges, limit
-            )
-        )
+        query = text_index.match_query(words, is_loose=is_loose)
+        return await self._read(lambda db: text_index.search(db, query, event_ranges, scope, limit))
 
     def watch(self, session_id: str, *, is_inbox_only: bool = False) -> Watch:
         return self.signals.watch(session_id, is_inbox_only=is_inbox_only)

@@ -6,8 +6,27 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from mainspring.log.sqlite.queries import SEQ_BITS, key_of
-from mainspring.log.store import EventRange, IndexedText, Row, SearchHit
+from mainspring.log.store import EventRange, IndexedText, Row, SearchHit, SessionScope
+
+# The sessions of a scope: the first event says who made one and what for; a fork is its parent's.
+_ALLOWED = """
+    with recursive allowed(key) as (
+      select s.key from session s join event e on e.session_key = s.key and e.seq = 1
+       where s.parent_key is null
+         and (? is null or json_extract(e.body, '$.agent_name') = ?)
+         and (? is null or json_extract(e.sender, '$.id') = ?)
+         and coalesce(json_extract(e.body, '$.origin.type'), '')
+             not in (select value from json_each(?))
+      union all
+      select s.key from session s join allowed on s.parent_key = allowed.key
+    )
+    select s.key from session s join allowed using (key)
+     where s.id not in (select value from json_each(?))
+       and ? is (select r.tenant from record r where r.kind = 'session' and r.id = s.id)
+"""
 
 
 def unindexed(db: sqlite3.Connection, session_id: str | None, limit: int) -> list[tuple[str, Row]]:
@@ -45,7 +64,11 @@ def match_query(words: Sequence[str], *, is_loose: bool) -> str:
 
 
 def search(
-    db: sqlite3.Connection, query: str, event_ranges: Sequence[EventRange], limit: int
+    db: sqlite3.Connection,
+    query: str,
+    event_ranges: Sequence[EventRange],
+    scope: SessionScope | None,
+    limit: int,
 ) -> list[SearchHit]:
     where = ["words match ?"]
     values: list[Any] = [query]
@@ -57,6 +80,9 @@ def search(
         values += [key << SEQ_BITS | span.after + 1, key << SEQ_BITS | upto]
     if ranges:
         where.append(f"({' or '.join(ranges)})")
+    if scope is not None:
+        where.append(f"rowid >> {SEQ_BITS} in ({_ALLOWED})")
+        values += _scope_values(scope)
     found = db.execute(
         "select s.id, found.id & 4294967295, found.snippet from ("
         "  select rowid id, rank, snippet(words, 0, '', '', '…', 24) snippet from words"
@@ -65,6 +91,12 @@ def search(
         [*values, limit],
     )
     return [SearchHit(session_id=item[0], seq=item[1], snippet=item[2]) for item in found]
+
+
+def _scope_values(scope: SessionScope) -> list[Any]:
+    origins = msgspec.json.encode(scope.without_origins).decode()
+    sessions = msgspec.json.encode(scope.without_sessions).decode()
+    return [scope.agent, scope.agent, scope.user, scope.user, origins, sessions, scope.tenant]
 
 
 def forget(db: sqlite3.Connection) -> None:

@@ -119,6 +119,7 @@ def read_agent(
         checks=manifest.checks,
         require_evidence=manifest.require_evidence,
         resources=manifest.resources,
+        memory=manifest.memory,
         input_schema=manifest.input_schema,
         subagents=subagents,
         max_depth=min(manifest.subagents.max_depth, MAX_SUBAGENT_DEPTH),

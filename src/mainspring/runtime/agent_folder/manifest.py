@@ -22,6 +22,13 @@ from mainspring.harness.permissions.policy import parse_mode
 from mainspring.harness.permissions.rule import parse_rule
 from mainspring.harness.permissions.tool_names import canonical_name
 from mainspring.harness.state.outcome_state import MAX_ITERATIONS
+from mainspring.runtime.agent_folder.production_settings import (
+    ManifestGrade,
+    ServiceObjectives,
+    read_grade,
+    read_objectives,
+    trusted_fields,
+)
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.yaml_reader import (
     FieldReaders,
@@ -29,6 +36,7 @@ from mainspring.runtime.definition_files.yaml_reader import (
     YamlReader,
     YamlValueError,
 )
+from mainspring.runtime.memory.memory_mode import MEMORY_MODES, MemoryMode
 
 if TYPE_CHECKING:
     import zoneinfo
@@ -43,6 +51,8 @@ _CRON_FIELDS = 5
 _MIN_SHARE, _MAX_SHARE = 0.1, 0.95
 _FIELDS = {"agents": "subagents", "coordinator": "is_coordinator"}
 """Keys whose field has another name."""
+SERVICE_KEYS = ("schedule", "grade")
+"""Keys for what starts by itself in the service: they need trust, and no session reads them."""
 _FOREIGN_KEYS = ("spec_version", "schema_version", "apiVersion", "kind")
 """Keys that mark an `agent.yaml` of another tool; ours has no version."""
 
@@ -77,14 +87,6 @@ class ManifestOutcome(Struct, frozen=True, kw_only=True):
     max_iterations: int | None = None
 
 
-class ServiceObjectives(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How well the agent is to serve real requests; `None`: no objective."""
-
-    max_errors_per_10000_calls: float | None = None
-    max_p95_seconds: float | None = None
-    min_share_without_person: float | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentManifest:
     name: str = ""
@@ -109,6 +111,8 @@ class AgentManifest:
     schedule: ManifestSchedule | None = None
     outcome: ManifestOutcome | None = None
     slo: ServiceObjectives | None = None
+    grade: ManifestGrade | None = None
+    memory: MemoryMode = "on"
     findings: tuple[Finding, ...] = ()
     lines: Mapping[str, int] = field(default_factory=dict[str, int])
     """The line of each key."""
@@ -151,7 +155,8 @@ def settings_in(file: Path) -> dict[str, object]:
     reader = YamlReader(str(file))
     node = _own_root(reader, _text(file))
     readers = _readers(reader)
-    parts: FieldReaders = {key: readers[key] for key in ("permissions", "environment", "schedule")}
+    keys = ("permissions", "environment", *SERVICE_KEYS)
+    parts: FieldReaders = {key: readers[key] for key in keys}
     values = {} if node is None or not reader.is_mapping(node) else reader.chosen(node, parts)
     if errors := [finding for finding in reader.findings if finding.level == "error"]:
         raise error_table.BAD_AGENT_FILE.error(InvalidInput, finding=errors[0])
@@ -164,6 +169,8 @@ def settings_in(file: Path) -> dict[str, object]:
         settings["sandbox"] = values["environment"]
     if isinstance(schedule := values.get("schedule"), ManifestSchedule):
         settings["schedule"] = asdict(schedule)
+    if isinstance(grade := values.get("grade"), ManifestGrade):
+        settings["grade"] = trusted_fields(grade, file.parent)
     return settings
 
 
@@ -210,7 +217,9 @@ def _readers(yaml_reader: YamlReader) -> FieldReaders:
         "input_schema": _input_schema(yaml_reader),
         "schedule": _schedule(yaml_reader),
         "outcome": _outcome(yaml_reader),
-        "slo": _objectives(yaml_reader),
+        "slo": read_objectives(yaml_reader),
+        "grade": read_grade(yaml_reader),
+        "memory": yaml_reader.one_of(MEMORY_MODES),
     }
 
 
@@ -367,20 +376,3 @@ def _outcome(yaml_reader: YamlReader) -> Callable[[Node], ManifestOutcome]:
         "max_iterations": iterations,
     }
     return lambda node: ManifestOutcome(**yaml_reader.fields(node, readers))  # pyright: ignore[reportArgumentType] (as above)
-
-
-def _objectives(yaml_reader: YamlReader) -> Callable[[Node], ServiceObjectives]:
-    number = yaml_reader.number(float, "a number")
-
-    def share(node: Node) -> float:
-        value = number(node)
-        if value > 1:
-            raise YamlValueError(node, f"must be a share from 0 to 1, not {value:g}")
-        return value
-
-    readers: FieldReaders = {
-        "max_errors_per_10000_calls": number,
-        "max_p95_seconds": number,
-        "min_share_without_person": share,
-    }
-    return lambda node: ServiceObjectives(**yaml_reader.fields(node, readers))  # pyright: ignore[reportArgumentType] (as above)

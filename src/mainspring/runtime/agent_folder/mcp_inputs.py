@@ -1,12 +1,15 @@
 """Values that a person is asked for once: `inputs` of a file with MCP servers, as VS Code has them,
-and `${input:ID}` in its entries.
+`${input:ID}` in its entries, and the values in the user's vault.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Literal, TypeAlias, cast
+from pathlib import Path
+from typing import Literal, Protocol, TypeAlias, cast, get_args
 
 import msgspec
 from msgspec import Struct
@@ -31,14 +34,14 @@ def read_inputs(value: object) -> tuple[ServerInput, ...]:
     inputs: list[ServerInput] = []
     for item in cast("list[object]", value) if isinstance(value, list) else ():
         with suppress(msgspec.ValidationError):
-            found = msgspec.convert(item, _Input)
+            entry = msgspec.convert(item, _Input)
             inputs.append(
                 ServerInput(
-                    id=found.id,
-                    description=found.description,
-                    password=found.password,
-                    default=found.default,
-                    options=found.options,
+                    id=entry.id,
+                    description=entry.description,
+                    password=entry.password,
+                    default=entry.default,
+                    options=entry.options,
                 )
             )
     return tuple(inputs)
@@ -61,3 +64,67 @@ def input_values(server: McpServer, environment: Mapping[str, str]) -> dict[str,
         for name, value in environment.items()
         if name.startswith(prefix)
     }
+
+
+class SecretStore(Protocol):
+    """The user's vault. Blocks."""
+
+    def values(self) -> Mapping[str, str]: ...
+
+    def put(self, name: str, value: str) -> None: ...
+
+
+class _Index(Struct, frozen=True):
+    """Which inputs of a place have values."""
+
+    inputs: tuple[str, ...] = ()
+
+
+class _PlainValue(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is no secret is not removed from the log wherever it occurs."""
+
+    input: str
+
+
+def stored_inputs(secrets: SecretStore, folder: Path) -> dict[str, str]:
+    """The values of inputs, by variable. Raises: InvalidInput: the vault does not open."""
+    stored = secrets.values()
+    values: dict[str, str] = {}
+    kinds: tuple[InputKind, ...] = get_args(InputKind)
+    for kind in kinds:
+        index = stored.get(_secret_name(kind, folder))
+        for id_ in _read_index(index).inputs:
+            if (value := stored.get(_secret_name(kind, folder, id_))) is not None:
+                values[input_variable(kind, id_)] = _decode_value(value)
+    return values
+
+
+def store_input(
+    secrets: SecretStore, folder: Path, server: McpServer, asked: ServerInput, value: str
+) -> None:
+    """Raises: InvalidInput: it cannot be stored."""
+    kind = input_kind(server)
+    plain = msgspec.json.encode(_PlainValue(value)).decode()
+    secrets.put(_secret_name(kind, folder, asked.id), value if asked.password else plain)
+    ids = _read_index(secrets.values().get(_secret_name(kind, folder))).inputs
+    index = msgspec.json.encode(_Index(tuple(dict.fromkeys((*ids, asked.id)))))
+    secrets.put(_secret_name(kind, folder), index.decode())
+
+
+def _secret_name(kind: InputKind, folder: Path, *ids: str) -> str:
+    """Of the vault's entry for an input, or for the index of all. Projects do not get each other's
+    values, whatever they call them."""
+    place = os.path.realpath(folder) if kind == "project" else ""
+    digest = hashlib.sha256(msgspec.json.encode((kind, place, *ids))).hexdigest()[:32]
+    return f"MCP_INPUT_{digest.upper()}"
+
+
+def _read_index(value: str | None) -> _Index:
+    return _Index() if value is None else msgspec.json.decode(value, type=_Index)
+
+
+def _decode_value(value: str) -> str:
+    try:
+        return msgspec.json.decode(value, type=_PlainValue).input
+    except msgspec.MsgspecError:
+        return value

@@ -85,11 +85,10 @@ _CLAUDE_ENTRIES = frozenset(
     (
         *("agents", "skills", "commands", "rules", "CLAUDE.md"),
         *("settings.json", "settings.local.json", "hooks", "output-styles"),
+        *("agent-memory", "agent-memory-local"),
     )
 )
 _UNSUPPORTED_CLAUDE_ENTRIES = {
-    "agent-memory": "subagents have no memory of their own",
-    "agent-memory-local": "subagents have no memory of their own",
     "worktrees": "Claude Code's own worktrees",
     "plugins": "plugins are installed with `mainspring plugin install`",
     "workflows": "workflows are not run in this version",
@@ -137,7 +136,7 @@ class FolderReport:
         return len(self.problems) - self.errors
 
 
-PLANNED = "schedule, outcome and slo"
+PLANNED = "schedule, outcome, slo and grade"
 
 
 def check_folder(
@@ -186,6 +185,7 @@ def _manifest(folder: Path, loaded: AgentFolder) -> PartReport:
         supported += [f"evidence that it needs: {evidence}"] if evidence else []
         supported += [f"reads {', '.join(settings.resources)}"] if settings.resources else []
         supported += ["its own input as a tool"] if settings.input_schema else []
+        supported += [f"memory {settings.memory}"] if settings.memory != "on" else []
         supported += ["it only coordinates subagents"] if settings.is_coordinator else []
     return PartReport(
         name="agent", supported=tuple(supported), findings=loaded.findings_by_source["manifest"]
@@ -239,8 +239,6 @@ def _subagents(loaded: AgentFolder, plugins: InstalledPlugins) -> PartReport:
 
 def _unsupported_fields(subagent: Subagent, plugins: InstalledPlugins) -> Iterator[IgnoredItem]:
     is_plugins = any(Path(subagent.file).is_relative_to(plugin.root) for plugin in plugins.plugins)
-    if subagent.memory:
-        yield IgnoredItem(f"{subagent.name}: memory", "subagents have no memory of their own")
     tables = [
         cast("dict[str, object]", item) for item in subagent.mcp_servers if isinstance(item, dict)
     ]
@@ -334,6 +332,9 @@ def _service_only(agent_manifest: manifest.AgentManifest) -> PartReport:
             ignored = (IgnoredItem(what, "it has no `rubric` to grade by"),)
     if agent_manifest.slo is not None:
         supported = (*supported, "slo: `mainspring slo` compares it with what sessions were like")
+    if (grade := agent_manifest.grade) is not None:
+        what = f"grade {grade.share:.0%} of sessions by evals/{grade.suite}.yaml"
+        supported = (*supported, f"{what}: `mainspring eval grade` does it")
     return PartReport(name=PLANNED, supported=supported, ignored=ignored)
 
 

@@ -22,6 +22,7 @@ from anyio import to_thread
 
 from mainspring.core.envelope import GENESIS, Event
 from mainspring.core.errors import SessionNotFound, StoreFailed
+from mainspring.log.lru_cache import LruCache
 from mainspring.log.session_log import SessionLog
 from mainspring.log.task_groups import run_in_background
 from mainspring.runtime.export_sessions.claude_code_transcript import ClaudeCodeLines
@@ -203,3 +204,22 @@ def _check_ownership(opened: int, *, is_folder: bool) -> None:
         raise OSError(errno.EPERM, "is not a file or folder that only we own")
     if state.st_mode & 0o077:
         os.fchmod(opened, 0o700 if is_folder else 0o600)
+
+
+def open_transcript(
+    transcripts: LruCache[str, TranscriptFiles],
+    log: SessionLog,
+    folder: Path,
+    *,
+    session_id: str,
+    main_thread: str,
+    warn: Callable[[str], None],
+) -> TranscriptFiles:
+    """That of an earlier run in this process, which knows what it has written, or a new one."""
+    if (cached := transcripts.get(session_id)) is not None:
+        return cached
+    transcript = TranscriptFiles(
+        log, folder, session_id=session_id, main_thread=main_thread, warn=warn
+    )
+    transcripts.put(session_id, transcript)
+    return transcript

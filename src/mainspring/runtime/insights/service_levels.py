@@ -17,7 +17,7 @@ from mainspring.core.events import Failure
 from mainspring.core.sender import OriginType
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import all_sessions
-from mainspring.runtime.agent_folder.manifest import ServiceObjectives
+from mainspring.runtime.agent_folder.production_settings import ServiceObjectives
 from mainspring.runtime.session.session_summary import origin_of
 
 _LAB: frozenset[OriginType] = frozenset(("eval", "grader", "dream", "campaign"))

@@ -15,8 +15,9 @@ from pathlib import Path
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound
 from mainspring.core.sender import Sender
-from mainspring.files.beneath import open_folder, read_file
+from mainspring.files.beneath import open_folder, read_beginning, read_file
 from mainspring.harness.permissions.protected_path_watcher import is_memory_folder
+from mainspring.runtime.memory.memory_quota import MemoryQuota, check_quota
 from mainspring.runtime.memory.memory_versions import (
     Change,
     MemoryVersion,
@@ -60,16 +61,33 @@ class MemoryFolder:
         clock: Clock,
         new_id: Callable[[str], str],
         refuse: Callable[[str], str | None] = lambda _: None,
+        quota: MemoryQuota | None = None,
+        index_above: bool = False,
     ) -> None:
+        """`index_above`: `MEMORY.md` in the folder above is read, too; other tools write it
+        there."""
         self.root = root
         self._clock = clock
         self._new_id = new_id
         self._refuse = refuse
+        self._quota = quota
+        self._index_above = index_above
 
     @property
     def is_present(self) -> bool:
-        """Whether there is a folder of memories; one with source code is none."""
+        """Whether there is a folder of memories; one with source code is none. Where none is, an
+        index file beside its place is enough."""
+        if self._index_above and not self.root.exists():
+            return (self.root.parent / INDEX_FILE).is_file()
         return is_memory_folder(self.root)
+
+    def index_above(self) -> str:
+        """The beginning of `MEMORY.md` in the folder above, if it counts. Raises: InvalidInput."""
+        if not self._index_above or not self.root.parent.is_dir():
+            return ""
+        with open_folder(self.root.parent) as above:
+            content = read_beginning(above, INDEX_FILE, MAX_BYTES) or b""
+        return content.decode("utf-8", "replace")
 
     def paths(self) -> dict[str, os.stat_result]:
         """The memories, sorted. Links and hidden files are none."""
@@ -263,6 +281,8 @@ class MemoryFolder:
             before = entered[0] if entered else before
             if before is not None and _hash(current) == _hash(content):
                 return before
+            if self._quota is not None and content is not None:
+                check_quota(self._quota, self.states(), path, len(content))
             version = self._version(path, content, change, before)
             apply_version(root, version, content)
         return version

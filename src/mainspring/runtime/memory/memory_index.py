@@ -22,6 +22,7 @@ from mainspring.retrieval.passage_index import (
 from mainspring.retrieval.sqlite_passages import SqlitePassages
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.note import INDEX_FILE, Note, content_hash, parse_note
+from mainspring.runtime.memory.past_sessions import SESSION, PastMessage
 
 _PASSAGE_WORDS = 120
 _MORE_HITS = 4
@@ -40,6 +41,7 @@ class MemoryHit:
     hash: str
     """Of the version that was found."""
     line: int
+    """Of the file; of a session, the number of the event."""
     text: str
     score: float
     parts: Mapping[str, float]
@@ -71,17 +73,30 @@ class MemoryIndex:
     def close(self) -> None:
         self._passages.close()
 
-    def search(self, query: str, scopes: Collection[str], limit: int) -> list[MemoryHit]:
-        """The memories of these scopes that answer best, each once."""
+    def search(
+        self,
+        query: str,
+        scopes: Collection[str],
+        limit: int,
+        past: Sequence[PastMessage] = (),
+    ) -> list[MemoryHit]:
+        """The memories of these scopes that answer best, each once, and messages of past sessions
+        among them."""
         allowed = [scope for scope in scopes if scope in self._folders]
         for scope in allowed:
             self.update(scope)
-        hits = self._passages.search(query, allowed, limit * _MORE_HITS)
+        messages = {message.name: message for message in past}
+        more = [_past_container(message) for message in past]
+        hits = self._passages.search(query, allowed, limit * _MORE_HITS, more)
         found: dict[tuple[str, str], MemoryHit] = {}
         texts: set[str] = set()
         for hit in hits:
             known = (hit.scope, hit.container)
-            if known in found or (memory := self._memory(hit)) is None:
+            if known in found:
+                continue
+            if hit.scope == SESSION:
+                memory = _past_memory(hit, messages[hit.container])
+            elif (memory := self._memory(hit)) is None:
                 continue
             if memory.text not in texts:  # copies of one text are one answer
                 found[known] = memory
@@ -176,6 +191,32 @@ def _containers(
                 for part in note_parts(note, text)
             ],
         )
+
+
+def _past_container(message: PastMessage) -> Container:
+    return Container(
+        scope=SESSION,
+        name=message.name,
+        hash="",
+        passages=[
+            Passage(text=part.text, time=message.time)
+            for part in note_parts(message.note, message.text)
+        ],
+    )
+
+
+def _past_memory(hit: PassageHit, message: PastMessage) -> MemoryHit:
+    parts = list(note_parts(message.note, message.text))
+    return MemoryHit(
+        scope=SESSION,
+        note=message.note,
+        hash=message.event_id,
+        line=message.seq,
+        text=parts[hit.position].text,
+        score=hit.scored.score,
+        parts=hit.scored.parts,
+        overlap=hit.scored.overlap,
+    )
 
 
 def note_time(note: Note) -> datetime | None:

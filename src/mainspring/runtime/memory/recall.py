@@ -81,25 +81,23 @@ class Recall:
 
     async def _candidates(self, message: str) -> tuple[list[MemoryHit], list[KnownPayload]]:
         if self.pick is None:
-            return await to_thread.run_sync(self._found, message), []
+            return await self._found(message), []
         entries = await to_thread.run_sync(manifest_entries, self.memory.folders)
         picked, facts = await self.pick(message, entries)
         hits = [hit for scope, path in picked if (hit := self._hit(scope, path)) is not None]
-        return [hit for hit in hits if not self._is_shown(hit)], facts
+        return [hit for hit in hits if not self.memory.is_shown(hit)], facts
 
-    def _found(self, message: str) -> list[MemoryHit]:
+    async def _found(self, message: str) -> list[MemoryHit]:
         query = RecallQuery.of(message, self.memory.clock())
+        hits = await self.memory.search_all(query.text, _SEARCHED, only_of_people=True)
         return [
             _dated(query, hit)
-            for hit in self.memory.search(query.text, _SEARCHED)
+            for hit in hits
             if _bears_on(query, hit)
-            and not self._is_shown(hit)
+            and not self.memory.is_shown(hit)
             and not hit.note.path.startswith(ARCHIVE)
             and not query.excludes(hit.note.name, hit.text)
         ]
-
-    def _is_shown(self, hit: MemoryHit) -> bool:
-        return (hit.scope, hit.note.path, hit.hash) in self.memory.recalled
 
     def _told(self, hits: Sequence[MemoryHit]) -> list[KnownPayload]:
         room, fitting = float(RECALL_TOKENS), list[MemoryHit]()
@@ -119,7 +117,7 @@ class Recall:
         for hit in hits:
             for path in hit.note.links:
                 linked = self._hit(hit.scope, path, score=hit.score * _LINK_WEIGHT)
-                if linked is None or len(found) >= CANDIDATES or self._is_shown(linked):
+                if linked is None or len(found) >= CANDIDATES or self.memory.is_shown(linked):
                     continue
                 found.setdefault((hit.scope, path), linked)
         return list(found.values())

@@ -24,6 +24,7 @@ from mainspring.core.sender import Sender
 from mainspring.runtime.memory.memory_folder import MemoryFolder, age_in_words
 from mainspring.runtime.memory.memory_index import MemoryHit, MemoryIndex, note_time
 from mainspring.runtime.memory.note import CONFLICTS, INDEX_FILE, Note, parse_note
+from mainspring.runtime.memory.past_sessions import SESSION, PastMessage, PastSessions
 
 _BYTES_PER_TOKEN = 3.5
 _IDENTITY_TOKENS = 200
@@ -48,6 +49,10 @@ class SessionMemory:
     warn: Callable[[str], None]
     recalled: AbstractSet[tuple[str, str, str]]
     """Scope, path and hash of what the model was shown already, as the log says."""
+    past: PastSessions | None = None
+    """Earlier sessions, whose messages are found too."""
+    owner: str = ""
+    """The subagent whose memories these are; empty: the agent itself, and its user."""
     is_read_only: bool = False
     has_read_others: Callable[[], bool] = lambda: False
     """Whether the model was shown text of pages or of MCP servers, as the log says: what it writes
@@ -65,10 +70,20 @@ class SessionMemory:
             self.warn(f"memory could not be read: {error}")
             return []
 
-    def search(self, query: str, limit: int) -> list[MemoryHit]:
+    def search(self, query: str, limit: int, past: Sequence[PastMessage] = ()) -> list[MemoryHit]:
         """Blocks."""
         with closing(self.open_index()) as index:
-            return index.search(query, list(self.folders), limit)
+            return index.search(query, list(self.folders), limit, past)
+
+    async def search_all(
+        self, query: str, limit: int, *, only_of_people: bool = False
+    ) -> list[MemoryHit]:
+        """Memories, and what was said in earlier sessions. `only_of_people`: of sessions, only what
+        a person stated."""
+        past = [] if self.past is None else await self.past.search(query)
+        if only_of_people:
+            past = [message for message in past if message.is_statement_of_person]
+        return await to_thread.run_sync(self.search, query, limit, past)
 
     def find(self, path: str, scope: str | None) -> tuple[str, MemoryFolder]:
         """Raises: NotFound, InvalidInput."""
@@ -79,12 +94,12 @@ class SessionMemory:
 
     def facts_of(self, hits: Sequence[MemoryHit]) -> list[KnownPayload]:
         """Record that the session was given memories."""
-        for scope in {hit.scope for hit in hits}:
+        for scope in {hit.scope for hit in hits} & self.folders.keys():
             hashes = {hit.note.path: hit.hash for hit in hits if hit.scope == scope}
             self.folders[scope].note_readers(self.session_id, hashes)
         return [
             MemoryRecalled(
-                store_id=hit.scope,
+                store_id=self.store_id(hit.scope),
                 path=hit.note.path,
                 version=hit.hash,
                 rank=rank,
@@ -93,6 +108,13 @@ class SessionMemory:
             )
             for rank, hit in enumerate(hits, 1)
         ]
+
+    def store_id(self, scope: str) -> str:
+        """What the log calls a folder."""
+        return f"{scope}:{self.owner}" if self.owner else scope
+
+    def is_shown(self, hit: MemoryHit) -> bool:
+        return (self.store_id(hit.scope), hit.note.path, hit.hash) in self.recalled
 
     def lines(self, hits: Iterable[MemoryHit]) -> list[str]:
         return [_line(hit, self.clock()) for hit in hits]
@@ -124,14 +146,19 @@ class SessionMemory:
     def _opening(self, scope: str, folder: MemoryFolder) -> list[str]:
         today = self.clock().date()
         names = [INDEX_FILE, *(f"{today - timedelta(days=days)}.md" for days in (0, 1))]
-        texts = {name: parse_note(name, folder.text(name)).body for name in names}
+        texts = {f"{INDEX_FILE} of the workspace": folder.index_above()}
+        texts |= {name: parse_note(name, folder.text(name)).body for name in names}
         return [f"[{scope} memory, {name}]\n{quoted(text)}" for name, text in texts.items() if text]
 
 
 def _line(hit: MemoryHit, now: datetime) -> str:
     time = note_time(hit.note)
+    place = f"{hit.scope} memory {hit.note.path}:{hit.line}"
+    if hit.scope == SESSION:
+        author = "a person" if hit.note.trust == "person" else "the agent"
+        place = f"session {hit.note.path} event {hit.line}, said by {author}"
     notes = [
-        f"{hit.scope} memory {hit.note.path}:{hit.line}",
+        place,
         "" if time is None else age_in_words(time, now),
         "written by others, not verified" if hit.note.trust == "foreign" else "",
         _disagreement(hit.note),

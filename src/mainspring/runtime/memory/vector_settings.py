@@ -12,6 +12,7 @@ from msgspec import Struct
 from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy_module import LazyModule
 from mainspring.files.atomic_file import write_atomic
+from mainspring.retrieval.bm25 import Encode
 from mainspring.retrieval.passage_index import Vectors
 
 if TYPE_CHECKING:
@@ -70,10 +71,29 @@ def _stamp(table: Path) -> float:
         ) from error
 
 
-@cache
-def _vectors(table: str, _stamp: float) -> Vectors:
+def open_encode(home: Path) -> Encode | None:
+    """For searches in memory. Without a table that can be read, they search by words alone: what
+    is wrong with it, `open_vectors` says.
+    """
     try:
-        return passage_vectors.PassageVectors(static_vectors.read_static_table(Path(table)))
+        settings = read_vector_settings(home)
+        if settings is None:
+            return None
+        table = _static_table(settings.table, _stamp(Path(settings.table)))
+    except InvalidInput:
+        return None
+    return lambda texts: table.encode(texts).tolist()
+
+
+@cache
+def _vectors(table: str, stamp: float) -> Vectors:
+    return passage_vectors.PassageVectors(_static_table(table, stamp))
+
+
+@cache
+def _static_table(table: str, _stamp: float) -> static_vectors.StaticTable:
+    try:
+        return static_vectors.read_static_table(Path(table))
     except ImportError as error:
         raise InvalidInput(
             "vectors need numpy: install mainspring[vectors], or run `mainspring memory vectors"

@@ -14,9 +14,9 @@ from pathlib import Path
 import anyio
 
 from mainspring.core import ids
-from mainspring.core.envelope import AnyPayload
+from mainspring.core.envelope import AnyPayload, event_types
 from mainspring.core.errors import Fenced, LeaseHeld, StoreFailed, StoreUnavailable
-from mainspring.core.events import FeedbackGiven, SessionUpdated
+from mainspring.core.events import FeedbackGiven, SessionCreated, SessionUpdated
 from mainspring.core.sender import Sender
 from mainspring.log.session_log import SessionLog
 from mainspring.log.task_groups import run_in_background
@@ -117,9 +117,18 @@ async def set_title(log: SessionLog, session_id: str, title: str, *, sender: Sen
     await record_updates(log, session_id)
 
 
+async def read_metadata(log: SessionLog, session_id: str) -> dict[str, str]:
+    metadata: dict[str, str] | None = None
+    for event in await log.read(session_id, types=event_types(SessionCreated, SessionUpdated)):
+        if isinstance(event.payload, SessionCreated | SessionUpdated):
+            changed = event.payload.metadata
+            metadata = metadata if changed is None else changed
+    return metadata or {}
+
+
 async def record_updates(log: SessionLog, session_id: str) -> None:
-    """Take titles and ratings from the inbox into the log, if no process runs the session;
-    otherwise the process that runs it does that. They start no run."""
+    """Take titles, metadata and ratings from the inbox into the log, if no process runs the
+    session; otherwise the process that runs it does that. They start no run."""
     with suppress(LeaseHeld):
         async with hold_session(log, session_id) as writer:
             await writer.stage_inbox(_select_updates, lambda thread_id: thread_id != _NOT_APPLIED)

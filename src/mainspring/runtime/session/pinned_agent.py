@@ -59,7 +59,7 @@ def agent_of(definition: AgentDefinition) -> Agent:
 async def pin_agent(setup: SetupRequest, *, window: int) -> tuple[Agent, tuple[KnownPayload, ...]]:
     """Who the agent is in this session, and what the log has to know of it.
 
-    Model, limits and tools that are code are the caller's word each time; all else is kept.
+    Model, limits, memory and tools that are code are the caller's word each time; all else is kept.
     `window` is the model's, in tokens: of many skills, only some are listed.
     """
     given, known = setup.agent, setup.thread.session_state.definition
@@ -74,6 +74,7 @@ async def pin_agent(setup: SetupRequest, *, window: int) -> tuple[Agent, tuple[K
             output_type=given.output_type,
             output_retries=given.output_retries,
             hooks=given.hooks,
+            memory=given.memory,
         )
         code = [item for item in given.subagents if isinstance(item, AgentSubagent)]
         functions = [item for item in given.checks if not isinstance(item, AnswerCheck)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -170,6 +171,11 @@ class StateFolders(Struct, frozen=True, kw_only=True):
         return _paths_in(self._served, self._served.parent / session_id, session_id)
 
     @property
+    def served_states(self) -> Path:
+        """Where the states of the service's sessions are: see `SessionPaths.state`."""
+        return self.served_paths("any").state.parent
+
+    @property
     def _served(self) -> Path:
         return (self.workspaces or Path()).resolve() / SERVED_STATE_FOLDER
 
@@ -218,3 +224,23 @@ def with_plugin_folders(paths: SessionPaths, servers: Iterable[McpServer]) -> Se
 def memory_places(workspace: Path, home: Path) -> tuple[Path, Path]:
     """Where the memories of the agent, and those of the user, are if there are any."""
     return workspace / "memory", home / ".mainspring/memory"
+
+
+def has_memories(workspace: Path, home: Path) -> bool:
+    """Whether there may be any: a folder, or a `MEMORY.md` in the workspace itself."""
+    is_there = any(place.is_dir() for place in memory_places(workspace, home))
+    return is_there or (workspace / "MEMORY.md").is_file()
+
+
+def subagent_memory_place(kind: str, name: str, workspace: Path, home: Path) -> Path:
+    """Where a subagent has memories of its own: in the same folders as in Claude Code.
+
+    Raises:
+        InvalidInput: a link leads elsewhere.
+    """
+    folder = "agent-memory-local" if kind == "local" else "agent-memory"
+    above = (home if kind == "user" else workspace).resolve() / ".claude" / folder
+    place = above / (re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "agent")
+    if place.resolve() != place:
+        raise InvalidInput(f"{place} is behind a link, so that {name} has no memory")
+    return place

@@ -23,6 +23,7 @@ from mainspring.harness.state.thread_tree import SpendAccount, ThreadNode, Threa
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow, all_sessions
 from mainspring.runtime.approvals import Answer, AnswerEvent, answer_call
+from mainspring.runtime.memory.memory_mode import MEMORY_KEY, MemoryMode, read_memory_mode
 from mainspring.runtime.session.lease import is_dead
 from mainspring.runtime.skills.substitution import typed_text
 
@@ -57,6 +58,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     agent: str | None
     folder: str | None
     """Where the agent was described, if it was run from another folder than its own."""
+    memory: MemoryMode
     model: str | None
     """Which was asked last; one that a skill brought for its run does not count."""
     status: Status
@@ -77,7 +79,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
 async def summarize_session(log: SessionLog, session: SessionRow) -> SessionSummary:
     """Of what it inherits, a fork counts the turns and the cost too: they are its own budget's."""
     account, thread = SpendAccount(), Thread(id=session.thread_id)
-    title = agent = folder = origin = model = outcome = None
+    title = agent = folder = memory = origin = model = outcome = None
     for event in await log.read(session.id, types=_SUMMARY_EVENT_TYPES):
         account.apply(event)
         thread.apply(event)
@@ -86,10 +88,12 @@ async def summarize_session(log: SessionLog, session: SessionRow) -> SessionSumm
                 agent_name=agent, title=title, metadata=metadata, origin=origin
             ):
                 folder = (metadata or {}).get("folder")
-            case (
-                events.SessionForked(title=str(renamed)) | events.SessionUpdated(title=str(renamed))
-            ):
+                memory = (metadata or {}).get(MEMORY_KEY)
+            case events.SessionForked(title=str(renamed)):
                 title = renamed
+            case events.SessionUpdated(title=renamed, metadata=metadata):
+                title = renamed or title
+                memory = memory if metadata is None else metadata.get(MEMORY_KEY)
             case events.OutcomeEvaluationEnded(result=outcome):
                 pass
             case events.ModelRequestStarted() if skill_model(thread.session_state) is None:
@@ -101,6 +105,7 @@ async def summarize_session(log: SessionLog, session: SessionRow) -> SessionSumm
         title=title or await _first_message(log, session),
         agent=agent,
         folder=folder,
+        memory=read_memory_mode(memory),
         model=model,
         status=await _status(log, session, thread),
         reason=thread.last_reason,

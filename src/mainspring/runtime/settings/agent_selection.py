@@ -25,6 +25,7 @@ from mainspring.runtime.agent_folder.plugins import installed_plugins
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.definition_files.settings_file import Preferences
+from mainspring.runtime.memory.memory_mode import strictest_memory
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_summary import SessionSummary
 from mainspring.runtime.settings.policy_loader import load_policy
@@ -83,7 +84,13 @@ class AgentSelection(Struct, frozen=True, kw_only=True):
             limits = replace(limits, max_turns=options.max_turns)
         if options.max_cost_usd is not None:
             limits = replace(limits, max_cost_usd=options.max_cost_usd)
-        agent = replace(found.agent, model=model_for(found.agent.model), limits=limits)
+        memory = found.agent.memory if recorded is None else recorded.memory
+        agent = replace(
+            found.agent,
+            model=model_for(found.agent.model),
+            limits=limits,
+            memory=strictest_memory(memory, options.memory_mode),
+        )
         agent = apply_preferences(agent, scopes, loaded.preferences)
         if recorded is None and found.is_described:
             agent = replace(agent, version=_store_version(found.folder))

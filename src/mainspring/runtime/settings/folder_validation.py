@@ -209,8 +209,11 @@ def _check_schedule(part_report: PartReport, project_files: ProjectFiles) -> Par
         why = str(error)
     if why is None:
         return part_report
+    others = (item for item in part_report.supported if not item.startswith("schedule "))
     return replace(
-        part_report, supported=(), ignored=(IgnoredItem("schedule", why), *part_report.ignored)
+        part_report,
+        supported=tuple(others),
+        ignored=(IgnoredItem("schedule", why), *part_report.ignored),
     )
 
 

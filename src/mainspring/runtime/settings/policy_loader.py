@@ -264,7 +264,9 @@ def _read_file(scope: Scope, file: Path, folder: Path, content: bytes | None) ->
         settings = msgspec.convert(whole, SettingsFile)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"{file}: {error}") from error
-    unknown = [*_unknown_keys(whole, SettingsFile), *_unknown_permissions(whole)]
+    others = manifest.SERVICE_KEYS if file.name == manifest.FILE else ()
+    unknown = [key for key in _unknown_keys(whole, SettingsFile) if key not in others]
+    unknown += _unknown_permissions(whole)
     warnings = (
         (f"{file}: {', '.join(unknown)}: not honoured; `mainspring validate` says why",)
         if unknown

@@ -1,14 +1,20 @@
-"""Which MCP servers a session of this user may use."""
+"""Which MCP servers a session of this user may use, and what they contribute to a thread."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
+from mainspring.core.events import SessionFailed
+from mainspring.core.tool import Tool
+from mainspring.harness.permissions.tool_names import ALL_TOOLS, select_tools
 from mainspring.runtime.agent_folder.mcp_file import expand_server, inline_servers, read_mcp
 from mainspring.runtime.agent_folder.plugins import InstalledPlugins, installed_plugins
 from mainspring.runtime.definition_files.scopes import Scopes
-from mainspring.runtime.mcp_server import McpServer
+from mainspring.runtime.mcp_server import McpServer, ServerParts, mcp_tool_rules, select_mcp_tools
 from mainspring.runtime.packages.trust_pins import PINS_FILE, TrustPins
+from mainspring.runtime.session_context import SetupRequest
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
 
 
@@ -73,3 +79,87 @@ def _plugin_servers(scopes: Scopes, loaded: LoadedPolicy) -> Iterator[McpServer]
         is_vouched = plugin.scope != "project" or loaded.is_trusted
         if is_vouched and pins.trusted_contents(plugin.root) is not None:
             yield from plugin.servers
+
+
+class ConnectedServers(Protocol):
+    """The connections of a session."""
+
+    is_reported: bool
+    """Whether their failures are in the log."""
+
+    @property
+    def tools(self) -> Mapping[str, Tool]: ...
+    @property
+    def resource_tool(self) -> Tool: ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+    @property
+    def problems(self) -> Sequence[str]: ...
+
+    def failures(self) -> Iterator[SessionFailed]: ...
+
+    async def reload(self) -> bool: ...
+
+    def message_context(
+        self, resources: Sequence[str]
+    ) -> Callable[[str], Awaitable[Sequence[str]]]: ...
+
+
+def server_parts(
+    opened: ConnectedServers, setup: SetupRequest, *, is_own: bool = False
+) -> ServerParts:
+    """What a thread gets of servers. The service reports failures in the log, once. `is_own`: only
+    this thread has them, and all their tools."""
+    agent, is_served = setup.agent, setup.options.is_served
+    names = (ALL_TOOLS,) if is_own else agent.built_ins
+
+    def selected() -> dict[str, Tool]:
+        tools = dict(sorted(opened.tools.items()))
+        if is_served:
+            return select_mcp_tools(agent.mcp_toolsets, tools.values())
+        own = opened.resource_tool
+        return select_tools({own.spec.name: own, **tools}, names)
+
+    async def changed_tools() -> dict[str, Tool] | None:
+        count = len(opened.problems)
+        if not await opened.reload():
+            return None
+        for problem in opened.problems[count:]:
+            setup.options.warn(problem)
+        return selected()
+
+    tools = selected()
+    failures = () if opened.is_reported or not is_served else tuple(opened.failures())
+    opened.is_reported = opened.is_reported or is_served
+    return ServerParts(
+        tools=tools,
+        rules=mcp_tool_rules(agent.mcp_toolsets, tools.values()) if is_served else (),
+        notes=opened.notes,
+        facts=failures,
+        changed_tools=changed_tools,
+        message_context=opened.message_context(
+            agent.resources if setup.thread.messages == 0 else ()
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProjectServers:
+    """The servers that a session in a folder would have."""
+
+    every: tuple[McpServer, ...]
+    """Also those that are not used."""
+    usable: tuple[McpServer, ...]
+    loaded: LoadedPolicy
+
+    def unused_reason(self, server: McpServer) -> str | None:
+        if server.unused_reason is not None or server.name in (item.name for item in self.usable):
+            return server.unused_reason
+        used = {item.name for item in self.usable}
+        for other in self.every:
+            if other.name in used and other.content == server.content:
+                return f"it is the same server as {other.name}"
+        if server.plugin is not None:
+            return "its plugin is not trusted, or disabled"
+        is_own = server.scope == "project"
+        return "this folder is not trusted" if is_own and not self.loaded.is_trusted else "disabled"

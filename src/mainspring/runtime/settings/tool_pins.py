@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
+from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput
 from mainspring.files.atomic_file import read_bounded, write_atomic
 from mainspring.runtime.mcp_server import McpServer
@@ -23,6 +25,37 @@ _ERA_FILE = Path(".mainspring") / "mcp-legacy.json"
 _ERA_SECONDS = 7 * 24 * 3600.0
 _MAX_BYTES = 16 << 20
 _Pins = dict[str, dict[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerHistory:
+    """What the user knows of servers from earlier sessions. Blocks."""
+
+    home: Path | None
+    """The user's; `None`: nothing is known, and nothing remembered."""
+    clock: Clock
+
+    def is_legacy(self, server: McpServer) -> bool:
+        return self.home is not None and is_known_legacy(self.home, server, self.clock())
+
+    def remember_legacy(self, server: McpServer) -> None:
+        if self.home is not None:
+            remember_legacy(self.home, server, self.clock())
+
+    def refused_tools(
+        self, server: McpServer, texts: Mapping[str, str], hashes: Mapping[str, str]
+    ) -> dict[str, str | None]:
+        """Disabled ones, those that try to steer the model, and those that have changed.
+        `texts`, `hashes`: of all that the server says about a tool, by name."""
+        refused: dict[str, str | None] = dict.fromkeys(server.disabled_tools)
+        for name, text in texts.items():
+            if name not in refused and (why := danger_in(text)) is not None:
+                refused[name] = why
+        try:
+            changed = {} if self.home is None else check_pins(self.home, server, hashes)
+        except InvalidInput as error:  # nobody can tell what they were
+            changed = dict.fromkeys(hashes, str(error))
+        return {**changed, **refused}
 
 
 def check_pins(home: Path, server: McpServer, tools: Mapping[str, str]) -> dict[str, str]:

@@ -49,6 +49,8 @@ from mainspring.runtime.session_context import (
 from mainspring.runtime.skills.skill_body import preload_facts, preloaded_text
 from mainspring.runtime.subagent import GENERAL, Subagent
 
+ALL_TOOLS = "*"
+_CALLABLE_NAMES = re.compile(r"(?:Agent|Task)\(([^)]*)\)")
 _RUNNING_TOOLS = frozenset(("bash", "python", "service_start"))
 _NOTHING_RAN = (
     "You have not run anything, so you have shown nothing. Run the work or its tests and give the"
@@ -59,10 +61,6 @@ _NOTHING_RAN = (
 def _missing_evidence(thread: Thread) -> str | None:
     names = (canonical_name(name) for name, _ in thread.session_state.calls)
     return None if any(name in _RUNNING_TOOLS for name in names) else _NOTHING_RAN
-
-
-ALL_TOOLS = "*"
-_CALLABLE_NAMES = re.compile(r"(?:Agent|Task)\(([^)]*)\)")
 
 
 def derive_agent(
@@ -126,12 +124,13 @@ def may_use_tool(subagent: Subagent, tool: str) -> bool:
 
 
 def allowed_tools(subagent: Subagent, tools: Iterable[Tool]) -> list[Tool]:
-    """`tools` need not list the tools of servers that the subagent names."""
+    """`tools` need not list those of its memory and of servers that the subagent names."""
     anyhow, servers = structs.replace(subagent, tools=None), subagent.server_names
 
     def rules(tool: Tool) -> Subagent:
-        origin = tool.origin.server if tool.origin else None
-        is_needed = origin in servers or (tool.spec.name == "tool_search" and servers)
+        is_needed = (tool.origin.server if tool.origin else None) in servers
+        is_needed |= bool(servers) and tool.spec.name == "tool_search"
+        is_needed |= subagent.memory is not None and tool.spec.name.startswith("memory_")
         return anyhow if is_needed else subagent
 
     return [tool for tool in tools if may_use_tool(rules(tool), tool.spec.name)]
@@ -371,6 +370,7 @@ class ThreadFactory:
             log=session.log,
             mode=strictest_mode(self._subagent_chain(node)),
             subagent=node.name,
+            subagent_memory=self.subagent_of(node).memory,
             workspace=None if worktree is None else Path(worktree.path),
             options=session.options,
         )

@@ -54,7 +54,7 @@ MAX_MEMORIES = 10_000
 """Of a store."""
 MAX_FULL_PAGE = 20
 _TRIES = 64
-_BATCH = 100
+_BATCH, _LONG_BATCH = 100, 1_000
 
 T = TypeVar("T")
 
@@ -223,6 +223,19 @@ class Memories:
 
         await _retry_on_conflict(attempt)
 
+    async def all(self, tenant: str, store_id: str) -> list[MemoryObject]:
+        """By path, without their texts.
+
+        Raises: NotFound: the store.
+        """
+        await self._stores.get(tenant, store_id)
+        rows: list[RecordRow] = []
+        while batch := await self._records.list(
+            _query(tenant, store_id, "/", rows[-1] if rows else None, _LONG_BATCH)
+        ):
+            rows += batch
+        return [self._repository.read(row) for row in rows]
+
     async def page(
         self, tenant: str, store_id: str, listing: MemoryListing
     ) -> Page[MemoryObject | MemoryPrefix]:
@@ -274,16 +287,8 @@ class Memories:
     async def _after(
         self, tenant: str, store_id: str, prefix: str, name: str, id_: str
     ) -> list[RecordRow]:
-        return await self._records.list(
-            RecordQuery(
-                kind=MEMORY_KIND,
-                tenant=tenant,
-                parent=store_id,
-                name_from=prefix,
-                after=row_at(0, id_, name) if name else None,
-                limit=_BATCH,
-            )
-        )
+        after = row_at(0, id_, name) if name else None
+        return await self._records.list(_query(tenant, store_id, prefix, after, _BATCH))
 
     async def _require_room(self, tenant: str, store_id: str) -> None:
         query = RecordQuery(kind=MEMORY_KIND, tenant=tenant, parent=store_id)
@@ -328,6 +333,19 @@ class Memories:
         if content_digest(content) != memory.content_sha256:
             raise StaleVersion(f"the memory {memory.id} has changed meanwhile")
         return content
+
+
+def _query(
+    tenant: str, store_id: str, prefix: str, after: RecordRow | None, limit: int
+) -> RecordQuery:
+    return RecordQuery(
+        kind=MEMORY_KIND,
+        tenant=tenant,
+        parent=store_id,
+        name_from=prefix,
+        after=after,
+        limit=limit,
+    )
 
 
 async def _retry_on_conflict(attempt: Callable[[], Awaitable[T]]) -> T:

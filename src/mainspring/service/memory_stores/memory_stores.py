@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -26,6 +26,8 @@ from mainspring.service.storage.repository import (
     ignore_notification,
 )
 
+ForgetStore = Callable[[str, str], Awaitable[None]]
+"""Leave no word of a tenant's store in the index."""
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
 Description = Annotated[str, Meta(max_length=1024)]
 
@@ -53,12 +55,17 @@ class UpdateMemoryStore(Struct, frozen=True, kw_only=True):
     metadata: MetadataPatch | UnsetType | None = UNSET
 
 
+async def _forget_nothing(_tenant: str, _store_id: str) -> None:
+    pass
+
+
 class MemoryStores:
     def __init__(
         self,
         records: Records,
         *,
         notify: Notify = ignore_notification,
+        forget: ForgetStore = _forget_nothing,
         clock: Clock = clocks.now,
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
@@ -68,6 +75,7 @@ class MemoryStores:
         self.get = self._repository.get
         self.page = self._repository.page
         self._notify = notify
+        self.forget = forget
         self._clock = clock
         self._new_id = new_id
 
@@ -134,7 +142,9 @@ class MemoryStores:
                 await delete_children(records, kind, tenant=tenant, parent=store_id)
             return None, [Remove(row=row)]  # refused if it got a memory in the meantime
 
+        await self.forget(tenant, store_id)  # first: a crash may come before the second
         await self._repository.transact(store_id, prepare)
+        await self.forget(tenant, store_id)  # what a search has indexed in the meantime
         await self._notify_change(tenant, store_id, "deleted")
 
     async def active(self, tenant: str, store_id: str) -> MemoryStore:

@@ -135,7 +135,9 @@ class MemoryVersions:
             redacted = redact_version(current, actor, self._clock())
             return redacted, [self._repository.replace_change(row, redacted, content=b"")]
 
-        return await self._repository.transact(version_id, prepare)
+        redacted = await self._repository.transact(version_id, prepare)
+        await self._stores.forget(tenant, store_id)  # the index may have its words
+        return redacted
 
     async def _require_past(self, tenant: str, version: MemoryVersion) -> None:
         """A past version never becomes current again."""

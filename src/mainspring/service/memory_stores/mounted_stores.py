@@ -23,7 +23,7 @@ from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound, PathTa
 from mainspring.files.atomic_file import write_atomic
 from mainspring.files.beneath import open_folder, read_file, remove_file
 from mainspring.files.openat import OpenDescriptor, open_absolute
-from mainspring.service.memory_stores.memories import Memories, MemoryListing
+from mainspring.service.memory_stores.memories import Memories
 from mainspring.service.memory_stores.memory_records import (
     MAX_CONTENT_BYTES,
     CreateMemory,
@@ -74,7 +74,8 @@ class MountedStores:
             present = await _files(workspace, store.folder) or {}
             noted = (await to_thread.run_sync(_read_noted, workspace)).stores
             ours = noted.get(store.store_id, {}).keys() if store.is_writable else present.keys()
-            current = {memory.path: memory for memory in await self._listed(tenant, store.store_id)}
+            listed = await self.memories.all(tenant, store.store_id)
+            current = {memory.path: memory for memory in listed}
             for path in (present.keys() & ours) - current.keys():
                 await to_thread.run_sync(_remove, workspace, f"{store.folder}{path}")
             for path, memory in current.items():
@@ -99,16 +100,6 @@ class MountedStores:
             actor = SessionActor(session_id=session_id)
             saving = _Saving(self.memories, tenant, store, workspace, actor)
             await self._note(workspace, store.store_id, await saving.save(known, present))
-
-    async def _listed(self, tenant: str, store_id: str) -> list[MemoryObject]:
-        found: list[MemoryObject] = []
-        page: str | None = None
-        while True:
-            listing = MemoryListing(limit=100, page=page)
-            listed = await self.memories.page(tenant, store_id, listing)
-            found += [item for item in listed.data if isinstance(item, MemoryObject)]
-            if (page := listed.next_page) is None:
-                return found
 
     async def _note(self, workspace: Path, store_id: str, known: dict[str, _Memory]) -> None:
         noted = await to_thread.run_sync(_read_noted, workspace)

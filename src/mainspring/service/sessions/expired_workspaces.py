@@ -1,16 +1,31 @@
-"""Remove the workspaces of sessions that nobody has used for long."""
+"""Remove the workspaces of deleted sessions, and of those that nobody has used for long."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from anyio import to_thread
 
-from mainspring.core.errors import LeaseHeld, NotFound, SessionNotFound, StoreCorrupt
+from mainspring.core import ids
+from mainspring.core.errors import (
+    LeaseHeld,
+    NotFound,
+    SessionNotFound,
+    StaleVersion,
+    StoreCorrupt,
+)
+from mainspring.log.records import Records
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
+from mainspring.runtime.session.session_paths import StateFolders
+from mainspring.runtime.session.session_removal import FolderRemoval
+from mainspring.service.jobs.dispatcher import Job
+from mainspring.service.memory_stores.mounted_stores import mounted_memories_file
+from mainspring.service.sessions.session_mounts import mounted_ids_file
+from mainspring.service.sessions.session_skills import skills_folder
 from mainspring.service.sessions.workspace_expiry import WorkspaceExpiry
 from mainspring.service.storage.repository import SESSION_KIND
 
@@ -21,30 +36,95 @@ _LEASE_OWNER = "workspace_expiry"
 _LEASE_SECONDS = 120.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceCleaner:
+    records: Records
+    state_folders: StateFolders
+    folders: FolderRemoval
+    release_uid: Callable[[str], None]
+    discard_sandbox: Callable[[str], Awaitable[None]]
+    new_id: Callable[[str], str] = ids.new_id
+
+    async def clear(self, job: Job) -> None:
+        """Remove the files of the deleted session whose id is the job's key.
+
+        Raises: StaleVersion: the session still exists; the job is tried again.
+        """
+        try:
+            await self.records.get(SESSION_KIND, job.key)
+        except NotFound:
+            await self.discard_sandbox(job.key)
+            await to_thread.run_sync(self._remove, job.key)
+        else:
+            raise StaleVersion(f"session {job.key} is still being deleted")
+
+    async def remove_workspace(self, session_id: str) -> None:
+        """Of a session that stays: it may go on in a new one, with the same uid and transcripts.
+
+        Raises: OSError.
+        """
+        await self.discard_sandbox(session_id)
+        await to_thread.run_sync(self._move_away, session_id)
+
+    def remove_expired(self, name: str) -> None:
+        """Remove a workspace that was moved away; if this fails, the next sweep tries again.
+        Blocks."""
+        if not self.folders.remove_folder(self._workspaces, name):
+            where = self._workspaces
+            _LOG.warning("%s in %s could not be removed whole: remove it by hand", name, where)
+
+    @property
+    def _workspaces(self) -> Path:
+        return self.state_folders.workspaces or Path()
+
+    def _move_away(self, session_id: str) -> None:
+        """In one step, so that no run finds half a workspace if this process dies."""
+        self._remove_beside(session_id)
+        workspace = self._workspaces / session_id
+        expired = workspace.with_name(self.new_id(session_id) + EXPIRED_SUFFIX)
+        workspace.rename(expired)
+        self.remove_expired(expired.name)
+
+    def _remove(self, session_id: str) -> None:
+        self._remove_beside(session_id)
+        paths = self.state_folders.served_paths(session_id)
+        self.folders.remove_transcripts(paths.transcripts, session_id)
+        if self.folders.remove_folder(self._workspaces, session_id):
+            self.release_uid(session_id)
+        else:  # no other session may get its uid while it has files there
+            _LOG.warning("the workspace of session %s could not be removed whole", session_id)
+
+    def _remove_beside(self, session_id: str) -> None:
+        workspace, folders = self._workspaces / session_id, self.folders
+        paths = self.state_folders.served_paths(session_id)
+        folders.remove_folder(paths.snapshots.parent, paths.snapshots.name)
+        folders.remove_sandbox_folders(paths.state.parent, session_id)
+        folders.remove_folder(paths.worktrees(session_id).parent, session_id)
+        folders.remove_readonly_mount(session_id)
+        mounted_ids_file(workspace).unlink(missing_ok=True)
+        mounted_memories_file(workspace).unlink(missing_ok=True)
+        folders.remove_folder(workspace.parent, skills_folder(workspace).name)
+
+
 class ExpiredWorkspaceSweeper:
     def __init__(
         self,
         workspaces: Path,
         log: SessionLog,
         expiry: WorkspaceExpiry,
-        *,
-        remove_workspace: Callable[[str], Awaitable[None]],
-        remove_expired: Callable[[Path, str], None],
+        cleaner: WorkspaceCleaner,
     ) -> None:
-        """`remove_workspace` takes a session's id and may raise OSError; `remove_expired` a folder
-        and the name of a workspace that was moved away there."""
         self._folder = workspaces
         self._log = log
         self._expiry = expiry
-        self._remove_workspace = remove_workspace
-        self._remove_expired = remove_expired
+        self._cleaner = cleaner
 
     async def sweep(self) -> int:
         """Announce workspaces that will be removed soon and remove those that are due; how many."""
         removed = 0
         for name in await to_thread.run_sync(_workspace_names, self._folder):
             if name.endswith(EXPIRED_SUFFIX):  # a process died or could not remove it
-                await to_thread.run_sync(self._remove_expired, self._folder, name)
+                await to_thread.run_sync(self._cleaner.remove_expired, name)
                 continue
             try:
                 removed += await self._check(name)
@@ -80,7 +160,7 @@ class ExpiredWorkspaceSweeper:
             if (await self._log.session(session_id)).head.seq != row.head.seq:
                 return False  # it was used just now
             await self._expiry.note_removal(tenant, session_id)
-            await self._remove_workspace(session_id)
+            await self._cleaner.remove_workspace(session_id)
         finally:
             await writer.release()
         _LOG.info("the workspace of session %s was removed: nobody used it", session_id)

@@ -44,6 +44,7 @@ from mainspring.runtime.move_sessions.session_bundle import (
 from mainspring.runtime.move_sessions.session_handover import seal
 from mainspring.runtime.move_sessions.uploaded_conversation import read_conversation
 from mainspring.runtime.move_sessions.workspace_archive import check_size
+from mainspring.runtime.session.session_paths import SERVED_STATE_FOLDER
 from mainspring.service.access.principal import Principal
 from mainspring.service.resources.environments import SelfHostedConfig
 from mainspring.service.sessions.session_params import CreateSession
@@ -281,3 +282,19 @@ class SessionExport:
                 f"the files of session {record.id} cannot be read as a whole ({error.strerror}):"
                 " stop what changes them, and try again"
             ) from error
+
+
+def build_transfers(
+    sessions: Sessions, workspaces: Path, private_folder: str
+) -> tuple[SessionExport, SessionImport]:
+    """`private_folder`: of a workspace, which is not moved."""
+    workspaces = workspaces.resolve()
+    folder = workspaces / SERVED_STATE_FOLDER / "transfers"
+
+    def workspace(session_id: str) -> Path:
+        return workspaces / session_id
+
+    return (
+        SessionExport(sessions, workspace=workspace, unseen=private_folder, folder=folder),
+        SessionImport(sessions, workspace=workspace, hidden=private_folder, folder=folder),
+    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Literal, Protocol
 
 import msgspec
@@ -18,7 +18,16 @@ from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, StoreCorrupt
 from mainspring.core.ids import ExternalId, VaultId
 from mainspring.service.storage.repository import ListQuery, Seal
-from mainspring.service.vaults.credential_auth import NewMcpOauth, Url, credential_key, server_key
+from mainspring.service.vaults.credential_auth import (
+    NewBasicAuth,
+    NewMcpOauth,
+    NewPostAuth,
+    NewRefresh,
+    NoClientAuth,
+    Url,
+    credential_key,
+    server_key,
+)
 from mainspring.service.vaults.credentials import CreateCredential, Credentials, DisplayName
 from mainspring.service.vaults.vaults import VaultCredential, Vaults
 
@@ -36,6 +45,29 @@ class LoginRequest(Struct, frozen=True, kw_only=True):
     scopes: tuple[str, ...] = ()
 
 
+class LoginGrant(Protocol):
+    """What an authorization server has granted."""
+
+    @property
+    def access_token(self) -> str: ...
+    @property
+    def refresh_token(self) -> str | None: ...
+    @property
+    def expires_at(self) -> float | None: ...
+    @property
+    def client_id(self) -> str: ...
+    @property
+    def client_secret(self) -> str | None: ...
+    @property
+    def auth_method(self) -> str: ...
+    @property
+    def token_endpoint(self) -> str: ...
+    @property
+    def resource(self) -> str: ...
+    @property
+    def scope(self) -> str: ...
+
+
 class LoginClient(Protocol):
     async def begin(self, request: LoginRequest, make_state: Callable[[bytes], str]) -> str:
         """The page where a person agrees. `make_state` is given what `finish` needs.
@@ -46,7 +78,7 @@ class LoginClient(Protocol):
 
     async def finish(
         self, request: LoginRequest, pending: bytes, back: str, state: str
-    ) -> NewMcpOauth:
+    ) -> LoginGrant:
         """The tokens. `back`: the address that the page led back to.
 
         Raises: InvalidInput: the person did not agree, or the answer is not to our question.
@@ -133,9 +165,11 @@ class McpLogins:
         """
         login = self._opened(state)
         await self._vaults.active(login.tenant, login.vault_id)
-        auth = await self._client.finish(login.request, login.pending, back, state)
+        grant = await self._client.finish(login.request, login.pending, back, state)
         await self._archive_earlier(login)
-        request = CreateCredential(auth=auth, display_name=login.display_name)
+        request = CreateCredential(
+            auth=_new_auth(login.request.mcp_server_url, grant), display_name=login.display_name
+        )
         return await self._credentials.create(login.tenant, login.vault_id, request)
 
     def _opened(self, state: str) -> _PendingLogin:
@@ -160,3 +194,31 @@ class McpLogins:
                     return
             if (page := found.next_page) is None:
                 return
+
+
+def _new_auth(mcp_server_url: str, grant: LoginGrant) -> NewMcpOauth:
+    expires = grant.expires_at
+    return NewMcpOauth(
+        access_token=grant.access_token,
+        mcp_server_url=mcp_server_url,
+        expires_at=None if expires is None else datetime.fromtimestamp(expires, UTC),
+        refresh=_refresh(grant),
+    )
+
+
+def _refresh(grant: LoginGrant) -> NewRefresh | None:
+    if grant.refresh_token is None:
+        return None
+    auth = NoClientAuth()
+    if grant.client_secret is not None and grant.auth_method == "client_secret_basic":
+        auth = NewBasicAuth(client_secret=grant.client_secret)
+    elif grant.client_secret is not None and grant.auth_method == "client_secret_post":
+        auth = NewPostAuth(client_secret=grant.client_secret)
+    return NewRefresh(
+        client_id=grant.client_id,
+        refresh_token=grant.refresh_token,
+        token_endpoint=grant.token_endpoint,
+        token_endpoint_auth=auth,
+        resource=grant.resource,
+        scope=grant.scope or None,
+    )

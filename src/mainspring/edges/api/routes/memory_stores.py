@@ -19,6 +19,11 @@ from mainspring.service.memory_stores.memory_records import (
     UpdateMemory,
     actor_of,
 )
+from mainspring.service.memory_stores.memory_search import (
+    MemoryMatch,
+    MemorySearch,
+    SearchMemories,
+)
 from mainspring.service.memory_stores.memory_stores import (
     CreateMemoryStore,
     MemoryStore,
@@ -101,6 +106,15 @@ class MemoryStoreRoutes:
 class MemoryRoutes:
     memories: Memories
     versions: MemoryVersions
+    search: MemorySearch
+
+    @route(
+        "GET /v1/mainspring/memory_stores/{memory_store_id}/search",
+        "Search the memories of a store",
+    )
+    async def find(self, call: ApiCall[SearchMemories, Empty]) -> Page[MemoryMatch]:
+        matches = await self.search.search(call.tenant, call["memory_store_id"], call.query)
+        return Page(data=matches, next_page=None)
 
     @route(
         "POST /v1/memory_stores/{memory_store_id}/memories",

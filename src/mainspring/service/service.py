@@ -1,5 +1,5 @@
-"""Assembles the parts of the service over one store: resources, secrets, memory, webhooks,
-sessions, schedules, access. What implements them outside of the service is given as `ServicePorts`.
+"""The service over one store: resources, secrets, memory, webhooks, sessions, schedules, access.
+What it needs from outside is its `Infrastructure`, which `wiring` opens.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from mainspring.core.errors import StoreFailed
 from mainspring.core.tool import Tool
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
+from mainspring.retrieval.passage_index import PassageIndex
 from mainspring.runtime.session_context import Models
 from mainspring.service.access.api_keys import Keys
 from mainspring.service.access.audit import Audit
@@ -27,6 +28,7 @@ from mainspring.service.dreams.dreams import DreamDependencies, Dreams
 from mainspring.service.jobs.dispatcher import Dispatcher, Job
 from mainspring.service.jobs.parking import WAKE_TASK, Parking
 from mainspring.service.memory_stores.memories import Memories
+from mainspring.service.memory_stores.memory_search import MemorySearch, StoreIndex
 from mainspring.service.memory_stores.memory_stores import MemoryStores
 from mainspring.service.memory_stores.memory_versions import MemoryVersions
 from mainspring.service.resources.agents import Agents
@@ -82,7 +84,7 @@ from mainspring.service.webhooks.webhook_outbox import Outbox, SessionEventForwa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServicePorts:
+class Infrastructure:
     """What the service needs from outside."""
 
     log: SessionLog
@@ -92,6 +94,8 @@ class ServicePorts:
     models: Models
     workspaces: Path
     """The folder with the workspaces of all sessions."""
+    open_passages: Callable[[], PassageIndex]
+    """The index of all memory stores. Blocks."""
     client_tools: Callable[[Collection[str]], Sequence[Tool]]
     """The built-in tools of these names, as a client runs them."""
     send_request: SendTokenRequest
@@ -106,7 +110,8 @@ class ServicePorts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceParts:
+class Service:
+    infrastructure: Infrastructure
     resources: ResourceServices
     secrets: SecretServices
     memory_services: MemoryServices
@@ -117,90 +122,96 @@ class ServiceParts:
     access: AccessServices
 
 
-def build_parts(ports: ServicePorts) -> ServiceParts:
-    records = ports.store.records
-    webhooks = _build_webhooks(ports)
+def build_service(infrastructure: Infrastructure) -> Service:
+    records = infrastructure.store.records
+    webhooks = _build_webhooks(infrastructure)
     resources = ResourceServices(
-        agents=Agents(records, check_model=ports.models.facts),
+        agents=Agents(records, check_model=infrastructure.models.facts),
         environments=Environments(records),
         skills=Skills(records),
         files=Files(records),
     )
-    secrets = _build_secrets(ports, webhooks.outbox)
-    memory = _build_memory(ports)
-    services = _build_sessions(ports, resources, secrets, memory, webhooks)
-    dreams = _build_dreams(ports, memory, services)
-    return ServiceParts(
+    secrets = _build_secrets(infrastructure, webhooks.outbox)
+    memory = _build_memory(infrastructure)
+    services = _build_sessions(infrastructure, resources, secrets, memory, webhooks)
+    dreams = _build_dreams(infrastructure, memory, services)
+    return Service(
+        infrastructure=infrastructure,
         resources=resources,
         secrets=secrets,
         memory_services=memory,
         dreams=dreams,
         webhooks=webhooks,
         sessions=services,
-        schedules=_build_schedules(ports, resources, services, webhooks.outbox, dreams),
+        schedules=_build_schedules(infrastructure, resources, services, webhooks.outbox, dreams),
         access=AccessServices(
             keys=Keys(records),
             tenants=Tenants(records),
             halts=Halts(records),
             ledger=DailyBudgetLedger(records),
             audit=Audit(records),
-            repeated=IdempotentRequests(records, ports.seal),
+            repeated=IdempotentRequests(records, infrastructure.seal),
         ),
     )
 
 
-def _build_webhooks(ports: ServicePorts) -> WebhookServices:
-    records, put = ports.store.records, ports.dispatcher.put
-    webhooks = Webhooks(records, seal=ports.seal, allow_http=ports.allow_http)
+def _build_webhooks(infrastructure: Infrastructure) -> WebhookServices:
+    records, put = infrastructure.store.records, infrastructure.dispatcher.put
+    webhooks = Webhooks(records, seal=infrastructure.seal, allow_http=infrastructure.allow_http)
     outbox = Outbox(records, webhooks, put=put)
     return WebhookServices(
         webhooks=webhooks,
         outbox=outbox,
-        deliveries=Deliveries(records, webhooks, post=ports.post_webhook, put=put),
-        news=SessionEventForwarder(records, webhooks, outbox, ports.log),
+        deliveries=Deliveries(records, webhooks, post=infrastructure.post_webhook, put=put),
+        news=SessionEventForwarder(records, webhooks, outbox, infrastructure.log),
     )
 
 
-def _build_secrets(ports: ServicePorts, outbox: Outbox) -> SecretServices:
-    records, notify = ports.store.records, outbox.notify
+def _build_secrets(infrastructure: Infrastructure, outbox: Outbox) -> SecretServices:
+    records, notify = infrastructure.store.records, outbox.notify
     vaults = Vaults(records, notify=notify)
-    credentials = Credentials(records, ports.seal, vaults, notify=notify)
-    refresher = Refresher(credentials, ports.send_request, notify=notify)
+    credentials = Credentials(records, infrastructure.seal, vaults, notify=notify)
+    refresher = Refresher(credentials, infrastructure.send_request, notify=notify)
     return SecretServices(
         vaults=vaults,
         credentials=credentials,
         credential_validator=CredentialValidator(
-            credentials, probe=McpInitializeProbe(ports.send_request), refresher=refresher
+            credentials, probe=McpInitializeProbe(infrastructure.send_request), refresher=refresher
         ),
-        mcp_logins=McpLogins(vaults, credentials, ports.seal, ports.login_client),
+        mcp_logins=McpLogins(vaults, credentials, infrastructure.seal, infrastructure.login_client),
         usable=SessionCredentials(records, credentials, refresher),
     )
 
 
-def _build_memory(ports: ServicePorts) -> MemoryServices:
-    records = ports.store.records
-    stores = MemoryStores(records)  # what becomes of them is told by the routes
+def _build_memory(infrastructure: Infrastructure) -> MemoryServices:
+    records = infrastructure.store.records
+    index = StoreIndex(infrastructure.open_passages)
+    stores = MemoryStores(records, forget=index.forget)  # routes tell what becomes of them
+    memories = Memories(records, stores)
     return MemoryServices(
         stores=stores,
-        memories=Memories(records, stores),
+        memories=memories,
         versions=MemoryVersions(records, stores),
+        search=MemorySearch(memories, index),
     )
 
 
-def _build_dreams(ports: ServicePorts, memory: MemoryServices, sessions: SessionServices) -> Dreams:
+def _build_dreams(
+    infrastructure: Infrastructure, memory: MemoryServices, sessions: SessionServices
+) -> Dreams:
     needs = DreamDependencies(
-        log=ports.log,
-        models=ports.models,
+        log=infrastructure.log,
+        models=infrastructure.models,
         stores=memory.stores,
         memories=memory.memories,
         sessions=sessions.sessions,
-        put=ports.dispatcher.put,
+        put=infrastructure.dispatcher.put,
     )
-    return Dreams(ports.store.records, needs)
+    return Dreams(infrastructure.store.records, needs)
 
 
 def _build_sessions(
-    ports: ServicePorts,
+    infrastructure: Infrastructure,
     resource_services: ResourceServices,
     secret_services: SecretServices,
     memory_services: MemoryServices,
@@ -210,7 +221,9 @@ def _build_sessions(
         # What is in the inbox is found again by looking: no need to write down that it is there,
         # nor to refuse what was taken because nobody could be told: it would be sent again.
         with suppress(StoreFailed):
-            await ports.dispatcher.remind([Job(task=WAKE_TASK, key=session.id, tenant=tenant)])
+            await infrastructure.dispatcher.remind(
+                [Job(task=WAKE_TASK, key=session.id, tenant=tenant)]
+            )
             await services.work.offer_session(tenant, session)
 
     async def over(tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
@@ -219,21 +232,23 @@ def _build_sessions(
         if is_deleted:
             await webhook_services.news.forget(tenant, session.id)
             await services.outputs.forget(tenant, session.id)
-            await delete_children(ports.store.records, EXPIRY, tenant=tenant, parent=session.id)
+            await delete_children(
+                infrastructure.store.records, EXPIRY, tenant=tenant, parent=session.id
+            )
             await services.parking.forget(Job(task=WAKE_TASK, key=session.id, tenant=tenant))
-            await ports.dispatcher.put(Job(task=CLEAR_TASK, key=session.id, tenant=tenant))
+            await infrastructure.dispatcher.put(Job(task=CLEAR_TASK, key=session.id, tenant=tenant))
 
     async def memory_store(tenant: str, store_id: str) -> MemoryStoreInfo:
         store = await memory_services.stores.active(tenant, store_id)
         return MemoryStoreInfo(name=store.name, description=store.description or "")
 
     sessions = Sessions(
-        ports.log,
+        infrastructure.log,
         SessionDependencies(
             agents=resource_services.agents,
             environments=resource_services.environments,
             lookups=ResourceLookups(
-                seal=ports.seal,
+                seal=infrastructure.seal,
                 file_content=file_content(resource_services.files),
                 check_file=resource_services.files.get,
                 check_vault=secret_services.vaults.active,
@@ -242,34 +257,36 @@ def _build_sessions(
             wake_session=wake,
             on_session_end=over,
             resolved_agent=SessionSkills(
-                ports.workspaces, resource_services.skills, ports.client_tools
+                infrastructure.workspaces, resource_services.skills, infrastructure.client_tools
             ).actor,
-            check_override=ApprovalPolicies(ports.store.records).require_overriding,
+            check_override=ApprovalPolicies(infrastructure.store.records).require_overriding,
             notify=webhook_services.outbox.notify,
         ),
     )
-    tokens = WorkTokens(ports.store.records, ports.seal)
-    sending = EventSender(sessions, AnswerPermission(ports.store.records, clock=sessions.clock))
+    tokens = WorkTokens(infrastructure.store.records, infrastructure.seal)
+    sending = EventSender(
+        sessions, AnswerPermission(infrastructure.store.records, clock=sessions.clock)
+    )
     services = SessionServices(
         sessions=sessions,
         event_sender=sending,
         commands=SessionCommands(sessions, sending),
-        pages=EventPages(ports.log),
+        pages=EventPages(infrastructure.log),
         threads=Threads(sessions),
         resources=SessionResources(sessions),
-        outputs=SessionOutputs(ports.store.records, resource_services.files),
-        event_streams=EventStreams(ports.log, ports.deltas),
+        outputs=SessionOutputs(infrastructure.store.records, resource_services.files),
+        event_streams=EventStreams(infrastructure.log, infrastructure.deltas),
         work=WorkQueue(
-            ports.store.records,
+            infrastructure.store.records,
             resource_services.environments,
             WorkQueueOptions(needs_worker=needs_worker(sessions), issue_token=tokens.secret),
         ),
         work_tokens=tokens,
-        parking=Parking(ports.log, ports.dispatcher),
+        parking=Parking(infrastructure.log, infrastructure.dispatcher),
         approvals=Approvals(
-            ports.log,
+            infrastructure.log,
             wake_session=wake,
-            put=ports.dispatcher.put,
+            put=infrastructure.dispatcher.put,
             notification_writer=webhook_services.outbox,
             digests=sessions.digests,
         ),
@@ -278,26 +295,26 @@ def _build_sessions(
 
 
 def _build_schedules(
-    ports: ServicePorts,
+    infrastructure: Infrastructure,
     resource_services: ResourceServices,
     session_services: SessionServices,
     outbox: Outbox,
     dreams: Dreams,
 ) -> ScheduleServices:
     pin_agent = resource_services.agents.reference
-    records = ports.store.records
+    records = infrastructure.store.records
     store = DeploymentStore(
         records,
         outbox=outbox,
-        seal=ports.seal,
-        put=ports.dispatcher.put,
+        seal=infrastructure.seal,
+        put=infrastructure.dispatcher.put,
         clock=clock.now,
     )
     runs = DeploymentRuns(records)
     starter = ServiceSessionStarter(
         session_services.sessions, session_services.event_sender, dreams.start_scheduled
     )
-    triggers = Triggers(records, seal=ports.seal, pin_agent=pin_agent)
+    triggers = Triggers(records, seal=infrastructure.seal, pin_agent=pin_agent)
     return ScheduleServices(
         deployments=Deployments(store, pin_agent=pin_agent),
         runs=runs,

@@ -1,0 +1,371 @@
+"""The MCP servers of a session: started in sandboxes of their own or reached by their addresses,
+connected from run to run, and what their tools become.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Generic, Literal, Protocol, TypeVar
+from weakref import WeakKeyDictionary, WeakValueDictionary
+
+import anyio
+from anyio import to_thread
+from anyio.abc import TaskGroup
+
+from mainspring.capabilities.mcp.channel import ChannelTransport
+from mainspring.capabilities.mcp.client import ClientLimits, ToolList
+from mainspring.capabilities.mcp.elicitation import Elicitations
+from mainspring.capabilities.mcp.foreign_text import clean_line
+from mainspring.capabilities.mcp.messages import Implementation
+from mainspring.capabilities.mcp.package_cache import PackageCache, ServerProgram
+from mainspring.capabilities.mcp.references import message_context
+from mainspring.capabilities.mcp.resource_tool import resource_tool
+from mainspring.capabilities.mcp.server_auth import Learn, ServerAuth
+from mainspring.capabilities.mcp.server_connection import OpenTransport, ServerConnection
+from mainspring.capabilities.mcp.server_requests import RequestHandlers, Sample, request_handlers
+from mainspring.capabilities.mcp.stdio import LineChannel
+from mainspring.capabilities.mcp.stored_rounds import OpenSeal
+from mainspring.capabilities.mcp.tools import (
+    definition_hash,
+    definition_text,
+    server_key,
+    server_tools,
+    tool_prefix,
+)
+from mainspring.capabilities.mcp.traced_transport import Trace, TracedTransport
+from mainspring.capabilities.mcp.transport import Transport
+from mainspring.core.errors import McpFailed
+from mainspring.core.events import ErrorDetail, KnownPayload, RetryStatus, SessionFailed
+from mainspring.core.ids import new_id
+from mainspring.core.ports import AttachedProgram, ExecRequest
+from mainspring.core.tool import Tool
+
+_SERVER_SECONDS = 30 * 24 * 3600.0
+
+
+class ServerEntry(Protocol):
+    """A server as a file describes it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def transport(self) -> Literal["stdio", "http", "sse", "ws"]: ...
+    @property
+    def command(self) -> str: ...
+    @property
+    def args(self) -> tuple[str, ...]: ...
+    @property
+    def env(self) -> Mapping[str, str]: ...
+    @property
+    def cwd(self) -> str | None: ...
+    @property
+    def url(self) -> str: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    @property
+    def timeout_ms(self) -> float | None: ...
+    @property
+    def allows_sampling(self) -> bool: ...
+
+    def check_inputs(self) -> None:
+        """Raises: McpFailed: a value is missing that a person has to give."""
+        ...
+
+
+Entry = TypeVar("Entry", bound=ServerEntry)
+Entry_contra = TypeVar("Entry_contra", bound=ServerEntry, contravariant=True)
+
+
+class ServerHistory(Protocol[Entry_contra]):
+    """What is known of servers from earlier sessions. Blocks."""
+
+    def is_legacy(self, server: Entry_contra) -> bool: ...
+
+    def remember_legacy(self, server: Entry_contra) -> None: ...
+
+    def refused_tools(
+        self, server: Entry_contra, texts: Mapping[str, str], hashes: Mapping[str, str]
+    ) -> dict[str, str | None]:
+        """Tools that are not used, and why, if anybody has to know. `texts`, `hashes`: of all that
+        the server says about a tool, by name."""
+        ...
+
+
+class Redactor(Protocol):
+    def learn(self, secrets: Mapping[str, str]) -> None: ...
+
+    def redacted(self, text: str) -> str: ...
+
+
+class ProgramHost(Protocol):
+    """The sandbox of a session."""
+
+    @property
+    def workspace(self) -> Path: ...
+    @property
+    def network_facts(self) -> list[KnownPayload]: ...
+
+    async def attach(
+        self, name: str, wanted: ExecRequest, read_only: tuple[Path, ...] = ()
+    ) -> AttachedProgram:
+        """Start a program in a sandbox of its own. Raises: SandboxFailed."""
+        ...
+
+
+OpenAddress = Callable[[Literal["http", "sse", "ws"], str, ServerAuth], Awaitable[Transport]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerAccess(Generic[Entry]):
+    """How a session reaches servers, and as whom."""
+
+    scrub: Redactor
+    """Learns what servers are given: they may repeat it."""
+    is_secret: Callable[[str, str], bool]
+    """Whether a variable, by its name and value, is secret."""
+    history: ServerHistory[Entry]
+    authenticate: Callable[[Entry, Learn], ServerAuth]
+    open_address: OpenAddress
+    trace: Trace | None = None
+    """Shows every message."""
+    open_seal: OpenSeal | None = None
+    """Seals what servers leave with a call for the time until a person has answered."""
+    make_sample: Callable[[Callable[[Iterable[KnownPayload]], None]], Sample] | None = None
+    """Asks the session's model for servers that may do that; it is given where costs go."""
+
+    def learn_secrets(self, server: Entry) -> None:
+        """A server may repeat what it was given: neither the model nor the log is to have it."""
+        secrets = {name: value for name, value in server.env.items() if self.is_secret(name, value)}
+        for name, value in server.headers.items():
+            secrets |= {name: value, f"{name} value": value.rpartition(" ")[2]}
+        self.scrub.learn(secrets)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerHost:
+    """What the connections of a session run in, and end with."""
+
+    group: TaskGroup
+    cleanup: AsyncExitStack
+    sandbox: ProgramHost | None
+    packages: PackageCache | None = None
+
+
+@dataclass(slots=True, kw_only=True, weakref_slot=True, eq=False)
+class SessionServers(Generic[Entry]):
+    """The connections of one session."""
+
+    servers: tuple[Entry, ...]
+    access: ServerAccess[Entry]
+    connections: dict[str, ServerConnection] = field(default_factory=dict[str, ServerConnection])
+    """By the name of the server in the names of its tools."""
+    tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
+    problems: list[str] = field(default_factory=list[str])
+    """What does not work, for people."""
+    is_open: bool = True
+    is_reported: bool = False
+
+    async def aclose(self) -> None:
+        self.is_open = False
+        async with anyio.create_task_group() as group:
+            for connection in self.connections.values():
+                group.start_soon(connection.aclose)
+
+    @property
+    def resource_tool(self) -> Tool:
+        return resource_tool(self.connections)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the model needs to know of servers that do not work."""
+        return tuple(
+            f"The MCP server {name} is not available: {clean_line(connection.error, 200)}."
+            for name, connection in sorted(self.connections.items())
+            if connection.error is not None
+        )
+
+    def message_context(
+        self, resources: Sequence[str]
+    ) -> Callable[[str], Awaitable[Sequence[str]]]:
+        return message_context(self.connections, resources)
+
+    async def reload(self) -> bool:
+        """Load the tools of servers that say that theirs are others by now; False if none does."""
+        changed = [
+            server
+            for server in self.servers
+            if self.connections[server_key(server.name)].has_changed_tools
+        ]
+        for server in changed:
+            await self.load_tools(server_key(server.name), server)
+        return bool(changed)
+
+    def failures(self) -> Iterator[SessionFailed]:
+        for server in self.servers:
+            connection = self.connections[server_key(server.name)]
+            if connection.error is not None:
+                failed = "authentication" if connection.needs_auth else "connection"
+                yield SessionFailed(
+                    error=ErrorDetail(
+                        type=f"mcp_{failed}_failed_error",
+                        message=f"MCP server {server.name}: {clean_line(connection.error, 300)}",
+                        retry_status=RetryStatus(type="retrying"),
+                        mcp_server_name=server.name,
+                    )
+                )
+
+    async def load_tools(self, key: str, server: Entry) -> None:
+        connection, redact = self.connections[key], self.access.scrub.redacted
+        try:
+            tool_list = await connection.list_tools()
+        except McpFailed as error:
+            last = clean_line(connection.error_output.rpartition("\n")[2], 200)
+            wrote = f" (it wrote: {last})" if last else ""
+            self.problems.append(redact(f"MCP server {server.name}: {error}{wrote}"))
+            connection.error = connection.error or str(error)
+            return
+        history = self.access.history
+        if connection.info is not None and connection.info.era == "legacy":
+            await to_thread.run_sync(history.remember_legacy, server)
+        refused = await to_thread.run_sync(_refused_tools, history, server, tool_list)
+        offered = server_tools(server.name, tool_list, connection.call, refused=refused)
+        prefix = tool_prefix(server.name)
+        others = {name: tool for name, tool in self.tools.items() if not name.startswith(prefix)}
+        self.tools = {**others, **{tool.spec.name: tool for tool in offered.tools}}
+        self.problems += [
+            redact(f"MCP server {server.name}, a tool left out: {why}") for why in offered.rejected
+        ]
+
+
+class ServerPool(Generic[Entry]):
+    """The connections of all sessions of a process, as long as somebody uses them."""
+
+    def __init__(self, version: str) -> None:
+        """`version`: of this program, for servers."""
+        self._client = Implementation(name="mainspring", version=version)
+        self._opened: WeakKeyDictionary[AsyncExitStack, SessionServers[Entry]] = WeakKeyDictionary()
+        """By the clean-up that they end with."""
+        self._by_session: WeakValueDictionary[str, SessionServers[Entry]] = WeakValueDictionary()
+
+    def assign(self, session_id: str, opened: SessionServers[Entry]) -> None:
+        self._by_session[session_id] = opened
+
+    def of_session(self, session_id: str) -> SessionServers[Entry] | None:
+        """The connections that a session has in this process."""
+        opened = self._by_session.get(session_id)
+        return opened if opened is not None and opened.is_open else None
+
+    async def open(
+        self, servers: tuple[Entry, ...], host: ServerHost, access: ServerAccess[Entry]
+    ) -> SessionServers[Entry]:
+        """Those of an earlier run, if they are the same; else connect to all at once. What does not
+        work is a problem, and never an error."""
+        for server in servers:
+            access.learn_secrets(server)
+        opened = self._opened.get(host.cleanup)
+        if opened is not None and opened.is_open:
+            if opened.servers == servers:
+                opened.access = access  # each run has a log of its own
+                return opened
+            await opened.aclose()
+        opened = SessionServers(servers=servers, access=access)
+        by_key: dict[str, Entry] = {}
+        for server in servers:
+            key = server_key(server.name)
+            if by_key.setdefault(key, server) is server:
+                opened.connections[key] = _connection(opened, server, host, self._client)
+        self._opened[host.cleanup] = opened
+        host.cleanup.push_async_callback(opened.aclose)
+        async with anyio.create_task_group() as group:
+            for key, server in by_key.items():
+                group.start_soon(opened.load_tools, key, server)
+        return opened
+
+
+def _connection(
+    opened: SessionServers[Entry], server: Entry, host: ServerHost, client: Implementation
+) -> ServerConnection:
+    access, seconds = opened.access, server.timeout_ms and server.timeout_ms / 1000
+    return ServerConnection(
+        partial(_open_connection, opened, server, host),
+        host.group,
+        implementation=client,
+        era="legacy" if access.history.is_legacy(server) else None,
+        limits=ClientLimits(call_seconds=seconds) if seconds else ClientLimits(),
+        elicitations=Elicitations(
+            server.name, host.group, access.open_seal, _request_handlers(access, server, host)
+        ),
+    )
+
+
+def _request_handlers(
+    access: ServerAccess[Entry], server: Entry, host: ServerHost
+) -> RequestHandlers:
+    """Only a program in the sandbox hears where the workspace is."""
+    inside = host.sandbox if server.transport == "stdio" else None
+    roots = [] if inside is None else [inside.workspace.as_uri()]
+    make, sandbox = access.make_sample, host.sandbox
+    if make is None or sandbox is None or not server.allows_sampling:
+        return request_handlers(roots, None)
+    return request_handlers(roots, make(sandbox.network_facts.extend))
+
+
+def _refused_tools(
+    history: ServerHistory[Entry], server: Entry, tool_list: ToolList
+) -> dict[str, str | None]:
+    return history.refused_tools(
+        server,
+        {tool.name: definition_text(tool) for tool in tool_list.tools},
+        {tool.name: definition_hash(tool) for tool in tool_list.tools},
+    )
+
+
+async def _open_connection(
+    opened: SessionServers[Entry], server: Entry, host: ServerHost
+) -> OpenTransport:
+    made, trace = await _open_transport(opened, server, host), opened.access.trace
+    return (
+        made if trace is None else replace(made, transport=TracedTransport(made.transport, trace))
+    )
+
+
+async def _open_transport(
+    opened: SessionServers[Entry], server: Entry, host: ServerHost
+) -> OpenTransport:
+    server.check_inputs()
+    if server.transport == "stdio":
+        return await _start_program(server, server_key(server.name), host)
+
+    def learn(secret: str) -> None:
+        opened.access.scrub.learn({f"token of {server.name}": secret})
+
+    auth = opened.access.authenticate(server, learn)
+    return OpenTransport(
+        transport=await opened.access.open_address(server.transport, server.url, auth)
+    )
+
+
+async def _start_program(server: ServerEntry, key: str, host: ServerHost) -> OpenTransport:
+    if (sandbox := host.sandbox) is None:
+        raise McpFailed("it would need a sandbox, and there is none")
+    name = f"mcp{hashlib.sha256(key.encode()).hexdigest()[:9]}"  # becomes part of a socket's path
+    program = ServerProgram(argv=(server.command, *server.args))
+    if host.packages is not None:
+        program = await host.packages.program(server.command, server.args)
+    request = ExecRequest(
+        key=new_id("mcp"),
+        argv=program.argv,
+        cwd=server.cwd,
+        env={**program.env, **server.env},
+        wall_seconds=_SERVER_SECONDS,
+        max_bytes=64_000,
+    )
+    attached = await sandbox.attach(name, request, program.read_only)
+    return OpenTransport(
+        transport=ChannelTransport(LineChannel(attached)), error_output=attached.error_output
+    )

@@ -1,0 +1,252 @@
+"""A pool of sandboxes for the sessions of one process, which stay open between runs. What a session
+sees in its sandbox is prepared by the caller.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import Generic, Protocol, Self, TypeAlias, TypeVar
+
+import anyio
+from anyio import CancelScope, to_thread
+from anyio.abc import TaskGroup
+
+from mainspring.capabilities.sandbox.backend import Backend, SandboxSpec
+from mainspring.capabilities.sandbox.backend_selection import SandboxSettings, select_backend
+from mainspring.capabilities.sandbox.sandbox_client import (
+    KeeperSandbox,
+    SandboxServices,
+    close_listener,
+)
+from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
+from mainspring.capabilities.sandbox.sandbox_session import (
+    GIT_VARIABLES,
+    PathWatcher,
+    SandboxSession,
+    check_protected_paths,
+)
+from mainspring.capabilities.sandbox.stale_keepers import end_stale_keepers
+from mainspring.core import clock
+from mainspring.core.events import KnownPayload, NetworkRequested
+from mainspring.core.ports import Credential
+
+Serve: TypeAlias = Callable[[socket.socket], Awaitable[None]]
+_LOG = logging.getLogger("mainspring.sandbox")
+_MAX_NETWORK_FACTS = 200
+MAX_IDLE = 8
+_UNSANDBOXED_LIFETIME = timedelta(hours=8)
+
+
+class StatePaths(Protocol):
+    @property
+    def state(self) -> Path: ...
+    @property
+    def workspace(self) -> Path: ...
+
+
+Paths = TypeVar("Paths", bound=StatePaths)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxRequest(Generic[Paths]):
+    """A sandbox that is about to be opened."""
+
+    session_id: str
+    paths: Paths
+    environment: SandboxEnvironment
+    credentials: tuple[Credential, ...] | None
+    cleanup: AsyncExitStack
+    """Undoes everything when the sandbox is closed."""
+    network_facts: list[KnownPayload] = field(default_factory=list[KnownPayload])
+    """What programs did on the network, for the log."""
+
+    def audit(self, request: NetworkRequested) -> None:
+        if len(self.network_facts) < _MAX_NETWORK_FACTS:
+            self.network_facts.append(request)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedSandbox:
+    spec: SandboxSpec
+    spec_of_another: Callable[[str], SandboxSpec]
+    """By a name: see `OpenSandbox`."""
+    path_watcher: PathWatcher
+    variables: Mapping[str, str]
+    """Those of the proxy."""
+    serve: Serve | None
+    """The proxy; without it, there is no network."""
+
+
+Prepare: TypeAlias = Callable[[SandboxRequest[Paths]], Awaitable[PreparedSandbox]]
+
+
+class SandboxPool(Generic[Paths]):
+    """Use it with `async with`: no sandbox outlives the block, unless the process is killed.
+
+    Of sessions that do not run, `most_idle` keep their sandboxes and services; those that ran
+    longest ago lose theirs, as if the process had ended.
+    """
+
+    def __init__(
+        self, prepare: Prepare[Paths], *, is_unsandboxed: bool = False, most_idle: int = MAX_IDLE
+    ) -> None:
+        self._prepare = prepare
+        self._is_unsandboxed = is_unsandboxed
+        self._most_idle = most_idle
+        self._busy: dict[str, SandboxSession] = {}
+        self._idle: dict[str, SandboxSession] = {}
+        """The longest idle first."""
+        self._changing = anyio.Lock()
+        """No sandbox is opened while it is being closed."""
+        self._current: set[Path] = set()
+        """Folders of states in which no sandbox of another version runs any more."""
+        self.resources = AsyncExitStack()
+        """Closed with the pool."""
+        self._group: TaskGroup | None = None
+
+    async def __aenter__(self) -> Self:
+        self._group = await self.resources.enter_async_context(anyio.create_task_group())
+        self.resources.callback(self._group.cancel_scope.cancel)
+        self.resources.push_async_callback(self._close_all)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.resources.__aexit__(kind, error, traceback)
+
+    @property
+    def group(self) -> TaskGroup:
+        """For what runs as long as the pool is open, unless it ends itself."""
+        assert self._group is not None
+        return self._group
+
+    async def open_session(
+        self,
+        session_id: str,
+        paths: Paths,
+        environment: SandboxEnvironment,
+        credentials: tuple[Credential, ...] | None = None,
+    ) -> SandboxSession:
+        """For this session alone, until `release`. `credentials`: see `RunOptions`.
+
+        Raises:
+            SandboxFailed: this machine cannot isolate programs; the error says what to do.
+        """
+        async with self._changing:
+            session = self._busy.get(session_id) or self._idle.pop(session_id, None)
+            if session is not None and session.opened_with != (environment, credentials):
+                self._busy.pop(session_id, None)
+                await session.close()  # it may not use what was taken away since
+                session = None
+            if session is None:
+                await self.end_outdated(paths.state.parent)
+                backend = await self._backend(environment, paths)
+                request = SandboxRequest(
+                    session_id=session_id,
+                    paths=paths,
+                    environment=environment,
+                    credentials=credentials,
+                    cleanup=AsyncExitStack(),
+                )
+                session = await self._open(request, backend)
+            self._busy[session_id] = session
+            return session
+
+    async def end_outdated(self, states: Path) -> None:
+        """End sandboxes that another version has left running there: they may be less safe. Each
+        folder is checked once."""
+        if states not in self._current:
+            self._current.add(states)
+            if count := await to_thread.run_sync(end_stale_keepers, states):
+                _LOG.warning("ended %d sandboxes that another version has left running", count)
+
+    async def release(self, session_id: str) -> None:
+        """The run has ended; the sandbox stays for a while, so that the next run starts faster."""
+        with CancelScope(shield=True):
+            async with self._changing:
+                if (session := self._busy.pop(session_id, None)) is not None:
+                    self._idle[session_id] = session
+                while len(self._idle) > self._most_idle:
+                    await self._idle.pop(next(iter(self._idle))).close()
+
+    async def discard(self, session_id: str) -> None:
+        """Close the sandbox of a session that will not run again."""
+        with CancelScope(shield=True):
+            async with self._changing:
+                if (session := self._idle.pop(session_id, None)) is not None:
+                    await session.close()
+
+    async def _close_all(self) -> None:
+        async with AsyncExitStack() as stack:  # each, even if another one fails
+            for session in (*self._idle.values(), *self._busy.values()):
+                stack.push_async_callback(session.close)
+
+    async def _backend(self, environment: SandboxEnvironment, paths: Paths) -> Backend:
+        until = clock.now() + _UNSANDBOXED_LIFETIME if self._is_unsandboxed else None
+        return await select_backend(
+            SandboxSettings(
+                forced=environment.backend,
+                disabled=frozenset(environment.disabled_backends),
+                allow_degraded=environment.allow_degraded,
+                unsandboxed_until=until,
+                image=environment.image,
+            ),
+            cache=paths.state.parent / "sandboxes.json",
+        )
+
+    async def _open(self, request: SandboxRequest[Paths], backend: Backend) -> SandboxSession:
+        environment, cleanup = request.environment, request.cleanup
+        async with AsyncExitStack() as unless_opened:
+            unless_opened.push_async_callback(cleanup.aclose)
+            prepared = await self._prepare(request)
+            on_listener: Callable[[socket.socket], None] = close_listener
+            if prepared.serve is not None:
+                on_listener = self._serving(prepared.serve, cleanup)
+            sandbox = KeeperSandbox(prepared.spec, backend, on_listener=on_listener)
+            unless_opened.pop_all()
+
+        def open_another(name: str, read_only: tuple[Path, ...] = ()) -> KeeperSandbox:
+            spec = prepared.spec_of_another(name)
+            own = replace(spec, read_only=(*spec.read_only, *read_only))
+            return KeeperSandbox(own, backend, on_listener=on_listener)
+
+        services = SandboxServices(prepared.spec, backend)
+        cleanup.callback(check_protected_paths, prepared.path_watcher)
+        await cleanup.enter_async_context(sandbox)
+        cleanup.push_async_callback(services.close)
+        return SandboxSession(
+            sandbox,
+            services,
+            {**environment.variables, **GIT_VARIABLES, **prepared.variables},
+            request.network_facts,
+            prepared.path_watcher,
+            (environment, request.credentials),
+            request.paths.workspace,
+            open_another,
+            self.group,
+            cleanup=cleanup,
+        )
+
+    def _serving(self, serve: Serve, cleanup: AsyncExitStack) -> Callable[[socket.socket], None]:
+        def start(listener: socket.socket) -> None:
+            scope = CancelScope()
+            cleanup.callback(scope.cancel)
+            self.group.start_soon(_serve_in_scope, scope, serve, listener)
+
+        return start
+
+
+async def _serve_in_scope(scope: CancelScope, serve: Serve, listener: socket.socket) -> None:
+    with scope:
+        await serve(listener)

@@ -1,0 +1,74 @@
+"""`/memory` in chat: the memories of the agent and the user, and whether the session uses them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import SessionUpdated
+from mainspring.edges.cli import memory, memory_usage
+from mainspring.edges.cli.printing import Screen
+from mainspring.runtime.agent import Agent
+from mainspring.runtime.memory.memory_mode import (
+    MEMORY_MODES,
+    MemoryMode,
+    read_memory_mode,
+    with_memory_mode,
+)
+from mainspring.runtime.session.lease import read_metadata, record_updates
+from mainspring.runtime.session.session import Session
+
+USAGE = "/memory [ls], show|edit|forget PATH, search QUERY, add TEXT, on|read_only|off"
+_NAME_WORDS = 8
+
+
+async def run_memory_command(
+    settings: Settings, notes: Screen, agent: Agent, session: Session | None, arguments: str
+) -> Agent:
+    """The agent to go on with: the same, unless the user has chosen another mode of memory.
+
+    Raises:
+        InvalidInput: it is no such command, or the memory cannot be written.
+        NotFound: there is no such memory.
+    """
+    word, _, rest = arguments.partition(" ")
+    rest = rest.strip()
+    if word in MEMORY_MODES and not rest:
+        chosen = read_memory_mode(word)
+        if session is not None:
+            await _record(session, chosen)
+        notes.paragraph((f"memory is {chosen} from the next message on", "dim"))
+        return replace(agent, memory=chosen)
+    if word in ("", "ls"):
+        await memory.ls(settings)
+        notes.paragraph((f"memory is {agent.memory} in this session; {USAGE}", "dim"))
+        return agent
+    if not rest:
+        raise InvalidInput(USAGE)
+    await _run(settings, word, rest)
+    return agent
+
+
+async def _record(session: Session, mode: MemoryMode) -> None:
+    """The session keeps its mode, also in another process."""
+    metadata = with_memory_mode(await read_metadata(session.log, session.id), mode)
+    await session.submit(SessionUpdated(metadata=metadata))
+    await record_updates(session.log, session.id)
+
+
+async def _run(settings: Settings, word: str, rest: str) -> None:
+    match word:
+        case "show":
+            await memory.show(settings, path=rest)
+        case "search":
+            await memory.search(settings, query=rest)
+        case "edit":
+            await memory.edit(settings, path=rest)
+        case "forget":
+            await memory_usage.forget(settings, path=rest)
+        case "add":
+            name = " ".join(rest.split()[:_NAME_WORDS])
+            await memory.add(settings, memory=memory.NewMemory(text=rest, name=name))
+        case _:
+            raise InvalidInput(USAGE)

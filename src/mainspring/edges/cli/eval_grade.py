@@ -1,0 +1,107 @@
+"""`mainspring eval grade`: grade the share of real sessions that `grade` of agent.yaml states, and
+show the score of production beside the lab's."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from anyio import to_thread
+
+from mainspring.config import Settings
+from mainspring.core import clock
+from mainspring.core.errors import InvalidInput
+from mainspring.edges.cli.eval_suites import AgentOption, load_suites
+from mainspring.edges.cli.options import JsonOption
+from mainspring.edges.cli.printing import Screen, dollars, plural, print_note
+from mainspring.improve.evals.production import (
+    IDLE,
+    GradingReport,
+    ProductionGrader,
+    production_graders,
+)
+from mainspring.improve.evals.production_score import ProductionScore, production_score
+from mainspring.runtime.agent_folder.manifest import FILE, read_manifest
+from mainspring.runtime.agent_folder.production_settings import ManifestGrade
+from mainspring.runtime.run_options import RunOptions
+from mainspring.wiring.eval_assembly import open_suite_runner
+
+_NO_KEY = "grade: {suite: NAME, share: 0.05, max_cost_usd_per_day: 1}"
+
+
+async def grade(
+    settings: Settings,
+    *,
+    agent: AgentOption = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model", "-m", metavar="NAME", help="The judge, where the suite names none."
+        ),
+    ] = None,
+    now: Annotated[
+        bool, typer.Option("--now", help="Also sessions that were used in the last 10 minutes.")
+    ] = False,
+    json: JsonOption = False,
+) -> int:
+    """Grade the share of real sessions that `grade` in agent.yaml states, each once."""
+    folder = Path(settings.folder, agent or ".")
+    stated = await to_thread.run_sync(read_grading, folder)
+    if stated is None:
+        missing = InvalidInput(f"{folder / FILE} has no `grade`")
+        missing.fix = (f"add {_NO_KEY}",)
+        raise missing
+    [suite_file] = load_suites(folder, [f"{stated.suite}.yaml"])
+    production_graders(suite_file)
+    async with open_suite_runner(settings, RunOptions(agent=folder, model=model)) as runner:
+        grader = ProductionGrader(
+            runner=runner,
+            suite_file=suite_file,
+            settings=stated,
+            clock=clock.now,
+            idle=timedelta(0) if now else IDLE,
+        )
+        report = await grader.run()
+        score = await production_score(runner.runtime.log, runner.agent.name, stated.suite)
+    screen = Screen(settings)
+    if json:
+        for ended in report.graded:
+            screen.json(ended)
+        if score is not None:
+            screen.json(score)
+        return 0
+    _print_report(settings, report, stated)
+    print_score(settings, score)
+    return 0
+
+
+def read_grading(folder: Path) -> ManifestGrade | None:
+    """Blocks. Raises: InvalidInput: agent.yaml has mistakes."""
+    manifest = read_manifest(folder / FILE)
+    if manifest.error is not None:
+        raise InvalidInput(str(manifest.error))
+    return manifest.grade
+
+
+def _print_report(settings: Settings, report: GradingReport, stated: ManifestGrade) -> None:
+    cost = sum((Decimal(ended.grading_usd) for ended in report.graded), Decimal(0))
+    chosen = f"{stated.share:.1%} of sessions are chosen"
+    graded = f"graded {plural(len(report.graded), 'session')} for {dollars(cost)}"
+    print_note(settings, f"{graded}; {chosen}")
+    if report.over_budget:
+        limit = dollars(stated.max_cost_usd_per_day)
+        left = f"{plural(report.over_budget, 'session')} not graded"
+        print_note(settings, f"{left}: {limit} for the sessions of a day is reached", "yellow")
+    if report.is_busy:
+        print_note(settings, "another process grades sessions right now", "yellow")
+
+
+def print_score(settings: Settings, score: ProductionScore | None, *, indent: int = 0) -> None:
+    if score is None:
+        return
+    Screen(settings).paragraph((f"{score.suite}: {score.text}", "bold"), indent=indent)
+    for note in score.notes:
+        print_note(settings, note, "yellow")

@@ -1,0 +1,73 @@
+"""A drill: a suite run as if the first of an agent's models were down, compared with the newest
+run of the suite in which it was not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from mainspring.core.errors import InvalidInput
+from mainspring.core.events import EvalCaseEnded
+from mainspring.improve.evals.case_selection import Selection
+from mainspring.improve.evals.comparison import GateResult, baseline_of, gate
+from mainspring.improve.evals.run_log import EvalRun, existing_runs
+from mainspring.improve.evals.runner import Plan, RunSettings, SuiteRunner
+from mainspring.improve.evals.suite import SuiteFile
+
+LISTED_AS = " (drill)"
+"""After the suite's name, in the list of runs."""
+_RUNS_LOOKED_AT = 10
+
+
+def fallback_models(names: str) -> str:
+    """The models that are left if the first is down.
+
+    Raises: InvalidInput: there is only one.
+    """
+    first, _, rest = (part.strip() for part in names.partition(","))
+    if not rest:
+        raise InvalidInput(f"{first} is the only model: there is nothing to fail over to")
+    return rest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrillResult:
+    run: EvalRun
+    gate: GateResult
+    """With the normal run as the baseline; without one, all cases must pass."""
+    normal: EvalRun | None
+
+
+@dataclass(frozen=True, slots=True)
+class Drill:
+    runner: SuiteRunner
+    """Its agent has the fallback models."""
+    suite_file: SuiteFile
+    settings: RunSettings
+
+    async def plan(self) -> Plan:
+        """One that was cut off continues. Raises: InvalidInput."""
+        settings = self._settings
+        log, name = self.runner.runtime.log, self.suite_file.suite.name + LISTED_AS
+        newest = await existing_runs(log, self.runner.agent.name, name, newest=1)
+        if newest and newest[0].ended is None and settings.run_id is None:
+            settings = replace(settings, run_id=newest[0].id)
+        return await self.runner.plan(self.suite_file, Selection(), settings)
+
+    async def run(
+        self, plan: Plan, on_result: Callable[[EvalCaseEnded], None] = lambda _: None
+    ) -> DrillResult:
+        """Raises: LeaseHeld: another process runs it."""
+        normal = await self._normal_run()
+        run = await self.runner.run(self.suite_file, plan, self._settings, on_result)
+        baseline = None if normal is None else baseline_of(normal)
+        return DrillResult(run=run, gate=gate(self.suite_file.suite, run, baseline), normal=normal)
+
+    @property
+    def _settings(self) -> RunSettings:
+        return replace(self.settings, fresh=True, listed_as=LISTED_AS)
+
+    async def _normal_run(self) -> EvalRun | None:
+        log, name = self.runner.runtime.log, self.suite_file.suite.name
+        runs = await existing_runs(log, self.runner.agent.name, name, newest=_RUNS_LOOKED_AT)
+        return next((run for run in runs if run.ended is not None and run.results), None)

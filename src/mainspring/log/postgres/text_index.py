@@ -1,0 +1,134 @@
+"""The full-text index of the PostgreSQL store. Plain functions over a connection."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from mainspring.log.postgres import queries
+from mainspring.log.postgres import statements as sql
+from mainspring.log.postgres.connect import Connection
+from mainspring.log.store import EventRange, IndexedText, Row, SearchHit, SessionScope
+
+MAX_CHARACTERS = 100_000
+"""Of one event; a tsvector holds a megabyte. More than this is a blob, with a preview here."""
+
+_SNIPPET_WORDS = 24
+_BEFORE = 8
+
+
+def normalize_words(text: str) -> str:
+    """Lower-case words without accents, one space between."""
+    plain = unicodedata.normalize("NFKD", text).casefold()
+    kept = (item for item in plain if not unicodedata.combining(item))
+    return " ".join("".join(item if item.isalnum() else " " for item in kept).split())
+
+
+def indexable_text(text: str) -> str:
+    """The text without NUL, which PostgreSQL cannot store."""
+    return text[:MAX_CHARACTERS].replace("\0", " ")
+
+
+def snippet(text: str, words: Sequence[str]) -> str:
+    """The words around the first of `words`, with an ellipsis where text was left out."""
+    pieces = text.split()
+    wanted = {part for word in words for part in normalize_words(word).split()}
+    at = next(_matching_words(pieces, wanted), 0)
+    begin = max(0, min(at - _BEFORE, len(pieces) - _SNIPPET_WORDS))
+    end = begin + _SNIPPET_WORDS
+    shown = " ".join(pieces[begin:end])
+    return f"{'…' if begin else ''}{shown}{'…' if end < len(pieces) else ''}"
+
+
+def _matching_words(pieces: Sequence[str], wanted: set[str]) -> Iterator[int]:
+    return (
+        at
+        for at, piece in enumerate(pieces)
+        if not wanted.isdisjoint(normalize_words(piece).split())
+    )
+
+
+async def unindexed(db: Connection, session_id: str | None, limit: int) -> list[tuple[str, Row]]:
+    if session_id is None:
+        found = await queries.ask(db, sql.UNINDEXED, [limit])
+    else:
+        found = await queries.ask(db, sql.UNINDEXED_IN, [session_id, limit])
+    return [(item[0], Row._make(item[1:])) for item in found]
+
+
+async def index(
+    db: Connection, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]
+) -> None:
+    kept = [indexable_text(indexed_text.text) for indexed_text in indexed_texts]
+    await db.asking.execute(
+        sql.INDEX,
+        {
+            "sessions": [session_id for session_id, _ in upto],
+            "uptos": [seq for _, seq in upto],
+            "ids": [indexed_text.session_id for indexed_text in indexed_texts],
+            "seqs": [indexed_text.seq for indexed_text in indexed_texts],
+            "texts": kept,
+            "folded": [normalize_words(text) for text in kept],
+        },
+        prepare=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MatchQuery:
+    words: Sequence[str]
+    text: str
+    """As PostgreSQL's `tsquery` is written."""
+
+
+def match_query(words: Sequence[str], *, is_loose: bool) -> MatchQuery:
+    """Of normalized words. One that is several is looked for as a phrase of them."""
+    phrases = ["'" + word.replace(" ", "' <-> '") + "'" for word in words if word]
+    if is_loose:
+        return MatchQuery(words, " | ".join(f"({phrase}:*)" for phrase in phrases))
+    return MatchQuery(words, " & ".join(f"({phrase})" for phrase in phrases))
+
+
+async def search(
+    db: Connection,
+    query: MatchQuery,
+    event_ranges: Sequence[EventRange],
+    scope: SessionScope | None,
+    limit: int,
+) -> list[SearchHit]:
+    for span in event_ranges:
+        await queries.key_of(db, span.session_id)
+    values: dict[str, object] = {
+        "query": query.text,
+        "everywhere": not event_ranges,
+        "ids": [span.session_id for span in event_ranges],
+        "afters": [span.after for span in event_ranges],
+        "uptos": [span.upto for span in event_ranges],
+        "limit": limit,
+    }
+    if scope is None:
+        found = await queries.ask(db, sql.SEARCH, values)
+    else:
+        found = await queries.ask(db, sql.SEARCH_IN_SCOPE, {**values, **_scope_values(scope)})
+    return [
+        SearchHit(session_id=session_id, seq=seq, snippet=snippet(text, query.words))
+        for session_id, seq, text in found
+    ]
+
+
+def _scope_values(scope: SessionScope) -> dict[str, object]:
+    """Compared as JSON: PostgreSQL has no text with NUL."""
+    return {
+        "tenant": scope.tenant,
+        "agent": _as_json(scope.agent),
+        "user": _as_json(scope.user),
+        "without_origins": [_as_json(origin) for origin in scope.without_origins],
+        "without_sessions": list(scope.without_sessions),
+    }
+
+
+def _as_json(text: str | None) -> str | None:
+    return None if text is None else msgspec.json.encode(text).decode()

@@ -1,0 +1,102 @@
+"""What was said in earlier sessions, as a search of memories ranks it beside the notes. It is found
+by the log's own word index; nothing is copied.
+
+Only messages count, of people and of the agent. What tools and pages said stays in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from mainspring.core.envelope import Event, message_text
+from mainspring.core.errors import SessionNotFound
+from mainspring.core.events import AgentMessage, UserMessage
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import SearchHit, SessionScope
+from mainspring.retrieval.cues import PassageCues
+from mainspring.retrieval.history import search_history
+from mainspring.retrieval.stems import content_words
+from mainspring.runtime.memory.note import Note
+
+SESSION = "session"
+"""The scope of what comes from a session, in place of a folder's."""
+_CANDIDATES = 40
+_MAX_CHARACTERS = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastMessage:
+    session_id: str
+    seq: int
+    event_id: str
+    time: datetime
+    is_of_person: bool
+    text: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.session_id}#{self.seq}"
+
+    @property
+    def is_statement_of_person(self) -> bool:
+        """A question of earlier answers none of now."""
+        return self.is_of_person and not PassageCues.of(self.text).is_question
+
+    @property
+    def note(self) -> Note:
+        """As a memory would say it."""
+        return Note(
+            path=self.session_id,
+            body=self.text,
+            type="episode",
+            updated=self.time.isoformat(),
+            session=self.session_id,
+            events=(self.event_id,),
+            trust="person" if self.is_of_person else "agent",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PastSessions:
+    log: SessionLog
+    scope: SessionScope
+
+    async def search(self, query: str) -> list[PastMessage]:
+        if not content_words(query):
+            return []
+        hits = await search_history(self.log, query, scope=self.scope, limit=_CANDIDATES)
+        messages = [message for hit in hits if (message := await self._message(hit)) is not None]
+        return _without_copies(messages)
+
+    async def _message(self, hit: SearchHit) -> PastMessage | None:
+        """`None`: it is no message, or it was deleted meanwhile."""
+        try:
+            (event,) = await self.log.read(hit.session_id, after=hit.seq - 1, limit=1)
+        except (SessionNotFound, ValueError):
+            return None
+        return _past_message(hit.session_id, event)
+
+
+def _past_message(session_id: str, event: Event) -> PastMessage | None:
+    match event.payload:
+        case UserMessage():
+            is_of_person = event.sender is not None and event.sender.kind == "person"
+        case AgentMessage():
+            is_of_person = False
+        case _:
+            return None
+    return PastMessage(
+        session_id=session_id,
+        seq=event.seq,
+        event_id=event.id,
+        time=event.time,
+        is_of_person=is_of_person,
+        text=message_text(event.payload)[:_MAX_CHARACTERS],
+    )
+
+
+def _without_copies(messages: Sequence[PastMessage]) -> list[PastMessage]:
+    """The same question in many sessions is one."""
+    return list({message.text: message for message in reversed(messages)}.values())[::-1]

@@ -1,0 +1,82 @@
+"""What sessions that are no longer in the log leave on disk: it is removed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from anyio import to_thread
+
+from mainspring.core.errors import InvalidInput, ToolEnvironmentError
+from mainspring.log.session_log import SessionLog
+from mainspring.runtime.session.session_paths import SessionPaths, StateFolders
+from mainspring.runtime.session.session_summary import SessionFootprint, unused_snapshots
+
+_ANY_ID = "any"
+"""Stands for an id in a path whose folders do not depend on it."""
+
+
+class FolderRemoval(Protocol):
+    """Removes folders of ours, through no links. Blocks."""
+
+    def remove_folder(self, folder: Path, name: str) -> bool:
+        """Whether nothing is left of it."""
+        ...
+
+    def remove_readonly_mount(self, session_id: str) -> None: ...
+
+    def remove_sandbox_folders(self, folder: Path, session_id: str) -> None: ...
+
+    def remove_transcripts(self, folder: Path, session_id: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRemoval:
+    log: SessionLog
+    folder: Path
+    """The workspace of sessions whose log names none."""
+    state_folders: StateFolders
+    folders: FolderRemoval
+    release_uid: Callable[[str], None]
+    remove_worktrees: Callable[[Path, Path], Awaitable[None]]
+    """Of a workspace, in a folder. Raises: ToolEnvironmentError."""
+    forget_snapshots: Callable[[SessionPaths, Collection[str]], Awaitable[None]]
+    """Raises: ToolEnvironmentError, InvalidInput."""
+
+    async def remove_files(self, gone: Collection[SessionFootprint]) -> None:
+        """Only snapshots that they named are removed: another log may have snapshots in the same
+        place."""
+        unneeded = await unused_snapshots(self.log, gone)
+        for footprint in gone:
+            session_id = footprint.session_id
+            await to_thread.run_sync(self.folders.remove_readonly_mount, session_id)
+            for paths in self._paths(footprint):
+                await to_thread.run_sync(
+                    self.folders.remove_sandbox_folders, paths.state.parent, session_id
+                )
+                await to_thread.run_sync(
+                    self.folders.remove_transcripts, paths.transcripts, session_id
+                )
+                await self._remove_worktrees(paths, session_id)
+                snapshots = footprint.snapshots & unneeded
+                if snapshots and paths.snapshots.is_dir():
+                    with suppress(ToolEnvironmentError, InvalidInput):  # then they stay for longer
+                        await self.forget_snapshots(paths, snapshots)
+            await to_thread.run_sync(self.release_uid, session_id)
+
+    async def _remove_worktrees(self, paths: SessionPaths, session_id: str) -> None:
+        place = paths.worktrees(session_id)
+        if await to_thread.run_sync(place.is_dir):
+            with suppress(ToolEnvironmentError):  # then somebody has to look at them
+                await self.remove_worktrees(paths.workspace, place)
+                await to_thread.run_sync(self.folders.remove_folder, place.parent, session_id)
+
+    def _paths(self, footprint: SessionFootprint) -> list[SessionPaths]:
+        paths: list[SessionPaths] = []
+        for workspace in sorted(footprint.workspaces or {str(self.folder)}):
+            with suppress(InvalidInput):  # the folder no longer exists
+                paths.append(self.state_folders.session_paths(Path(workspace), _ANY_ID))
+        return paths

@@ -1,0 +1,199 @@
+"""What a thread is set up with, whatever runs its tools: its permission engine, what its hooks read
+and match, and what is known of its workspace. `wiring` adds sandbox and tools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from anyio import to_thread
+
+from mainspring.core import clock
+from mainspring.core.events import KnownPayload, SandboxOpened
+from mainspring.core.ports import SandboxInfo
+from mainspring.core.tool import Traits
+from mainspring.harness.permissions.call_analysis import analyze_call, location_after
+from mainspring.harness.permissions.command_location import read_command_location
+from mainspring.harness.permissions.engine import PermissionEngine
+from mainspring.harness.permissions.policy import Policy, PolicyRule
+from mainspring.harness.permissions.protected_path_watcher import find_repositories
+from mainspring.harness.permissions.rule import forbids, parse_rule
+from mainspring.log.lru_cache import LruCache
+from mainspring.runtime.agent_folder.folder_instructions import (
+    PathInstructions,
+    load_path_instructions,
+    skills_for_path,
+)
+from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
+from mainspring.runtime.model_question import make_ask_model
+from mainspring.runtime.session.session_paths import (
+    SessionPaths,
+    hide_denied_paths,
+    thread_sandbox_id,
+)
+from mainspring.runtime.session_context import Models, SetupRequest
+
+if TYPE_CHECKING:
+    from mainspring.runtime.saved_environments import SavedEnvironment
+
+MAX_CACHED = 1000
+"""Sessions and warnings that are remembered between runs."""
+PathsNamedByGit: TypeAlias = Callable[
+    [Path, Sequence[Path], Sequence[Path]], Awaitable[tuple[str, ...]]
+]
+"""A workspace, and the trees and bare repositories in it, to the files in the workspace that their
+configurations name. Raises: InvalidInput: one cannot be read."""
+
+
+def permission_engine(
+    setup: SetupRequest,
+    policy: Policy,
+    models: Models,
+    *,
+    sandbox: SandboxInfo | None = None,
+    aliases: Collection[str] = (),
+) -> PermissionEngine:
+    """`aliases`: other paths of the workspace."""
+    location = read_command_location(policy, aliases)
+    return PermissionEngine(
+        thread=setup.thread,
+        policy=policy,
+        location=lambda: location,
+        clock=clock.now,
+        is_sandboxed=sandbox is not None and sandbox.isolation_level == "isolated",
+        classifier=make_ask_model(models, setup.agent.model),
+        ceiling=setup.mode,
+        is_headless=setup.options.is_headless,
+    )
+
+
+def hook_fields(
+    setup: SetupRequest, authorizer: PermissionEngine, transcript_path: Callable[[str], str]
+) -> Mapping[str, object]:
+    """What every hook reads of its thread. `transcript_path`: by thread."""
+    fields = {
+        "session_id": setup.writer.session_id,
+        "transcript_path": transcript_path(setup.writer.thread_id),
+        "cwd": authorizer.policy.workspace,
+        "permission_mode": authorizer.mode,
+    }
+    if setup.subagent is None:
+        return fields
+    thread_id = setup.thread.id
+    return {
+        **fields,
+        "agent_id": thread_id,
+        "agent_type": setup.subagent,
+        "agent_transcript_path": transcript_path(thread_id),
+    }
+
+
+def matches_rule(
+    authorizer: PermissionEngine, text: str, tool: str, tool_input: Mapping[str, object]
+) -> bool:
+    """Whether a call is what the text of a rule describes."""
+    location = location_after(authorizer.thread.session_state.commands, authorizer.location())
+    call = analyze_call(tool, tool_input, Traits(), location)
+    roots = authorizer.policy.roots(PolicyRule(text=text, behavior="ask"))
+    return forbids(parse_rule(text), call, roots, "ask")
+
+
+def sandbox_key(setup: SetupRequest) -> str:
+    """The id of the session's sandbox, or of a thread's own one in a worktree."""
+    session_id = setup.writer.session_id
+    return session_id if setup.workspace is None else thread_sandbox_id(session_id, setup.thread.id)
+
+
+def sandbox_opened(
+    setup: SetupRequest, workspace: Path, sandbox: SandboxInfo | None
+) -> tuple[KnownPayload, ...]:
+    """The fact for the log, if the sandbox is not the one of the last run."""
+    if sandbox is None:
+        return ()
+    fact = SandboxOpened(
+        backend=sandbox.backend,
+        level=sandbox.isolation_level,
+        flags_hash=sandbox.flags_hash,
+        workspace=str(workspace),
+    )
+    return () if setup.thread.session_state.sandbox == fact else (fact,)
+
+
+def workspace_note(
+    setup: SetupRequest,
+    workspace: Path,
+    *,
+    has_sandbox: bool,
+    has_network: bool,
+    saved: SavedEnvironment | None = None,
+) -> str:
+    """What the model needs to know about its environment."""
+    lines = [f"Your workspace is {workspace}; you can touch nothing outside it."]
+    if not has_sandbox:
+        lines.append("No commands can be run here: there is no sandbox.")
+    elif not has_network:
+        lines.append("Commands run in a sandbox without any network.")
+    else:
+        lines.append("Commands run in a sandbox; its only way out is a proxy with a list of hosts.")
+    if saved is not None:
+        lines.append(saved.note)
+    return "\n".join((*lines, *setup.options.notes))
+
+
+class WorkspaceFacts:
+    """What it takes a walk through a workspace to find, cached between runs."""
+
+    def __init__(self, home: Path, named_by_git: PathsNamedByGit) -> None:
+        self._home = home
+        self._named_by_git = named_by_git
+        self._instructions: LruCache[str, PathInstructions] = LruCache(MAX_CACHED)
+        self._without_denied: LruCache[tuple[SessionPaths, Policy], SessionPaths] = LruCache(
+            MAX_CACHED
+        )
+        self._with_repositories: LruCache[SessionPaths, SessionPaths] = LruCache(MAX_CACHED)
+
+    async def with_repositories(self, paths: SessionPaths) -> SessionPaths:
+        """Add the repositories of the workspace and the files that their configurations name.
+
+        Raises: InvalidInput: a configuration cannot be read.
+        """
+        if (cached := self._with_repositories.get(paths)) is not None:
+            return cached
+        workspace = paths.workspace
+        repositories = await to_thread.run_sync(find_repositories, workspace, paths.hidden)
+        above = [parent for parent in workspace.parents if (parent / ".git").exists()]
+        trees = [*above[:1], *(workspace / tree for tree in repositories.trees)]
+        folders = [workspace / item for item in repositories.folders if not item.endswith(".git")]
+        watched: tuple[str, ...] = ()
+        if trees or folders:
+            watched = await self._named_by_git(workspace, trees, folders)
+        complete = replace(paths, git_repositories=repositories, watched=watched)
+        self._with_repositories.put(paths, complete)
+        return complete
+
+    async def without_denied(self, paths: SessionPaths, policy: Policy) -> SessionPaths:
+        if (cached := self._without_denied.get((paths, policy))) is not None:
+            return cached
+        visible = await to_thread.run_sync(hide_denied_paths, paths, policy)
+        self._without_denied.put((paths, policy), visible)
+        return visible
+
+    async def path_instructions(
+        self, setup: SetupRequest, paths: SessionPaths, policy: Policy
+    ) -> PathInstructions:
+        """Those of the last run remember what the model has seen."""
+        key = sandbox_key(setup)
+        if (cached := self._instructions.get(key)) is not None:
+            return cached
+        home = None if setup.options.is_served else self._home
+        instructions = await load_path_instructions(
+            Scopes(folder=paths.workspace, home=home, managed=MANAGED),
+            policy=policy,
+            hidden=paths.hidden,
+            also=[skills_for_path(setup.agent.skills)],
+        )
+        self._instructions.put(key, instructions)
+        return instructions

@@ -1,0 +1,203 @@
+"""Passages, on both stores: found by what they and their surroundings say, within the scopes that
+were asked, and ranked alike."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.fixtures_postgres import Postgres
+
+from mainspring.core.errors import StoreFailed
+from mainspring.retrieval.passage_index import Container, Passage, PassageIndex, PassageStore
+from mainspring.retrieval.postgres_passages import PostgresPassages
+from mainspring.retrieval.sqlite_passages import SqlitePassages
+
+OpenStore = Callable[[], PassageStore]
+SCOPES = ("agent/a1", "user/u1", "team/t1", "tenant/n1")
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
+    """Each call opens the same passages."""
+    if request.param == "sqlite":
+        return lambda: SqlitePassages(tmp_path / "index.db")
+    url: str = request.getfixturevalue("postgres_url")
+    return lambda: PostgresPassages(url)
+
+
+def container(name: str, *texts: str, scope: str = "agent", day: int = 1) -> Container:
+    time = datetime(2026, 5, day, tzinfo=UTC)
+    passages = [Passage(text=text, time=time) for text in texts]
+    return Container(scope=scope, name=name, hash=str(hash(texts)), passages=passages)
+
+
+def found(index: PassageIndex, query: str, *scopes: str) -> list[tuple[str, int]]:
+    hits = index.search(query, scopes or ("agent",), 10)
+    return [(hit.container, hit.position) for hit in hits]
+
+
+def test_a_passage_is_found_by_other_forms_of_its_words_and_explains_its_rank(
+    open_store: OpenStore,
+):
+    index = PassageIndex(open_store())
+    index.put(
+        container("a", "Anna is moving to Porto.", "She packs boxes."), container("b", "Rain.")
+    )
+    (first, *_) = index.search("Where does Anna move?", ["agent"], 3)
+    assert (first.container, first.position) == ("a", 0)
+    assert first.scored.parts["own"] > 0
+    assert abs(sum(first.scored.parts.values()) - first.scored.score) < 1e-9
+    index.close()
+
+
+def test_a_container_is_replaced_and_removed_with_all_its_words(
+    open_store: OpenStore, tmp_path: Path, postgres: Postgres
+):
+    index = PassageIndex(open_store())
+    index.put(container("a", "the quagga crossed", "the river"), container("b", "a quagga slept"))
+    index.put(container("a", "an okapi crossed"))
+    assert found(index, "quagga") == [("b", 0)]
+    assert found(index, "okapi") == [("a", 0)]
+    index.remove("agent", "b")
+    index.purge()
+    assert found(index, "quagga") == []
+    index.close()
+    postgres.execute("checkpoint")
+    files = [*tmp_path.iterdir(), *(postgres.folder / "base").rglob("*")]
+    assert not any(b"quagga" in file.read_bytes() for file in files if file.is_file())
+
+
+def test_1000_random_queries_find_nothing_of_scopes_that_were_not_asked(open_store: OpenStore):
+    index, random = PassageIndex(open_store()), Random(7)
+    words = [f"word{number}" for number in range(60)]
+    index.put(
+        *(
+            container(
+                f"c{number}",
+                *(" ".join(random.choices(words, k=8)) for _ in range(3)),
+                scope=f"{SCOPES[number % 4]}{number % 3}",
+                day=number % 28 + 1,
+            )
+            for number in range(300)
+        )
+    )
+    answered = 0
+    for _ in range(1_000):
+        asked = {f"{scope}{random.randrange(3)}" for scope in random.sample(SCOPES, k=2)}
+        query = " ".join(random.choices([*words, "May", "5"], k=4))
+        hits = index.search(query, asked, 10)
+        assert {hit.scope for hit in hits} <= asked
+        answered += bool(hits)
+    assert answered > 900
+    assert index.search("word1", [], 10) == []
+    assert index.search("word1", ["agent", "' or true --", "agent/a1%"], 10) == []
+    index.close()
+
+
+def test_a_reopened_index_finds_the_same_and_an_index_of_other_stems_starts_over(
+    open_store: OpenStore,
+):
+    index = PassageIndex(open_store())
+    index.put(container("a", "the zebra crossed"))
+    index.close()
+    again = PassageIndex(open_store())
+    assert found(again, "zebras") == [("a", 0)]
+    again.close()
+    store = open_store()
+    store.require("other stems")
+    assert store.hashes("agent") == {}
+    store.close()
+
+
+def test_writers_at_the_same_time_lose_nothing(open_store: OpenStore):
+    PassageIndex(open_store()).close()
+
+    def write(writer: int) -> None:
+        index = PassageIndex(open_store())
+        for number in range(10):
+            index.put(container("shared", f"shared text of {writer}"))
+            index.put(container(f"c{writer}-{number}", f"zebra {writer} {number}"))
+        index.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    index = PassageIndex(open_store())
+    assert len(index.hashes("agent")) == 41
+    assert {at for at, _ in found(index, "shared text")} >= {"shared"}
+    assert len(index.search("zebra", ["agent"], 100)) == 40
+    index.close()
+
+
+def test_any_text_is_a_query(open_store: OpenStore):
+    index = PassageIndex(open_store())
+    index.put(container("a", "plain text"), container("empty"), container("no words", "", "..."))
+    for query in (
+        '"',
+        "a OR b",
+        "NEAR(",
+        "*",
+        "text*",
+        "-",
+        "%s '; drop table passage",
+        "nul \0 inside",
+        "😀",
+        "",
+        "x" * 20_000,
+        "plain " * 5_000,
+    ):
+        index.search(query, ["agent"], 5)
+    index.remove("agent", "empty", "no words", "never there")
+    assert index.hashes("agent").keys() == {"a"}
+    index.close()
+
+
+WORDS = st.sampled_from(("zebra", "river", "Porto", "crossing", "5 May", "Anna", "what?", "über"))
+TEXTS = st.lists(WORDS, max_size=6).map(" ".join)
+STEPS = st.lists(
+    st.tuples(st.sampled_from("abcdef"), st.sampled_from(SCOPES), st.lists(TEXTS, max_size=4)),
+    max_size=12,
+)
+
+
+@settings(max_examples=40)
+@given(steps=STEPS, queries=st.lists(TEXTS, min_size=1, max_size=4))
+def test_both_stores_rank_alike_after_any_changes(
+    steps: list[tuple[str, str, list[str]]], queries: list[str], postgres: Postgres
+):
+    """A container without texts is removed instead."""
+    indexes = [PassageIndex(SqlitePassages(None)), PassageIndex(PostgresPassages(postgres.url()))]
+    try:
+        indexes[1].clear()
+        for name, scope, texts in steps:
+            for index in indexes:
+                if texts:
+                    index.put(container(name, *texts, scope=scope, day=len(texts)))
+                else:
+                    index.remove(scope, name)
+        for query in queries:
+            first, second = (index.search(query, SCOPES[:3], 20) for index in indexes)
+            assert [(hit.scope, hit.container, hit.position) for hit in first] == [
+                (hit.scope, hit.container, hit.position) for hit in second
+            ]
+            assert [hit.scored.score for hit in first] == pytest.approx(
+                [hit.scored.score for hit in second]
+            )
+    finally:
+        for index in indexes:
+            index.close()
+
+
+def test_postgres_is_asked_again_after_a_lost_connection(postgres_url: str, postgres: Postgres):
+    index = PassageIndex(PostgresPassages(postgres_url))
+    index.put(container("a", "the zebra crossed"))
+    postgres.disconnect()
+    with suppress(StoreFailed):  # the connection is found lost
+        found(index, "zebra")
+    assert found(index, "zebra") == [("a", 0)]
+    index.close()
