@@ -1,4 +1,4 @@
-"""The tool with which a model reads resources of MCP servers."""
+"""The tool with which the model reads resources of MCP servers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_LISTED = 200
 
 
 def resource_tool(connections: Mapping[str, ServerConnection]) -> Tool:
-    """`connections`: by the names of servers in the names of their tools."""
+    """`connections`: by the server's name in the names of its tools."""
 
     @tool(read_only=True, concurrent=True)
     async def read_mcp_resource(server: str, uri: str = "") -> str:

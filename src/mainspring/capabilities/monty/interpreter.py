@@ -145,11 +145,7 @@ class Interpreter:
         except monty.MontyError as error:
             ended = _run_end(error, printed.output, self._limits.output_bytes)
             return InterpreterResult(run_end=ended, output=printed.output, message=_message(error))
-        except (
-            ValueError,
-            RecursionError,
-            OverflowError,
-        ) as error:  # a value that cannot be converted
+        except (ValueError, RecursionError, OverflowError) as error:  # not convertible
             message = str(error)[:1000]
             return InterpreterResult(run_end="raised", output=printed.output, message=message)
         return InterpreterResult(run_end="done", output=printed.output, value=_value_text(value))
