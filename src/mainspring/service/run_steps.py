@@ -1,6 +1,5 @@
-"""What the service does around the runs of a session: approvals, webhooks, outputs, workers of
-clients. A step that fails does not make the run fail.
-"""
+"""Steps of the service around the runs of a session: approvals, webhooks, outputs, clients'
+workers. A step that fails does not make the run fail."""
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ class RunSteps:
     """The output files of a session, by its id."""
 
     async def before_idle(self, tenant: str, session: SessionRecord) -> None:
-        """A client that sees the session idle finds the approvals that it waits for and the files
-        that it has handed over."""
+        """When a client sees the session idle, the approvals that it waits for and its output files
+        must already be stored."""
         interrupt = frozenset({"user.interrupt"})
         await run_each(
             session.id,
