@@ -169,7 +169,7 @@ async def test_another_process_gives_the_answers_at_once(is_modern: bool) -> Non
         {"requestedSchema": {"properties": {"x": {"type": "object", "properties": {}}}}},
         {"requestedSchema": {"properties": {"x": 1}}},
         {"requestedSchema": {"properties": []}},
-        {"requestedSchema": {"properties": {"x": {}}, "required": [{}]}},
+        {"requestedSchema": {"properties": {}, "required": [1]}},
         {"mode": "url", "url": "javascript:alert(1)"},
         {"mode": "url", "url": "file:///etc/passwd"},
         {"mode": "other"},

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
 from mainspring.core import clock
 from mainspring.core.sender import Sender
 from mainspring.harness.state.thread import RECALL
+from mainspring.retrieval.passage_index import PassageIndex
 from mainspring.runtime.memory.learning import learn_from_run
 from mainspring.runtime.memory.manifest import manifest_picker
 from mainspring.runtime.memory.memory_folder import MemoryFolder
@@ -21,6 +22,8 @@ from mainspring.runtime.model_question import make_ask_model
 from mainspring.runtime.session_context import Models, SetupRequest
 
 _INDEX_FOLDER = ".mainspring/memory-index"
+AGENT, USER = "agent", "user"
+"""Scopes of memories: those in the agent's folder, and the user's own."""
 
 
 def index_file(home: Path, source: str, *, kind: str = "") -> Path:
@@ -28,6 +31,51 @@ def index_file(home: Path, source: str, *, kind: str = "") -> Path:
     could replace is not opened as a database."""
     name = hashlib.sha256(source.encode()).hexdigest()[:24]
     return home / _INDEX_FOLDER / f"{kind}{'-' if kind else ''}{name}.db"
+
+
+def folder_index_file(home: Path, folders: Mapping[str, MemoryFolder]) -> Path:
+    """One for each set of folders."""
+    return index_file(home, "\0".join(str(folder.root.resolve()) for folder in folders.values()))
+
+
+def purge_indexes(
+    home: Path,
+    folders: Mapping[str, MemoryFolder],
+    scope: str,
+    path: str,
+    open_index: Callable[[Path], PassageIndex],
+) -> None:
+    """Leave no word of a memory in any index; each set of folders has one. Blocks."""
+    files = {folder_index_file(home, item) for item in (folders, {scope: folders[scope]})}
+    if scope == USER:  # every project has its memories beside those of the user
+        every = (home / _INDEX_FOLDER).glob("*.db")
+        files |= {file for file in every if "-" not in file.stem}
+    for file in sorted(file for file in files if file.exists()):
+        with closing(open_index(file)) as passages:
+            passages.remove(scope, path)
+            passages.purge()
+
+
+def client_memory(
+    client: str,
+    folders: Mapping[str, MemoryFolder],
+    open_index: Callable[[], MemoryIndex],
+    warn: Callable[[str], None],
+    *,
+    is_read_only: bool,
+) -> SessionMemory:
+    """Of a client that is not a session: what it writes is text of others."""
+    return SessionMemory(
+        folders=folders,
+        open_index=open_index,
+        warn=warn,
+        recalled=frozenset(),
+        has_read_others=lambda: True,
+        session_id=f"mcp:{client}",
+        author=Sender(kind="agent", id=f"mcp:{client}"),
+        clock=clock.now,
+        is_read_only=is_read_only,
+    )
 
 
 def open_session_memory(

@@ -1,5 +1,6 @@
 """The service over one store: resources, secrets, memory, webhooks, sessions, schedules, access.
-What it needs from outside is its `Infrastructure`, which `wiring` opens.
+
+Its external dependencies are its `Infrastructure`, which `wiring` opens.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from anyio import to_thread
+
 from mainspring.core import clock
 from mainspring.core.errors import StoreFailed
 from mainspring.core.tool import Tool
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
 from mainspring.retrieval.passage_index import PassageIndex
+from mainspring.runtime.agent import Agent
 from mainspring.runtime.session_context import Models
 from mainspring.runtime.settings.project_trust import ProjectFiles
 from mainspring.service.access.api_keys import Keys
@@ -46,6 +50,7 @@ from mainspring.service.resources.skill_resources import Skills
 from mainspring.service.schedules.deployment_runner import DeploymentRunner, DeploymentRuns
 from mainspring.service.schedules.deployment_store import DeploymentStore
 from mainspring.service.schedules.deployments import Deployments
+from mainspring.service.schedules.local_schedule import LocalSchedule, ScheduleStatus
 from mainspring.service.schedules.session_starter import ServiceSessionStarter
 from mainspring.service.schedules.trigger_intake import TriggerIntake
 from mainspring.service.schedules.triggers import Triggers
@@ -99,12 +104,13 @@ class AgentFolderPorts:
     folder: Path
     home: Path
     read_project: Callable[[], ProjectFiles]
+    open_agent: Callable[[], Agent]
     open_runner: OpenSuiteRunner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Infrastructure:
-    """What the service needs from outside."""
+    """The external dependencies of the service."""
 
     log: SessionLog
     dispatcher: Dispatcher
@@ -122,7 +128,7 @@ class Infrastructure:
     post_webhook: WebhookPoster
     agent_folder: AgentFolderPorts
     allow_http: bool = False
-    """Webhooks may have addresses without TLS."""
+    """Whether webhooks may have URLs without TLS."""
 
     @property
     def store(self) -> Store:
@@ -211,7 +217,7 @@ def _build_secrets(infrastructure: Infrastructure, outbox: Outbox) -> SecretServ
 def _build_memory(infrastructure: Infrastructure) -> MemoryServices:
     records = infrastructure.store.records
     index = StoreIndex(infrastructure.open_passages)
-    stores = MemoryStores(records, forget=index.forget)  # routes tell what becomes of them
+    stores = MemoryStores(records, forget=index.forget)  # routes report changes of memory stores
     memories = Memories(records, stores)
     return MemoryServices(
         stores=stores,
@@ -264,8 +270,8 @@ def _build_sessions(
     webhook_services: WebhookServices,
 ) -> SessionServices:
     async def wake(tenant: str, session: SessionRecord) -> None:
-        # What is in the inbox is found again by looking: no need to write down that it is there,
-        # nor to refuse what was taken because nobody could be told: it would be sent again.
+        # The inbox is found again by polling, so this need not be durable. Nor is the accepted
+        # event refused if the reminder fails: the client would send it again.
         with suppress(StoreFailed):
             await infrastructure.dispatcher.remind(
                 [Job(task=WAKE_TASK, key=session.id, tenant=tenant)]
@@ -372,3 +378,18 @@ def _build_schedules(
         triggers=triggers,
         trigger_intake=TriggerIntake(triggers, session_starter=starter),
     )
+
+
+async def sync_schedule(service: Service) -> ScheduleStatus | None:
+    """Update the deployment for the schedule in the folder's agent.yaml."""
+    ports = service.infrastructure.agent_folder
+    local = LocalSchedule(
+        deployments=service.schedules.deployments,
+        agents=service.resources.agents,
+        environments=service.resources.environments,
+        folder=await to_thread.run_sync(ports.folder.resolve),
+        home=ports.home,
+        read_project=ports.read_project,
+        open_agent=ports.open_agent,
+    )
+    return await local.sync()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -14,25 +15,27 @@ from mainspring.config import Settings, is_postgres
 from mainspring.core import clock, ids
 from mainspring.core.errors import InvalidInput
 from mainspring.core.tool import Tool
+from mainspring.harness.permissions.policy import remove_denied
 from mainspring.retrieval.passage_index import PassageIndex, Vectors
 from mainspring.runtime import memory_setup
 from mainspring.runtime.knowledge.knowledge_folder import KnowledgeFolder
 from mainspring.runtime.knowledge.knowledge_tool import knowledge_tool
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_index import MemoryIndex, open_passages
-from mainspring.runtime.memory.memory_mode import strictest_memory
+from mainspring.runtime.memory.memory_mode import MemoryMode, strictest_memory
 from mainspring.runtime.memory.memory_quota import read_quota
+from mainspring.runtime.memory.memory_tools import memory_tools
 from mainspring.runtime.memory.recall import Recall, utility_reader
 from mainspring.runtime.memory.session_memory import SessionMemory
 from mainspring.runtime.memory.vector_settings import open_vectors, set_vectors
-from mainspring.runtime.memory_setup import index_file
+from mainspring.runtime.memory_setup import AGENT, USER, folder_index_file, index_file
+from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import memory_places, subagent_memory_place
 from mainspring.runtime.session_context import Models, SetupRequest
 from mainspring.runtime.utility.utility_table import UtilityTable
 from mainspring.wiring.providers import embedding_endpoint
+from mainspring.wiring.settings_files import load_policy
 from mainspring.wiring.user_vault import known_secrets
-
-AGENT, USER = "agent", "user"
 
 
 def memory_folders(settings: Settings, own: Path | None = None) -> dict[str, MemoryFolder]:
@@ -99,6 +102,27 @@ def _session_folders(
     return memory_folders(settings, place)
 
 
+def served_memory(
+    settings: Settings, options: RunOptions, modes: Sequence[MemoryMode], client: str
+) -> dict[str, Tool]:
+    """The tools of a client that is not a session: what it writes is text of others. A rule that
+    denies a tool removes it."""
+    workspace = Path(settings.folder, options.workspace or ".")
+    folders = memory_folders(replace(settings, folder=str(workspace)))
+    present = {scope: folder for scope, folder in folders.items() if folder.is_present}
+    if not present or (mode := strictest_memory(*modes)) == "off":
+        return {}
+    memory = memory_setup.client_memory(
+        client,
+        present,
+        partial(open_memory_index, settings, present),
+        options.warn,
+        is_read_only=mode == "read_only",
+    )
+    policy = load_policy(workspace, home=Path(settings.home)).policy
+    return remove_denied(memory_tools(memory), policy)
+
+
 def session_recall(
     settings: Settings, setup: SetupRequest, models: Models, memory: SessionMemory
 ) -> Recall:
@@ -124,8 +148,7 @@ def knowledge_tools(settings: Settings, setup: SetupRequest, workspace: Path) ->
 def open_memory_index(settings: Settings, folders: dict[str, MemoryFolder]) -> MemoryIndex:
     """One file for each set of folders."""
     present = {scope: folder for scope, folder in folders.items() if folder.is_present}
-    places = "\0".join(str(folder.root.resolve()) for folder in present.values())
-    path = index_file(Path(settings.home), places) if present else None
+    path = folder_index_file(Path(settings.home), present) if present else None
     return MemoryIndex(present, path, vectors=_vectors(settings))
 
 
@@ -136,6 +159,14 @@ def set_memory_vectors(settings: Settings, source: str) -> None:
 
 def _vectors(settings: Settings) -> Vectors | None:
     return open_vectors(Path(settings.home), partial(embedding_endpoint, settings))
+
+
+def purge_indexes(settings: Settings, scope: str, path: str) -> None:
+    """Leave no word of a memory in any index. Blocks."""
+    folders, vectors = memory_folders(settings), _vectors(settings)
+    memory_setup.purge_indexes(
+        Path(settings.home), folders, scope, path, lambda file: open_passages(file, vectors)
+    )
 
 
 def open_store_passages(settings: Settings) -> PassageIndex:
