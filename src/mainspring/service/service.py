@@ -1,5 +1,6 @@
 """The service over one store: resources, secrets, memory, webhooks, sessions, schedules, access.
-What it needs from outside is its `Infrastructure`, which `wiring` opens.
+
+Its external dependencies are its `Infrastructure`, which `wiring` opens.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class AgentFolderPorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Infrastructure:
-    """What the service needs from outside."""
+    """The external dependencies of the service."""
 
     log: SessionLog
     dispatcher: Dispatcher
@@ -122,7 +123,7 @@ class Infrastructure:
     post_webhook: WebhookPoster
     agent_folder: AgentFolderPorts
     allow_http: bool = False
-    """Webhooks may have addresses without TLS."""
+    """Whether webhooks may have URLs without TLS."""
 
     @property
     def store(self) -> Store:
@@ -211,7 +212,7 @@ def _build_secrets(infrastructure: Infrastructure, outbox: Outbox) -> SecretServ
 def _build_memory(infrastructure: Infrastructure) -> MemoryServices:
     records = infrastructure.store.records
     index = StoreIndex(infrastructure.open_passages)
-    stores = MemoryStores(records, forget=index.forget)  # routes tell what becomes of them
+    stores = MemoryStores(records, forget=index.forget)  # routes report changes of memory stores
     memories = Memories(records, stores)
     return MemoryServices(
         stores=stores,
@@ -264,8 +265,8 @@ def _build_sessions(
     webhook_services: WebhookServices,
 ) -> SessionServices:
     async def wake(tenant: str, session: SessionRecord) -> None:
-        # What is in the inbox is found again by looking: no need to write down that it is there,
-        # nor to refuse what was taken because nobody could be told: it would be sent again.
+        # The inbox is found again by polling, so this need not be durable. Nor is the accepted
+        # event refused if the reminder fails: the client would send it again.
         with suppress(StoreFailed):
             await infrastructure.dispatcher.remind(
                 [Job(task=WAKE_TASK, key=session.id, tenant=tenant)]

@@ -49,7 +49,7 @@ from mainspring.service.webhooks.webhook_outbox import Outbox, SessionEventForwa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceServices:
-    """What people describe."""
+    """Resources that people define."""
 
     agents: Agents
     environments: Environments
@@ -84,7 +84,7 @@ class WebhookServices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionServices:
-    """Sessions, and what is said in them."""
+    """Sessions and their events."""
 
     sessions: Sessions
     event_sender: EventSender
@@ -94,7 +94,7 @@ class SessionServices:
     outputs: SessionOutputs
     event_streams: EventStreams
     work: WorkQueue
-    """For clients with hands of their own."""
+    """Work for clients that run tools themselves."""
     work_tokens: WorkTokens
     parking: Parking
     approvals: Approvals
@@ -103,7 +103,7 @@ class SessionServices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleServices:
-    """What starts sessions by itself."""
+    """What starts sessions automatically."""
 
     deployments: Deployments
     runs: DeploymentRuns
@@ -114,7 +114,7 @@ class ScheduleServices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessServices:
-    """Who may come in, and what they did."""
+    """Authentication, limits, and the audit."""
 
     keys: Keys
     tenants: Tenants

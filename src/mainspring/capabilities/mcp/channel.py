@@ -1,6 +1,5 @@
-"""MCP over a channel that carries whole messages both ways: lines of a program, a WebSocket, the
-two halves of legacy SSE, or memory.
-"""
+"""MCP over a channel that carries whole messages in both directions: lines of a program, a
+WebSocket, the two halves of legacy SSE, or memory."""
 
 from __future__ import annotations
 
@@ -29,23 +28,24 @@ from mainspring.core.errors import McpFailed
 from mainspring.core.ports import AttachedProgram
 
 _MAX_WAITING = 1_000
-"""Messages in a channel in memory that nobody has read yet."""
+"""Unread messages in a channel in memory."""
 
 
 class Channel(Protocol):
     async def send(self, message: bytes) -> None:
-        """
+        """Send one message.
+
         Raises:
-            OSError: the other side reads no more.
-            McpFailed: the message was not taken.
+            OSError: the other side does not read any more.
+            McpFailed: the message was not accepted.
         """
         ...
 
     async def receive(self) -> bytes | None:
-        """The next message; `None` once there are no more.
+        """The next message; `None` at the end.
 
         Raises:
-            McpFailed: there is no message to be read.
+            McpFailed: no message can be read.
         """
         ...
 
@@ -71,7 +71,7 @@ class ChannelTransport:
         self._unasked = 0
         self._answers = AnswerTasks(self._send)
         self._end: str | None = None
-        """Why there is nothing more to be heard."""
+        """Why nothing more will be received."""
 
     @property
     def end(self) -> str | None:
@@ -119,7 +119,7 @@ class ChannelTransport:
             await self._send(encode_notification("notifications/cancelled", params))
 
     async def _send(self, message: bytes) -> None:
-        """A message that was not sent as a whole would spoil the next one."""
+        """Send a whole message: a partial one would corrupt the next."""
         async with self._sending:
             if self._end is not None:
                 raise McpFailed(self._end)
@@ -158,7 +158,7 @@ class ChannelTransport:
 
 
 class MemoryChannel:
-    """A `Channel` within this process, for a server that is a part of it."""
+    """A `Channel` within this process, for a server that is part of it."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ _MAX_LISTED = 200
 def message_context(
     connections: Mapping[str, ServerConnection], resources: Sequence[str]
 ) -> Callable[[str], Awaitable[Sequence[str]]]:
-    """What a message names, and, with the first one, the agent's own `resources`
+    """Resolves the references of each message and, with the first one, the agent's own `resources`
     (`server:uri`)."""
     own = list(resources)
 
@@ -40,7 +40,7 @@ def message_context(
 
 
 async def referenced_texts(message: str, connections: Mapping[str, ServerConnection]) -> list[str]:
-    """One text for each prompt and resource; what cannot be read is a text that says so."""
+    """One text for each prompt and resource; if one cannot be read, its text says so."""
     texts: list[str] = []
     prompt = _PROMPT.match(message)
     if prompt is not None and (connection := connections.get(prompt["server"])) is not None:
@@ -54,7 +54,7 @@ async def referenced_texts(message: str, connections: Mapping[str, ServerConnect
 
 
 async def read_resource(connection: ServerConnection, server: str, uri: str) -> str:
-    """A resource as the model reads it; never an error."""
+    """A resource as text for the model; errors become text."""
     head = f"Resource {clean_line(uri, 500)} of the MCP server {server}"
     try:
         result = await (await connection.client()).read_resource(uri)
@@ -81,14 +81,14 @@ def _find_prompt(prompts: Sequence[Prompt], name: str) -> Prompt | None:
 
 
 def _prompt_arguments(prompt: Prompt, text: str) -> dict[str, str]:
-    """In their order, or by `name=value`; the last one takes the rest.
+    """Arguments in their order, or by `name=value`; the last one takes the rest.
 
     Raises ValueError: an argument is missing.
     """
     names = [item.name for item in prompt.arguments or []]
     try:
         words = shlex.split(text)
-    except ValueError:  # an open quotation mark
+    except ValueError:  # an unclosed quotation mark
         words = text.split()
     given: dict[str, str] = {}
     for word in [word for word in words if word.partition("=")[0] in names and "=" in word]:

@@ -1,4 +1,4 @@
-"""Deployments and their runs as the API shows them."""
+"""The API types of deployments and their runs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ScheduleParams(Struct, frozen=True, kw_only=True, tag_field="type", tag="c
     expression: Annotated[str, Meta(min_length=1, max_length=256)]
     timezone: Annotated[str, Meta(min_length=1, max_length=64)]
     policy: SchedulePolicy | UnsetType = UNSET
-    """Ours."""
+    """An extension."""
 
 
 class DeploymentSchedule(Struct, frozen=True, kw_only=True, tag_field="type", tag="cron"):
@@ -104,11 +104,11 @@ class ErrorPause(Struct, frozen=True, kw_only=True, tag_field="type", tag="error
 
 
 class DreamAction(Struct, frozen=True, kw_only=True, tag_field="type", tag="dream"):
-    """Dreams of the agent's sessions, in place of a session; ours. Nothing happens unless a day has
-    passed since the last dream over the store, or there are five new sessions."""
+    """Starts a dream over the agent's sessions instead of a session; an extension. Nothing happens
+    unless a day has passed since the last dream over the store, or there are five new sessions."""
 
     memory_store_id: MemoryStoreId
-    """It is updated."""
+    """The store that the dream updates."""
     model: Annotated[str, Meta(min_length=1, max_length=256)]
     instructions: Annotated[str, Meta(min_length=1, max_length=4_096)] | None = None
 
@@ -203,7 +203,7 @@ class DeploymentRun(Struct, frozen=True, kw_only=True):
     trigger_context: TriggerContext
     error: RunError | None = None
     session_id: str | None = None
-    """Either this or an error."""
+    """Set unless there is an error."""
     type: Literal["deployment_run"] = "deployment_run"
 
 

@@ -1,4 +1,4 @@
-"""Deployments: an agent with everything it needs to run by itself, and its schedule."""
+"""Deployments: an agent with everything it needs to run unattended, and its schedule."""
 
 from __future__ import annotations
 
@@ -42,14 +42,13 @@ from mainspring.service.storage.repository import ListQuery, Notification
 from mainspring.service.webhooks.webhook_events import EventType
 
 MAX_DEPLOYMENTS = 1000
-"""Of a tenant: each may fire every minute."""
+"""The limit per tenant: each may fire every minute."""
 _UPCOMING_SHOWN = 5
 _BATCH = 200
 
 PinAgent: TypeAlias = Callable[[str, str, int | None], Awaitable[AgentReference]]
-"""Tenant, agent and version (`None`: the newest).
-
-Raises: NotFound; InvalidInput: the agent is archived."""
+"""Pins an agent: tenant, agent and version (`None`: the newest). Raises: NotFound; InvalidInput:
+the agent is archived."""
 
 
 CheckAction: TypeAlias = Callable[[str, EvalAction], Awaitable[object]]
@@ -140,7 +139,7 @@ class Deployments:
         )
 
     async def pause(self, tenant: str, deployment_id: str) -> Deployment:
-        """Its schedule starts no more runs; running sessions continue."""
+        """Pause a deployment: its schedule starts no more runs; running sessions continue."""
 
         def change(stored: StoredDeployment) -> StoredDeployment:
             paused = replace(
@@ -154,10 +153,10 @@ class Deployments:
         return await self._change(tenant, deployment_id, change, "deployment.paused")
 
     async def unpause(self, tenant: str, deployment_id: str) -> Deployment:
-        """Runs that were missed in the meantime are not made up for."""
+        """Resume a deployment; runs that were missed meanwhile are not made up for."""
         current = await self._store.get(tenant, deployment_id)
         if _require_not_archived(current.deployment).status == "active":
-            return self._with_upcoming(current)  # what is due right now is not missed
+            return self._with_upcoming(current)  # a run that is due now must not be skipped
 
         def change(stored: StoredDeployment) -> StoredDeployment:
             now = self._clock()
@@ -168,7 +167,7 @@ class Deployments:
         return await self._change(tenant, deployment_id, change, "deployment.unpaused")
 
     async def archive(self, tenant: str, deployment_id: str) -> Deployment:
-        """Permanent."""
+        """Archive a deployment permanently."""
         current = await self._store.get(tenant, deployment_id)
         if current.deployment.archived_at is not None:
             return self._with_upcoming(current)
@@ -224,7 +223,7 @@ class Deployments:
 
 
 def archive_deployment(stored: StoredDeployment, now: datetime) -> StoredDeployment:
-    """Its status becomes `active`: `archived_at` says that it is archived."""
+    """Archive it; its status becomes `active`, since `archived_at` shows that it is archived."""
     archived = replace(
         stored.deployment, archived_at=now, updated_at=now, status="active", paused_reason=None
     )

@@ -1,6 +1,5 @@
-"""How schedules and triggers start a session and send messages to it, once each: the port and
-its implementation over the session services.
-"""
+"""How schedules and triggers start a session and send messages to it, once each: the port and its
+implementation over the session services."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ class SessionStartRequest:
     metadata: dict[str, str] = field(default_factory=dict[str, str])
     vault_ids: tuple[str, ...] = ()
     resources: tuple[ResourceParams, ...] = ()
-    """With their tokens."""
+    """Resources, with their tokens."""
     budget: ListCostBudget | None = None
     initial_events: tuple[InitialEvent, ...] = ()
     deployment_id: str | None = None
@@ -55,18 +54,18 @@ class SessionStarter(Protocol):
         events are sent once.
 
         Raises:
-            NotFound, InvalidInput, RateLimited, Forbidden: it cannot be made, now or ever.
+            NotFound, InvalidInput, RateLimited, Forbidden: it cannot be created, now or ever.
         """
         ...
 
     async def send(
         self, tenant: str, session_id: str, text: str, *, key: str, origin: Origin
     ) -> None:
-        """A message of the trigger `origin`; with the same key it is sent once.
+        """Send a message of the trigger `origin`; with the same key it is sent once.
 
         Raises:
-            NotFound, SessionNotFound: there is no such session any more.
-            InvalidInput: it takes none, being archived or terminated.
+            NotFound, SessionNotFound: the session no longer exists.
+            InvalidInput: it accepts none, being archived or terminated.
         """
         ...
 
@@ -76,9 +75,8 @@ class SessionStarter(Protocol):
 
 
 StartDream: TypeAlias = Callable[[Principal, str, DreamAction, str], Awaitable[str]]
-"""The agent's id, what to do, and a key, to the session of the dream; once for a key.
-
-Raises: InvalidInput: it is not due."""
+"""Starts a dream: principal, the agent's id, the action and a key, to the session of the dream;
+once per key. Raises: InvalidInput: it is not due."""
 
 
 class EvalStarter(Protocol):

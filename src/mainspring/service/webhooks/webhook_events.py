@@ -1,7 +1,5 @@
 """Webhook events: the event types of the Managed Agents API, and which events of a log become one.
-
-An event says what happened to which resource; for more, receivers call the API.
-"""
+An event names what happened to which resource; for more, receivers call the API."""
 
 from __future__ import annotations
 
@@ -72,7 +70,7 @@ EventType: TypeAlias = Literal[
 """Types that begin with `mainspring` are ours; their id is the alarm's, approval's or session's."""
 EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
 PING = "mainspring.ping"
-"""Ours: sent on request, to test an endpoint."""
+"""An extension: sent on request, to test an endpoint."""
 
 TYPES_BY_OPERATION: dict[str, EventType] = {
     "post /v1/agents": "agent.created",
