@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, closing
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 
@@ -24,7 +24,8 @@ from mainspring.runtime.knowledge.knowledge_folder import KnowledgeFolder
 from mainspring.runtime.knowledge.knowledge_tool import knowledge_tool
 from mainspring.runtime.memory.learning import learn_from_run
 from mainspring.runtime.memory.manifest import manifest_picker
-from mainspring.runtime.memory.memory_folder import MemoryFolder
+from mainspring.runtime.memory.memory_files import ContentSeal
+from mainspring.runtime.memory.memory_folder import FolderOptions, MemoryFolder
 from mainspring.runtime.memory.memory_index import MemoryIndex, open_passages
 from mainspring.runtime.memory.memory_mode import MemoryMode, strictest_memory
 from mainspring.runtime.memory.memory_quota import read_quota
@@ -38,7 +39,7 @@ from mainspring.runtime.session.session_paths import memory_places, subagent_mem
 from mainspring.runtime.session_context import Models, SetupRequest
 from mainspring.runtime.utility.utility_table import UtilityTable
 from mainspring.wiring.settings_files import load_policy
-from mainspring.wiring.user_vault import known_secrets
+from mainspring.wiring.user_vault import known_secrets, user_vault
 
 AGENT, USER = "agent", "user"
 
@@ -52,18 +53,28 @@ def memory_folders(settings: Settings, own: Path | None = None) -> dict[str, Mem
         return None if scrub(content) == content else "it has a secret, which memory must not"
 
     places = memory_places(Path(settings.folder), Path(settings.home))
-    quota = read_quota(settings.environment)
+    quota, seal = read_quota(settings.environment), memory_seal(settings)
     return {
         scope: MemoryFolder(
             place,
             clock=clock.now,
             new_id=ids.new_id,
             refuse=refuse,
-            quota=quota,
-            index_above=own is None and scope == AGENT,
+            options=FolderOptions(
+                quota=quota, index_above=own is None and scope == AGENT, content_seal=seal
+            ),
         )
         for scope, place in zip((AGENT, USER), places if own is None else (own,), strict=False)
     }
+
+
+def memory_seal(settings: Settings) -> ContentSeal:
+    """With the key of the vault, which is read when something is sealed or opened first."""
+    opened = cache(user_vault(settings).open_seal)
+    return ContentSeal(
+        seal=lambda plain: opened().seal(plain, "memory"),
+        unseal=lambda sealed: opened().unseal(sealed, "memory"),
+    )
 
 
 def session_memory(
@@ -174,12 +185,14 @@ def knowledge_tools(settings: Settings, setup: SetupRequest, workspace: Path) ->
 def open_memory_index(settings: Settings, folders: dict[str, MemoryFolder]) -> MemoryIndex:
     """One file for each set of folders."""
     present = {scope: folder for scope, folder in folders.items() if folder.is_present}
-    path = index_file(settings, present) if present else None
+    is_clear = present and not any(folder.is_encrypted for folder in present.values())
+    path = index_file(settings, present) if is_clear else None  # else it is in memory only
     return MemoryIndex(present, path, vectors=open_vectors(Path(settings.home)))
 
 
-def purge_indexes(settings: Settings, scope: str, path: str) -> None:
-    """Leave no word of a memory in any index; each set of folders has one. Blocks."""
+def purge_indexes(settings: Settings, scope: str, path: str | None = None) -> None:
+    """Leave no word of a memory, or of a whole scope, in any index; each set of folders has one.
+    Blocks."""
     folders = memory_folders(settings)
     files = {index_file(settings, item) for item in (folders, {scope: folders[scope]})}
     if scope == USER:  # every project has its memories beside those of the user
@@ -187,7 +200,8 @@ def purge_indexes(settings: Settings, scope: str, path: str) -> None:
         files |= {file for file in every if "-" not in file.stem}
     for file in sorted(file for file in files if file.exists()):
         with closing(open_passages(file, open_vectors(Path(settings.home)))) as passages:
-            passages.remove(scope, path)
+            paths = (path,) if path is not None else passages.hashes(scope)
+            passages.remove(scope, *paths)
             passages.purge()
 
 

@@ -1,4 +1,5 @@
-"""`mainspring memory doctor`, `import`, `export` and `vectors`: files and index as a whole."""
+"""`mainspring memory doctor`, `import`, `export`, `encrypt`, `vectors`: files and index as a
+whole."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ from mainspring.runtime.memory.vector_settings import (
     remove_vectors,
     set_vectors,
 )
-from mainspring.wiring.memory import open_memory_index
+from mainspring.wiring.memory import open_memory_index, purge_indexes
 
 
 @command(app)
@@ -142,6 +143,25 @@ async def vectors(
         print_note(settings, "searches by words only")
     else:
         print_note(settings, f"searches with {current.table} ({current.fingerprint})")
+    return 0
+
+
+@command(app)
+async def encrypt(settings: Settings, *, scope: ScopeOption = "agent") -> int:
+    """Encrypt the files and versions of a scope with the key of the vault."""
+    (folder,) = scoped_folders(settings, scope).values()
+    count = await to_thread.run_sync(folder.encrypt)
+    await to_thread.run_sync(purge_indexes, settings, scope)
+    print_note(settings, f"encrypted {plural(count, 'file')} of {folder.root}")
+    return 0
+
+
+@command(app)
+async def decrypt(settings: Settings, *, scope: ScopeOption = "agent") -> int:
+    """Store the files and versions of a scope in the clear again."""
+    (folder,) = scoped_folders(settings, scope).values()
+    count = await to_thread.run_sync(folder.decrypt)
+    print_note(settings, f"decrypted {plural(count, 'file')} of {folder.root}")
     return 0
 
 
