@@ -11,6 +11,9 @@ from mainspring.service.access.idempotency import IdempotentRequests
 from mainspring.service.access.kill_switch import Halts
 from mainspring.service.access.tenants import Tenants
 from mainspring.service.approvals.approvals import Approvals
+from mainspring.service.evals.alarms import Alarms
+from mainspring.service.evals.production_watch import ProductionWatch
+from mainspring.service.evals.scheduled_evals import ScheduledEvals
 from mainspring.service.jobs.parking import Parking
 from mainspring.service.memory_stores.memories import Memories
 from mainspring.service.memory_stores.memory_search import MemorySearch
@@ -119,3 +122,12 @@ class AccessServices:
     ledger: DailyBudgetLedger
     audit: Audit
     repeated: IdempotentRequests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalServices:
+    """How good agents are, in the lab and in production."""
+
+    alarms: Alarms
+    scheduled: ScheduledEvals
+    watch: ProductionWatch

@@ -6,7 +6,7 @@ The format is Claude Code's: `{"hooks": {Event: [{"matcher": ..., "hooks": [hand
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Annotated, Literal, TypeAlias, TypeVar, get_args
@@ -346,6 +346,17 @@ def read_hooks(settings: Iterable[HookSettings]) -> tuple[tuple[msgspec.Raw, ...
     stored = tuple(msgspec.Raw(msgspec.json.encode(config)) for config in configs)
     warnings += [warning for config in configs for warning in config.warnings]
     return stored, tuple(warnings)
+
+
+def describe_hooks(
+    fields: Mapping[str, object], source: str
+) -> tuple[Sequence[str], Sequence[str]]:
+    """The hooks of a file, one line each, and warnings. Raises: InvalidInput."""
+    config = parse_hooks(fields, scope="project", source=source)
+    return [
+        f"{hook.event}{f' {hook.matcher}' if hook.matcher else ''}: {hook.handler.label}"
+        for hook in config.hooks
+    ], config.warnings
 
 
 def permitted_hooks(

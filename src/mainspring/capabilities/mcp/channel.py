@@ -3,6 +3,7 @@ WebSocket, the two halves of legacy SSE, or memory."""
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Protocol
 
 import anyio
@@ -17,12 +18,14 @@ from mainspring.capabilities.mcp.messages import (
     encode_notification,
 )
 from mainspring.capabilities.mcp.transport import (
+    MAX_MESSAGE_BYTES,
     MAX_UNASKED,
     PARTING_SECONDS,
     AnswerTasks,
     Listener,
 )
 from mainspring.core.errors import McpFailed
+from mainspring.core.ports import AttachedProgram
 
 _MAX_WAITING = 1_000
 """Unread messages in a channel in memory."""
@@ -187,3 +190,38 @@ def memory_channels() -> tuple[MemoryChannel, MemoryChannel]:
     to_server, at_server = anyio.create_memory_object_stream[bytes](_MAX_WAITING)
     to_client, at_client = anyio.create_memory_object_stream[bytes](_MAX_WAITING)
     return MemoryChannel(to_server, at_client), MemoryChannel(to_client, at_server)
+
+
+class LineChannel:
+    """A `Channel` over the input and output of a program: one JSON message on each line."""
+
+    def __init__(self, program: AttachedProgram, *, max_bytes: int = MAX_MESSAGE_BYTES) -> None:
+        self._program = program
+        self._max_bytes = max_bytes
+        self._lines: deque[bytes] = deque()
+        self._tail: list[bytes] = []
+        """Pieces of a line whose end has not come yet."""
+        self._tail_bytes = 0
+
+    async def send(self, message: bytes) -> None:
+        await self._program.send(message + b"\n")
+
+    async def receive(self) -> bytes | None:
+        while True:
+            while self._lines:
+                if (line := self._lines.popleft()).strip():
+                    return line
+            if self._tail_bytes > self._max_bytes:
+                raise McpFailed(f"the server sent a message of more than {self._max_bytes:,} bytes")
+            if not (piece := await self._program.receive()):
+                return None
+            *lines, rest = piece.split(b"\n")
+            if lines:
+                self._lines.append(b"".join((*self._tail, lines[0])))
+                self._lines.extend(lines[1:])
+                self._tail, self._tail_bytes = [], 0
+            self._tail.append(rest)
+            self._tail_bytes += len(rest)
+
+    async def aclose(self) -> None:
+        await self._program.aclose()

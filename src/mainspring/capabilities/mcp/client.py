@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias, TypeVar, cast
 
 import anyio
+import msgspec
 
 from mainspring.capabilities.mcp import messages
 from mainspring.capabilities.mcp.era import Requests, ServerInfo, negotiate
@@ -226,6 +227,9 @@ class McpClient:
     async def read_resource(self, uri: str) -> messages.ResourceResult:
         result = await self._complete("resources/read", {"uri": uri})
         return decode_result(result, messages.ResourceResult, "resources/read")
+
+    async def list_skills(self) -> list[msgspec.Raw]:
+        return await self._list("skills/list", messages.SkillPage, lambda page: page.skills)
 
     async def list_prompts(self) -> list[messages.Prompt]:
         return await self._list("prompts/list", messages.PromptPage, lambda page: page.prompts)

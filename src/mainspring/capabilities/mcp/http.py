@@ -17,6 +17,7 @@ from mainspring.capabilities.mcp.http_responses import (
     connection_error,
     http_error,
     is_stream,
+    plain_start,
     read_body,
     retry_seconds,
 )
@@ -237,10 +238,13 @@ class HttpTransport:
             self._is_new_session = True
         if response.content_type == "text/event-stream":
             return await self._read_stream(request, response)
-        message = decode_message(await read_body(response, self._max_bytes))
+        body = await read_body(response, self._max_bytes)
+        message = decode_message(body)
         if message is None or not message.is_response or message.id != request.id:
+            text = "" if message is not None else plain_start(body)
+            said = f": {text}" if text else ""
             raise McpFailed(
-                f"{request.method}: the answer is no response to it", code=0, is_in_doubt=True
+                f"{request.method}: the answer is no response to it{said}", code=0, is_in_doubt=True
             )
         return message
 

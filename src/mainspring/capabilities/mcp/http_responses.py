@@ -74,9 +74,15 @@ def http_error(response: aiohttp.ClientResponse, body: bytes) -> McpFailed:
     status = response.status
     if status in (401, 403, 407):
         return McpFailed(f"does not accept the credentials (HTTP {status})", needs_auth=True)
-    text = " ".join(body[:300].decode("utf-8", "replace").split())
-    what = f"HTTP {status}" + (f": {text}" if text and "<" not in text else "")
+    text = plain_start(body)
+    what = f"HTTP {status}" + (f": {text}" if text else "")
     return McpFailed(what, code=0, is_in_doubt=status >= 500)
+
+
+def plain_start(body: bytes) -> str:
+    """The beginning of what a server says outside the protocol; nothing if it is a page."""
+    text = " ".join(body[:300].decode("utf-8", "replace").split())
+    return "" if "<" in text else text
 
 
 def connection_error(error: Exception) -> str:

@@ -20,6 +20,7 @@ MODERN_VERSIONS = ("2026-07-28",)
 """The newest first, as below."""
 LEGACY_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 META = "io.modelcontextprotocol/"
+SKILLS_EXTENSION = f"{META}skills"
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
@@ -171,6 +172,26 @@ class ResourcePage(_Page, frozen=True, kw_only=True):
 
 class PromptPage(_Page, frozen=True, kw_only=True):
     prompts: list[Prompt]
+
+
+class SkillFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    uri: str
+    digest: str = ""
+    """`sha256:` and the hexadecimal hash of its bytes."""
+    size: int | None = None
+
+
+class SkillEntry(Struct, frozen=True, kw_only=True):
+    uri: str
+    """Of its `SKILL.md`."""
+    frontmatter: dict[str, object] = {}
+    resources: list[SkillFile] | str = []
+    """All its files; a text if the server cannot say which there are."""
+
+
+class SkillPage(_Page, frozen=True, kw_only=True):
+    skills: list[Raw]
+    """Read one by one, as tools are."""
 
 
 class Text(Struct, frozen=True, tag_field="type", tag="text"):

@@ -1,5 +1,7 @@
 """References to MCP servers in a user's message: a prompt at its beginning, `/mcp__server__prompt`,
-and resources, `@server:uri`. Their text is added after the message for the model."""
+and resources, `@server:uri`. Their text is added after the message for the model, which can read
+other resources with a tool.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +15,14 @@ from mainspring.capabilities.mcp.messages import Prompt
 from mainspring.capabilities.mcp.server_connection import ServerConnection
 from mainspring.capabilities.mcp.tools import content_text, plain_name, resource_text
 from mainspring.core.errors import McpFailed
+from mainspring.core.tool import Tool
+from mainspring.function_tools.define import tool
 
 _PROMPT = re.compile(r"/mcp__(?P<server>[A-Za-z0-9_-]+?)__(?P<prompt>[A-Za-z0-9_-]+)(\s+|$)")
 _RESOURCE = re.compile(r"(?:^|(?<=\s))@(?P<server>[A-Za-z0-9_-]{1,64}):(?P<uri>\S{1,2000})")
 _MAX_RESOURCES = 10
 _MAX_CHARS = 100_000
+_MAX_LISTED = 200
 
 
 def message_context(
@@ -110,3 +115,30 @@ def _cut(text: str) -> str:
     if len(text) <= _MAX_CHARS:
         return text
     return f"{text[:_MAX_CHARS]}\n[{len(text) - _MAX_CHARS:,} characters left out]"
+
+
+def resource_tool(connections: Mapping[str, ServerConnection]) -> Tool:
+    """`connections`: by the names of servers in the names of their tools."""
+
+    @tool(read_only=True, concurrent=True)
+    async def read_mcp_resource(server: str, uri: str = "") -> str:
+        """Read a resource of an MCP server, or list the resources that it has.
+
+        Args:
+            server: The server, as in `mcp__SERVER__tool`.
+            uri: The resource; without it, all are listed.
+        """
+        connection = connections.get(server)
+        if connection is None:
+            return f"There is no MCP server {clean_line(server, 80)}: {', '.join(connections)}."
+        if uri:
+            return await read_resource(connection, server, uri)
+        try:
+            resources = await (await connection.client()).list_resources()
+        except McpFailed as error:
+            return f"The resources could not be listed: {clean_line(str(error), 300)}"
+        lines = [clean_line(f"{item.uri} {item.title or item.name}", 500) for item in resources]
+        more = [f"[{len(lines) - _MAX_LISTED:,} more]"] if len(lines) > _MAX_LISTED else []
+        return "\n".join([*lines[:_MAX_LISTED], *more]) or "It has none."
+
+    return read_mcp_resource

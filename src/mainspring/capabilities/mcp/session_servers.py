@@ -4,30 +4,41 @@ connected across runs, with the tools that they offer."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from mainspring.capabilities.mcp.channel import ChannelTransport
+from mainspring.capabilities.mcp.channel import ChannelTransport, LineChannel
 from mainspring.capabilities.mcp.client import ClientLimits, ToolList
 from mainspring.capabilities.mcp.elicitation import Elicitations
 from mainspring.capabilities.mcp.foreign_text import clean_line
 from mainspring.capabilities.mcp.messages import Implementation
 from mainspring.capabilities.mcp.package_cache import PackageCache, ServerProgram
-from mainspring.capabilities.mcp.references import message_context
-from mainspring.capabilities.mcp.resource_tool import resource_tool
+from mainspring.capabilities.mcp.references import message_context, resource_tool
 from mainspring.capabilities.mcp.server_auth import Learn, ServerAuth
 from mainspring.capabilities.mcp.server_connection import OpenTransport, ServerConnection
+from mainspring.capabilities.mcp.server_ports import (
+    Entry,
+    ProgramHost,
+    Redactor,
+    ServerEntry,
+    ServerHistory,
+)
 from mainspring.capabilities.mcp.server_requests import RequestHandlers, Sample, request_handlers
-from mainspring.capabilities.mcp.stdio import LineChannel
+from mainspring.capabilities.mcp.server_skills import (
+    ParseFrontmatter,
+    ServerSkills,
+    publishes_skills,
+    read_skill_list,
+    skill_tools,
+)
 from mainspring.capabilities.mcp.stored_rounds import OpenSeal
 from mainspring.capabilities.mcp.tools import (
     definition_hash,
@@ -38,82 +49,13 @@ from mainspring.capabilities.mcp.tools import (
 )
 from mainspring.capabilities.mcp.traced_transport import Trace, TracedTransport
 from mainspring.capabilities.mcp.transport import Transport
-from mainspring.core.errors import McpFailed
+from mainspring.core.errors import InvalidInput, McpFailed
 from mainspring.core.events import ErrorDetail, KnownPayload, RetryStatus, SessionFailed
 from mainspring.core.ids import new_id
-from mainspring.core.ports import AttachedProgram, ExecRequest
+from mainspring.core.ports import ExecRequest
 from mainspring.core.tool import Tool
 
 _SERVER_SECONDS = 30 * 24 * 3600.0
-
-
-class ServerEntry(Protocol):
-    """A server as a settings file describes it."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def transport(self) -> Literal["stdio", "http", "sse", "ws"]: ...
-    @property
-    def command(self) -> str: ...
-    @property
-    def args(self) -> tuple[str, ...]: ...
-    @property
-    def env(self) -> Mapping[str, str]: ...
-    @property
-    def cwd(self) -> str | None: ...
-    @property
-    def url(self) -> str: ...
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-    @property
-    def timeout_ms(self) -> float | None: ...
-    @property
-    def allows_sampling(self) -> bool: ...
-
-    def check_inputs(self) -> None:
-        """Raises: McpFailed: a value that a person must provide is missing."""
-        ...
-
-
-Entry = TypeVar("Entry", bound=ServerEntry)
-Entry_contra = TypeVar("Entry_contra", bound=ServerEntry, contravariant=True)
-
-
-class ServerHistory(Protocol[Entry_contra]):
-    """What is known about servers from earlier sessions. Blocks."""
-
-    def is_legacy(self, server: Entry_contra) -> bool: ...
-
-    def remember_legacy(self, server: Entry_contra) -> None: ...
-
-    def refused_tools(
-        self, server: Entry_contra, texts: Mapping[str, str], hashes: Mapping[str, str]
-    ) -> dict[str, str | None]:
-        """Tools that are not used, with a reason if it should be reported. `texts`, `hashes`: of
-        each tool's whole definition, by name."""
-        ...
-
-
-class Redactor(Protocol):
-    def learn(self, secrets: Mapping[str, str]) -> None: ...
-
-    def redacted(self, text: str) -> str: ...
-
-
-class ProgramHost(Protocol):
-    """The sandbox of a session."""
-
-    @property
-    def workspace(self) -> Path: ...
-    @property
-    def network_facts(self) -> list[KnownPayload]: ...
-
-    async def attach(
-        self, name: str, wanted: ExecRequest, read_only: tuple[Path, ...] = ()
-    ) -> AttachedProgram:
-        """Start a program in a sandbox of its own. Raises: SandboxFailed."""
-        ...
 
 
 OpenAddress = Callable[[Literal["http", "sse", "ws"], str, ServerAuth], Awaitable[Transport]]
@@ -166,6 +108,8 @@ class SessionServers(Generic[Entry]):
     connections: dict[str, ServerConnection] = field(default_factory=dict[str, ServerConnection])
     """By the name of the server in the names of its tools."""
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
+    skills: dict[str, ServerSkills] = field(default_factory=dict[str, ServerSkills])
+    """As they were first listed: the model's prompt stays the same."""
     problems: list[str] = field(default_factory=list[str])
     """Messages for people about servers and tools that do not work."""
     is_open: bool = True
@@ -180,6 +124,14 @@ class SessionServers(Generic[Entry]):
     @property
     def resource_tool(self) -> Tool:
         return resource_tool(self.connections)
+
+    def skill_tools(
+        self, parse: ParseFrontmatter, servers: Collection[str] | None = None
+    ) -> dict[str, Tool]:
+        """The tool for the skills of these servers, or of all."""
+        keys = None if servers is None else set(map(server_key, servers))
+        listed = {key: own for key, own in self.skills.items() if keys is None or key in keys}
+        return skill_tools(listed, parse)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -240,6 +192,20 @@ class SessionServers(Generic[Entry]):
         self.tools = {**others, **{tool.spec.name: tool for tool in offered.tools}}
         self.problems += [
             redact(f"MCP server {server.name}, a tool left out: {why}") for why in offered.rejected
+        ]
+        if key not in self.skills and publishes_skills(connection):
+            await self._load_skills(key, server)
+
+    async def _load_skills(self, key: str, server: Entry) -> None:
+        redact, danger_in = self.access.scrub.redacted, self.access.history.danger_in
+        try:
+            skills, rejected = await read_skill_list(server.name, self.connections[key], danger_in)
+        except McpFailed as error:
+            self.problems.append(redact(f"MCP server {server.name}, its skills: {error}"))
+            return
+        self.skills[key] = skills
+        self.problems += [
+            redact(f"MCP server {server.name}, a skill left out: {why}") for why in rejected
         ]
 
 
@@ -366,7 +332,10 @@ async def _start_program(server: ServerEntry, key: str, host: ServerHost) -> Ope
         wall_seconds=_SERVER_SECONDS,
         max_bytes=64_000,
     )
-    attached = await sandbox.attach(name, request, program.read_only)
+    try:
+        attached = await sandbox.attach(name, request, program.read_only, server.networking)
+    except InvalidInput as error:
+        raise McpFailed(str(error)) from error
     return OpenTransport(
         transport=ChannelTransport(LineChannel(attached)), error_output=attached.error_output
     )

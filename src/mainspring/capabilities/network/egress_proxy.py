@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import socket
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import PurePath
@@ -42,6 +42,7 @@ from mainspring.capabilities.network.rules import (
     Scheme,
     host_name,
     network_fact,
+    parse_rules,
 )
 from mainspring.core.errors import NetworkRefused
 from mainspring.core.events import NetworkRequested
@@ -79,6 +80,7 @@ class EgressProxy:
         settings: UpstreamSettings | None = None,
     ) -> None:
         settings = settings or UpstreamSettings()
+        self._settings = settings
         self.certificate_authority = authority
         self.placeholders = placeholders
         self.caps = settings.limits
@@ -100,6 +102,19 @@ class EgressProxy:
             **dict.fromkeys(_BUNDLES, str(bundle)),
             "NODE_USE_ENV_PROXY": "1",
         }
+
+    def limited_to(self, networking: Mapping[str, object]) -> EgressProxy:
+        """The same, for programs that may reach only some of the hosts.
+
+        Raises: InvalidInput: see `parse_rules`.
+        """
+        return EgressProxy(
+            replace(parse_rules(networking), outer=self._rules),
+            self.placeholders,
+            self.certificate_authority,
+            self._audit,
+            settings=self._settings,
+        )
 
     async def serve(self, listening: socket.socket) -> None:
         """Serve on a socket until cancelled, then close it."""

@@ -80,15 +80,24 @@ class EgressRules:
     """An allow list; the first rule that allows a request is the one recorded."""
 
     rules: tuple[EgressRule, ...] = field(default=())
+    outer: EgressRules | None = None
+    """A list that has to allow it, too."""
 
     def covering(self, host: str, port: int, scheme: Scheme) -> tuple[EgressRule, ...]:
+        if self.outer is not None and not self.outer.covering(host, port, scheme):
+            return ()
         return tuple(rule for rule in self.rules if rule.covers(host, port, scheme))
 
     def allowing(self, request: EgressRequest) -> EgressRule | None:
+        if self.outer is not None and self.outer.allowing(request) is None:
+            return None
         return next((rule for rule in self.rules if rule.allows(request)), None)
 
     def addresses(self, host: str, port: int, scheme: Scheme) -> tuple[Network, ...]:
-        """Addresses that are not public, and that the host may have all the same."""
+        """Addresses that are not public, and that the host may have all the same. An inner list
+        cannot add to them."""
+        if self.outer is not None:
+            return self.outer.addresses(host, port, scheme)
         rules = self.covering(host, port, scheme)
         return tuple(address for rule in rules for address in rule.addresses)
 

@@ -30,6 +30,9 @@ T = TypeVar("T")
 _MAX_REMEMBERED = 1000
 _NUMBER = re.compile(r"\d+")
 _SNAPSHOT = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
+_RELATIVE_MODELS = ("inherit", "small", "default")
+"""Whichever it is where the agent runs."""
+_SCRIPT_PREFIX = "scripted:"
 
 
 class Tariff(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -278,3 +281,20 @@ def lookup(name: str) -> ModelFacts:
 def _bundled_text() -> str:
     file = importlib.resources.files("mainspring.capabilities.providers") / "catalog.toml"
     return file.read_text(encoding="utf-8")
+
+
+def missing_model_reason(file: Path, names: str) -> str | None:
+    """Why there is no such model, in the catalog with the models of a file; `None` for scripts: the
+    user sees the error."""
+    wanted = [name.strip() for name in names.split(",")]
+    wanted = [name for name in wanted if name not in ("", *_RELATIVE_MODELS)]
+    wanted = [name for name in wanted if not name.startswith(_SCRIPT_PREFIX)]
+    if not wanted:
+        return None
+    try:
+        models = Catalog.load(file)
+        for name in wanted:
+            models.resolve(name)
+    except InvalidInput as error:
+        return str(error)
+    return None

@@ -72,6 +72,16 @@ class SandboxRequest(Generic[Paths]):
             self.network_facts.append(request)
 
 
+class Proxy(Protocol):
+    """What programs reach hosts by."""
+
+    async def serve(self, listening: socket.socket, /) -> None: ...
+
+    def limited_to(self, networking: Mapping[str, object], /) -> Proxy:
+        """For programs that may reach only some of the hosts. Raises: InvalidInput."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedSandbox:
     spec: SandboxSpec
@@ -80,8 +90,8 @@ class PreparedSandbox:
     path_watcher: PathWatcher
     variables: Mapping[str, str]
     """Environment variables that point programs to the proxy."""
-    serve: Serve | None
-    """Serves the proxy; `None`: programs have no network."""
+    proxy: Proxy | None
+    """`None`: programs have no network."""
 
 
 Prepare: TypeAlias = Callable[[SandboxRequest[Paths]], Awaitable[PreparedSandbox]]
@@ -212,15 +222,21 @@ class SandboxPool(Generic[Paths]):
             unless_opened.push_async_callback(cleanup.aclose)
             prepared = await self._prepare(request)
             on_listener: Callable[[socket.socket], None] = close_listener
-            if prepared.serve is not None:
-                on_listener = self._serving(prepared.serve, cleanup)
+            if prepared.proxy is not None:
+                on_listener = self._serving(prepared.proxy.serve, cleanup)
             sandbox = KeeperSandbox(prepared.spec, backend, on_listener=on_listener)
             unless_opened.pop_all()
 
-        def open_another(name: str, read_only: tuple[Path, ...] = ()) -> KeeperSandbox:
-            spec = prepared.spec_of_another(name)
+        def open_another(
+            name: str,
+            read_only: tuple[Path, ...] = (),
+            networking: Mapping[str, object] | None = None,
+        ) -> KeeperSandbox:
+            spec, listen = prepared.spec_of_another(name), on_listener
+            if networking is not None and prepared.proxy is not None:
+                listen = self._serving(prepared.proxy.limited_to(networking).serve, cleanup)
             own = replace(spec, read_only=(*spec.read_only, *read_only))
-            return KeeperSandbox(own, backend, on_listener=on_listener)
+            return KeeperSandbox(own, backend, on_listener=listen)
 
         services = SandboxServices(prepared.spec, backend)
         cleanup.callback(check_protected_paths, prepared.path_watcher)

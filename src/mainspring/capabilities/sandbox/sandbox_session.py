@@ -48,9 +48,19 @@ class PathWatcher(Protocol):
 
 
 class OpenSandbox(Protocol):
-    def __call__(self, name: str, read_only: tuple[Path, ...] = ()) -> KeeperSandbox:
+    def __call__(
+        self,
+        name: str,
+        read_only: tuple[Path, ...] = (),
+        networking: Mapping[str, object] | None = None,
+    ) -> KeeperSandbox:
         """Open another sandbox over the same workspace, by a name: each runs one program at a time.
-        `read_only`: further folders that it can read."""
+        `read_only`: further folders that it can read. `networking`: which of the session's hosts it
+        may reach.
+
+        Raises:
+            InvalidInput: `networking` cannot be enforced.
+        """
         ...
 
 
@@ -127,13 +137,18 @@ class SandboxSession:
         return _with_removal_note(ran, set_aside)
 
     async def attach(
-        self, name: str, wanted: ExecRequest, read_only: tuple[Path, ...] = ()
+        self,
+        name: str,
+        wanted: ExecRequest,
+        read_only: tuple[Path, ...] = (),
+        networking: Mapping[str, object] | None = None,
     ) -> SandboxedProgram:
         """Start a program that the harness talks to, in a sandbox of its own: see `OpenSandbox`.
 
-        Raises: SandboxFailed.
+        Raises: SandboxFailed, InvalidInput.
         """
-        return await attach_program(self.open_another(name, read_only), self._equipped(wanted))
+        another = self.open_another(name, read_only, networking)
+        return await attach_program(another, self._equipped(wanted))
 
     def prepare(self) -> None:
         """Start the sandbox in the background, since a program is about to run; no effect if one

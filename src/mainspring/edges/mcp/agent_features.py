@@ -12,11 +12,13 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from mainspring.capabilities.mcp.messages import (
+    SKILLS_EXTENSION,
     Prompt,
     PromptResult,
     Resource,
     ResourceContent,
     ResourceTemplate,
+    SkillEntry,
     Text,
     ToolAnnotations,
     ToolDefinition,
@@ -108,7 +110,13 @@ class AgentFeatures:
 
     @property
     def capabilities(self) -> Mapping[str, Mapping[str, object]]:
-        return {"tools": {}, "resources": {}, "prompts": {}, "completions": {}}
+        return {
+            "tools": {},
+            "resources": {},
+            "prompts": {},
+            "completions": {},
+            "extensions": {SKILLS_EXTENSION: {}},
+        }
 
     async def tools(self) -> Sequence[ToolDefinition]:
         agents = await self._agents() if self._host.may_run else {}
@@ -152,6 +160,9 @@ class AgentFeatures:
                 raise no_resource(uri, exchange.client.era) from None
             return [ResourceContent(uri=uri, mime_type="text/markdown", text=text)]
         return await self._skills.read_resource(uri, exchange)
+
+    async def skills(self) -> Sequence[SkillEntry]:
+        return await self._skills.skills()
 
     async def prompts(self) -> Sequence[Prompt]:
         return await self._skills.prompts()

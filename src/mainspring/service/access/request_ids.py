@@ -28,6 +28,7 @@ _KIND_BY_PATH_NAME = {
     "skill_id": "skill",
     "deployment_id": "deployment",
     "dream_id": "dream",
+    "alarm_id": "alarm",
     "deployment_run_id": "deployment_run",
     "approval_id": "approval",
     "webhook_id": "webhook",

@@ -113,6 +113,21 @@ class DreamAction(Struct, frozen=True, kw_only=True, tag_field="type", tag="drea
     instructions: Annotated[str, Meta(min_length=1, max_length=4_096)] | None = None
 
 
+class EvalAction(Struct, frozen=True, kw_only=True, tag_field="type", tag="eval"):
+    """Runs a suite of the folder that the service runs in, with the agent of that folder, in place
+    of a session; ours. An alarm is raised if the suite gets worse."""
+
+    suite: Annotated[str, Meta(min_length=1, max_length=100)]
+    model: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
+    """In place of the agent's; several are a list with fallbacks."""
+    is_drill: bool = False
+    """The first model is treated as down. An alarm is raised, too, if the gate is closed with the
+    newest run of the suite as the baseline."""
+
+
+Action: TypeAlias = DreamAction | EvalAction
+
+
 class Deployment(Struct, frozen=True, kw_only=True):
     id: str
     agent: AgentReference
@@ -130,7 +145,7 @@ class Deployment(Struct, frozen=True, kw_only=True):
     paused_reason: ManualPause | ErrorPause | None = None
     schedule: DeploymentSchedule | None = None
     budget: ListCostBudget | UnsetType = UNSET
-    action: DreamAction | UnsetType = UNSET
+    action: Action | UnsetType = UNSET
     type: Literal["deployment"] = "deployment"
 
 
@@ -140,7 +155,7 @@ class CreateDeployment(Struct, frozen=True, kw_only=True):
     initial_events: DeploymentInitialEvents
     name: Name
     budget: ListCostBudget | None = None
-    action: DreamAction | UnsetType = UNSET
+    action: Action | UnsetType = UNSET
     description: Description | None = None
     metadata: Metadata = {}
     resources: DeploymentResourcesParams = ()

@@ -30,6 +30,7 @@ from mainspring.service.schedules.deployment_types import (
     CreateDeployment,
     Deployment,
     DeploymentSchedule,
+    EvalAction,
     ManualPause,
     ScheduleParams,
     UpdateDeployment,
@@ -50,6 +51,10 @@ PinAgent: TypeAlias = Callable[[str, str, int | None], Awaitable[AgentReference]
 the agent is archived."""
 
 
+CheckAction: TypeAlias = Callable[[str, EvalAction], Awaitable[object]]
+"""Of a tenant. Raises: InvalidInput: it cannot be done here."""
+
+
 async def pin_agent(pin: PinAgent, tenant: str, params: str | AgentParams) -> AgentReference:
     if isinstance(params, str):
         return await pin(tenant, params, None)
@@ -62,11 +67,13 @@ class Deployments:
         store: DeploymentStore,
         *,
         pin_agent: PinAgent,
+        check_action: CheckAction | None = None,
         clock: Clock = clocks.now,
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         self._store = store
         self._pin_agent = pin_agent
+        self._check_action = check_action
         self._references = DeploymentReferences(store.records)
         self._clock = clock
         self._new_id = new_id
@@ -79,6 +86,8 @@ class Deployments:
         now = self._clock()
         resources, tokens = split_tokens(request.resources)
         check_initial_events(request.initial_events)
+        if isinstance(request.action, EvalAction) and self._check_action is not None:
+            await self._check_action(tenant, request.action)
         deployment = copy_fields(
             Deployment,
             request,

@@ -12,7 +12,12 @@ from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.sender import Origin
 from mainspring.service.access.principal import Principal
 from mainspring.service.resources.agent_multiagent import AgentParams, AgentReference
-from mainspring.service.schedules.deployment_types import DreamAction, InitialEvent
+from mainspring.service.schedules.deployment_types import (
+    Action,
+    DreamAction,
+    EvalAction,
+    InitialEvent,
+)
 from mainspring.service.sessions.event_content import SendMessage
 from mainspring.service.sessions.event_sender import EventSender
 from mainspring.service.sessions.resource_types import ResourceParams
@@ -39,7 +44,7 @@ class SessionStartRequest:
     budget: ListCostBudget | None = None
     initial_events: tuple[InitialEvent, ...] = ()
     deployment_id: str | None = None
-    action: DreamAction | None = None
+    action: Action | None = None
     """An action to start instead of a session."""
 
 
@@ -73,6 +78,17 @@ StartDream: TypeAlias = Callable[[Principal, str, DreamAction, str], Awaitable[s
 """Starts a dream: principal, the agent's id, the action and a key, to the session of the dream;
 once per key. Raises: InvalidInput: it is not due."""
 
+
+class EvalStarter(Protocol):
+    async def start(
+        self, tenant: str, action: EvalAction, budget: ListCostBudget | None, key: str
+    ) -> str:
+        """The session of an eval run; one for a key. Raises: InvalidInput."""
+        ...
+
+    async def is_busy(self, tenant: str, run_id: str) -> bool: ...
+
+
 _PRINCIPAL_NAME = "schedules and triggers"
 
 
@@ -82,17 +98,16 @@ class ServiceSessionStarter:
         sessions: Sessions,
         event_sender: EventSender,
         start_dream: StartDream | None = None,
+        evals: EvalStarter | None = None,
     ) -> None:
         self._sessions = sessions
         self._event_sender = event_sender
         self._start_dream = start_dream
+        self._evals = evals
 
     async def start(self, tenant: str, request: SessionStartRequest) -> str:
         if request.action is not None:
-            if self._start_dream is None:
-                raise InvalidInput("dreams cannot be started here")
-            principal = _principal(tenant, request.origin)
-            return await self._start_dream(principal, request.agent.id, request.action, request.key)
+            return await self._start_action(tenant, request, request.action)
         made = await self._sessions.create(
             _principal(tenant, request.origin),
             CreateSession(
@@ -111,6 +126,16 @@ class ServiceSessionStarter:
         )
         return made.id
 
+    async def _start_action(self, tenant: str, request: SessionStartRequest, action: Action) -> str:
+        match action:
+            case DreamAction() if self._start_dream is not None:
+                principal = _principal(tenant, request.origin)
+                return await self._start_dream(principal, request.agent.id, action, request.key)
+            case EvalAction() if self._evals is not None:
+                return await self._evals.start(tenant, action, request.budget, request.key)
+            case _:
+                raise InvalidInput("this action cannot be started here")
+
     async def send(
         self, tenant: str, session_id: str, text: str, *, key: str, origin: Origin
     ) -> None:
@@ -121,7 +146,7 @@ class ServiceSessionStarter:
         try:
             session = await self._sessions.get(_principal(tenant), session_id)
         except NotFound:
-            return False
+            return self._evals is not None and await self._evals.is_busy(tenant, session_id)
         return session.status in ("running", "rescheduling")
 
 

@@ -15,6 +15,7 @@ from mainspring.capabilities.mcp.messages import (
     LEGACY_VERSIONS,
     META,
     MODERN_VERSIONS,
+    SKILLS_EXTENSION,
     Implementation,
     Message,
     RequestId,
@@ -102,6 +103,8 @@ class McpServer:
             "prompts/list": ("prompts", self._list_prompts),
             "prompts/get": ("prompts", self._get_prompt),
             "completion/complete": ("completions", self._complete),
+            "skills/list": (SKILLS_EXTENSION, self._list_skills),
+            "skills/get": (SKILLS_EXTENSION, self._get_skill),
         }
         self._modern: dict[str, tuple[str | None, _Method]] = {
             **shared,
@@ -157,7 +160,11 @@ class McpServer:
         client = client_of(connection.client, head, method)
         methods = self._modern if client.era == "modern" else self._legacy
         capability, answer = methods.get(method, (None, None))
-        is_offered = capability is None or capability in connection.features.capabilities
+        offered = connection.features.capabilities
+        is_offered = capability is None or capability in {
+            **offered,
+            **offered.get("extensions", {}),
+        }
         if answer is None or not is_offered:
             raise no_method(method)
         call = _Call(id_, method, message.params, head, connection, client, outlet)
@@ -238,6 +245,17 @@ class McpServer:
         exchange = self._exchange(call, uri, None)
         contents = await call.connection.features.read_resource(uri, exchange)
         return _cacheable({"contents": list(contents)}, call)
+
+    async def _list_skills(self, call: _Call) -> Result:
+        return _page("skills", await call.connection.features.skills(), call)
+
+    async def _get_skill(self, call: _Call) -> Result:
+        uri = read_params(call.params, ResourceParams).uri
+        skills = await call.connection.features.skills()
+        skill = next((item for item in skills if item.uri == uri), None)
+        if skill is None:
+            raise invalid(f"there is no skill {uri!r:.200}")
+        return _cacheable({"skill": skill}, call)
 
     async def _list_prompts(self, call: _Call) -> Result:
         return _page("prompts", await call.connection.features.prompts(), call)

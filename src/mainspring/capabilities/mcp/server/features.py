@@ -17,6 +17,7 @@ from mainspring.capabilities.mcp.messages import (
     Resource,
     ResourceContent,
     ResourceTemplate,
+    SkillEntry,
     Text,
     ToolDefinition,
 )
@@ -76,6 +77,10 @@ class Features(Protocol):
 
     async def read_resource(self, uri: str, exchange: Exchange) -> Sequence[ResourceContent]:
         """Raises: RequestRefused: there is no such resource; see `no_resource`."""
+        ...
+
+    async def skills(self) -> Sequence[SkillEntry]:
+        """Only asked for if the capabilities name the extension for skills."""
         ...
 
     async def prompts(self) -> Sequence[Prompt]: ...
