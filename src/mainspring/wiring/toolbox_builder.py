@@ -138,11 +138,13 @@ class ToolboxBuilder:
         )
         for warning in (*rules.warnings, *preferences.warnings):
             self._warn(options, warning)
+        saved = await self._workspaces.saved_environment(options, paths.workspace)
         session = SessionRuntime(
             pinned_policy=with_rules(rules.pinned_policy, reading_rules(setup.agent)),
             sandbox_environment=environment,
             preferences=preferences,
             servers=options.servers,
+            saved_environment=saved,
         )
         if not options.is_served:
             session = await self._with_user_servers(session, paths, rules.loaded)
@@ -201,7 +203,13 @@ class ToolboxBuilder:
                     self._interpreter,
                     self._settings,
                 ),
-                **web_tools(setup, session.sandbox_environment, self._settings, side_events.append),
+                **web_tools(
+                    setup,
+                    session.sandbox_environment,
+                    self._settings,
+                    self._models,
+                    side_events.append,
+                ),
             }
             tools = select_tools(remove_denied(tools, policy), setup.agent.built_ins)
             hook_tools.update(tools)
@@ -229,6 +237,7 @@ class ToolboxBuilder:
                 workspace,
                 has_sandbox=sandbox_session is not None,
                 has_network=bool(session.sandbox_environment.networking),
+                saved=session.saved_environment,
             )
             brought = {tool.spec.name: tool for tool in setup.agent.tools}
             loading = self._tool_loading(setup, {**remove_denied(brought, policy), **foreign})

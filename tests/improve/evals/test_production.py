@@ -32,8 +32,8 @@ from mainspring.improve.evals.production_score import production_score
 from mainspring.improve.evals.run_log import existing_runs
 from mainspring.improve.evals.runner import SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
+from mainspring.log.session_lease import hold_session
 from mainspring.runtime.agent_folder.production_settings import ManifestGrade
-from mainspring.runtime.session.lease import hold_session
 from mainspring.runtime.session.session_summary import origin_of
 
 POLITE = {"type": "judge", "criteria": [{"name": "polite", "text": "It is polite."}]}

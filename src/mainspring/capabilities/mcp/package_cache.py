@@ -1,5 +1,5 @@
-"""The packages of `npx` and `uvx` servers: downloaded once, pinned by version and hash, used
-offline.
+"""Packages of `npx` and `uvx` servers, and of environments: loaded once, pinned by version and
+hash, used offline.
 
 Each request has a pin (`KEY.pin`, a lock file of its installer) and a folder (`KEY`) that servers
 see read-only. If the folder is gone, it is installed again from the pin.
@@ -18,6 +18,7 @@ import anyio
 import msgspec
 from anyio import to_thread
 
+from mainspring.capabilities.mcp import apt_packages
 from mainspring.capabilities.mcp.foreign_text import clean_line
 from mainspring.capabilities.mcp.package_request import Installer, PackageRequest, package_request
 from mainspring.core.errors import InvalidInput, McpFailed
@@ -38,6 +39,7 @@ _NPM_OPTIONS = (
 )
 
 
+_APT_SOURCES = "MAINSPRING_APT_SOURCES"
 _REGISTRIES = ("npm_config_registry", "NPM_CONFIG_REGISTRY", "UV_DEFAULT_INDEX", "UV_INDEX_URL")
 _PRIVATE_ADDRESSES = ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 
@@ -64,7 +66,10 @@ class Toolchain:
     node_home: Path | None = None
     """The folder of node and npm, if it is outside the system folders of a sandbox."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Settings of registries for the installers."""
+    """What installers are told of registries."""
+    apt: str | None = None
+    apt_sources: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """Files that say where packages of apt come from, by name."""
 
     @property
     def path(self) -> str:
@@ -77,14 +82,16 @@ class Toolchain:
 
     @property
     def visible_to_installers(self) -> tuple[str, ...]:
-        return (*map(str, self.read_only), *([self.uv] if self.uv else []))
+        own = (*map(str, self.read_only), *([self.uv] if self.uv else []))
+        return (*own, *(apt_packages.readable_files() if self.apt_sources else ()))
 
     @property
     def networking(self) -> dict[str, object]:
-        """Every public host, and the registries that the user's environment names, also at private
-        addresses: an installer's sandbox contains nothing of the user."""
+        """Every public host, and the registries that the user's environment and the sources of apt
+        name, wherever they are: nothing of the user's is in the sandbox of an installer."""
         hosts: list[dict[str, object]] = []
-        for url in map(urlsplit, self.variables.values()):
+        urls = (*self.variables.values(), *apt_packages.source_urls(self.apt_sources))
+        for url in map(urlsplit, urls):
             if url.hostname is not None:
                 hosts.append(
                     {
@@ -97,10 +104,13 @@ class Toolchain:
         return {"type": "unrestricted", "allowed_hosts": hosts}
 
     def layer_variables(self, folders: Mapping[Installer, Path]) -> dict[str, str]:
-        """Variables with which programs find the installed packages first."""
-        programs = {"uv": "env/bin", "npm": "node_modules/.bin"}
-        paths = [str(folder / programs[installer]) for installer, folder in folders.items()]
-        variables = {"PATH": ":".join((*paths, self.path))}
+        """With these, programs find first what is installed in the folders."""
+        programs: dict[Installer, str] = {"uv": "env/bin", "npm": "node_modules/.bin"}
+        paths = [str(folders[name] / place) for name, place in programs.items() if name in folders]
+        variables = {"PATH": self.path}
+        if "apt" in folders:
+            variables = apt_packages.variables(folders["apt"] / apt_packages.ROOT, self.path)
+        variables["PATH"] = ":".join((*paths, variables["PATH"]))
         if "uv" in folders:
             variables["VIRTUAL_ENV"] = str(folders["uv"] / "env")
         if "npm" in folders:
@@ -109,9 +119,16 @@ class Toolchain:
 
 
 def find_toolchain(
-    environment: Mapping[str, str], python: Path, system_folders: Sequence[str | Path]
+    environment: Mapping[str, str],
+    python: Path,
+    system_folders: Sequence[str | Path],
+    *,
+    with_apt: bool = False,
 ) -> Toolchain:
-    """`python`: the interpreter in sandboxes, which all show `system_folders`."""
+    """`python`: the interpreter in sandboxes, which all show `system_folders`.
+
+    Raises: InvalidInput: the sources of apt cannot be read.
+    """
     path = environment.get("PATH")
     return Toolchain(
         npm=shutil.which("npm", path=path),
@@ -119,6 +136,8 @@ def find_toolchain(
         python=str(python),
         node_home=_node_home(shutil.which("node", path=path), system_folders),
         variables={name: environment[name] for name in _REGISTRIES if name in environment},
+        apt=shutil.which("apt-get", path=path),
+        apt_sources=apt_packages.read_sources(environment.get(_APT_SOURCES)) if with_apt else {},
     )
 
 
@@ -190,10 +209,8 @@ class PackageCache:
         stage = self._folder / f"{request.key}.{new_id('new')}"
         try:
             await to_thread.run_sync(lambda: stage.mkdir(parents=True, mode=0o755))
-            if request.installer == "npm":
-                lock = await self._install_npm(request, stage, pin)
-            else:
-                lock = await self._install_uv(request, stage, pin)
+            install = {"npm": self._install_npm, "uv": self._install_uv, "apt": self._install_apt}
+            lock = await install[request.installer](request, stage, pin)
             await to_thread.run_sync(self._finish, request, stage, lock)
         except OSError as error:
             raise McpFailed(f"its packages cannot be stored: {error.strerror}") from error
@@ -235,6 +252,24 @@ class PackageCache:
             "--link-mode", "copy", "--python", _UV_PYTHON, *cache,
         )  # fmt: skip
         return _encoded_pin({_UV_LOCK: await to_thread.run_sync(lock.read_bytes)})
+
+    async def _install_apt(self, request: PackageRequest, stage: Path, pin: _Pin | None) -> bytes:
+        if (apt := self.toolchain.apt) is None:
+            raise McpFailed("packages of apt need apt-get on this machine, as Debian has it")
+        folder, pinned = stage / _CACHE, None if pin is None else pin.files[apt_packages.PIN]
+        sources = self.toolchain.apt_sources
+        await to_thread.run_sync(apt_packages.write_sources, folder, sources)
+        await to_thread.run_sync((stage / apt_packages.ROOT).mkdir)
+        options = apt_packages.options(folder)
+        await self._step(stage, apt, *options, "update", "--error-on=any")
+        await self._step(stage, apt, *options, *apt_packages.loading(request.packages, pinned))
+        loaded = await to_thread.run_sync(apt_packages.hashes, folder)
+        if pinned is not None:
+            apt_packages.check_pin(loaded, pinned)
+        for argv in apt_packages.unpacking(folder):
+            await self._step(stage, *argv)
+        await to_thread.run_sync(apt_packages.relocate_links, stage / apt_packages.ROOT)
+        return _encoded_pin({apt_packages.PIN: apt_packages.encode_pin(loaded)})
 
     async def _step(self, stage: Path, *argv: str) -> None:
         env = {**self.toolchain.variables, "PATH": self.toolchain.path, "HOME": str(stage)}

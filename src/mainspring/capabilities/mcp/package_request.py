@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
 
-Installer: TypeAlias = Literal["npm", "uv"]
+Installer: TypeAlias = Literal["npm", "uv", "apt"]
 
 _NPM_NAME = r"(?:@[a-z0-9~-][a-z0-9._~-]*/)?[a-z0-9~-][a-z0-9._~-]*"
 _NPM_SPEC = re.compile(rf"({_NPM_NAME})(?:@([A-Za-z0-9^~<>=*.+_-]+))?")
@@ -25,9 +25,15 @@ _PYTHON_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _PYTHON_SPEC = re.compile(
     rf"({_PYTHON_NAME})(\[[A-Za-z0-9._, -]*\])?((?:[=!~<>]=?=?[A-Za-z0-9.*+!_-]+,?)*)"
 )
+_APT_SPEC = re.compile(r"([a-z0-9][a-z0-9+.-]*[a-z0-9+])(?:=[0-9][A-Za-z0-9.+:~-]*)?")
 _PYTHON_AT = re.compile(rf"({_PYTHON_NAME})@([A-Za-z0-9.+!_-]+)")
 _PYTHON_VERSION = re.compile(r"[0-9]+(?:\.[0-9]+){0,2}")
 _PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_SPECS: Mapping[Installer, re.Pattern[str]] = {
+    "npm": _NPM_SPEC,
+    "uv": _PYTHON_SPEC,
+    "apt": _APT_SPEC,
+}
 _COMMANDS: Mapping[tuple[str, ...], Installer] = {
     ("npx",): "npm",
     ("npm", "exec"): "npm",
@@ -63,22 +69,23 @@ class PackageRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def main_package(self) -> str:
-        """The name of the first package."""
-        match = (_NPM_SPEC if self.installer == "npm" else _PYTHON_SPEC).match(self.packages[0])
+        """The name of the first one."""
+        match = _SPECS[self.installer].match(self.packages[0])
         assert match is not None
         return match[1]
 
 
-def package_requests(python: Sequence[str], npm: Sequence[str]) -> list[PackageRequest]:
-    """Raises: InvalidInput: one of them is not a plain package of a registry."""
-    listed: dict[Installer, Sequence[str]] = {"uv": python, "npm": npm}
+def package_requests(
+    python: Sequence[str], npm: Sequence[str], apt: Sequence[str] = ()
+) -> list[PackageRequest]:
+    """Raises: InvalidInput: one of them is no plain package of a registry."""
+    listed: dict[Installer, Sequence[str]] = {"uv": python, "npm": npm, "apt": apt}
     return [_plain_packages(name, packages) for name, packages in listed.items() if packages]
 
 
 def _plain_packages(installer: Installer, packages: Sequence[str]) -> PackageRequest:
-    spec = _NPM_SPEC if installer == "npm" else _PYTHON_SPEC
     for package in packages:
-        if not spec.fullmatch(package):
+        if not _SPECS[installer].fullmatch(package):
             raise InvalidInput(
                 f"{package!r} is not a package of a registry, with or without a version"
             )

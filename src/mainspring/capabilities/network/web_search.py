@@ -1,4 +1,5 @@
-"""Web search through the provider that the operator configured: SearXNG, Brave or Tavily."""
+"""Web search through the provider that the operator configured: SearXNG, Brave or Tavily. That of a
+model API is `model_search.py`."""
 
 from __future__ import annotations
 
@@ -46,6 +47,16 @@ class _Answer(Struct, frozen=True):
     """Only from Brave."""
 
 
+async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    """All of it, up to a limit. `StreamReader.read` returns what has come so far."""
+    body = bytearray()
+    async for piece in response.content.iter_any():
+        body += piece
+        if len(body) > max_bytes:
+            raise NetworkRefused(f"an answer of more than {max_bytes} bytes")
+    return bytes(body)
+
+
 class WebSearch(Struct, frozen=True, kw_only=True):
     """Searches with one provider."""
 
@@ -60,7 +71,7 @@ class WebSearch(Struct, frozen=True, kw_only=True):
                 aiohttp.ClientSession(timeout=_TIMEOUT, trust_env=False) as session,
                 self._request(session, query, count) as response,
             ):
-                content = await response.content.read(_MAX_BYTES)
+                content = await read_body(response, _MAX_BYTES)
                 if response.status != 200:
                     raise NetworkRefused(f"{self.provider} answered {response.status}")
             answer = msgspec.json.decode(content, type=_Answer)
@@ -99,7 +110,8 @@ def parse_search_provider(text: str, secrets: Mapping[str, str]) -> WebSearch:
     """
     name, _, address = text.strip().partition(":")
     if name not in _KEYS:
-        raise InvalidInput(f"MAINSPRING_SEARCH: {name!r} is none of {', '.join(_KEYS)}")
+        names = ", ".join((*_KEYS, "anthropic"))
+        raise InvalidInput(f"MAINSPRING_SEARCH: {name!r} is none of {names}")
     url = (address or _ADDRESSES.get(name, "")).rstrip("/")
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
         raise InvalidInput(f"MAINSPRING_SEARCH: {name} needs an address: {name}:https://...")

@@ -37,6 +37,7 @@ class EnvironmentPackages(
 
     pip: tuple[str, ...] = ()
     npm: tuple[str, ...] = ()
+    apt: tuple[str, ...] = ()
     use: tuple[PackageSetName, ...] = ()
     """Predefined sets of packages."""
 

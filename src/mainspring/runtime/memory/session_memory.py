@@ -24,7 +24,7 @@ from mainspring.core.sender import Sender
 from mainspring.harness.state.session_state import AGENT_IN_SESSION
 from mainspring.runtime.memory.memory_folder import MemoryFolder, age_in_words
 from mainspring.runtime.memory.memory_index import MemoryHit, MemoryIndex, note_time
-from mainspring.runtime.memory.note import CONFLICTS, INDEX_FILE, Note, parse_note
+from mainspring.runtime.memory.note import CONFLICTS, INDEX_FILE, Note, has_git_conflict, parse_note
 from mainspring.runtime.memory.past_sessions import SESSION, PastMessage, PastSessions
 
 _BYTES_PER_TOKEN = 3.5
@@ -174,6 +174,7 @@ def _line(hit: MemoryHit, now: datetime) -> str:
         "" if time is None else age_in_words(time, now),
         "written by others, not verified" if hit.note.trust == "foreign" else "",
         _disagreement(hit.note),
+        "an unresolved conflict of git" if has_git_conflict(hit.note.body.encode()) else "",
     ]
     return f"[{', '.join(filter(None, notes))}]\n{quoted(hit.text)}"
 

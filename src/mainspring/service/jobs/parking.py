@@ -35,9 +35,9 @@ from mainspring.core.events import (
 from mainspring.harness.crash_recovery import closing_events, recovery_events
 from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.log.records import RecordQuery
+from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.log.writer import Writer
-from mainspring.runtime.session.lease import hold_session
 from mainspring.service.jobs.dispatcher import ATTEMPTS, Dispatcher, Job, backoff_seconds
 from mainspring.service.storage.repository import Repository
 

@@ -56,6 +56,8 @@ from mainspring.service.sessions.web_fetch_sources import search_domains, web_fe
 _RULE_SOURCE = "the agent's tools"
 _MCP_TOOLS = "mcp__*"
 """All MCP tools that the toolsets of a subagent enable."""
+_INSTALLED = ("pip", "npm", "apt")
+"""Packages that Mainspring installs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,8 +295,8 @@ def _sandbox(environment_config: EnvironmentConfig) -> Mapping[str, object]:
     settings: dict[str, object] = {}
     if environment_config.networking != LimitedNetwork():  # else there are no hosts: no network
         settings["networking"] = msgspec.to_builtins(environment_config.networking)
-    if packages.pip or packages.npm:
-        settings["packages"] = {"pip": packages.pip, "npm": packages.npm}
+    if wanted := {name: getattr(packages, name) for name in _INSTALLED if getattr(packages, name)}:
+        settings["packages"] = wanted
     return settings
 
 
@@ -310,5 +312,5 @@ def _notes(tools: EffectiveToolset, spec: SessionSpec) -> Iterator[str]:
 
 
 def _packages(packages: Packages) -> str:
-    by_manager = {name: getattr(packages, name) for name in ("apt", "cargo", "gem", "go")}
+    by_manager = {name: getattr(packages, name) for name in ("cargo", "gem", "go")}
     return "; ".join(f"{name}: {', '.join(names)}" for name, names in by_manager.items() if names)
