@@ -60,8 +60,8 @@ def _decoder(type_: object) -> msgspec.json.Decoder[Any]:
 
 
 def read_query(route: Route, query: MultiMapping[str]) -> object:
-    """Decode a query. A name such as `created_at[gte]` becomes the field `created_at_gte`; a list is
-    given by repetition: `types[]=a&types[]=b` or `types=a&types=b`.
+    """Decode a query. A name such as `created_at[gte]` becomes the field `created_at_gte`; lists
+    are given by repetition: `types[]=a&types[]=b` or `types=a&types=b`.
 
     Raises: InvalidInput.
     """
