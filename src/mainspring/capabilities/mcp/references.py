@@ -118,7 +118,7 @@ def _cut(text: str) -> str:
 
 
 def resource_tool(connections: Mapping[str, ServerConnection]) -> Tool:
-    """`connections`: by the names of servers in the names of their tools."""
+    """`connections`: by the server's name in the names of its tools."""
 
     @tool(read_only=True, concurrent=True)
     async def read_mcp_resource(server: str, uri: str = "") -> str:

@@ -81,7 +81,7 @@ class EgressRules:
 
     rules: tuple[EgressRule, ...] = field(default=())
     outer: EgressRules | None = None
-    """A list that has to allow it, too."""
+    """Another list, which has to allow each request, too."""
 
     def covering(self, host: str, port: int, scheme: Scheme) -> tuple[EgressRule, ...]:
         if self.outer is not None and not self.outer.covering(host, port, scheme):

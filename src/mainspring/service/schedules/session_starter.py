@@ -83,7 +83,7 @@ class EvalStarter(Protocol):
     async def start(
         self, tenant: str, action: EvalAction, budget: ListCostBudget | None, key: str
     ) -> str:
-        """The session of an eval run; one for a key. Raises: InvalidInput."""
+        """Start an eval run, once per key; returns its session. Raises: InvalidInput."""
         ...
 
     async def is_busy(self, tenant: str, run_id: str) -> bool: ...

@@ -89,7 +89,7 @@ class EarlierAnswers:
         return items
 
     def check_same(self, earlier: InboxItem, payload: ClientPayload) -> None:
-        """Raises: Stale: the earlier answer was another one."""
+        """Raises: StaleVersion: the earlier answer was another one."""
         stored = read_payload(earlier.type, earlier.body, earlier.version)
         clean, _ = encode_scrubbed(payload, self._log.scrub)
         if clean != stored:

@@ -257,8 +257,8 @@ class SessionExport:
         """A file with the whole session, for the caller to send and remove. Afterwards the session
         refuses turns.
 
-        Raises: NotFound, Forbidden, TooLarge, Stale: it runs, or its files change; SessionGone: it
-            has moved already.
+        Raises: NotFound, Forbidden, TooLarge, StaleVersion: it runs, or its files change;
+            SessionGone: it has already moved.
         """
         principal.require_human()
         record = await self._sessions.record(principal, session_id)
