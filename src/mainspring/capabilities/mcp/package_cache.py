@@ -104,7 +104,7 @@ class Toolchain:
         return {"type": "unrestricted", "allowed_hosts": hosts}
 
     def layer_variables(self, folders: Mapping[Installer, Path]) -> dict[str, str]:
-        """With these, programs find first what is installed in the folders."""
+        """Environment variables with which programs search in the installed folders first."""
         programs: dict[Installer, str] = {"uv": "env/bin", "npm": "node_modules/.bin"}
         paths = [str(folders[name] / place) for name, place in programs.items() if name in folders]
         variables = {"PATH": self.path}

@@ -73,12 +73,12 @@ class SandboxRequest(Generic[Paths]):
 
 
 class Proxy(Protocol):
-    """What programs reach hosts by."""
+    """The proxy through which programs reach hosts."""
 
     async def serve(self, listening: socket.socket, /) -> None: ...
 
     def limited_to(self, networking: Mapping[str, object], /) -> Proxy:
-        """For programs that may reach only some of the hosts. Raises: InvalidInput."""
+        """A proxy for programs that may reach only some of the hosts. Raises: InvalidInput."""
         ...
 
 

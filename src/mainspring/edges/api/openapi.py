@@ -171,7 +171,7 @@ def _query_parameters(route: Route, schemas: Schemas) -> Iterator[Schema]:
 
 
 def _parameter_name(field: str, schema: Schema) -> str:
-    """As the official clients send it; the plain name is accepted too."""
+    """The name that the official clients send; the plain name of the field is accepted, too."""
     if schema.get("type") == "array":
         return f"{field}[]"
     return _RANGE_FIELD.sub(r"\1[\2]", field)

@@ -161,7 +161,7 @@ class ExpiredWorkspaceSweeper:
         writer = await self._log.hold(session_id, owner=_LEASE_OWNER, seconds=_LEASE_SECONDS)
         try:
             if (await self._log.session(session_id)).head.seq != row.head.seq:
-                return False  # it was used just now
+                return False  # the session was used in the meantime
             await self._expiry.note_removal(tenant, session_id)
             await self._cleaner.remove_workspace(session_id)
         finally:

@@ -84,7 +84,7 @@ class PushCheck(Struct, frozen=True, kw_only=True):
     """Whether a session can be pushed, checked before it ends at its origin."""
 
     session_id: str
-    """Its id here."""
+    """The id that the session has here."""
     is_received: bool
     """Whether this transfer is complete already."""
 
