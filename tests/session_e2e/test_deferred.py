@@ -110,7 +110,7 @@ async def test_a_table_of_vectors_finds_tools_too(scene: Scene):
     theirs = [kitten, *(numbered(number, server="mcp__zoo__") for number in range(41))]
     for table in (None, write_table(scene.home / "table.npz")):
         if table is not None:
-            set_vectors(scene.home, table, no_endpoint)
+            set_vectors(scene.home, str(table), no_endpoint)
         async with scene.play(calls("tool_search", query="cats"), tools=theirs) as play:
             await play.run()
             (answer,) = await play.results()

@@ -56,13 +56,14 @@ class OutputContent(Protocol):
     def stamp(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputFolder:
+class OutputFolder(Protocol):
     """The folder with the output files of a session."""
 
-    list: Callable[[], Awaitable[Sequence[ListedOutput]]]
-    read: Callable[[str, int], Awaitable[OutputContent | str]]
-    """Reads a file by its path and maximum size; returns the reason as text if it cannot."""
+    async def list(self) -> Sequence[ListedOutput]: ...
+
+    async def read(self, path: str, max_bytes: int) -> OutputContent | str:
+        """The content of a file; or the reason why it cannot be read, as text."""
+        ...
 
 
 class _StoredPath(Struct, frozen=True, kw_only=True):
