@@ -57,10 +57,6 @@ def classify_command(command: str) -> tuple[bool, bool]:
     return verdict.read_only, verdict.destructive
 
 
-def find_ripgrep() -> str | None:
-    return next(iter(find_ripgreps()), None)
-
-
 def workspace_tools(workspace: Workspace, earlier: Mapping[str, int]) -> list[Tool]:
     """They remember what the session has read, so they live as long as it does in this process.
     `earlier`: see `SessionFiles`."""
