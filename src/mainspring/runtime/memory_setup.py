@@ -42,17 +42,19 @@ def purge_indexes(
     home: Path,
     folders: Mapping[str, MemoryFolder],
     scope: str,
-    path: str,
+    path: str | None,
     open_index: Callable[[Path], PassageIndex],
 ) -> None:
-    """Leave no word of a memory in any index; each set of folders has one. Blocks."""
+    """Leave no word of a memory, or of a whole scope, in any index; each set of folders has one.
+    Blocks."""
     files = {folder_index_file(home, item) for item in (folders, {scope: folders[scope]})}
     if scope == USER:  # every project has its memories beside those of the user
         every = (home / _INDEX_FOLDER).glob("*.db")
         files |= {file for file in every if "-" not in file.stem}
     for file in sorted(file for file in files if file.exists()):
         with closing(open_index(file)) as passages:
-            passages.remove(scope, path)
+            paths = (path,) if path is not None else passages.hashes(scope)
+            passages.remove(scope, *paths)
             passages.purge()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 
@@ -20,7 +20,8 @@ from mainspring.retrieval.passage_index import PassageIndex, Vectors
 from mainspring.runtime import memory_setup
 from mainspring.runtime.knowledge.knowledge_folder import KnowledgeFolder
 from mainspring.runtime.knowledge.knowledge_tool import knowledge_tool
-from mainspring.runtime.memory.memory_folder import MemoryFolder
+from mainspring.runtime.memory.memory_files import ContentSeal
+from mainspring.runtime.memory.memory_folder import FolderOptions, MemoryFolder
 from mainspring.runtime.memory.memory_index import MemoryIndex, open_passages
 from mainspring.runtime.memory.memory_mode import MemoryMode, strictest_memory
 from mainspring.runtime.memory.memory_quota import read_quota
@@ -35,7 +36,7 @@ from mainspring.runtime.session_context import Models, SetupRequest
 from mainspring.runtime.utility.utility_table import UtilityTable
 from mainspring.wiring.providers import embedding_endpoint
 from mainspring.wiring.settings_files import load_policy
-from mainspring.wiring.user_vault import known_secrets
+from mainspring.wiring.user_vault import known_secrets, user_vault
 
 
 def memory_folders(settings: Settings, own: Path | None = None) -> dict[str, MemoryFolder]:
@@ -47,18 +48,28 @@ def memory_folders(settings: Settings, own: Path | None = None) -> dict[str, Mem
         return None if scrub(content) == content else "it has a secret, which memory must not"
 
     places = memory_places(Path(settings.folder), Path(settings.home))
-    quota = read_quota(settings.environment)
+    quota, seal = read_quota(settings.environment), memory_seal(settings)
     return {
         scope: MemoryFolder(
             place,
             clock=clock.now,
             new_id=ids.new_id,
             refuse=refuse,
-            quota=quota,
-            index_above=own is None and scope == AGENT,
+            options=FolderOptions(
+                quota=quota, index_above=own is None and scope == AGENT, content_seal=seal
+            ),
         )
         for scope, place in zip((AGENT, USER), places if own is None else (own,), strict=False)
     }
+
+
+def memory_seal(settings: Settings) -> ContentSeal:
+    """With the key of the vault, which is read when something is sealed or opened first."""
+    opened = cache(user_vault(settings).open_seal)
+    return ContentSeal(
+        seal=lambda plain: opened().seal(plain, "memory"),
+        unseal=lambda sealed: opened().unseal(sealed, "memory"),
+    )
 
 
 def session_memory(
@@ -148,7 +159,9 @@ def knowledge_tools(settings: Settings, setup: SetupRequest, workspace: Path) ->
 def open_memory_index(settings: Settings, folders: dict[str, MemoryFolder]) -> MemoryIndex:
     """One file for each set of folders."""
     present = {scope: folder for scope, folder in folders.items() if folder.is_present}
-    path = folder_index_file(Path(settings.home), present) if present else None
+    if not present or any(folder.is_encrypted for folder in present.values()):
+        return MemoryIndex(present)  # in memory only, by words: made again for each search
+    path = folder_index_file(Path(settings.home), present)
     return MemoryIndex(present, path, vectors=_vectors(settings))
 
 
@@ -161,8 +174,8 @@ def _vectors(settings: Settings) -> Vectors | None:
     return open_vectors(Path(settings.home), partial(embedding_endpoint, settings))
 
 
-def purge_indexes(settings: Settings, scope: str, path: str) -> None:
-    """Leave no word of a memory in any index. Blocks."""
+def purge_indexes(settings: Settings, scope: str, path: str | None = None) -> None:
+    """Leave no word of a memory, or of a whole scope, in any index. Blocks."""
     folders, vectors = memory_folders(settings), _vectors(settings)
     memory_setup.purge_indexes(
         Path(settings.home), folders, scope, path, lambda file: open_passages(file, vectors)
