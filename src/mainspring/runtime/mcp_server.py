@@ -172,11 +172,11 @@ class ServerParts:
             if (every := await changed_tools()) is None:
                 return None
             before, known = known, allowed(every)
-            found = compare_tools(before, known, is_deferred=search is not None)
-            if found is None or search is None:
-                return found
+            tool_changes = compare_tools(before, known, is_deferred=search is not None)
+            if tool_changes is None or search is None:
+                return tool_changes
             made = search([tool.spec for tool in known.values()])
-            return replace(found, tools={**found.tools, made.spec.name: made})
+            return replace(tool_changes, tools={**tool_changes.tools, made.spec.name: made})
 
         return changes
 

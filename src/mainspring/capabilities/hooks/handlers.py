@@ -337,11 +337,11 @@ class BackgroundHooks:
     def take(self, event: HookEventName) -> list[HookResult]:
         """The results since the last call. Context for the model is held back until an event that
         can pass it on."""
-        told, self._told = self._told, []
+        hook_results, self._told = self._told, []
         if event in _TAKES_CONTEXT and self._context:
-            told.append(HookResult(context=tuple(self._context)))
+            hook_results.append(HookResult(context=tuple(self._context)))
             self._context = []
-        return told
+        return hook_results
 
     def _fail(self, call: HandlerCall, handler: CommandHook, why: str) -> None:
         reply = HookFailure(why)

@@ -63,13 +63,13 @@ def parse_kiro(raw: Mapping[str, object], *, scope: Scope, source: str) -> HookC
 
 
 def _kiro_hook(reader: HookReader, raw: dict[str, object], place: str) -> Hook | None:
-    given = reader.converted(raw, _KiroHook, place)
-    if not given.enabled:
+    kiro_hook = reader.converted(raw, _KiroHook, place)
+    if not kiro_hook.enabled:
         return None
-    event = reader.event(given.trigger, place)
+    event = reader.event(kiro_hook.trigger, place)
     if event is None:
         return None
-    return reader.hook(event, given.matcher or "", _kiro_handler(given), place)
+    return reader.hook(event, kiro_hook.matcher or "", _kiro_handler(kiro_hook), place)
 
 
 def _kiro_handler(given: _KiroHook) -> Handler:

@@ -140,13 +140,13 @@ def _unknown_fields(output: bytes) -> tuple[str, ...]:
 def read_judgement(answer: str) -> HandlerReply:
     """Parse a model's answer: `{"ok": ..., "reason": ...}`, with nothing around it."""
     try:
-        said = _JUDGEMENT.decode(answer.strip().encode())
+        judgement = _JUDGEMENT.decode(answer.strip().encode())
     except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
         return HookFailure("gave a judgement that cannot be read")
-    verdicts = {said.ok, said.decision} - {UNSET}
+    verdicts = {judgement.ok, judgement.decision} - {UNSET}
     if len(verdicts) != 1:
         return HookFailure("gave a judgement without saying yes or no")
-    return EMPTY_HOOK_RESULT if verdicts <= {True, "approve"} else refusal_result(said.reason)
+    return EMPTY_HOOK_RESULT if verdicts <= {True, "approve"} else refusal_result(judgement.reason)
 
 
 def refusal_result(reason: str | None) -> HookResult:

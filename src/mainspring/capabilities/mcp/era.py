@@ -165,18 +165,18 @@ async def _discover(transport: Transport, requests: Requests) -> ServerInfo | No
 
 def _discovered(response: Message, version: str) -> ServerInfo | None:
     try:
-        found = decode_result(response.result, messages.DiscoverResult, "server/discover")
+        discover_result = decode_result(response.result, messages.DiscoverResult, "server/discover")
     except McpFailed:
         return None  # not a valid modern answer
-    if version not in found.supported_versions:
+    if version not in discover_result.supported_versions:
         return None
-    name = found.meta.get(f"{META}serverInfo")
+    name = discover_result.meta.get(f"{META}serverInfo")
     return ServerInfo(
         era="modern",
         version=version,
         implementation=messages.read_implementation(name),
-        capabilities=found.capabilities,
-        instructions=(found.instructions or "")[:_MAX_INSTRUCTIONS],
+        capabilities=discover_result.capabilities,
+        instructions=(discover_result.instructions or "")[:_MAX_INSTRUCTIONS],
     )
 
 

@@ -271,17 +271,20 @@ class OAuthClient:
     async def _server(self, issuer: str) -> AuthorizationServer:
         own = self.config.auth_server_metadata_url
         for place in [own] if own else metadata_places(issuer):
-            found = await self._get(place, AuthorizationServer)
-            if found is None:
+            authorization_server = await self._get(place, AuthorizationServer)
+            if authorization_server is None:
                 continue
-            if own is None and found.issuer != issuer:
+            if own is None and authorization_server.issuer != issuer:
                 raise McpFailed(f"the metadata of {issuer:.200} is of another issuer")
-            methods = found.code_challenge_methods_supported
+            methods = authorization_server.code_challenge_methods_supported
             if methods is UNSET or "S256" not in methods:
                 raise McpFailed("its authorization server does not support PKCE with S256")
-            for endpoint in (found.authorization_endpoint, found.token_endpoint):
+            for endpoint in (
+                authorization_server.authorization_endpoint,
+                authorization_server.token_endpoint,
+            ):
                 check_url(endpoint)
-            return found
+            return authorization_server
         raise McpFailed(f"there is no authorization server at {issuer:.200}")
 
     async def _client(

@@ -97,8 +97,8 @@ def system_ca_bundle() -> bytes:
     place = ssl.get_default_verify_paths().cafile
     if place:  # not set on every system
         return Path(place).read_bytes()
-    known = ssl.create_default_context().get_ca_certs(binary_form=True)
-    return "".join(ssl.DER_cert_to_PEM_cert(item) for item in known).encode()
+    ca_certs = ssl.create_default_context().get_ca_certs(binary_form=True)
+    return "".join(ssl.DER_cert_to_PEM_cert(item) for item in ca_certs).encode()
 
 
 def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:

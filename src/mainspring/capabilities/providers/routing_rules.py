@@ -88,10 +88,10 @@ class Routing:
         Raises:
             InvalidInput: `main` has none either.
         """
-        found = self._roles.get(role) or self._roles.get("main")
-        if not found:
+        model_candidates = self._roles.get(role) or self._roles.get("main")
+        if not model_candidates:
             raise InvalidInput(f"no models for {role}")
-        return found
+        return model_candidates
 
     def all(self) -> tuple[ModelCandidate, ...]:
         listed = (candidate for candidates in self._roles.values() for candidate in candidates)

@@ -86,12 +86,12 @@ async def _run_canaries(
     backend: Backend, place: Path, targets: _CanaryTargets, python: str
 ) -> str | None:
     async with KeeperSandbox(probe_spec(place), backend, linger_seconds=0) as sandbox:
-        wanted = ExecRequest(
+        exec_request = ExecRequest(
             key="canaries",
             argv=(python, "-I", "-S", "-c", _ATTEMPTS, *targets.arguments),
             wall_seconds=_SECONDS / 2,
         )
-        ran = await sandbox.run(wanted)
+        ran = await sandbox.run(exec_request)
     said = ran.stdout.head.decode("utf-8", "replace")
     if broken := targets.broken(said):
         return broken

@@ -301,8 +301,8 @@ def _descriptor_path(entry: int) -> str:
 
 
 def _mount_of(entry: int) -> bytes:
-    with open(f"/proc/self/fdinfo/{entry}", "rb", buffering=0) as told:
-        return next(line for line in told.read().splitlines() if line.startswith(b"mnt_id:"))
+    with open(f"/proc/self/fdinfo/{entry}", "rb", buffering=0) as io:
+        return next(line for line in io.read().splitlines() if line.startswith(b"mnt_id:"))
 
 
 def _open_entry(folder: int, name: str, how: int = _ENTRY) -> OpenDescriptor:

@@ -57,8 +57,8 @@ def end_stale_keepers(folder: Path, *, seconds: float = _SECONDS) -> int:
 
 def _states(folder: Path) -> Iterator[Path]:
     for pattern in (f"*/{SOCKET}", f"*/services/*/{SOCKET}"):
-        for found in sorted(folder.glob(pattern)):
-            yield found.parent
+        for path in sorted(folder.glob(pattern)):
+            yield path.parent
 
 
 def _end(state: Path, seconds: float) -> bool:

@@ -92,18 +92,18 @@ class _Input(Struct, frozen=True):
 def edit_tool(files: SessionFiles) -> Tool:
     async def plan(call: Call) -> PlannedChange:
         wanted = msgspec.convert(dict(call.input), _Input)
-        found = await files.read_if_present(wanted.file_path)
-        if found is None:
+        file_state = await files.read_if_present(wanted.file_path)
+        if file_state is None:
             raise FileMissing(f"{wanted.file_path}: there is no such file; use write to create it")
-        source = decode_text(found.content)
+        source = decode_text(file_state.content)
         if source is None:
             raise ToolError(f"{wanted.file_path} is not text, so it cannot be edited")
-        files.check_read(call, wanted.file_path, found)
+        files.check_read(call, wanted.file_path, file_state)
         after = await to_thread.run_sync(_apply_edit, source, wanted)
         return PlannedChange(
             path=wanted.file_path,
             content=_encode_edit(source, after),
-            expected=found.version,
+            expected=file_state.version,
             before=source.plain,
             after=to_lf(after),
         )

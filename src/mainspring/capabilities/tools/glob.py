@@ -66,10 +66,10 @@ def glob_tool(files: SessionFiles) -> Tool:
         try:
             found = await files.workspace.walk(path, limit=MAX_WALKED, skip=VERSION_CONTROL)
             matching = partial(_matching_entries, files.workspace, path, pattern, found)
-            wanted = await to_thread.run_sync(matching)
+            file_entries = await to_thread.run_sync(matching)
         except (ToolEnvironmentError, InvalidInput) as error:
             return failed_result(error)
-        return ToolResult.text(_listing(wanted, is_cut=len(found) == MAX_WALKED))
+        return ToolResult.text(_listing(file_entries, is_cut=len(found) == MAX_WALKED))
 
     def invalid(given: Mapping[str, object]) -> str | None:
         return glob.invalid(given) or glob_error(given.get("pattern"))
@@ -100,8 +100,10 @@ def _matching_entries(
     workspace: Workspace, path: str, pattern: str, found: list[FileEntry]
 ) -> list[FileEntry]:
     is_meant = compile_search(pattern)
-    meant = [entry for name, entry in relative_names(workspace, path, found) if is_meant(name)]
-    return sorted(meant, key=lambda entry: (-entry.modified_ns, str(entry.path)))
+    file_entries = [
+        entry for name, entry in relative_names(workspace, path, found) if is_meant(name)
+    ]
+    return sorted(file_entries, key=lambda entry: (-entry.modified_ns, str(entry.path)))
 
 
 def _listing(wanted: list[FileEntry], *, is_cut: bool) -> str:

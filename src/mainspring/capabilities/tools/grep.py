@@ -83,8 +83,10 @@ def grep_tool(files: SessionFiles, ripgrep: str | None) -> Tool:
         try:
             with anyio.move_on_after(TIME_LIMIT_SECONDS) as limit:
                 paths = await _paths(files.workspace, path, glob)
-                async with aclosing(_search_files(files.workspace, query, paths, ripgrep)) as found:
-                    async for item in found:
+                async with aclosing(
+                    _search_files(files.workspace, query, paths, ripgrep)
+                ) as file_matches:
+                    async for item in file_matches:
                         if not lines.take(item):
                             break
         except (ToolEnvironmentError, InvalidInput) as error:
@@ -115,9 +117,9 @@ async def _paths(workspace: Workspace, path: str, glob: str | None) -> list[str]
         pass
     else:
         return [path]
-    found = await workspace.walk(path, limit=MAX_WALKED, skip=VERSION_CONTROL)
+    file_entries = await workspace.walk(path, limit=MAX_WALKED, skip=VERSION_CONTROL)
     is_meant: Callable[[str], bool] = (lambda _: True) if glob is None else compile_search(glob)
-    below = relative_names(workspace, path, found)
+    below = relative_names(workspace, path, file_entries)
     return [str(entry.path) for name, entry in below if not entry.is_link and is_meant(name)]
 
 

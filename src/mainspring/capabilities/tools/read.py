@@ -120,8 +120,8 @@ def read_tool(files: SessionFiles) -> Tool:
             view_range: First and last line to show, counted from 1; -1 as the last is the end.
         """
         try:
-            found = await files.read(call, file_path)
-            return _content_result(file_path, found.content, view_range)
+            file_state = await files.read(call, file_path)
+            return _content_result(file_path, file_state.content, view_range)
         except IsFolder:
             return await _listing(files, file_path)
         except FileRefused as error:
@@ -153,8 +153,8 @@ def _image(path: str, content: bytes, media_type: str) -> ToolResult:
             f"{path} is an image of {len(content):,} bytes; {MAX_IMAGE_BYTES:,} can be shown"
         )
     data = base64.b64encode(content).decode()
-    shown = ImageBlock(source=Base64Source(media_type=media_type, data=data))
-    return ToolResult((TextBlock(f"{path}: {media_type}, {len(content):,} bytes"), shown))
+    image_block = ImageBlock(source=Base64Source(media_type=media_type, data=data))
+    return ToolResult((TextBlock(f"{path}: {media_type}, {len(content):,} bytes"), image_block))
 
 
 def _number_lines(text: str, view_range: list[int] | None) -> str:
@@ -192,13 +192,13 @@ def _truncate_line(line: str) -> str:
 
 async def _listing(files: SessionFiles, path: str) -> ToolResult:
     try:
-        found = await files.workspace.walk(path, limit=_MAX_LISTED + 1, depth=1)
+        file_entries = await files.workspace.walk(path, limit=_MAX_LISTED + 1, depth=1)
     except ToolEnvironmentError as error:
         return failed_result(error)
-    lines = [f"{path} is a folder that contains:", *map(_entry_line, found[:_MAX_LISTED])]
-    if len(found) > _MAX_LISTED:
+    lines = [f"{path} is a folder that contains:", *map(_entry_line, file_entries[:_MAX_LISTED])]
+    if len(file_entries) > _MAX_LISTED:
         lines.append("[and more: use glob to find files]")
-    return ToolResult.text("\n".join(lines) if found else f"{path} is an empty folder")
+    return ToolResult.text("\n".join(lines) if file_entries else f"{path} is an empty folder")
 
 
 def _entry_line(entry: FileEntry) -> str:

@@ -71,13 +71,13 @@ def _start_tool(
             name: What to call it: lower-case letters, digits, - and _.
             command: The bash command that runs it in the foreground, without &.
         """
-        wanted = ExecRequest(
+        exec_request = ExecRequest(
             key=call.idempotency_key,
             argv=("bash", "--noprofile", "--norc", "-c", _TOGETHER, "bash", command),
             wall_seconds=max_seconds,
         )
         try:
-            await services.start(name, wanted)
+            await services.start(name, exec_request)
         except SandboxFailed as error:
             return ToolResult.text(f"Not started: {error}", ok=False, error="unavailable")
         return ToolResult.text(f"{name} has started; service_output shows its output.")

@@ -214,7 +214,7 @@ class _Shell:
         keeps_state = self._keeps_state(call.input)
         if keeps_state:
             await self._forget_collected()
-        wanted = ExecRequest(
+        exec_request = ExecRequest(
             key=call.idempotency_key,
             argv=wrap_command(
                 command,
@@ -227,10 +227,12 @@ class _Shell:
             max_bytes=_MAX_OUTPUT_BYTES,
         )
         try:
-            ran = await self.sandbox.run(wanted, LiveText(call.say))
+            ran = await self.sandbox.run(exec_request, LiveText(call.say))
             if ran.stop_cause == "lost" and not keeps_state:
-                await self.sandbox.forget(wanted.key)  # it only reads: running it again is safe
-                ran = await self.sandbox.run(wanted, LiveText(call.say))
+                await self.sandbox.forget(
+                    exec_request.key
+                )  # it only reads: running it again is safe
+                ran = await self.sandbox.run(exec_request, LiveText(call.say))
         except SandboxFailed as error:
             return ToolResult.text(f"Not run: {error}", ok=False, error="unavailable")
         self.used.add(shell)

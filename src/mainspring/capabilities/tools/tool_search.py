@@ -111,14 +111,14 @@ def tool_search(deferred: Sequence[ToolSpec], open_encode: OpenEncode = _words_a
         """
         if query.strip().lower().startswith(_SELECT):
             names = [name.strip() for name in query.strip()[len(_SELECT) :].split(",")]
-            found = [specs[name] for name in dict.fromkeys(names) if name in specs]
+            tool_specs = [specs[name] for name in dict.fromkeys(names) if name in specs]
             missing = [name for name in names if name and name not in specs]
             index = await to_thread.run_sync(make_index) if missing else None
-            return _selection_result(found, missing, index)
+            return _selection_result(tool_specs, missing, index)
         index = await to_thread.run_sync(make_index)
         names = index.search(query, max_results + _MAX_ALSO_NAMED)
-        found = [specs[name] for name in names[:max_results]]
-        return _search_result(found, [specs[name] for name in names[max_results:]])
+        tool_specs = [specs[name] for name in names[:max_results]]
+        return _search_result(tool_specs, [specs[name] for name in names[max_results:]])
 
     return tool_search
 

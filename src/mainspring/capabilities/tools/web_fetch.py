@@ -142,8 +142,8 @@ def _decode_page(response: FetchResponse) -> str:
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         return content.decode("utf-16", "replace")
     start = content[:2048].decode("ascii", "replace")
-    found = _CHARSET.search(response.media_type) or _CHARSET.search(start)
-    charset = found[1] if found else "utf-8"
+    match = _CHARSET.search(response.media_type) or _CHARSET.search(start)
+    charset = match[1] if match else "utf-8"
     try:
         return content.decode(charset, "replace").removeprefix("\ufeff")
     except (LookupError, ValueError):  # unknown, or not a text encoding

@@ -25,14 +25,14 @@ class _Input(Struct, frozen=True):
 def write_tool(files: SessionFiles) -> Tool:
     async def plan(call: Call) -> PlannedChange:
         wanted = msgspec.convert(dict(call.input), _Input)
-        found = await files.read_if_present(wanted.file_path)
-        if found is not None:
-            files.check_read(call, wanted.file_path, found)
-        there = None if found is None else decode_text(found.content)
+        file_state = await files.read_if_present(wanted.file_path)
+        if file_state is not None:
+            files.check_read(call, wanted.file_path, file_state)
+        there = None if file_state is None else decode_text(file_state.content)
         return PlannedChange(
             path=wanted.file_path,
             content=_encoded(wanted.content, there or DecodedText(text="")),
-            expected="" if found is None else found.version,
+            expected="" if file_state is None else file_state.version,
             before="" if there is None else there.plain,
             after=wanted.content,
         )

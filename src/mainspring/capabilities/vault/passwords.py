@@ -68,8 +68,8 @@ def _is_assignment(match: re2.Match[bytes], text: bytes) -> bool:
 
 def _whole_name(text: bytes, end: int) -> bytes:
     """The part of the name that precedes the match."""
-    found = _NAME_BEFORE.search(text[max(0, end - _LONGEST_NAME) : end])
-    return b"" if found is None else found.group(1)
+    match = _NAME_BEFORE.search(text[max(0, end - _LONGEST_NAME) : end])
+    return b"" if match is None else match.group(1)
 
 
 _TO = compile_pattern(rb"(?i)\sto\s")

@@ -172,8 +172,8 @@ def apply_steps(
 ) -> tuple[bytes, list[OffsetMap]]:
     layers: list[OffsetMap] = []
     for step in steps:
-        content, made = step.traced(content, is_cut=is_cut)
-        layers += made
+        content, offset_maps = step.traced(content, is_cut=is_cut)
+        layers += offset_maps
     return content, layers
 
 

@@ -199,9 +199,9 @@ class FolderWorkspace:
             if spot.state is None or spot.folder is None:
                 raise FileNotFoundError(errno.ENOENT, "nothing there")
             with OpenDescriptor(os.open(spot.name, OPEN_FOLDER, dir_fd=spot.folder)) as folder:
-                found = walk_tree(self.bounds, folder, spot.parts, depth=depth, skip=skip)
+                walk_entries = walk_tree(self.bounds, folder, spot.parts, depth=depth, skip=skip)
                 begun = self._begun(spot.parts)
-                listed = (met for met in found if _is_listed(met.state))
+                listed = (met for met in walk_entries if _is_listed(met.state))
                 return [_entry(begun, met) for met in islice(listed, limit)]
 
     def _begun(self, parts: PathParts) -> PurePosixPath:

@@ -71,14 +71,16 @@ class SnapshotRestore:
         for path in sorted(_paths_to_remove(current, target), reverse=True):
             with self._folder_of(path) as (folder, name):
                 self._remove(folder, name, path)
-        wanted = [target[path] for path in sorted(target) if current.get(path) != target[path]]
-        for item in wanted:
+        manifest_entries = [
+            target[path] for path in sorted(target) if current.get(path) != target[path]
+        ]
+        for item in manifest_entries:
             if item.kind == "folder":
                 self._make_folder(item, current)
-        for item in wanted:
+        for item in manifest_entries:
             if item.kind in ("file", "link"):
                 self._put(item)
-        folders = {item.path for item in wanted if item.kind == "folder"} | self._loosened
+        folders = {item.path for item in manifest_entries if item.kind == "folder"} | self._loosened
         self._set_modes(target[path] for path in sorted(folders, reverse=True) if path in target)
 
     def _check_contents(self, current: ManifestEntries, target: ManifestEntries) -> None:

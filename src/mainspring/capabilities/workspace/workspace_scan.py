@@ -106,11 +106,11 @@ class WorkspaceScan:
 
     def _file(self, path: bytes, entry: WalkEntry) -> ManifestEntry | None:
         self._bytes += entry.state.st_size
-        known = self._cache.get(path)
+        cached_file = self._cache.get(path)
         if (
-            known is None
-            or known != _cached_file(entry.state, known.content)
-            or self._is_lost(known)
+            cached_file is None
+            or cached_file != _cached_file(entry.state, cached_file.content)
+            or self._is_lost(cached_file)
         ):
             try:
                 file = _open_entry(entry)
@@ -119,10 +119,10 @@ class WorkspaceScan:
             if file is None:
                 return None
             with file:
-                known = self._read(file)
-        if self._is_settled(known):
-            self.known[path] = known
-        return ManifestEntry(path, "file", entry.state.st_mode & _FILE_MODE, known.content)
+                cached_file = self._read(file)
+        if self._is_settled(cached_file):
+            self.known[path] = cached_file
+        return ManifestEntry(path, "file", entry.state.st_mode & _FILE_MODE, cached_file.content)
 
     def _is_lost(self, file: CachedFile) -> bool:
         return self._keep is not None and file.content.decode() not in self._kept

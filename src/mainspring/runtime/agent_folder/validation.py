@@ -243,10 +243,10 @@ def _unsupported_fields(subagent: Subagent, plugins: InstalledPlugins) -> Iterat
         cast("dict[str, object]", item) for item in subagent.mcp_servers if isinstance(item, dict)
     ]
     for item in tables if not is_plugins else ():
-        found = inline_servers(item, subagent.file)
+        mcp_servers = inline_servers(item, subagent.file)
         yield from (
             IgnoredItem(f"{subagent.name}: mcpServers", finding.what)
-            for finding in found.findings
+            for finding in mcp_servers.findings
             if finding.level == "error"
         )
     if tables and is_plugins:

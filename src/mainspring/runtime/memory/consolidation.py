@@ -119,13 +119,13 @@ class Consolidation:
             self._note(changed, "archive", reason, evidence)
 
     def edits(self) -> list[MemoryEdit]:
-        found: list[MemoryEdit] = []
+        memory_edits: list[MemoryEdit] = []
         for path, change in self._changes.items():
             note, before = self.notes.get(path), self._texts.get(path)
             text = None if note is None else render_note(note)
             if text == before:
                 continue
-            found.append(
+            memory_edits.append(
                 MemoryEdit(
                     path=path,
                     action=change.action,
@@ -136,7 +136,7 @@ class Consolidation:
                     trust="agent" if note is None else note.trust,
                 )
             )
-        return found
+        return memory_edits
 
     def _nearby(self, wanted: frozenset[str]) -> list[str]:
         counts = Counter(path for stem in wanted for path in self._by_stem.get(stem, ()))

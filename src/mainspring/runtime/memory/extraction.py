@@ -149,9 +149,9 @@ def _from_message(event: Event, text: str) -> Iterator[Candidate]:
 def _kind(sentence: str) -> NoteType | None:
     if len(sentence) > _MAX_CHARS or len(sentence.split()) < _MIN_WORDS:
         return None
-    if (asked := _REMEMBER.match(sentence)) and not _TO_DO.match(asked["rest"]):
-        return _cued_kind(asked["rest"]) or "reference"
-    if _QUESTION.search(sentence) or (asked is not None):
+    if (match := _REMEMBER.match(sentence)) and not _TO_DO.match(match["rest"]):
+        return _cued_kind(match["rest"]) or "reference"
+    if _QUESTION.search(sentence) or (match is not None):
         return None
     return _cued_kind(sentence)
 

@@ -38,7 +38,7 @@ def record_learnings(folder: Path, candidates: Iterable[Candidate]) -> None:
 
 async def promoted(log: SessionLog, folder: Path, observed: Sequence[Candidate]) -> list[Candidate]:
     """Those that sessions have seen often enough, with the evidence of each."""
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     for candidate in observed:
         lines = await to_thread.run_sync(_sightings, folder, candidate.text)
         seen: dict[str, Evidence] = {}
@@ -46,8 +46,8 @@ async def promoted(log: SessionLog, folder: Path, observed: Sequence[Candidate])
             if session_id not in seen and await _is_seen(log, session_id, event_id, candidate.text):
                 seen[session_id] = Evidence(session_id=session_id, event_id=event_id)
         if len(seen) >= SIGHTINGS:
-            found.append(replace(candidate, evidence=tuple(seen.values())))
-    return found
+            candidates.append(replace(candidate, evidence=tuple(seen.values())))
+    return candidates
 
 
 async def _is_seen(log: SessionLog, session_id: str, event_id: str, text: str) -> bool:

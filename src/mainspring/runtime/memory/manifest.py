@@ -95,11 +95,11 @@ def manifest_picker(
 
 def picked_memories(answer: str, entries: Sequence[ManifestEntry]) -> list[tuple[str, str]]:
     """What an answer names, as far as it is in the list; whatever else it says is no choice."""
-    found = _OBJECT.search(answer)
-    if found is None:
+    match = _OBJECT.search(answer)
+    if match is None:
         return []
     try:
-        names = msgspec.json.decode(found[0], type=_Answer).memories
+        names = msgspec.json.decode(match[0], type=_Answer).memories
     except msgspec.MsgspecError:
         return []
     known = {entry.name: (entry.scope, entry.path) for entry in entries}

@@ -72,13 +72,13 @@ def apply_edits(
 ) -> AppliedEdits:
     """Make the changes that were not made before; what was changed since they were proposed stays
     as it is and is reported. `key`: what an edit is known by. Blocks."""
-    made = {version.id: version for version in folder.history()}
+    memory_versions = {version.id: version for version in folder.history()}
     versions: list[MemoryVersion] = []
     refused: list[RefusedEdit] = []
     for edit in edits:
         version_id = version_id_of(key(edit), edit.path)
-        if version_id in made:
-            versions.append(made[version_id])
+        if version_id in memory_versions:
+            versions.append(memory_versions[version_id])
             continue
         change = Change(
             author=author,

@@ -77,7 +77,7 @@ class RewindHistory:
 async def read_rewind_history(log: SessionLog, session: SessionRow) -> RewindHistory:
     """Of a fork, what it has inherited too."""
     thread = Thread(id=session.thread_id)
-    kept: list[Checkpoint] = []
+    checkpoints: list[Checkpoint] = []
     asked: list[int] = []
     turns: list[int] = []
     begun = 0
@@ -86,9 +86,9 @@ async def read_rewind_history(log: SessionLog, session: SessionRow) -> RewindHis
         thread.apply(event)
         match event.payload:
             case events.WorkspaceSnapshotted(snapshot=snapshot, files=files):
-                kept.append(_checkpoint(event, thread, snapshot, files))
+                checkpoints.append(_checkpoint(event, thread, snapshot, files))
             case events.WorkspaceRestored(snapshot=snapshot):
-                kept.append(_checkpoint(event, thread, snapshot, None))
+                checkpoints.append(_checkpoint(event, thread, snapshot, None))
             case events.UserMessage():
                 asked.append(event.seq - 1)
             case events.ModelRequestStarted(purpose=None):
@@ -101,7 +101,7 @@ async def read_rewind_history(log: SessionLog, session: SessionRow) -> RewindHis
     return RewindHistory(
         session_id=session.id,
         head=session.head.seq,
-        checkpoints=tuple(kept),
+        checkpoints=tuple(checkpoints),
         message_seqs=tuple(asked),
         turn_seqs=tuple(turns),
         workspace=None if state.sandbox is None else state.sandbox.workspace,

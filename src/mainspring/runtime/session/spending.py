@@ -81,14 +81,14 @@ async def charges(log: SessionLog, session: SessionRow) -> list[ModelCharge]:
         None,
     )
     own = [event for event in read if event.seq > session.parent_seq]
-    found = _fold(session.id, agent or "unnamed", own)
-    pairs = zip(found, _outcomes(own), strict=True)
+    model_charges = _fold(session.id, agent or "unnamed", own)
+    pairs = zip(model_charges, _outcomes(own), strict=True)
     return [replace(charge, outcome=outcome) for charge, outcome in pairs]
 
 
 def _fold(session_id: str, agent: str, log: Iterable[Event]) -> list[ModelCharge]:
     """A call's settlement follows its end, on the same thread."""
-    found: list[ModelCharge] = []
+    model_charges: list[ModelCharge] = []
     asked: dict[str, str] = {}
     latest: dict[str, int] = {}
     for event in log:
@@ -96,8 +96,8 @@ def _fold(session_id: str, agent: str, log: Iterable[Event]) -> list[ModelCharge
             case events.ModelRequestStarted(model=model):
                 asked[event.thread_id] = model or "unknown"
             case events.ModelRequestEnded() as end:
-                latest[event.thread_id] = len(found)
-                found.append(
+                latest[event.thread_id] = len(model_charges)
+                model_charges.append(
                     ModelCharge(
                         session_id=session_id,
                         agent=agent,
@@ -111,10 +111,10 @@ def _fold(session_id: str, agent: str, log: Iterable[Event]) -> list[ModelCharge
                 )
             case events.BudgetSettled(cost_usd=cost) if event.thread_id in latest:
                 at = latest.pop(event.thread_id)
-                found[at] = replace(found[at], cost_usd=Decimal(cost))
+                model_charges[at] = replace(model_charges[at], cost_usd=Decimal(cost))
             case _:
                 pass
-    return found
+    return model_charges
 
 
 def _outcomes(log: Iterable[Event]) -> list[str]:

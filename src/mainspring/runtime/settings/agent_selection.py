@@ -73,33 +73,35 @@ class AgentSelection(Struct, frozen=True, kw_only=True):
         def model_for(own: str) -> str:
             return options.model or used or own or self.default_model
 
-        found = read_agent(
+        agent_folder = read_agent(
             scopes,
             is_pinned=self.is_pinned,
             instruction_files=_readable_disk(loaded.policy),
             limits_for=lambda own: _instruction_limits(model_for(own), facts),
         )
-        limits = found.agent.limits
+        limits = agent_folder.agent.limits
         if options.max_turns is not None:
             limits = replace(limits, max_turns=options.max_turns)
         if options.max_cost_usd is not None:
             limits = replace(limits, max_cost_usd=options.max_cost_usd)
-        memory = found.agent.memory if recorded is None else recorded.memory
+        memory = agent_folder.agent.memory if recorded is None else recorded.memory
         agent = replace(
-            found.agent,
-            model=model_for(found.agent.model),
+            agent_folder.agent,
+            model=model_for(agent_folder.agent.model),
             limits=limits,
             memory=strictest_memory(memory, options.memory_mode),
         )
         agent = apply_preferences(agent, scopes, loaded.preferences)
-        if recorded is None and found.is_described:
-            agent = replace(agent, version=_store_version(found.folder))
+        if recorded is None and agent_folder.is_described:
+            agent = replace(agent, version=_store_version(agent_folder.folder))
         odd = (
-            *found.findings_by_source["instructions"],
+            *agent_folder.findings_by_source["instructions"],
             *_missing_style(scopes, loaded.preferences.output_style),
         )
         return replace(
-            found, agent=agent, findings_by_source={**found.findings_by_source, "instructions": odd}
+            agent_folder,
+            agent=agent,
+            findings_by_source={**agent_folder.findings_by_source, "instructions": odd},
         )
 
     def scopes(self, folder: str | Path | None = None) -> Scopes:
@@ -158,13 +160,13 @@ def _instruction_limits(
     model: str, facts: Callable[[str], ModelFacts] | None
 ) -> instructions.InstructionLimits:
     try:
-        known = facts(model) if facts is not None else None
+        model_facts = facts(model) if facts is not None else None
     except InvalidInput:  # a script, or a name that is refused when the model is opened
-        known = None
+        model_facts = None
     return (
         instructions.InstructionLimits()
-        if known is None
-        else instructions.InstructionLimits.of_window(known.window)
+        if model_facts is None
+        else instructions.InstructionLimits.of_window(model_facts.window)
     )
 
 

@@ -142,24 +142,24 @@ def validate_folder(scopes: Scopes, checks: FolderChecks) -> FolderReport:
         InvalidInput: there is no such folder.
     """
     is_pinned = checks.is_pinned
-    found = read_agent(scopes, is_pinned=is_pinned, allows_errors=True)
+    agent_folder = read_agent(scopes, is_pinned=is_pinned, allows_errors=True)
     plugins = installed_plugins(scopes.folder, scopes.home, disabled=checks.disabled_plugins)
     servers = read_mcp(scopes, checks.variables, plugins=plugins.servers)
     parts = check_folder(
-        scopes.folder, found, plugins=plugins, servers=servers, is_pinned=is_pinned
+        scopes.folder, agent_folder, plugins=plugins, servers=servers, is_pinned=is_pinned
     )
     names = frozenset(plugin.name for plugin in plugins.plugins)
     project = _read_project(scopes, checks)
-    said = _SettingsReport(
+    settings_report = _SettingsReport(
         checks=checks, scopes=scopes, is_trusted=_is_trusted(project, scopes, checks), plugins=names
     )
-    said.look(found.agent_manifest)
-    wrong = check_manifest_names(checks.missing_model, found.agent_manifest)
+    settings_report.look(agent_folder.agent_manifest)
+    wrong = check_manifest_names(checks.missing_model, agent_folder.agent_manifest)
     parts[0] = replace(parts[0], findings=(*parts[0].findings, *wrong))
-    files = [subagent for subagent in found.agent.subagents if subagent.file]
+    files = [subagent for subagent in agent_folder.agent.subagents if subagent.file]
     idle = [odd for file in files for odd in check_subagent_names(checks.missing_model, file)]
     with_hooks = [file for file in files if file.hooks and file.scope == "project"]
-    if not said.is_trusted:
+    if not settings_report.is_trusted:
         idle += [
             IgnoredItem(f"{with_hook.name}: hooks", _UNTRUSTED_MESSAGE) for with_hook in with_hooks
         ]
@@ -167,8 +167,8 @@ def validate_folder(scopes: Scopes, checks: FolderChecks) -> FolderReport:
         parts = [_distrust(part, own) if part.name == SERVERS_PART else part for part in parts]
     called = parts[_SETTINGS_POSITION - 1]
     parts[_SETTINGS_POSITION - 1] = replace(called, ignored=(*called.ignored, *idle))
-    parts[_SETTINGS_POSITION:_SETTINGS_POSITION] = said.parts
-    if found.agent_manifest.schedule is not None and project is not None:
+    parts[_SETTINGS_POSITION:_SETTINGS_POSITION] = settings_report.parts
+    if agent_folder.agent_manifest.schedule is not None and project is not None:
         parts = [_check_schedule(part, project) if part.name == PLANNED else part for part in parts]
     return FolderReport(parts=tuple(part for part in parts if not part.is_empty))
 

@@ -33,9 +33,9 @@ class TrustedHooks(Struct, frozen=True):
 
 def trusted_plugin_hooks(home: Path, folder: Path, disabled: Collection[str] = ()) -> TrustedHooks:
     """The hooks of the user's plugins and of the folder's, in order of discovery."""
-    found = installed_plugins(folder, None if folder == home else home)
+    plugins = installed_plugins(folder, None if folder == home else home)
     with_hooks = [
-        plugin for plugin in found.plugins if plugin.hooks and plugin.name not in disabled
+        plugin for plugin in plugins.plugins if plugin.hooks and plugin.name not in disabled
     ]
     if not with_hooks:
         return TrustedHooks()

@@ -25,8 +25,8 @@ def usable_servers(
     """Those of the operator, of the user and of trusted plugins, and those of a trusted project as
     they were trusted; with variables replaced, so that they may hold secrets."""
     plugins = tuple(_plugin_servers(scopes, loaded))
-    found = read_mcp(scopes, environment, project=loaded.servers, plugins=plugins)
-    return _usable(found.servers, scopes, environment, loaded)
+    mcp_servers = read_mcp(scopes, environment, project=loaded.servers, plugins=plugins)
+    return _usable(mcp_servers.servers, scopes, environment, loaded)
 
 
 def subagent_servers(

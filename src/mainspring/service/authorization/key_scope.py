@@ -122,8 +122,8 @@ class KeyScope:
             await _require_granted(principal, skill_id)
 
     async def _agents_deployment(self, principal: Principal, deployment_id: str) -> None:
-        kept = await self._deployments.get(principal.tenant, deployment_id)
-        principal.require_agent(kept.deployment.agent.id)
+        stored_deployment = await self._deployments.get(principal.tenant, deployment_id)
+        principal.require_agent(stored_deployment.deployment.agent.id)
 
     async def _agents_approval(self, principal: Principal, approval_id: str) -> None:
         if (

@@ -158,10 +158,10 @@ class Dreams:
         """Newest first."""
         if not statuses:
             return await self._repository.page(tenant, query)
-        found: list[DreamObject] = []
+        dream_objects: list[DreamObject] = []
         cursors: list[str | None] = []
         following = query.page
-        while len(found) <= query.limit:
+        while len(dream_objects) <= query.limit:
             one = ListQuery(
                 limit=1,
                 page=following,
@@ -170,12 +170,12 @@ class Dreams:
                 created_upto=query.created_upto,
             )
             listed = await self._repository.page(tenant, one)
-            found += (dream for dream in listed.data if dream.status in statuses)
-            cursors = [*cursors[: len(found)], listed.next_page]
+            dream_objects += (dream for dream in listed.data if dream.status in statuses)
+            cursors = [*cursors[: len(dream_objects)], listed.next_page]
             following = listed.next_page
             if following is None:
-                return Page(data=found[: query.limit], next_page=None)
-        return Page(data=found[: query.limit], next_page=cursors[query.limit - 1])
+                return Page(data=dream_objects[: query.limit], next_page=None)
+        return Page(data=dream_objects[: query.limit], next_page=cursors[query.limit - 1])
 
     async def cancel(self, tenant: str, dream_id: str) -> DreamObject:
         """Raises: NotFound; InvalidInput: it has ended."""

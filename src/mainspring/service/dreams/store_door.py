@@ -50,11 +50,11 @@ class StoreDoor:
         refused: list[RefusedEdit] = []
         for edit in edits:
             try:
-                made = await self._apply(edit, present.get(edit.path))
+                memory_object = await self._apply(edit, present.get(edit.path))
             except (InvalidInput, MemoryChanged, NotFound) as error:
                 refused.append(RefusedEdit(path=edit.path, problem=str(error)))
                 continue
-            versions.append(self._version(edit, made))
+            versions.append(self._version(edit, memory_object))
         return AppliedEdits(versions=tuple(versions), refused=tuple(refused))
 
     async def take_back(self, versions: Sequence[str], reason: str) -> list[str]:
@@ -101,13 +101,13 @@ class StoreDoor:
         return SessionActor(session_id=self.session_id)
 
     async def _all(self, store_id: str) -> dict[str, MemoryObject]:
-        found: dict[str, MemoryObject] = {}
+        memory_objects: dict[str, MemoryObject] = {}
         page: str | None = None
         while True:
             listing = MemoryListing(limit=100, page=page, view="full")
             listed = await self.memories.page(self.tenant, store_id, listing)
             for item in listed.data:
                 if isinstance(item, MemoryObject):
-                    found[item.path.removeprefix("/")] = item
+                    memory_objects[item.path.removeprefix("/")] = item
             if (page := listed.next_page) is None:
-                return found
+                return memory_objects

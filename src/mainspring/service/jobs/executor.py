@@ -69,8 +69,8 @@ class JobExecutor:
         self._free = anyio.Semaphore(concurrency)
         with unwrap_single_error():
             async with anyio.create_task_group() as group:
-                while (taken := await self._next()) is not None:
-                    group.start_soon(self._run_job, taken)
+                while (claimed_job := await self._next()) is not None:
+                    group.start_soon(self._run_job, claimed_job)
 
     async def _next(self) -> ClaimedJob | None:
         """The next job, once there is room for it; `None` when closing."""

@@ -119,7 +119,7 @@ class Memories:
             await self._require_room(tenant, store_id)
             await self._require_free(tenant, store_id, path)
             now = self._clock()
-            made = MemoryObject(
+            memory_object = MemoryObject(
                 id=self._new_id("mem"),
                 memory_store_id=store_id,
                 memory_version_id=self._new_id("memver"),
@@ -131,10 +131,10 @@ class Memories:
             )
             await self._records.write(
                 Replace(row=store),
-                self._repository.put_change(tenant, made),
-                self._version_change(tenant, made, "created", actor, content),
+                self._repository.put_change(tenant, memory_object),
+                self._version_change(tenant, memory_object, "created", actor, content),
             )
-            return made
+            return memory_object
 
         return _with_content(await _retry_on_conflict(attempt), content, view)
 

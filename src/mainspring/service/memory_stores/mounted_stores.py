@@ -85,23 +85,25 @@ class MountedStores:
                     full = await self.memories.get(tenant, store.store_id, memory.id)
                     content = (full.content or "").encode()
                     await self.write(workspace, f"{store.folder}{path}", content)
-            known = {path: _Memory(item.id, item.content_sha256) for path, item in current.items()}
-            await self._note(workspace, store.store_id, known)
+            memories = {
+                path: _Memory(item.id, item.content_sha256) for path, item in current.items()
+            }
+            await self._note(workspace, store.store_id, memories)
 
     async def save(
         self, tenant: str, session_id: str, workspace: Path, stores: Sequence[MountedStore]
     ) -> None:
         noted = await to_thread.run_sync(_read_noted, workspace)
         for store in stores:
-            known = noted.stores.get(store.store_id)
-            if known is None or not store.is_writable:
+            memories = noted.stores.get(store.store_id)
+            if memories is None or not store.is_writable:
                 continue
             present = await _files(workspace, store.folder)
             if present is None:
                 continue
             actor = SessionActor(session_id=session_id)
             saving = _Saving(self.memories, tenant, store, workspace, actor)
-            await self._note(workspace, store.store_id, await saving.save(known, present))
+            await self._note(workspace, store.store_id, await saving.save(memories, present))
 
     async def _note(self, workspace: Path, store_id: str, known: dict[str, _Memory]) -> None:
         noted = await to_thread.run_sync(_read_noted, workspace)
@@ -149,10 +151,10 @@ class _Saving:
             return
         try:
             text = content.decode()
-            made = await self._put(check_path(path), text, before)
+            memory_object = await self._put(check_path(path), text, before)
         except (UnicodeDecodeError, InvalidInput, PathTaken, NotFound):
             return  # not a memory: it stays a file of the session
-        self._saved[path] = _Memory(made.id, content_digest(content))
+        self._saved[path] = _Memory(memory_object.id, content_digest(content))
 
     async def _put(self, path: str, text: str, before: _Memory | None) -> MemoryObject:
         if before is None:

@@ -157,11 +157,12 @@ def carry_mounts(
     before: Path, copy: Path, workspace: Path, resources: Sequence[SessionResource]
 ) -> None:
     """Record for a copied workspace which resources it already has: they are not mounted again."""
-    known = _read_mounted_ids(mounted_ids_file(before))
+    mounted_ids = _read_mounted_ids(mounted_ids_file(before))
     carried = [
         resource.id
         for resource in resources
-        if resource.id in known and os.path.lexists(copy / workspace_path(resource.mount_path))
+        if resource.id in mounted_ids
+        and os.path.lexists(copy / workspace_path(resource.mount_path))
     ]
     _write_mounted_ids(mounted_ids_file(workspace), carried)
 

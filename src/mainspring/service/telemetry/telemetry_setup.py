@@ -126,12 +126,12 @@ def _exporters(otel: OtelSettings, version: str) -> tuple[Exporter, ...]:
         return ()
     tracing = _import_otel_export()
     resource = tracing.resource_of(version, service_name=None if otel.is_named else "mainspring")
-    made: list[Exporter] = []
+    exporters: list[Exporter] = []
     if otel.traces is not None:
-        made.append(cast("Exporter", tracing.tracing_over_http(otel.traces, resource)))
+        exporters.append(cast("Exporter", tracing.tracing_over_http(otel.traces, resource)))
     if otel.metrics is not None:
-        made.append(cast("Exporter", tracing.metering_over_http(otel.metrics, resource)))
-    return tuple(made)
+        exporters.append(cast("Exporter", tracing.metering_over_http(otel.metrics, resource)))
+    return tuple(exporters)
 
 
 def _import_otel_export() -> ModuleType:

@@ -91,10 +91,10 @@ def parse_grant(reply: HttpReply) -> TokenGrant | None:
     if reply.status != 200:
         return None
     try:
-        found = _GRANT_DECODER.decode(reply.body)
+        token_grant = _GRANT_DECODER.decode(reply.body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    return found if found.access_token else None
+    return token_grant if token_grant.access_token else None
 
 
 def is_transient(reply: HttpReply) -> bool:

@@ -144,8 +144,8 @@ class ChatParser:
         if not chunk.choices:
             return ()
         choice = chunk.choices[0]
-        said = choice.delta or choice.message
-        deltas = [] if said is None else self._hear(said)
+        message = choice.delta or choice.message
+        deltas = [] if message is None else self._hear(message)
         if choice.finish_reason:
             deltas += self._finish(choice.finish_reason)
         return deltas
