@@ -14,12 +14,11 @@ from mainspring.config import Settings, is_postgres
 from mainspring.core import clock, ids
 from mainspring.core.tool import Tool
 from mainspring.harness.permissions.policy import remove_denied
-from mainspring.harness.state.thread import RECALL
 from mainspring.retrieval.passage_index import PassageIndex
+from mainspring.runtime import memory_setup
 from mainspring.runtime.knowledge.knowledge_folder import KnowledgeFolder
 from mainspring.runtime.knowledge.knowledge_tool import knowledge_tool
 from mainspring.runtime.memory.index_files import IndexFiles
-from mainspring.runtime.memory.manifest import manifest_picker
 from mainspring.runtime.memory.memory_files import ContentSeal
 from mainspring.runtime.memory.memory_folder import FolderOptions, MemoryFolder
 from mainspring.runtime.memory.memory_mode import MemoryMode, strictest_memory
@@ -28,17 +27,14 @@ from mainspring.runtime.memory.memory_tools import memory_tools
 from mainspring.runtime.memory.recall import Recall, utility_reader
 from mainspring.runtime.memory.session_memory import SessionMemory
 from mainspring.runtime.memory.vector_settings import open_vectors, set_vectors
-from mainspring.runtime.model_question import make_ask_model
+from mainspring.runtime.memory_setup import AGENT, USER, MemorySources
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import memory_places
-from mainspring.runtime.session.thread_memory import MemorySources
 from mainspring.runtime.session_context import Models, SetupRequest
 from mainspring.runtime.utility.utility_table import UtilityTable
 from mainspring.wiring.providers import embedding_endpoint
 from mainspring.wiring.settings_files import load_policy
 from mainspring.wiring.user_vault import known_secrets, user_vault
-
-AGENT, USER = "agent", "user"
 
 
 def memory_folders(settings: Settings, own: Path | None = None) -> dict[str, MemoryFolder]:
@@ -104,15 +100,9 @@ def served_memory(
 def session_recall(
     settings: Settings, setup: SetupRequest, models: Models, memory: SessionMemory
 ) -> Recall:
-    """By search, or by a small model that picks from the list of memories."""
-    state = setup.thread.session_state
-    name = settings.environment.get("MAINSPRING_RECALL_MODEL")
-    pick = None
-    if name:
-        ask = make_ask_model(models, models.resolve(name), purpose=RECALL)
-        pick = manifest_picker(ask, lambda: state.calls)
+    model = settings.environment.get("MAINSPRING_RECALL_MODEL")
     utility = utility_reader(setup.log, partial(open_utility_table, settings))
-    return Recall(memory=memory, utility=utility, pick=pick)
+    return memory_setup.session_recall(setup, models, memory, utility, model=model)
 
 
 def knowledge_folder(settings: Settings, workspace: Path) -> KnowledgeFolder:

@@ -38,7 +38,8 @@ from mainspring.runtime.memory.note import (
     note_path,
     parse_note,
 )
-from mainspring.wiring.memory import AGENT, USER, index_files, memory_folders
+from mainspring.runtime.memory_setup import AGENT, USER
+from mainspring.wiring.memory import index_files, memory_folders
 
 app = command_group()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -12,14 +12,21 @@ from typing import TypeAlias
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput
 from mainspring.core.sender import Sender
+from mainspring.harness.state.thread import RECALL
 from mainspring.runtime.memory.index_files import IndexFiles
 from mainspring.runtime.memory.learning import learn_from_run
+from mainspring.runtime.memory.manifest import manifest_picker
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_mode import MemoryMode, strictest_memory
 from mainspring.runtime.memory.past_sessions import PastSessions
+from mainspring.runtime.memory.recall import Recall, UtilityValues
 from mainspring.runtime.memory.session_memory import SessionMemory
+from mainspring.runtime.model_question import make_ask_model
 from mainspring.runtime.session.session_paths import subagent_memory_place
-from mainspring.runtime.session_context import SetupRequest
+from mainspring.runtime.session_context import Models, SetupRequest
+
+AGENT, USER = "agent", "user"
+"""Scopes of memories: those in the agent's folder, and the user's own."""
 
 OpenFolders: TypeAlias = Callable[[Path, Path | None], dict[str, MemoryFolder]]
 """The folders by scope, of a workspace and its user; or the only one there is."""
@@ -105,3 +112,19 @@ def _past_sessions(setup: SetupRequest) -> PastSessions | None:
     if setup.subagent is not None or setup.options.memory is not None:
         return None
     return PastSessions(setup.log, setup.writer.session_id)
+
+
+def session_recall(
+    setup: SetupRequest,
+    models: Models,
+    memory: SessionMemory,
+    utility: Callable[[], Awaitable[UtilityValues]],
+    *,
+    model: str | None,
+) -> Recall:
+    """By search, or by a small model that picks from the list of memories."""
+    state, pick = setup.thread.session_state, None
+    if model:
+        ask = make_ask_model(models, models.resolve(model), purpose=RECALL)
+        pick = manifest_picker(ask, lambda: state.calls)
+    return Recall(memory=memory, utility=utility, pick=pick)
