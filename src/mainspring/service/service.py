@@ -280,7 +280,7 @@ def _build_sessions(
 
     async def over(tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
         await services.work.withdraw(tenant, session.environment_id, session.id)
-        await services.approvals.keeper.catch_up(tenant, session.id)  # nobody waits there any more
+        await services.approvals.keeper.catch_up(tenant, session.id)  # its calls no longer wait
         if is_deleted:
             await webhook_services.news.forget(tenant, session.id)
             await services.outputs.forget(tenant, session.id)
