@@ -128,7 +128,7 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand(
         name="rewind", hint="[N]", about="go back to before a message, files too", is_clients=True
     ),
-    SlashCommand(name="diff", about="files that this session changed", is_clients=True),
+    SlashCommand(name="diff", about="what this session changed in files", is_clients=True),
     SlashCommand(
         name="export", hint="[FILE]", about="write it to .md, .html or .jsonl", is_clients=True
     ),
