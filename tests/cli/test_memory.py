@@ -6,6 +6,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import TypeAlias
 
+from tests.providers.embedding_server import embedding_server
 from tests.retrieval.vector_tables import write_table
 
 Run: TypeAlias = Callable[..., CompletedProcess[str]]
@@ -106,3 +107,27 @@ def test_a_table_of_vectors_is_set_checked_and_removed(mainspring: Run, place: P
     assert "vectors off" in mainspring("memory", "search", "cat").stderr
     mainspring("memory", "vectors", "off")
     assert mainspring("memory", "search", "cat", "--json").stdout == ""
+
+
+def test_an_embedding_model_is_set_asked_and_changed(mainspring: Run):
+    with embedding_server() as server:
+        setting = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "sk-test"}
+        mainspring("memory", "add", "The kitten sleeps.", "--name", "Home")
+        missing = mainspring("memory", "vectors", "openai:small", OPENAI_BASE_URL=server.url)
+        assert (missing.returncode, "OPENAI_API_KEY" in missing.stderr) == (1, True)
+        refused = mainspring("memory", "vectors", "anthropic:x", ANTHROPIC_API_KEY="x")
+        assert "has no embedding endpoint" in refused.stderr
+        shown = mainspring("memory", "vectors", "openai:small", **setting)
+        assert "searches with openai:small (endpoint/small/" in shown.stderr
+        found = mainspring("memory", "search", "pet", "--json", **setting)
+        assert json.loads(found.stdout)["parts"]["vector"] > 0
+        count = len(server.requests)
+        mainspring("memory", "search", "pet", **setting)
+        assert len(server.requests) == count + 1  # the question; notes have their vectors
+        mainspring("memory", "vectors", "openai:large", **setting)
+        mainspring("memory", "search", "pet", **setting)
+        assert {request.model for request in server.requests[count + 1 :]} == {"large"}
+        assert len(server.requests) == count + 4  # setting it, the notes again, the question
+    down = mainspring("memory", "search", "kitten", **setting)
+    assert "The kitten sleeps." in down.stdout
+    assert "searched by words only" in down.stderr

@@ -13,10 +13,19 @@ import msgspec
 from tests.mcp.authorization import agreeing_grant
 from tests.mcp.peers import http_client
 
-from mainspring.capabilities.mcp.messages import ToolDefinition
+from mainspring.capabilities.mcp.client import McpClient
+from mainspring.capabilities.mcp.messages import (
+    SKILLS_EXTENSION,
+    SkillEntry,
+    SkillFile,
+    ToolDefinition,
+    decode_result,
+)
 from mainspring.capabilities.mcp.oauth import ClientConfig
 from mainspring.capabilities.mcp.oauth_grants import OAuthGrant
+from mainspring.capabilities.mcp.server_skills import load_skill, read_skill_file
 from mainspring.core.errors import McpFailed
+from mainspring.harness.context.frontmatter import read_frontmatter
 
 Fields = dict[str, object]
 _VALUES: dict[object, object] = {"string": "test", "integer": 1, "number": 1, "boolean": True}
@@ -84,9 +93,23 @@ async def main(url: str) -> None:
         if "prompts" in info.capabilities:
             for prompt in await client.list_prompts():
                 await client.get_prompt(prompt.name, {})
-        if "resources" in info.capabilities:
+        if SKILLS_EXTENSION in cast(Fields, info.capabilities.get("extensions", {})):
+            await use_skills(client)
+        elif "resources" in info.capabilities:
             for resource in await client.list_resources():
                 await client.read_resource(resource.uri)
+
+
+async def use_skills(client: McpClient) -> None:
+    """Reads the files of a skill only if its manifest is what was announced. The scenario about
+    reading too early ends before that."""
+    entries = [decode_result(raw, SkillEntry, "") for raw in await client.list_skills()]
+    if os.environ["MCP_CONFORMANCE_SCENARIO"].endswith("no-prefetch"):  # noqa: TID251
+        return
+    for entry in entries:
+        await load_skill(client, entry, read_frontmatter)
+        for file in entry.resources:
+            await read_skill_file(client, cast(SkillFile, file))
 
 
 def example_of(tool: ToolDefinition) -> Fields:

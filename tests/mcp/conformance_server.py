@@ -9,12 +9,14 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import msgspec
 from tests.mcp.conformance_tools import PNG, TOOLS, Arguments, Handler, schema_of, text_field
 
 from mainspring.capabilities.mcp.messages import (
+    SKILLS_EXTENSION,
     EmbeddedResource,
     Image,
     Prompt,
@@ -24,6 +26,7 @@ from mainspring.capabilities.mcp.messages import (
     Resource,
     ResourceContent,
     ResourceTemplate,
+    SkillEntry,
     Text,
     ToolDefinition,
 )
@@ -38,17 +41,29 @@ from mainspring.capabilities.mcp.server.features import (
     no_prompt,
     no_tool,
 )
-from mainspring.capabilities.mcp.server.refusals import no_resource
 from mainspring.capabilities.mcp.server.stdio import serve_lines
 from mainspring.edges.mcp.http_endpoint import HostRules, HttpTimes
 from mainspring.edges.mcp.http_server import mcp_http_server, mcp_routes, new_server
+from mainspring.edges.mcp.skill_features import SkillFeatures
 from mainspring.edges.mcp.standard_streams import standard_streams
+from mainspring.runtime.definition_files.scopes import PartLocation
+from mainspring.runtime.skills.skill import Skill
+from mainspring.runtime.skills.skill_file import read_skill
+
+
+async def published_skills() -> Sequence[Skill]:
+    """As `mainspring mcp serve` has them."""
+    folder = Path(__file__).parent / "published_skills"
+    file = folder / "reporting/SKILL.md"
+    skill, _ = read_skill(file, PartLocation(folder, "project"), file.name)
+    return [] if skill is None else [skill]
 
 
 class ConformanceFeatures:
     def __init__(self) -> None:
         self.changes = ChangeFeed()
         self._cancelled = anyio.Event()
+        self._skills = SkillFeatures(published_skills)
         self._tools: dict[str, tuple[str, dict[str, object], Handler]] = {}
         for handler, schema in (
             *TOOLS,
@@ -69,6 +84,7 @@ class ConformanceFeatures:
             "prompts": {"listChanged": True},
             "completions": {},
             "logging": {},
+            "extensions": {SKILLS_EXTENSION: {}},
         }
 
     async def tools(self) -> Sequence[ToolDefinition]:
@@ -90,7 +106,10 @@ class ConformanceFeatures:
                 ("static-binary", "image/png"),
                 ("watched-resource", "text/plain"),
             )
-        ]
+        ] + [*await self._skills.resources()]
+
+    async def skills(self) -> Sequence[SkillEntry]:
+        return await self._skills.skills()
 
     async def resource_templates(self) -> Sequence[ResourceTemplate]:
         return [
@@ -116,7 +135,7 @@ class ConformanceFeatures:
                 text = msgspec.json.encode(data).decode()
                 return [ResourceContent(uri=uri, mime_type="application/json", text=text)]
             case _:
-                raise no_resource(uri, exchange.client.era)
+                return await self._skills.read_resource(uri, exchange)
 
     async def prompts(self) -> Sequence[Prompt]:
         def prompt(name: str, *arguments: str) -> Prompt:

@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
 import anyio
@@ -44,6 +45,7 @@ LIMITS = ClientLimits(
 _MAX_BYTES = 1 << 20
 _CASE_SECONDS = 60.0
 _AT_A_TIME = 20
+_PAGE = resource.getpagesize()
 TOOL: Fields = {
     "name": "a",
     "description": "does it",
@@ -328,14 +330,16 @@ async def play(seeds: range, tally: Tally, until: float = float("inf")) -> None:
 
 
 async def main(seconds: float, seed: int) -> None:
-    tally, sizes = Tally(), list[int]()
+    tally, sizes, peaks = Tally(), list[int](), list[int]()
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         await play(range(seed, seed + 500), tally, until)
         seed += 500
         gc.collect()
-        sizes.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
-    sys.stdout.write(f"{tally.cases:,} cases, {dict(tally.results)}, MB at most: {sizes}\n")
+        sizes.append(int(Path("/proc/self/statm").read_text().split()[1]) * _PAGE >> 20)
+        peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+    sys.stdout.write(f"{tally.cases:,} cases, {dict(tally.results)}\n")
+    sys.stdout.write(f"MB after each 500: {sizes}\nMB at most until then: {peaks}\n")
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ MODERN_AUTH = (
     "iss-normalized",
     "metadata-issuer-mismatch",
 )
+SKILLS = ("no-prefetch", "verify-digest", "verify-size", "verify-frontmatter")
 SCENARIOS = [
     ("2025-11-25", "initialize"),
     ("2025-11-25", "tools_call"),
@@ -54,6 +55,7 @@ SCENARIOS = [
     ("2026-07-28", "http-custom-headers"),
     ("2026-07-28", "http-invalid-tool-headers"),
     ("2026-07-28", "json-schema-ref-no-deref"),
+    *(("2026-07-28", f"sep-2640-client-{name}") for name in SKILLS),
     *((version, f"auth/{name}") for version in ("2025-11-25", "2026-07-28") for name in AUTH),
     *(("2026-07-28", f"auth/{name}") for name in MODERN_AUTH),
 ]
@@ -72,6 +74,7 @@ def node() -> Path | None:
 def test_the_client_meets_a_scenario_of_the_conformance_suite(version: str, scenario: str) -> None:
     command = [str(node()), str(SUITE), "client", "--command", f"{sys.executable} -m {CLIENT}"]
     command += ["--scenario", scenario, "--spec-version", version, "--timeout", "60000"]
+    command += ["--force"] if scenario.startswith("sep-2640") else []
     done = run(command, capture_output=True, text=True, timeout=110, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     assert "0 failed" in done.stdout + done.stderr

@@ -16,6 +16,8 @@ from tests.mcp.peers import http_client
 from tests.mcp.scripted_server import DISCOVERED, INITIALIZED, Fields, error, result
 
 from mainspring.capabilities.mcp.client import ClientLimits, InputHandler, McpClient
+from mainspring.capabilities.mcp.tools import tool_result
+from mainspring.core.content import plain_text
 from mainspring.core.errors import McpFailed
 
 Respond: TypeAlias = Callable[[web.Request, Fields], Awaitable[web.StreamResponse]]
@@ -197,6 +199,21 @@ async def test_an_error_is_an_error_however_it_is_sent() -> None:
                 await client.call_tool(name, {})
             is_refused = name in ("rpc", "accepted")
             assert failed.value.is_in_doubt is not is_refused, name
+            said = {"body": "quota exceeded", "gateway": "bad gateway", "rpc": "odd"}.get(name, "")
+            assert said in str(failed.value)
+            assert "<html" not in str(failed.value)
+
+
+async def test_a_result_with_the_status_200_that_says_it_is_an_error_is_one() -> None:
+    text = [{"type": "text", "text": "no such city"}]
+
+    async def respond(_: web.Request, message: Fields) -> web.StreamResponse:
+        return answer(message, content=text, isError=True)
+
+    async with connected(respond) as (client, _):
+        made = tool_result(await client.call_tool("weather", {}))
+    assert (made.ok, made.error) == (False, "failed")
+    assert plain_text(made.content) == "no such city"
 
 
 async def test_a_stream_that_never_answers_ends_at_the_time_limit() -> None:

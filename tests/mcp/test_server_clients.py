@@ -47,7 +47,7 @@ async def test_the_official_client_gets_everything_that_the_server_offers(
         "progress": [0.0, 50.0, 100.0, 1.0],
         "logged": 3,
         "elicited": "User response: action=accept, content={'username': 'ann', 'email': 'a@b.c'}",
-        "resources": 3,
+        "resources": 5,
         "templates": 1,
         "resource": "This is the content of the static text resource.",
         "prompts": 5,

@@ -1,6 +1,7 @@
 """Allow lists: what they say, and what cannot be said."""
 
 import ssl
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -51,6 +52,19 @@ def test_hosts_are_listed_by_name_or_with_more():
         EgressRequest("http", "api.test", 80),
     ):
         assert rules.allowing(refused) is None
+
+
+def test_a_list_within_another_allows_what_both_do_and_no_address_of_its_own():
+    private = {"host": "a.test", "addresses": ["10.0.0.0/8"]}
+    outer = parse_rules({"allowed_hosts": ["a.test", {"host": "b.test", "methods": ["GET"]}]})
+    for inner in ({"type": "unrestricted"}, {"allowed_hosts": [private, "b.test", "c.test"]}):
+        rules = replace(parse_rules(inner), outer=outer)
+        assert rules.allowing(options("a.test")) is not None
+        assert rules.allowing(options("b.test", method="PUT")) is None
+        assert rules.allowing(options("c.test")) is None
+        assert rules.covering("c.test", 443, "https") == ()
+        assert rules.addresses("a.test", 443, "https") == ()
+    assert replace(parse_rules({}), outer=ALL_HOSTS).allowing(options()) is None
 
 
 def test_unrestricted_is_every_host_at_the_usual_ports():

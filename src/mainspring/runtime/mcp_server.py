@@ -64,6 +64,8 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     description: str = ""
     allows_sampling: bool = False
     """Whether it may have the session's model reply to it."""
+    networking: dict[str, object] | None = None
+    """Of a server in the sandbox: which of the session's hosts it may reach; `None`: all."""
     inputs: tuple[ServerInput, ...] = ()
     """What `${input:ID}` in it stands for."""
     scope: ServerScope = "project"
@@ -86,7 +88,9 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def content(self) -> bytes:
         """What makes it the server that it is: two of the same content are one."""
         own = (self.transport, self.command, self.args, self.env, self.cwd, self.url)
-        return msgspec.json.encode((*own, self.headers, self.headers_helper), order="sorted")
+        hosts = () if self.networking is None else (self.networking,)
+        parts = (*own, self.headers, self.headers_helper, *hosts)
+        return msgspec.json.encode(parts, order="sorted")
 
     @property
     def missing_inputs(self) -> tuple[ServerInput, ...]:

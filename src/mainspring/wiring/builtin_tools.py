@@ -26,7 +26,7 @@ from mainspring.config import Settings
 from mainspring.core.content import BlobSource
 from mainspring.core.events import KnownPayload
 from mainspring.core.lazy_module import LazyModule
-from mainspring.core.ports import ScheduledPrompt, Workspace
+from mainspring.core.ports import Workspace
 from mainspring.core.tool import Tool
 from mainspring.files.openat import real_path
 from mainspring.harness.permissions.policy import Policy, is_guarded
@@ -37,7 +37,6 @@ from mainspring.wiring.sandbox_environment import egress_rules
 if TYPE_CHECKING:
     from mainspring.harness.permissions import bash as bash_analysis
     from mainspring.runtime import model_question
-    from mainspring.service.schedules.agent_schedules import AgentSchedules
     from mainspring.wiring import folder_schedules, session_egress
 else:
     model_question = LazyModule("mainspring.runtime.model_question")
@@ -82,7 +81,7 @@ def built_in_tools(
 
     tools = [*files, artifact(workspace, keep), *task_tools(setup.thread.tasks), think()]
     if not setup.options.is_served and setup.subagent is None:
-        tools += cron_tools(_FolderSchedules(setup, settings))
+        tools += cron_tools(lambda: folder_schedules.session_schedules(settings, setup))
     if workers is not None:
         tools.append(python(workers, sandbox, workspace))
     if sandbox is not None:
@@ -96,29 +95,6 @@ def built_in_tools(
         ]
         tools += service_tools(sandbox.sandbox_services, judge=classify_command)
     return {tool.spec.name: tool for tool in tools}
-
-
-class _FolderSchedules:
-    """Opened when it is used: most sessions schedule nothing."""
-
-    def __init__(self, setup: SetupRequest, settings: Settings) -> None:
-        self._setup, self._settings = setup, settings
-
-    def _open(self) -> AgentSchedules:
-        setup = self._setup
-        folder = setup.thread.session_state.workspace or str(setup.options.workspace or "")
-        return folder_schedules.folder_schedules(
-            self._settings, setup.log.store.records, setup.agent, Path(folder)
-        )
-
-    async def create(self, prompt: ScheduledPrompt, *, key: str) -> ScheduledPrompt:
-        return await self._open().create(prompt, key=key)
-
-    async def list(self) -> list[ScheduledPrompt]:
-        return await self._open().list()
-
-    async def delete(self, schedule_id: str) -> None:
-        await self._open().delete(schedule_id)
 
 
 def web_tools(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from contextlib import AsyncExitStack
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, closing
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -16,23 +17,29 @@ from mainspring.core import clock, ids
 from mainspring.core.errors import InvalidInput
 from mainspring.core.sender import Sender
 from mainspring.core.tool import Tool
+from mainspring.harness.permissions.policy import remove_denied
 from mainspring.harness.state.thread import RECALL
-from mainspring.retrieval.passage_index import PassageIndex
+from mainspring.retrieval.passage_index import PassageIndex, Vectors
 from mainspring.runtime.knowledge.knowledge_folder import KnowledgeFolder
 from mainspring.runtime.knowledge.knowledge_tool import knowledge_tool
 from mainspring.runtime.memory.learning import learn_from_run
 from mainspring.runtime.memory.manifest import manifest_picker
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_index import MemoryIndex, open_passages
-from mainspring.runtime.memory.memory_mode import strictest_memory
+from mainspring.runtime.memory.memory_mode import MemoryMode, strictest_memory
 from mainspring.runtime.memory.memory_quota import read_quota
+from mainspring.runtime.memory.memory_tools import memory_tools
+from mainspring.runtime.memory.past_sessions import PastSessions
 from mainspring.runtime.memory.recall import Recall, utility_reader
 from mainspring.runtime.memory.session_memory import SessionMemory
-from mainspring.runtime.memory.vector_settings import open_vectors
+from mainspring.runtime.memory.vector_settings import open_vectors, set_vectors
 from mainspring.runtime.model_question import make_ask_model
+from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import memory_places, subagent_memory_place
 from mainspring.runtime.session_context import Models, SetupRequest
 from mainspring.runtime.utility.utility_table import UtilityTable
+from mainspring.wiring.providers import embedding_endpoint
+from mainspring.wiring.settings_files import load_policy
 from mainspring.wiring.user_vault import known_secrets
 
 AGENT, USER = "agent", "user"
@@ -82,11 +89,19 @@ def session_memory(
         author=Sender(kind="agent", id=setup.agent.name),
         clock=clock.now,
         owner=setup.subagent or "",
+        past=_past_sessions(setup),
         is_read_only=mode == "read_only" or setup.options.memory is not None,
     )
     if setup.subagent is None:
         stack.push_async_callback(learn_from_run, memory, setup.log, setup.writer)
     return memory
+
+
+def _past_sessions(setup: SetupRequest) -> PastSessions | None:
+    """Subagents and evals know nothing of earlier sessions."""
+    if setup.subagent is not None or setup.options.memory is not None:
+        return None
+    return PastSessions(setup.log, setup.writer.session_id)
 
 
 def _session_folders(
@@ -111,6 +126,31 @@ def _session_folders(
     return memory_folders(settings, place)
 
 
+def served_memory(
+    settings: Settings, options: RunOptions, modes: Sequence[MemoryMode], client: str
+) -> dict[str, Tool]:
+    """The tools of a client that is not a session: what it writes is text of others. A rule that
+    denies a tool removes it."""
+    workspace = Path(settings.folder, options.workspace or ".")
+    folders = memory_folders(replace(settings, folder=str(workspace)))
+    present = {scope: folder for scope, folder in folders.items() if folder.is_present}
+    if not present or (mode := strictest_memory(*modes)) == "off":
+        return {}
+    memory = SessionMemory(
+        folders=present,
+        open_index=partial(open_memory_index, settings, present),
+        warn=options.warn,
+        recalled=frozenset(),
+        has_read_others=lambda: True,
+        session_id=f"mcp:{client}",
+        author=Sender(kind="agent", id=f"mcp:{client}"),
+        clock=clock.now,
+        is_read_only=mode == "read_only",
+    )
+    policy = load_policy(workspace, home=Path(settings.home)).policy
+    return remove_denied(memory_tools(memory), policy)
+
+
 def session_recall(
     settings: Settings, setup: SetupRequest, models: Models, memory: SessionMemory
 ) -> Recall:
@@ -129,8 +169,7 @@ def knowledge_folder(settings: Settings, workspace: Path) -> KnowledgeFolder:
     root = workspace / "knowledge"
     name = hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:24]
     path = Path(settings.home) / ".mainspring/memory-index" / f"knowledge-{name}.db"
-    home = Path(settings.home)
-    return KnowledgeFolder(root, lambda: open_passages(path, open_vectors(home)), html_to_text)
+    return KnowledgeFolder(root, lambda: open_passages(path, _vectors(settings)), html_to_text)
 
 
 def knowledge_tools(settings: Settings, setup: SetupRequest, workspace: Path) -> dict[str, Tool]:
@@ -145,12 +184,34 @@ def open_memory_index(settings: Settings, folders: dict[str, MemoryFolder]) -> M
     """One file for each set of folders."""
     present = {scope: folder for scope, folder in folders.items() if folder.is_present}
     path = index_file(settings, present) if present else None
-    return MemoryIndex(present, path, vectors=open_vectors(Path(settings.home)))
+    return MemoryIndex(present, path, vectors=_vectors(settings))
+
+
+def set_memory_vectors(settings: Settings, source: str) -> None:
+    """Blocks. Raises: InvalidInput, ProviderFailed."""
+    set_vectors(Path(settings.home), source, partial(embedding_endpoint, settings))
+
+
+def _vectors(settings: Settings) -> Vectors | None:
+    return open_vectors(Path(settings.home), partial(embedding_endpoint, settings))
+
+
+def purge_indexes(settings: Settings, scope: str, path: str) -> None:
+    """Leave no word of a memory in any index; each set of folders has one. Blocks."""
+    folders = memory_folders(settings)
+    files = {index_file(settings, item) for item in (folders, {scope: folders[scope]})}
+    if scope == USER:  # every project has its memories beside those of the user
+        every = (Path(settings.home) / ".mainspring/memory-index").glob("*.db")
+        files |= {file for file in every if "-" not in file.stem}
+    for file in sorted(file for file in files if file.exists()):
+        with closing(open_passages(file, _vectors(settings))) as passages:
+            passages.remove(scope, path)
+            passages.purge()
 
 
 def open_store_passages(settings: Settings) -> PassageIndex:
     """Of the memory stores of the service: in its database if that is PostgreSQL. Blocks."""
-    vectors = open_vectors(Path(settings.home))
+    vectors = _vectors(settings)
     if is_postgres(settings.store):  # by name: an extra, and long to import
         postgres = import_module("mainspring.retrieval.postgres_passages")
         return PassageIndex(postgres.PostgresPassages(settings.store), vectors=vectors)

@@ -14,7 +14,7 @@ from anyio import to_thread
 from mainspring.capabilities.sandbox import sandbox_pool as pools
 from mainspring.capabilities.sandbox.backend import SandboxSpec
 from mainspring.capabilities.sandbox.readonly_mounts import open_readonly_mount
-from mainspring.capabilities.sandbox.sandbox_pool import MAX_IDLE, PreparedSandbox, Serve
+from mainspring.capabilities.sandbox.sandbox_pool import MAX_IDLE, PreparedSandbox, Proxy
 from mainspring.config import Settings
 from mainspring.core.lazy_module import LazyModule
 from mainspring.harness.permissions.protected_path_watcher import (
@@ -55,7 +55,7 @@ async def _prepare(settings: Settings, request: SandboxRequest) -> PreparedSandb
     watcher = await to_thread.run_sync(
         ProtectedPathWatcher, paths.workspace, watched, repositories, paths.state
     )
-    share, serve, variables = await _open_egress(settings, request)
+    share, proxy, variables = await _open_egress(settings, request)
     spec = sandbox_site(paths, request.environment, session_id=request.session_id, share=share)
 
     def spec_of_another(name: str) -> SandboxSpec:
@@ -70,13 +70,13 @@ async def _prepare(settings: Settings, request: SandboxRequest) -> PreparedSandb
         spec_of_another=spec_of_another,
         path_watcher=watcher,
         variables=variables,
-        serve=serve,
+        proxy=proxy,
     )
 
 
 async def _open_egress(
     settings: Settings, request: SandboxRequest
-) -> tuple[Path | None, Serve | None, Mapping[str, str]]:
+) -> tuple[Path | None, Proxy | None, Mapping[str, str]]:
     """The folder that the sandbox shares, the proxy, and the variables that name it."""
     rules = egress_rules(request.environment)
     if rules is None:
@@ -89,4 +89,4 @@ async def _open_egress(
     proxy, variables = await session_egress.open_egress(
         rules, credentials, share=share, audit=request.audit
     )
-    return share, proxy.serve, variables
+    return share, proxy, variables

@@ -14,7 +14,7 @@ from anyio import to_thread
 
 from mainspring.config import Settings
 from mainspring.core.lazy_module import LazyModule
-from mainspring.runtime.agent_folder.mcp_edits import WritableScope, servers_file
+from mainspring.runtime.agent_folder.mcp_edits import WritableScope
 from mainspring.runtime.agent_folder.mcp_inputs import stored_inputs
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.mcp_server import McpServer
@@ -40,6 +40,7 @@ def read_scripts(commands: Iterable[str], folder: Path) -> dict[str, bytes]:
 load_policy = partial(policy_loader.load_policy, read_scripts=read_scripts)
 add_local_rules = partial(policy_loader.add_local_rules, read_scripts=read_scripts)
 read_project_files = partial(project_trust.read_project_files, read_scripts=read_scripts)
+trust = partial(project_trust.trust_current_files, read_scripts=read_scripts)
 
 
 def with_inputs(settings: Settings, folder: Path) -> Mapping[str, str]:
@@ -54,28 +55,9 @@ def user_servers(settings: Settings, folder: Path, loaded: LoadedPolicy) -> tupl
 
 
 def edit_servers(settings: Settings, scope: WritableScope, edit: Callable[[Path], bytes]) -> Path:
-    """Change a file that names MCP servers. A trusted folder stays trusted.
-
-    Raises: InvalidInput.
-    """
+    """Change a file that names MCP servers. Raises: InvalidInput."""
     folder, home = Path(settings.folder), Path(settings.home)
-    file = servers_file(scope, folder=folder, home=home)
-    project = read_project_files(folder, home=home)
-    was_trusted = project_trust.is_trusted(folder, project, home=home)
-    content = edit(file)
-    if scope == "project" and was_trusted:
-        # what was read and written here: a program may have changed the files meanwhile
-        servers = {**project.servers, file.name: content}
-        project_trust.trust(folder, replace(project, servers=servers), home=home)
-    return file
-
-
-def trust(folder: Path, *, home: Path) -> None:
-    """Trust a folder's settings, and the files that its hooks run, as they are now.
-
-    Raises: InvalidInput.
-    """
-    project_trust.trust(folder, read_project_files(folder, home=home), home=home)
+    return project_trust.edit_servers(folder, scope, edit, home=home, read_scripts=read_scripts)
 
 
 async def read_settings_commands(settings: Settings, folder: Path) -> SettingsCommands:

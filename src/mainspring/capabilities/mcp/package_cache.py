@@ -2,7 +2,7 @@
 hash, used offline.
 
 Each request has a pin (`KEY.pin`, a lock file of its installer) and a folder (`KEY`) that servers
-see read-only. If the folder is gone, it is made again from the pin.
+see read-only. If the folder is gone, it is installed again from the pin.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _UV_LOCK = "requirements.txt"
 _UV_PYTHON = "env/bin/python"
 _NPM_OPTIONS = (
     *("--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"),
-    # somebody waits for it; npm would wait up to minutes between two attempts
+    # a person waits; npm would wait up to minutes between two attempts
     *("--fetch-retries=2", "--fetch-retry-mintimeout=500", "--fetch-retry-maxtimeout=5000"),
 )
 
@@ -62,9 +62,9 @@ class Toolchain:
     npm: str | None
     uv: str | None
     python: str
-    """In the sandbox."""
+    """The path of Python in the sandbox."""
     node_home: Path | None = None
-    """Where node and npm are, if that is nowhere that a sandbox looks."""
+    """The folder of node and npm, if it is outside the system folders of a sandbox."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """What installers are told of registries."""
     apt: str | None = None
@@ -77,7 +77,7 @@ class Toolchain:
 
     @property
     def read_only(self) -> tuple[Path, ...]:
-        """What servers have to see of it."""
+        """The folders that servers must see."""
         return () if self.node_home is None else (self.node_home,)
 
     @property
@@ -142,7 +142,7 @@ def find_toolchain(
 
 
 def _node_home(node: str | None, system_folders: Sequence[str | Path]) -> Path | None:
-    """The folder of a node that is elsewhere, as version managers install it."""
+    """The folder of a node outside the system folders, as version managers install it."""
     if node is None or any(Path(node).is_relative_to(folder) for folder in system_folders):
         return None
     home = Path(node).resolve().parent.parent
@@ -154,11 +154,11 @@ class ServerProgram:
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     read_only: tuple[Path, ...] = ()
-    """What it has to see besides the workspace."""
+    """Folders that it must see besides the workspace."""
 
 
 class PackageCache:
-    """`workspace`: the project's; what it has installed itself is not looked for elsewhere."""
+    """`workspace`: the project's; programs that it has installed itself are used first."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class PackageCache:
         self._installing: dict[str, anyio.Lock] = {}
 
     async def program(self, command: str, args: tuple[str, ...]) -> ServerProgram:
-        """What to run for a server's command.
+        """The program to run for a server's command.
 
         Raises: McpFailed, SandboxFailed: its packages cannot be installed.
         """
@@ -192,7 +192,7 @@ class PackageCache:
         )
 
     async def folder(self, request: PackageRequest) -> Path:
-        """Where its packages are installed; they are, if they were not.
+        """The folder with the installed packages; installs them if necessary.
 
         Raises: McpFailed, SandboxFailed.
         """
@@ -203,7 +203,7 @@ class PackageCache:
         return folder
 
     async def _install(self, request: PackageRequest) -> None:
-        """Another process may do the same; the first one to be ready counts."""
+        """Install packages. Another process may do the same; the first to finish wins."""
         pin = await to_thread.run_sync(self._read_pin, request)
         self._say(f"packages are installed: {' '.join(request.packages)}")
         stage = self._folder / f"{request.key}.{new_id('new')}"
@@ -301,7 +301,8 @@ class PackageCache:
 
 
 def forget_packages(folder: Path, command: str, args: tuple[str, ...]) -> bool:
-    """Have the packages of a server loaded anew next time; False if none were pinned."""
+    """Remove the pinned packages of a server, so that they are downloaded again; False if there
+    were none."""
     request = package_request(command, args)
     pin = None if request is None else folder / f"{request.key}.pin"
     if request is None or pin is None or not pin.exists():
@@ -313,7 +314,7 @@ def forget_packages(folder: Path, command: str, args: tuple[str, ...]) -> bool:
 
 class _Pin(msgspec.Struct, frozen=True):
     files: dict[str, bytes]
-    """What an installer needs to install exactly the same again."""
+    """The files that an installer needs to install exactly the same again."""
 
 
 def _encoded_pin(files: dict[str, bytes]) -> bytes:
@@ -325,7 +326,8 @@ def _npm_pin(stage: Path) -> bytes:
 
 
 def _is_of_project(request: PackageRequest, workspace: Path) -> bool:
-    """A program that the project itself has installed is run, not a stranger's of the same name."""
+    """Whether the project itself has installed the program, which then runs instead of another of
+    the same name."""
     name = request.program or request.main_package.rpartition("/")[2]
     return request.installer == "npm" and (workspace / "node_modules" / ".bin" / name).exists()
 
@@ -343,7 +345,7 @@ def _program_in(folder: Path, request: PackageRequest) -> Path:
 
 
 def _main_program(folder: Path, package: str) -> str:
-    """As npx does: the only one, or the one that has the package's name."""
+    """The program to run, as npx chooses it: the only one, or the one with the package's name."""
     own = package.rpartition("/")[2]
     try:
         fields = cast("object", msgspec.json.decode((folder / "package.json").read_bytes()))

@@ -1,7 +1,7 @@
-"""Which packages a server's `npx` or `uvx` command loads, and which of their programs it runs.
+"""Which packages a server's `npx` or `uvx` command downloads, and which of their programs it runs.
 
-What is not a plain package of a registry (a folder, a git address, an unknown option) is nobody's
-request: such a command runs as it is.
+A command with anything but plain packages of a registry (a folder, a git URL, an unknown option) is
+not handled here: it runs unchanged.
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ _VALUES: Mapping[Installer, Mapping[str, str]] = {
 class PackageRequest(Struct, frozen=True, kw_only=True):
     installer: Installer
     packages: tuple[str, ...]
-    """As they are asked for: a name, with or without a version."""
+    """As requested: a name, with or without a version."""
     program: str | None
-    """`None`: the program that the package is named for."""
+    """`None`: the program with the package's name."""
     args: tuple[str, ...] = ()
-    """Of the program."""
+    """Arguments of the program."""
     python: str | None = None
 
     @property
     def key(self) -> str:
-        """The same for the same packages, whatever program of theirs is run."""
+        """The same for the same packages, whichever of their programs is run."""
         content = (self.installer, sorted(self.packages), self.python)
         return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:20]
 
@@ -96,7 +96,7 @@ class _NotUnderstood(Exception): ...
 
 
 def package_request(command: str, args: Sequence[str]) -> PackageRequest | None:
-    """`None` if the command loads no packages, or is not understood."""
+    """`None` if the command installs no packages, or is not understood."""
     words = (PurePath(command).name, *args)
     for prefix, installer in _COMMANDS.items():
         if words[: len(prefix)] == prefix:
@@ -134,7 +134,7 @@ def _read(installer: Installer, words: Sequence[str]) -> PackageRequest:
 def _after_options(
     installer: Installer, words: Iterator[str], options: dict[str, list[str]]
 ) -> Iterator[str]:
-    """The words behind the options."""
+    """The words after the options."""
     for word in words:
         name, has_value, value = word.partition("=")
         if word == "--":

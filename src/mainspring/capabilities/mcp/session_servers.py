@@ -1,34 +1,44 @@
-"""The MCP servers of a session: started in sandboxes of their own or reached by their addresses,
-connected from run to run, and what their tools become.
-"""
+"""The MCP servers of a session: started in sandboxes of their own or reached by their URLs,
+connected across runs, with the tools that they offer."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
-from typing import Generic, Literal, Protocol, TypeVar
+from typing import Generic, Literal
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from mainspring.capabilities.mcp.channel import ChannelTransport
+from mainspring.capabilities.mcp.channel import ChannelTransport, LineChannel
 from mainspring.capabilities.mcp.client import ClientLimits, ToolList
 from mainspring.capabilities.mcp.elicitation import Elicitations
 from mainspring.capabilities.mcp.foreign_text import clean_line
 from mainspring.capabilities.mcp.messages import Implementation
 from mainspring.capabilities.mcp.package_cache import PackageCache, ServerProgram
-from mainspring.capabilities.mcp.references import message_context
-from mainspring.capabilities.mcp.resource_tool import resource_tool
+from mainspring.capabilities.mcp.references import message_context, resource_tool
 from mainspring.capabilities.mcp.server_auth import Learn, ServerAuth
 from mainspring.capabilities.mcp.server_connection import OpenTransport, ServerConnection
+from mainspring.capabilities.mcp.server_ports import (
+    Entry,
+    ProgramHost,
+    Redactor,
+    ServerEntry,
+    ServerHistory,
+)
 from mainspring.capabilities.mcp.server_requests import RequestHandlers, Sample, request_handlers
-from mainspring.capabilities.mcp.stdio import LineChannel
+from mainspring.capabilities.mcp.server_skills import (
+    ParseFrontmatter,
+    ServerSkills,
+    publishes_skills,
+    read_skill_list,
+    skill_tools,
+)
 from mainspring.capabilities.mcp.stored_rounds import OpenSeal
 from mainspring.capabilities.mcp.tools import (
     definition_hash,
@@ -39,82 +49,13 @@ from mainspring.capabilities.mcp.tools import (
 )
 from mainspring.capabilities.mcp.traced_transport import Trace, TracedTransport
 from mainspring.capabilities.mcp.transport import Transport
-from mainspring.core.errors import McpFailed
+from mainspring.core.errors import InvalidInput, McpFailed
 from mainspring.core.events import ErrorDetail, KnownPayload, RetryStatus, SessionFailed
 from mainspring.core.ids import new_id
-from mainspring.core.ports import AttachedProgram, ExecRequest
+from mainspring.core.ports import ExecRequest
 from mainspring.core.tool import Tool
 
 _SERVER_SECONDS = 30 * 24 * 3600.0
-
-
-class ServerEntry(Protocol):
-    """A server as a file describes it."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def transport(self) -> Literal["stdio", "http", "sse", "ws"]: ...
-    @property
-    def command(self) -> str: ...
-    @property
-    def args(self) -> tuple[str, ...]: ...
-    @property
-    def env(self) -> Mapping[str, str]: ...
-    @property
-    def cwd(self) -> str | None: ...
-    @property
-    def url(self) -> str: ...
-    @property
-    def headers(self) -> Mapping[str, str]: ...
-    @property
-    def timeout_ms(self) -> float | None: ...
-    @property
-    def allows_sampling(self) -> bool: ...
-
-    def check_inputs(self) -> None:
-        """Raises: McpFailed: a value is missing that a person has to give."""
-        ...
-
-
-Entry = TypeVar("Entry", bound=ServerEntry)
-Entry_contra = TypeVar("Entry_contra", bound=ServerEntry, contravariant=True)
-
-
-class ServerHistory(Protocol[Entry_contra]):
-    """What is known of servers from earlier sessions. Blocks."""
-
-    def is_legacy(self, server: Entry_contra) -> bool: ...
-
-    def remember_legacy(self, server: Entry_contra) -> None: ...
-
-    def refused_tools(
-        self, server: Entry_contra, texts: Mapping[str, str], hashes: Mapping[str, str]
-    ) -> dict[str, str | None]:
-        """Tools that are not used, and why, if anybody has to know. `texts`, `hashes`: of all that
-        the server says about a tool, by name."""
-        ...
-
-
-class Redactor(Protocol):
-    def learn(self, secrets: Mapping[str, str]) -> None: ...
-
-    def redacted(self, text: str) -> str: ...
-
-
-class ProgramHost(Protocol):
-    """The sandbox of a session."""
-
-    @property
-    def workspace(self) -> Path: ...
-    @property
-    def network_facts(self) -> list[KnownPayload]: ...
-
-    async def attach(
-        self, name: str, wanted: ExecRequest, read_only: tuple[Path, ...] = ()
-    ) -> AttachedProgram:
-        """Start a program in a sandbox of its own. Raises: SandboxFailed."""
-        ...
 
 
 OpenAddress = Callable[[Literal["http", "sse", "ws"], str, ServerAuth], Awaitable[Transport]]
@@ -122,24 +63,26 @@ OpenAddress = Callable[[Literal["http", "sse", "ws"], str, ServerAuth], Awaitabl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAccess(Generic[Entry]):
-    """How a session reaches servers, and as whom."""
+    """How a session reaches servers, and with which credentials."""
 
     scrub: Redactor
-    """Learns what servers are given: they may repeat it."""
+    """Learns the secrets that servers get, since they may repeat them."""
     is_secret: Callable[[str, str], bool]
-    """Whether a variable, by its name and value, is secret."""
+    """Whether a variable is secret, by its name and value."""
     history: ServerHistory[Entry]
     authenticate: Callable[[Entry, Learn], ServerAuth]
     open_address: OpenAddress
     trace: Trace | None = None
-    """Shows every message."""
+    """Called with every message."""
     open_seal: OpenSeal | None = None
-    """Seals what servers leave with a call for the time until a person has answered."""
+    """Seals the state that servers leave with a call until a person has answered."""
     make_sample: Callable[[Callable[[Iterable[KnownPayload]], None]], Sample] | None = None
-    """Asks the session's model for servers that may do that; it is given where costs go."""
+    """Asks the session's model on behalf of servers that may do so; its argument records the
+    costs."""
 
     def learn_secrets(self, server: Entry) -> None:
-        """A server may repeat what it was given: neither the model nor the log is to have it."""
+        """Redact the secrets that a server gets, which it may repeat, from the model's input and
+        the log."""
         secrets = {name: value for name, value in server.env.items() if self.is_secret(name, value)}
         for name, value in server.headers.items():
             secrets |= {name: value, f"{name} value": value.rpartition(" ")[2]}
@@ -148,7 +91,7 @@ class ServerAccess(Generic[Entry]):
 
 @dataclass(frozen=True, slots=True)
 class ServerHost:
-    """What the connections of a session run in, and end with."""
+    """The resources that a session's connections use, and that they are closed with."""
 
     group: TaskGroup
     cleanup: AsyncExitStack
@@ -165,8 +108,10 @@ class SessionServers(Generic[Entry]):
     connections: dict[str, ServerConnection] = field(default_factory=dict[str, ServerConnection])
     """By the name of the server in the names of its tools."""
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
+    skills: dict[str, ServerSkills] = field(default_factory=dict[str, ServerSkills])
+    """As they were first listed: the model's prompt stays the same."""
     problems: list[str] = field(default_factory=list[str])
-    """What does not work, for people."""
+    """Messages for people about servers and tools that do not work."""
     is_open: bool = True
     is_reported: bool = False
 
@@ -180,9 +125,17 @@ class SessionServers(Generic[Entry]):
     def resource_tool(self) -> Tool:
         return resource_tool(self.connections)
 
+    def skill_tools(
+        self, parse: ParseFrontmatter, servers: Collection[str] | None = None
+    ) -> dict[str, Tool]:
+        """The tool for the skills of these servers, or of all."""
+        keys = None if servers is None else set(map(server_key, servers))
+        listed = {key: own for key, own in self.skills.items() if keys is None or key in keys}
+        return skill_tools(listed, parse)
+
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the model needs to know of servers that do not work."""
+        """Notes for the model about servers that are not available."""
         return tuple(
             f"The MCP server {name} is not available: {clean_line(connection.error, 200)}."
             for name, connection in sorted(self.connections.items())
@@ -195,7 +148,7 @@ class SessionServers(Generic[Entry]):
         return message_context(self.connections, resources)
 
     async def reload(self) -> bool:
-        """Load the tools of servers that say that theirs are others by now; False if none does."""
+        """Reload the tools of servers that announced a change; False if there are none."""
         changed = [
             server
             for server in self.servers
@@ -240,37 +193,51 @@ class SessionServers(Generic[Entry]):
         self.problems += [
             redact(f"MCP server {server.name}, a tool left out: {why}") for why in offered.rejected
         ]
+        if key not in self.skills and publishes_skills(connection):
+            await self._load_skills(key, server)
+
+    async def _load_skills(self, key: str, server: Entry) -> None:
+        redact, danger_in = self.access.scrub.redacted, self.access.history.danger_in
+        try:
+            skills, rejected = await read_skill_list(server.name, self.connections[key], danger_in)
+        except McpFailed as error:
+            self.problems.append(redact(f"MCP server {server.name}, its skills: {error}"))
+            return
+        self.skills[key] = skills
+        self.problems += [
+            redact(f"MCP server {server.name}, a skill left out: {why}") for why in rejected
+        ]
 
 
 class ServerPool(Generic[Entry]):
-    """The connections of all sessions of a process, as long as somebody uses them."""
+    """The connections of all sessions of a process, while they are in use."""
 
     def __init__(self, version: str) -> None:
-        """`version`: of this program, for servers."""
+        """`version`: of this program, which servers are told."""
         self._client = Implementation(name="mainspring", version=version)
         self._opened: WeakKeyDictionary[AsyncExitStack, SessionServers[Entry]] = WeakKeyDictionary()
-        """By the clean-up that they end with."""
+        """By the exit stack that closes them."""
         self._by_session: WeakValueDictionary[str, SessionServers[Entry]] = WeakValueDictionary()
 
     def assign(self, session_id: str, opened: SessionServers[Entry]) -> None:
         self._by_session[session_id] = opened
 
     def of_session(self, session_id: str) -> SessionServers[Entry] | None:
-        """The connections that a session has in this process."""
+        """The connections of a session in this process."""
         opened = self._by_session.get(session_id)
         return opened if opened is not None and opened.is_open else None
 
     async def open(
         self, servers: tuple[Entry, ...], host: ServerHost, access: ServerAccess[Entry]
     ) -> SessionServers[Entry]:
-        """Those of an earlier run, if they are the same; else connect to all at once. What does not
-        work is a problem, and never an error."""
+        """Reuse the connections of an earlier run if the servers are the same; otherwise connect to
+        all concurrently. Failures are reported as problems, never raised."""
         for server in servers:
             access.learn_secrets(server)
         opened = self._opened.get(host.cleanup)
         if opened is not None and opened.is_open:
             if opened.servers == servers:
-                opened.access = access  # each run has a log of its own
+                opened.access = access  # each run has its own log
                 return opened
             await opened.aclose()
         opened = SessionServers(servers=servers, access=access)
@@ -306,7 +273,7 @@ def _connection(
 def _request_handlers(
     access: ServerAccess[Entry], server: Entry, host: ServerHost
 ) -> RequestHandlers:
-    """Only a program in the sandbox hears where the workspace is."""
+    """Only a program in the sandbox gets the location of the workspace."""
     inside = host.sandbox if server.transport == "stdio" else None
     roots = [] if inside is None else [inside.workspace.as_uri()]
     make, sandbox = access.make_sample, host.sandbox
@@ -353,7 +320,7 @@ async def _open_transport(
 async def _start_program(server: ServerEntry, key: str, host: ServerHost) -> OpenTransport:
     if (sandbox := host.sandbox) is None:
         raise McpFailed("it would need a sandbox, and there is none")
-    name = f"mcp{hashlib.sha256(key.encode()).hexdigest()[:9]}"  # becomes part of a socket's path
+    name = f"mcp{hashlib.sha256(key.encode()).hexdigest()[:9]}"  # short, as part of a socket's path
     program = ServerProgram(argv=(server.command, *server.args))
     if host.packages is not None:
         program = await host.packages.program(server.command, server.args)
@@ -365,7 +332,10 @@ async def _start_program(server: ServerEntry, key: str, host: ServerHost) -> Ope
         wall_seconds=_SERVER_SECONDS,
         max_bytes=64_000,
     )
-    attached = await sandbox.attach(name, request, program.read_only)
+    try:
+        attached = await sandbox.attach(name, request, program.read_only, server.networking)
+    except InvalidInput as error:
+        raise McpFailed(str(error)) from error
     return OpenTransport(
         transport=ChannelTransport(LineChannel(attached)), error_output=attached.error_output
     )

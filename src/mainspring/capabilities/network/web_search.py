@@ -32,9 +32,9 @@ class _Hit(Struct, frozen=True):
     url: str
     title: str | None = None
     content: str | None = None
-    """Of SearXNG and Tavily."""
+    """Only from SearXNG and Tavily."""
     description: str | None = None
-    """Of Brave."""
+    """Only from Brave."""
 
 
 class _Web(Struct, frozen=True):
@@ -44,7 +44,7 @@ class _Web(Struct, frozen=True):
 class _Answer(Struct, frozen=True):
     results: tuple[_Hit, ...] = ()
     web: _Web | None = None
-    """Of Brave."""
+    """Only from Brave."""
 
 
 async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
@@ -58,14 +58,14 @@ async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
 
 
 class WebSearch(Struct, frozen=True, kw_only=True):
-    """Asks one provider."""
+    """Searches with one provider."""
 
     provider: ProviderName
     url: str
     key: str = ""
 
     async def __call__(self, query: str, *, count: int) -> list[SearchHit]:
-        """Raises: NetworkRefused: there is no answer; why."""
+        """Raises: NetworkRefused: there is no answer, and why."""
         try:
             async with (
                 aiohttp.ClientSession(timeout=_TIMEOUT, trust_env=False) as session,
@@ -104,7 +104,7 @@ class WebSearch(Struct, frozen=True, kw_only=True):
 
 
 def parse_search_provider(text: str, secrets: Mapping[str, str]) -> WebSearch:
-    """Of `NAME` or `NAME:URL`; SearXNG needs a URL, the others a key.
+    """Parse `NAME` or `NAME:URL`; SearXNG needs a URL, the others a key.
 
     Raises: InvalidInput.
     """

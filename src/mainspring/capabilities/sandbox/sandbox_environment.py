@@ -33,13 +33,13 @@ class _Limits(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_
 class EnvironmentPackages(
     Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """Packages that programs find installed: of a registry, with or without a version."""
+    """Packages of a registry, with or without a version, that are installed for programs."""
 
     pip: tuple[str, ...] = ()
     npm: tuple[str, ...] = ()
     apt: tuple[str, ...] = ()
     use: tuple[PackageSetName, ...] = ()
-    """Ready sets of packages."""
+    """Predefined sets of packages."""
 
     @property
     def python(self) -> tuple[str, ...]:
@@ -48,26 +48,26 @@ class EnvironmentPackages(
 
 
 class SandboxEnvironment(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Other keys, of other programs, are ignored."""
+    """Unknown keys belong to other programs and are ignored."""
 
     backend: BackendName | None = None
-    """Only this one; by default, the first that works."""
+    """Use only this backend; by default, the first that works."""
     disabled_backends: tuple[BackendName, ...] = ()
     allow_degraded: bool = False
     image: str | None = None
     """For the backend `docker`."""
     networking: dict[str, object] = field(default_factory=dict[str, object])
-    """As the Managed Agents API has it: `{"type": "limited", "allowed_hosts": [...]}`."""
+    """In the format of the Managed Agents API: `{"type": "limited", "allowed_hosts": [...]}`."""
     read_only: tuple[str, ...] = ()
     """Folders outside the workspace that programs may read: toolchains."""
     limits: _Limits = _Limits()
     secrets: tuple[str, ...] | None = None
     """Names of secrets in the vault that programs may use; by default, all that have hosts."""
     variables: dict[str, str] = field(default_factory=dict[str, str])
-    """For programs, in addition to `env` of the settings files."""
+    """Variables for programs, in addition to `env` of the settings files."""
     packages: EnvironmentPackages = EnvironmentPackages()
     program_seconds: Annotated[int, Meta(ge=1, le=MAX_PROGRAM_SECONDS)] = 600
-    """The longest that a call of `bash` can ask for."""
+    """The longest time limit that a call of `bash` can ask for."""
 
     @property
     def sandbox_limits(self) -> SandboxLimits:

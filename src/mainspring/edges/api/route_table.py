@@ -7,6 +7,7 @@ from mainspring.config import FOLDER
 from mainspring.edges.api.replays import Replays
 from mainspring.edges.api.route import Route, routes_of
 from mainspring.edges.api.routes.agents import AgentRoutes
+from mainspring.edges.api.routes.alarms import AlarmRoutes
 from mainspring.edges.api.routes.approvals import ApprovalRoutes
 from mainspring.edges.api.routes.audit import AuditRoutes
 from mainspring.edges.api.routes.deployments import DeploymentRoutes, DeploymentRunRoutes
@@ -69,6 +70,7 @@ def _resource_routes(service: Service) -> tuple[Route, ...]:
         MemoryStoreRoutes(memory.stores),
         MemoryRoutes(memory.memories, memory.versions, memory.search),
         DreamRoutes(service.dreams),
+        AlarmRoutes(service.evals.alarms),
         DeploymentRoutes(schedules.deployments, schedules.deployment_runner),
         DeploymentRunRoutes(schedules.runs),
         TriggerRoutes(schedules.triggers, schedules.trigger_intake),

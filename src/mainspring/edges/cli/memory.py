@@ -127,9 +127,14 @@ async def search(
 
     def work() -> list[MemoryHit]:
         with closing(open_memory_index(settings, folders)) as index:
-            return index.search(query, list(folders), limit)
+            hits = index.search(query, list(folders), limit)
+            problems.append(index.problem)
+        return hits
 
+    problems: list[str | None] = []
     hits = await to_thread.run_sync(work)
+    if problems[0]:
+        print_note(settings, f"searched by words only: {problems[0]}")
     return print_list(
         settings,
         [_hit_view(hit) for hit in hits],

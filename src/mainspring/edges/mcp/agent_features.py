@@ -12,11 +12,13 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from mainspring.capabilities.mcp.messages import (
+    SKILLS_EXTENSION,
     Prompt,
     PromptResult,
     Resource,
     ResourceContent,
     ResourceTemplate,
+    SkillEntry,
     Text,
     ToolAnnotations,
     ToolDefinition,
@@ -31,6 +33,7 @@ from mainspring.capabilities.mcp.server.features import (
 from mainspring.capabilities.mcp.server.refusals import no_resource
 from mainspring.core.errors import Forbidden, InvalidInput, NotFound, StaleVersion
 from mainspring.edges.mcp.agent_host import AgentHost, PendingApproval, PublishedAgent, RunReport
+from mainspring.edges.mcp.memory_features import SERVED, MemoryFeatures
 from mainspring.edges.mcp.skill_features import SkillFeatures
 from mainspring.function_tools.json_schema import schema_problems
 from mainspring.log.task_groups import unwrap_single_error
@@ -93,6 +96,7 @@ class AgentFeatures:
         self.changes = ChangeFeed()
         self._host = host
         self._skills = SkillFeatures(host.skills)
+        self._memory = MemoryFeatures(host.memory_tools)
         self._tools: dict[str, tuple[ToolDefinition, _Handler]] = {
             definition.name: (definition, handler)
             for definition, handler in (
@@ -108,12 +112,19 @@ class AgentFeatures:
 
     @property
     def capabilities(self) -> Mapping[str, Mapping[str, object]]:
-        return {"tools": {}, "resources": {}, "prompts": {}, "completions": {}}
+        return {
+            "tools": {},
+            "resources": {},
+            "prompts": {},
+            "completions": {},
+            "extensions": {SKILLS_EXTENSION: {}},
+        }
 
     async def tools(self) -> Sequence[ToolDefinition]:
         agents = await self._agents() if self._host.may_run else {}
         runs = [_agent_tool(name, agent) for name, agent in agents.items()]
-        return [*runs, *(definition for definition, _ in self._tools.values())]
+        own = [definition for definition, _ in self._tools.values()]
+        return [*runs, *own, *self._memory.definitions()]
 
     async def call_tool(
         self, name: str, arguments: Mapping[str, object], exchange: Exchange
@@ -122,6 +133,8 @@ class AgentFeatures:
         try:
             if name in self._tools:
                 return await self._tools[name][1](arguments, exchange)
+            if self._memory.has(name):
+                return await self._memory.call(name, arguments, exchange)
             agents = await self._agents() if self._host.may_run else {}
             if name not in agents:
                 raise no_tool(name)
@@ -152,6 +165,9 @@ class AgentFeatures:
                 raise no_resource(uri, exchange.client.era) from None
             return [ResourceContent(uri=uri, mime_type="text/markdown", text=text)]
         return await self._skills.read_resource(uri, exchange)
+
+    async def skills(self) -> Sequence[SkillEntry]:
+        return await self._skills.skills()
 
     async def prompts(self) -> Sequence[Prompt]:
         return await self._skills.prompts()
@@ -273,7 +289,10 @@ class AgentFeatures:
 
 _Handler: TypeAlias = Callable[[Mapping[str, object], Exchange], Awaitable[ToolReply]]
 _RESERVED = frozenset(
-    ("list_sessions", "read_session", "search_sessions", "list_approvals", "answer_approval")
+    (
+        *("list_sessions", "read_session", "search_sessions", "list_approvals"),
+        *("answer_approval", *SERVED),
+    )
 )
 _LIST = "List sessions of the agents, the newest first."
 _READ = "Read what was said and done in a session, as Markdown."

@@ -27,6 +27,7 @@ from mainspring.capabilities.mcp.messages import (
     Resource,
     ResourceContent,
     ResourceTemplate,
+    SkillEntry,
     Text,
     ToolAnnotations,
     ToolDefinition,
@@ -163,6 +164,9 @@ class FunctionFeatures:
             for item in self._functions.resources
             if not item.is_template
         ]
+
+    async def skills(self) -> Sequence[SkillEntry]:
+        return []
 
     async def resource_templates(self) -> Sequence[ResourceTemplate]:
         return [

@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import mimetypes
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -20,12 +21,15 @@ from mainspring.capabilities.mcp.messages import (
     PromptResult,
     Resource,
     ResourceContent,
+    SkillEntry,
+    SkillFile,
     Text,
 )
 from mainspring.capabilities.mcp.server.exchange import Exchange
 from mainspring.capabilities.mcp.server.features import no_prompt
 from mainspring.capabilities.mcp.server.refusals import no_resource
 from mainspring.core.errors import MainspringError
+from mainspring.harness.context.frontmatter import read_frontmatter
 from mainspring.runtime.packages.package_contents import ContentItem, read_contents
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_body import load_body, refusing_runner, run_embedded_commands
@@ -50,6 +54,15 @@ class SkillFeatures:
             for skill in await self._read_skills()
             for item in await to_thread.run_sync(_files, skill)
         ]
+
+    async def skills(self) -> Sequence[SkillEntry]:
+        """Those whose own name is the one in their address."""
+        entries = [
+            await to_thread.run_sync(_entry, skill)
+            for skill in await self._read_skills()
+            if skill.for_model
+        ]
+        return [entry for entry in entries if entry is not None]
 
     async def read_resource(self, uri: str, exchange: Exchange) -> Sequence[ResourceContent]:
         """Only what is in the list: no path of a client reaches the disk."""
@@ -102,6 +115,25 @@ def _files(skill: Skill) -> list[ContentItem]:
         and not any(part.startswith(".") for part in item.path.split("/"))
     ]
     return sorted(plain, key=lambda item: (item.path != "SKILL.md", item.path))
+
+
+def _entry(skill: Skill) -> SkillEntry | None:
+    """Blocking."""
+    items = _files(skill)
+    if not items or items[0].path != "SKILL.md":
+        return None
+    head = read_frontmatter(items[0].content.decode("utf-8", "replace")).fields
+    if head.get("name") != skill.name:
+        return None
+    files = [
+        SkillFile(
+            uri=_uri(skill, item.path),
+            digest=f"sha256:{sha256(item.content).hexdigest()}",
+            size=len(item.content),
+        )
+        for item in items
+    ]
+    return SkillEntry(uri=_uri(skill, "SKILL.md"), frontmatter=head, resources=files)
 
 
 def _content(uri: str, item: ContentItem) -> ResourceContent:

@@ -42,10 +42,10 @@ from mainspring.improve.evals.run_log import create_run, fold_run
 from mainspring.improve.evals.runner import SuiteRunner
 from mainspring.improve.evals.suite import ENCODER, Case, SuiteFile
 from mainspring.improve.evals.trajectory import read_trajectory
+from mainspring.log.session_lease import hold_session
 from mainspring.log.store import SessionRow, all_sessions
 from mainspring.log.writer import Writer
 from mainspring.runtime.agent_folder.production_settings import ManifestGrade
-from mainspring.runtime.session.lease import hold_session
 
 LISTED_AS = " (production)"
 """After the suite's name, in the list of runs."""

@@ -19,6 +19,8 @@ from mainspring.improve.evals.run_log import EvalRun
 REFERENCE_RUNS = 5
 _ALLOWANCE = 0.5
 _LIMIT = 5.0
+_MAX_SUM = 2 * _LIMIT
+"""So that the alarm about an outage ends soon after it."""
 
 
 class RunRate(Struct, frozen=True, kw_only=True):
@@ -69,6 +71,6 @@ def trend(rates: Sequence[RunRate]) -> Trend:
         variance = rate.trials * reference * (1 - reference)
         error = math.sqrt(variance * (1 + rate.trials / trials))
         below = (rate.trials * reference - rate.passed) / error
-        total = max(0.0, total + below - _ALLOWANCE)
+        total = min(_MAX_SUM, max(0.0, total + below - _ALLOWANCE))
         points.append(TrendPoint(rate=rate, sum=total, is_alarm=total > _LIMIT))
     return Trend(reference=reference, points=tuple(points))

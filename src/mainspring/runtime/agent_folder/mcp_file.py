@@ -293,6 +293,12 @@ def _milliseconds(value: object) -> float:
     return value
 
 
+def _networking(value: object) -> JsonObject:
+    """What is no list of hosts stays, so that the server is refused and not left unlimited."""
+    fields = as_object(value)
+    return {"allowed_hosts": value} if fields is None else fields
+
+
 _READERS: dict[str, ValueReader] = {
     "command": string,
     "args": strings,
@@ -309,6 +315,7 @@ _READERS: dict[str, ValueReader] = {
     "disabledTools": strings,
     "alwaysLoad": flag,
     "sampling": flag,
+    "networking": _networking,
     "description": string,
 }
 _KNOWN = {"type", *_READERS}

@@ -29,7 +29,7 @@ from mainspring.runtime.memory.memory_versions import (
     finish_pending,
     latest_version,
     locked,
-    purge_contents,
+    read_purges,
     read_readers,
     read_versions,
     version_content,
@@ -42,6 +42,7 @@ from mainspring.runtime.memory.note import (
     cap_trust,
     check_note_path,
     content_hash,
+    has_git_conflict,
     parse_note,
     render_note,
 )
@@ -167,18 +168,25 @@ class MemoryFolder:
                 continue
         raise MemoryChanged(f"others kept writing {path}; try again")
 
-    def forget(self, path: str, change: Change, *, purges: bool = False) -> MemoryVersion:
-        """Remove a memory; its versions stay, unless it is purged.
+    def forget(self, path: str, change: Change) -> MemoryVersion:
+        """Remove a memory; its versions stay.
 
         Raises: NotFound; InvalidInput.
         """
         self.content(path)
         version = self._change(path, None, change, None)
-        self._write_index(lambda text: _without_line(text, path), change)
-        if purges:
-            with open_folder(self.root) as root, locked(root):
-                purge_contents(root, path)
+        self.remove_from_index(path, change)
         return version
+
+    def remove_from_index(self, path: str, change: Change) -> None:
+        self._write_index(lambda text: _without_line(text, path), change)
+
+    def unfinished_purges(self) -> list[str]:
+        """Memories whose removal for good was begun."""
+        if not self.root.is_dir():
+            return []
+        with open_folder(self.root) as root:
+            return read_purges(root)
 
     def history(self, path: str | None = None) -> list[MemoryVersion]:
         """The newest first, with edits by hand."""
@@ -186,7 +194,7 @@ class MemoryFolder:
             return []
         self.record_edits()
         with open_folder(self.root) as root:
-            versions = read_versions(root)
+            versions = sorted(read_versions(root), key=lambda item: item.time)  # git merges them
         return [item for item in reversed(versions) if path is None or item.path == path]
 
     def find_versions(self, id_end: str) -> list[MemoryVersion]:
@@ -276,6 +284,10 @@ class MemoryFolder:
             current = read_file(root, path)
             if expected is not None and _hash(current) != expected:
                 raise MemoryChanged(f"{path} has changed: read it again, then try again")
+            if change.author.kind != "person" and has_git_conflict(current):
+                raise MemoryChanged(
+                    f"{path} has an unresolved conflict of git: a person must edit it"
+                )
             before = latest_version(root, path)
             entered = self._entered_edit(root, path, current, before)
             before = entered[0] if entered else before

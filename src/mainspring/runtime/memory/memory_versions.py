@@ -27,7 +27,15 @@ FOLDER = ".history"
 _LEDGER = f"{FOLDER}/ledger.jsonl"
 _PENDING = f"{FOLDER}/pending.json"
 _READERS = f"{FOLDER}/readers.jsonl"
+_PURGES = f"{FOLDER}/purges.json"
+"""Paths of memories that are being removed for good."""
 _MAX_BYTES = 200_000_000
+_GIT_FILES = {
+    ".gitattributes": "# Git adds the lines of both sides.\nMEMORY.md merge=union\n"
+    "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9].md merge=union\n.history/*.jsonl merge=union\n",
+    f"{FOLDER}/.gitignore": "lock\npending.json\npurges.json\n",
+}
+"""With these, git merges the memories of two machines; contents have a file for each hash."""
 
 Operation: TypeAlias = Literal["created", "modified", "deleted"]
 
@@ -146,6 +154,9 @@ def version_content(root: int, version: MemoryVersion) -> bytes:
 
 def apply_version(root: int, version: MemoryVersion, content: bytes | None) -> None:
     """Change the file and enter the version; the lock must be held."""
+    for name, text in _GIT_FILES.items():
+        if read_file(root, name) is None:
+            write_file(root, name, text.encode())
     if content is not None:
         write_file(root, _object_path(version.hash), content, is_synced=True)
     write_file(root, _PENDING, msgspec.json.encode(version), is_synced=True)
@@ -178,13 +189,27 @@ def finish_pending(root: int) -> None:
     remove_file(root, _PENDING)
 
 
+def read_purges(root: int) -> list[str]:
+    content = read_file(root, _PURGES)
+    return [] if content is None else msgspec.json.decode(content, type=list[str])
+
+
+def begin_purge(root: int, path: str) -> None:
+    """Note that a memory is removed for good, whatever happens now; the lock must be held."""
+    paths = [*read_purges(root), path]
+    write_file(root, _PURGES, msgspec.json.encode(paths), is_synced=True)
+
+
 def purge_contents(root: int, path: str) -> int:
-    """Remove the contents of all versions of a memory, but those that another one has too."""
+    """Remove the contents of all versions of a memory, but those that another one has too. That
+    ends its purge; the lock must be held."""
     versions = read_versions(root)
     shared = {version.hash for version in versions if version.path != path}
     hashes = {version.hash for version in versions if version.path == path} - shared - {""}
     for digest in hashes:
         remove_file(root, _object_path(digest))
+    rest = [item for item in read_purges(root) if item != path]
+    write_file(root, _PURGES, msgspec.json.encode(rest), is_synced=True)
     return len(hashes)
 
 

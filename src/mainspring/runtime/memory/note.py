@@ -32,6 +32,7 @@ _MAX_PATH = 200
 _MAX_DESCRIPTION = 300
 _SAFE = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9 _./,()'+-]*")
 _DAILY = re.compile(r"(?:.*/)?\d{4}-\d{2}-\d{2}\.md")
+_CONFLICT = re.compile(rb"(?m)^<{7} .*\n(?s:.*?)^={7}\n(?s:.*?)^>{7} ")
 _SLUG = re.compile(r"[^a-z0-9]+")
 _OWN_FIELDS = frozenset(
     (
@@ -70,6 +71,11 @@ class Note:
 
 def content_hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+def has_git_conflict(content: bytes | None) -> bool:
+    """Whether git has left both sides of a merge in a file."""
+    return content is not None and _CONFLICT.search(content) is not None
 
 
 def check_note_path(path: str) -> str:

@@ -56,8 +56,7 @@ _TOOL_NAMES = {
     *BUILTIN_TOOL_NAMES,
     *ALIASES,
     *ALIASES.values(),
-    "stop_agent",
-    "close_worktree",
+    *("stop_agent", "close_worktree", "mcp_skill", "read_mcp_resource"),
 }
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from mainspring.core.events import SessionFailed
 from mainspring.core.tool import Tool
+from mainspring.harness.context.frontmatter import Frontmatter, read_frontmatter
 from mainspring.harness.permissions.tool_names import ALL_TOOLS, select_tools
 from mainspring.runtime.agent_folder.mcp_file import expand_server, inline_servers, read_mcp
 from mainspring.runtime.agent_folder.plugins import InstalledPlugins, installed_plugins
@@ -91,6 +92,9 @@ class ConnectedServers(Protocol):
     def tools(self) -> Mapping[str, Tool]: ...
     @property
     def resource_tool(self) -> Tool: ...
+    def skill_tools(
+        self, parse: Callable[[str], Frontmatter], servers: Collection[str] | None = None
+    ) -> dict[str, Tool]: ...
     @property
     def notes(self) -> tuple[str, ...]: ...
     @property
@@ -116,9 +120,11 @@ def server_parts(
     def selected() -> dict[str, Tool]:
         tools = dict(sorted(opened.tools.items()))
         if is_served:
-            return select_mcp_tools(agent.mcp_toolsets, tools.values())
-        own = opened.resource_tool
-        return select_tools({own.spec.name: own, **tools}, names)
+            whole = [item.server for item in agent.mcp_toolsets if item.default.is_enabled]
+            skills = opened.skill_tools(read_frontmatter, whole)
+            return {**select_mcp_tools(agent.mcp_toolsets, tools.values()), **skills}
+        own, skills = opened.resource_tool, opened.skill_tools(read_frontmatter)
+        return select_tools({own.spec.name: own, **skills, **tools}, names)
 
     async def changed_tools() -> dict[str, Tool] | None:
         count = len(opened.problems)

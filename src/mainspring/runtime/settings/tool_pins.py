@@ -57,6 +57,9 @@ class ServerHistory:
             changed = dict.fromkeys(hashes, str(error))
         return {**changed, **refused}
 
+    def danger_in(self, text: str) -> str | None:
+        return danger_in(text)
+
 
 def check_pins(home: Path, server: McpServer, tools: Mapping[str, str]) -> dict[str, str]:
     """Why tools may not be used, by name. `tools`: the hashes of their definitions by name. A

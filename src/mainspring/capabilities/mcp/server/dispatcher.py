@@ -1,6 +1,5 @@
-"""Answers requests of both eras: finds the method, reads its parameters, asks the features, writes
-the result.
-"""
+"""Answers requests of both eras: finds the method, decodes its parameters, calls the features,
+encodes the result."""
 
 from __future__ import annotations
 
@@ -16,6 +15,7 @@ from mainspring.capabilities.mcp.messages import (
     LEGACY_VERSIONS,
     META,
     MODERN_VERSIONS,
+    SKILLS_EXTENSION,
     Implementation,
     Message,
     RequestId,
@@ -67,7 +67,7 @@ Result: TypeAlias = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One request, read as far as all methods read it."""
+    """One request, with the parts that all methods share already decoded."""
 
     id: RequestId
     method: str
@@ -86,7 +86,7 @@ _Method: TypeAlias = Callable[[_Call], Awaitable[Result]]
 
 
 class McpServer:
-    """Without state of its own: connections and features are given to it."""
+    """Stateless: connections and features are passed in."""
 
     def __init__(
         self, info: Implementation, *, signer: StateSigner, instructions: str | None = None
@@ -103,6 +103,8 @@ class McpServer:
             "prompts/list": ("prompts", self._list_prompts),
             "prompts/get": ("prompts", self._get_prompt),
             "completion/complete": ("completions", self._complete),
+            "skills/list": (SKILLS_EXTENSION, self._list_skills),
+            "skills/get": (SKILLS_EXTENSION, self._get_skill),
         }
         self._modern: dict[str, tuple[str | None, _Method]] = {
             **shared,
@@ -158,7 +160,11 @@ class McpServer:
         client = client_of(connection.client, head, method)
         methods = self._modern if client.era == "modern" else self._legacy
         capability, answer = methods.get(method, (None, None))
-        is_offered = capability is None or capability in connection.features.capabilities
+        offered = connection.features.capabilities
+        is_offered = capability is None or capability in {
+            **offered,
+            **offered.get("extensions", {}),
+        }
         if answer is None or not is_offered:
             raise no_method(method)
         call = _Call(id_, method, message.params, head, connection, client, outlet)
@@ -239,6 +245,17 @@ class McpServer:
         exchange = self._exchange(call, uri, None)
         contents = await call.connection.features.read_resource(uri, exchange)
         return _cacheable({"contents": list(contents)}, call)
+
+    async def _list_skills(self, call: _Call) -> Result:
+        return _page("skills", await call.connection.features.skills(), call)
+
+    async def _get_skill(self, call: _Call) -> Result:
+        uri = read_params(call.params, ResourceParams).uri
+        skills = await call.connection.features.skills()
+        skill = next((item for item in skills if item.uri == uri), None)
+        if skill is None:
+            raise invalid(f"there is no skill {uri!r:.200}")
+        return _cacheable({"skill": skill}, call)
 
     async def _list_prompts(self, call: _Call) -> Result:
         return _page("prompts", await call.connection.features.prompts(), call)
@@ -323,7 +340,7 @@ def _page(kind: str, items: Sequence[Struct], call: _Call) -> Result:
 
 
 def _cacheable(result: Result, call: _Call) -> Result:
-    """Nothing is for everybody: what there is depends on the caller."""
+    """No result is shared: lists depend on the caller."""
     return {**result, "ttlMs": 0, "cacheScope": "private"} if call.is_modern else result
 
 
