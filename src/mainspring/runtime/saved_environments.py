@@ -1,6 +1,6 @@
 """Environments that `mainspring environment setup` has proven for a repository, kept in the user's
 home: packages, services, and the files that its setup makes. Sessions in the repository start from
-them. Opening sandboxes is not done here.
+them. Sandboxes are opened elsewhere.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from datetime import datetime
 from pathlib import Path
 
 import msgspec
+from anyio import to_thread
 from msgspec import Struct
 
-from mainspring.core.errors import InvalidInput
+from mainspring.core.errors import InvalidInput, SandboxFailed
+from mainspring.core.ids import new_id
+from mainspring.core.ports import ExecRequest, Sandbox
 from mainspring.files.atomic_file import file_errors, read_bounded, write_atomic
 
 FILES = "files.tar"
@@ -93,6 +96,21 @@ class SavedEnvironment(Struct, frozen=True, kw_only=True):
         if workspace != repository and workspace.parent.name != _WORKTREES:
             return []
         return [path for path in self.files if not os.path.lexists(workspace / path)]
+
+
+async def restore_files(sandbox: Sandbox, workspace: Path, saved: SavedEnvironment) -> None:
+    """Files that its setup made, where the workspace has none of that name.
+
+    Raises: SandboxFailed.
+    """
+    if not await to_thread.run_sync(saved.missing_files, workspace):
+        return
+    archive = str(saved.archive)
+    argv = ("tar", "--extract", "--skip-old-files", "--no-same-owner", "--file", archive)
+    result = await sandbox.run(ExecRequest(key=new_id("env"), argv=argv, wall_seconds=600))
+    if result.status != 0:
+        why = result.stderr.tail.decode("utf-8", "replace")
+        raise SandboxFailed(f"the files of the environment are missing: {why[-500:]}")
 
 
 class SavedEnvironments:

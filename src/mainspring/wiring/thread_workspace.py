@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from anyio import to_thread
 
 from mainspring.capabilities.git.git_config import paths_named_by_git
 from mainspring.capabilities.sandbox.confined_process import run_confined
@@ -20,7 +19,7 @@ from mainspring.capabilities.sandbox.sandbox_environment import (
 )
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
-from mainspring.config import FOLDER, Settings
+from mainspring.config import Settings
 from mainspring.core.errors import McpFailed, SandboxFailed
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.ports import SandboxInfo
@@ -42,10 +41,11 @@ from mainspring.wiring.builtin_tools import session_tree
 from mainspring.wiring.sandbox_pool import SandboxPool
 
 if TYPE_CHECKING:
+    from mainspring.runtime import saved_environments
     from mainspring.runtime.saved_environments import SavedEnvironment
-    from mainspring.wiring import mcp_packages, saved_environment
+    from mainspring.wiring import mcp_packages
 else:
-    saved_environment = LazyModule("mainspring.wiring.saved_environment")
+    saved_environments = LazyModule("mainspring.runtime.saved_environments")
     mcp_packages = LazyModule("mainspring.wiring.mcp_packages")  # most sessions have none
 
 _PROGRAM_TOOLS = frozenset(("bash", "service_start"))
@@ -137,7 +137,7 @@ class ThreadWorkspaces:
         try:
             environment = await self._with_packages(options, paths, session)
             if saved is not None:
-                environment = saved_environment.with_programs(environment, saved)
+                environment = environment.with_programs(saved.programs)
             sandbox = await self._sandboxes.open_session(
                 key, paths, environment, options.credentials
             )
@@ -146,28 +146,22 @@ class ThreadWorkspaces:
             return None
         if saved is not None:
             try:
-                await saved_environment.restore_files(sandbox, saved)
+                await saved_environments.restore_files(sandbox, paths.workspace, saved)
             except SandboxFailed as error:
                 self._warn(options, str(error))
         return sandbox
-
-    async def saved_environment(
-        self, options: RunOptions, workspace: Path
-    ) -> SavedEnvironment | None:
-        """Of the repository that a session of this user works in."""
-        home = Path(self._settings.home)
-        if options.is_served or not (home / FOLDER / "environments").is_dir():
-            return None
-        environments = saved_environment.saved_environments(home)
-        return await to_thread.run_sync(environments.find, workspace)
 
     async def _with_packages(
         self, options: RunOptions, paths: SessionPaths, session: SessionRuntime
     ) -> SandboxEnvironment:
         """Without its packages if they cannot be installed: the run says so and goes on."""
         environment = session.sandbox_environment
-        if session.saved_environment is not None:
-            environment = saved_environment.with_saved(environment, session.saved_environment)
+        if (saved := session.saved_environment) is not None:
+            environment = msgspec.structs.replace(
+                environment,
+                packages=environment.packages.added(saved.plan.packages),
+                read_only=(*environment.read_only, saved.folder),
+            )
         if environment.packages == EnvironmentPackages():
             return environment
         say = partial(self._warn, options)

@@ -48,6 +48,7 @@ from mainspring.runtime.thread_setup import (
     MAX_CACHED,
     permission_engine,
     sandbox_opened,
+    saved_environment_of,
     workspace_note,
 )
 from mainspring.wiring.builtin_tools import built_in_tools, web_tools, workspace_tools
@@ -138,13 +139,12 @@ class ToolboxBuilder:
         )
         for warning in (*rules.warnings, *preferences.warnings):
             self._warn(options, warning)
-        saved = await self._workspaces.saved_environment(options, paths.workspace)
         session = SessionRuntime(
             pinned_policy=with_rules(rules.pinned_policy, reading_rules(setup.agent)),
             sandbox_environment=environment,
             preferences=preferences,
             servers=options.servers,
-            saved_environment=saved,
+            saved_environment=await saved_environment_of(self._home, options, paths.workspace),
         )
         if not options.is_served:
             session = await self._with_user_servers(session, paths, rules.loaded)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from mainspring.capabilities.sandbox.backend import SandboxLimits
 from mainspring.capabilities.sandbox.backend_selection import BackendName
 
 MAX_PROGRAM_SECONDS = 1800
+_PATH = "/usr/local/bin:/usr/bin:/bin"
 PackageSetName: TypeAlias = Literal["documents"]
 PACKAGE_SETS: dict[PackageSetName, tuple[str, ...]] = {
     "documents": (
@@ -46,6 +50,14 @@ class EnvironmentPackages(
         ready = (package for name in self.use for package in PACKAGE_SETS[name])
         return tuple(dict.fromkeys((*ready, *self.pip)))
 
+    def added(self, more: Mapping[str, tuple[str, ...]]) -> EnvironmentPackages:
+        """`more`: by installer."""
+        merged = {
+            name: tuple(dict.fromkeys((*names, *getattr(self, name))))
+            for name, names in more.items()
+        }
+        return replace(self, **merged)
+
 
 class SandboxEnvironment(Struct, frozen=True, kw_only=True, rename="camel"):
     """Unknown keys belong to other programs and are ignored."""
@@ -68,6 +80,11 @@ class SandboxEnvironment(Struct, frozen=True, kw_only=True, rename="camel"):
     packages: EnvironmentPackages = EnvironmentPackages()
     program_seconds: Annotated[int, Meta(ge=1, le=MAX_PROGRAM_SECONDS)] = 600
     """The longest time limit that a call of `bash` can ask for."""
+
+    def with_programs(self, folder: Path) -> SandboxEnvironment:
+        """Programs find those of a folder before all others."""
+        path = f"{folder}:{self.variables.get('PATH', _PATH)}"
+        return replace(self, variables={**self.variables, "PATH": path})
 
     @property
     def sandbox_limits(self) -> SandboxLimits:
