@@ -123,6 +123,12 @@ COMMANDS: tuple[SlashCommand, ...] = (
         about="memories: ls, show, search, add, edit, forget; on, read_only, off",
         is_clients=True,
     ),
+    SlashCommand(
+        name="guide",
+        hint="QUESTION",
+        about="ask about Mainspring and this set-up; the session knows nothing of it",
+        is_clients=True,
+    ),
     SlashCommand(name="model", hint="NAME", about="go on with another model", is_clients=True),
     SlashCommand(name="resume", hint="[SESSION]", about="go on with another", is_clients=True),
     SlashCommand(
