@@ -8,19 +8,20 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
-from anyio import CancelScope, to_thread
+from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, ToolEnvironmentError
-from mainspring.core.ports import ExecRequest, Sandbox, Worktrees
+from mainspring.core.ports import CapturedOutput, ExecRequest, Sandbox
 from mainspring.core.tool import Call, Tool, ToolResult
 from mainspring.function_tools.define import tool
 from mainspring.runtime.agent import Agent
@@ -56,34 +57,40 @@ class TrialResult(Struct, frozen=True, kw_only=True):
     """Its beginning and its end."""
 
 
-class Trial(Struct, frozen=True):
+class Trial(Protocol):
     """A clean checkout in a sandbox with the packages of a plan."""
+
+    @property
+    def workspace(self) -> Path: ...
+
+    async def run(self, command: str) -> TrialResult:
+        """Raises: SandboxFailed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CheckoutTrial:
+    """A `Trial`."""
 
     sandbox: Sandbox
     workspace: Path
     seconds: int
-    """What a command may take."""
+    read_output: Callable[[CapturedOutput], str]
 
     async def run(self, command: str) -> TrialResult:
-        """Raises: SandboxFailed."""
         argv = ("bash", "--noprofile", "--norc", "-c", f"exec 2>&1; {command}")
-        request = ExecRequest(key=ids.new_id("env"), argv=argv, wall_seconds=self.seconds)
-        result = await self.sandbox.run(request)
-        printed = result.stdout
-        cut = f"\n[... {printed.left_out} bytes left out ...]\n" if printed.left_out > 0 else ""
-        output = cut.join(part.decode("utf-8", "replace") for part in (printed.head, printed.tail))
+        result = await self.sandbox.run(
+            ExecRequest(key=ids.new_id("env"), argv=argv, wall_seconds=self.seconds)
+        )
+        output = self.read_output(result.stdout)
         if result.stop_cause:
             output += f"\n[stopped: {result.stop_cause}]"
         return TrialResult(is_ok=result.status == 0, output=output)
 
 
-class OpenTrial(Protocol):
-    def __call__(self, saved: SavedEnvironment, folder: Path) -> AbstractAsyncContextManager[Trial]:
-        """`folder`: the checkout.
-
-        Raises: ToolEnvironmentError: the packages cannot be installed, or there is no sandbox.
-        """
-        ...
+OpenTrial: TypeAlias = Callable[[SavedEnvironment], AbstractAsyncContextManager[Trial]]
+"""With what is to be saved if it is proven. Raises: ToolEnvironmentError: its packages cannot be
+installed, there is no sandbox, or no commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +98,6 @@ class EnvironmentSetup:
     repository: Path
     """Links resolved."""
     environments: SavedEnvironments
-    worktrees: Worktrees
-    """Of the repository."""
     open_trial: OpenTrial
     clock: Clock
     test: str | None = None
@@ -142,25 +147,14 @@ class EnvironmentSetup:
                 session_id=call.session_id,
                 saved_at=self.clock(),
             )
-            proof = await self._try_in_checkout(saved)
+            async with self.open_trial(saved) as trial:
+                proof = await _run_plan(trial, saved)
         except (InvalidInput, ToolEnvironmentError) as error:
             return ToolResult.text(str(error), ok=False, error="failed")
         if isinstance(proof, str):
             return ToolResult.text(proof, ok=False, error="failed")
         await to_thread.run_sync(self.environments.save, proof)
         return ToolResult.text(f"The tests passed; the environment is saved.\n{proof.test_output}")
-
-    async def _try_in_checkout(self, saved: SavedEnvironment) -> SavedEnvironment | str:
-        name = f"environment-{saved.session_id[-8:]}"
-        left = await self.worktrees.open(name)  # a crash may have left one
-        await self.worktrees.close(left, merge=False, message="")
-        worktree = await self.worktrees.open(name)
-        try:
-            async with self.open_trial(saved, Path(worktree.path)) as trial:
-                return await _run_plan(trial, saved)
-        finally:
-            with CancelScope(shield=True):
-                await self.worktrees.close(worktree, merge=False, message="")
 
 
 async def _run_plan(trial: Trial, saved: SavedEnvironment) -> SavedEnvironment | str:

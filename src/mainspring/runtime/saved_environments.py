@@ -1,6 +1,6 @@
 """Environments that `mainspring environment setup` has proven for a repository, kept in the user's
 home: packages, services, and the files that its setup makes. Sessions in the repository start from
-them. Sandboxes are opened elsewhere.
+them. Opening sandboxes is not done here.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import hashlib
 import os
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput, SandboxFailed
 from mainspring.core.ids import new_id
-from mainspring.core.ports import ExecRequest, Sandbox
+from mainspring.core.ports import CapturedOutput, ExecRequest, Sandbox
 from mainspring.files.atomic_file import file_errors, read_bounded, write_atomic
 
 FILES = "files.tar"
@@ -97,20 +97,21 @@ class SavedEnvironment(Struct, frozen=True, kw_only=True):
             return []
         return [path for path in self.files if not os.path.lexists(workspace / path)]
 
+    async def restore_files(
+        self, sandbox: Sandbox, workspace: Path, read_output: Callable[[CapturedOutput], str]
+    ) -> None:
+        """Files that its setup made, where the workspace has none of that name.
 
-async def restore_files(sandbox: Sandbox, workspace: Path, saved: SavedEnvironment) -> None:
-    """Files that its setup made, where the workspace has none of that name.
-
-    Raises: SandboxFailed.
-    """
-    if not await to_thread.run_sync(saved.missing_files, workspace):
-        return
-    archive = str(saved.archive)
-    argv = ("tar", "--extract", "--skip-old-files", "--no-same-owner", "--file", archive)
-    result = await sandbox.run(ExecRequest(key=new_id("env"), argv=argv, wall_seconds=600))
-    if result.status != 0:
-        why = result.stderr.tail.decode("utf-8", "replace")
-        raise SandboxFailed(f"the files of the environment are missing: {why[-500:]}")
+        Raises: SandboxFailed.
+        """
+        if not await to_thread.run_sync(self.missing_files, workspace):
+            return
+        archive = str(self.archive)
+        argv = ("tar", "--extract", "--skip-old-files", "--no-same-owner", "--file", archive)
+        result = await sandbox.run(ExecRequest(key=new_id("env"), argv=argv, wall_seconds=600))
+        if result.status != 0:
+            output = read_output(result.stderr)[-500:]
+            raise SandboxFailed(f"the files of its environment: {output}")
 
 
 class SavedEnvironments:

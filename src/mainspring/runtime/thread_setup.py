@@ -13,7 +13,6 @@ from anyio import to_thread
 
 from mainspring.core import clock
 from mainspring.core.events import KnownPayload, SandboxOpened
-from mainspring.core.lazy_module import LazyModule
 from mainspring.core.ports import SandboxInfo
 from mainspring.core.tool import Traits
 from mainspring.harness.permissions.call_analysis import analyze_call, location_after
@@ -30,7 +29,6 @@ from mainspring.runtime.agent_folder.folder_instructions import (
 )
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.model_question import make_ask_model
-from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import (
     SessionPaths,
     hide_denied_paths,
@@ -39,13 +37,8 @@ from mainspring.runtime.session.session_paths import (
 from mainspring.runtime.session_context import Models, SetupRequest
 
 if TYPE_CHECKING:
-    from mainspring.runtime import saved_environments
     from mainspring.runtime.saved_environments import SavedEnvironment
-else:
-    saved_environments = LazyModule("mainspring.runtime.saved_environments")  # most users have none
 
-SAVED_ENVIRONMENTS = Path(".mainspring") / "environments"
-"""In the user's home."""
 MAX_CACHED = 1000
 """Sessions and warnings that are remembered between runs."""
 PathsNamedByGit: TypeAlias = Callable[
@@ -148,16 +141,6 @@ def workspace_note(
     if saved is not None:
         lines.append(saved.note)
     return "\n".join((*lines, *setup.options.notes))
-
-
-async def saved_environment_of(
-    home: Path, options: RunOptions, workspace: Path
-) -> SavedEnvironment | None:
-    """The one of the repository that a session of this user works in."""
-    if options.is_served or not (home / SAVED_ENVIRONMENTS).is_dir():
-        return None
-    found = saved_environments.SavedEnvironments(home / SAVED_ENVIRONMENTS)
-    return await to_thread.run_sync(found.find, workspace)
 
 
 class WorkspaceFacts:

@@ -1,4 +1,4 @@
-"""Saved environments of this user, and the sandboxes that prove one."""
+"""Saved environments of this user: what a sandbox gets of one, and checkouts that prove one."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
-from anyio import to_thread
+from anyio import CancelScope, to_thread
 
+from mainspring.capabilities.tools.shell import captured_text
 from mainspring.config import FOLDER, Settings
 from mainspring.core import clock
 from mainspring.core.ids import new_id
-from mainspring.runtime.environment_setup import EnvironmentSetup, Trial
+from mainspring.runtime.environment_setup import CheckoutTrial, EnvironmentSetup
 from mainspring.runtime.saved_environments import SavedEnvironment, SavedEnvironments
-from mainspring.runtime.thread_setup import SAVED_ENVIRONMENTS
 from mainspring.wiring.mcp_packages import with_packages
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
-from mainspring.wiring.session_repositories import open_worktrees, shared_repository
 from mainspring.wiring.settings_files import load_policy
+from mainspring.wiring.thread_workspace import open_worktrees, shared_repository
 
 
-def saved_environments(settings: Settings) -> SavedEnvironments:
-    return SavedEnvironments(Path(settings.home) / SAVED_ENVIRONMENTS)
+def saved_environments(home: Path) -> SavedEnvironments:
+    return SavedEnvironments(home / FOLDER / "environments")
 
 
 def environment_setup(
@@ -36,8 +36,7 @@ def environment_setup(
 ) -> EnvironmentSetup:
     return EnvironmentSetup(
         repository=repository,
-        environments=saved_environments(settings),
-        worktrees=open_worktrees(repository, repository / FOLDER / "worktrees"),
+        environments=saved_environments(Path(settings.home)),
         open_trial=partial(_open_trial, settings, sandboxes, say),
         clock=clock.now,
         test=test,
@@ -50,24 +49,32 @@ async def _open_trial(
     sandboxes: SandboxPool,
     say: Callable[[str], None],
     saved: SavedEnvironment,
-    folder: Path,
-) -> AsyncGenerator[Trial, None]:
+) -> AsyncGenerator[CheckoutTrial, None]:
     repository, key = Path(saved.repository), new_id("env")
-    loaded = await to_thread.run_sync(lambda: load_policy(repository, home=Path(settings.home)))
-    environment = read_environment(loaded.sandbox, loaded.preferences.sandbox_env)
-    shared = str(await shared_repository(repository))
-    environment = msgspec.structs.replace(
-        environment,
-        packages=environment.packages.added(saved.plan.packages),
-        read_only=(*environment.read_only, saved.folder, shared),
-    )
-    environment = await with_packages(settings, sandboxes, environment, folder, say)
-    paths = await to_thread.run_sync(session_paths, settings, folder, key)
-    environment = environment.with_programs(saved.programs)
-    sandbox = await sandboxes.open_session(key, paths, environment, ())
-    say(f"tested: {saved.plan.test}")
+    place = repository / FOLDER / "worktrees"
+    worktrees, name = open_worktrees(repository, place), f"environment-{saved.session_id[-8:]}"
+    if await to_thread.run_sync((place / name).exists):  # a crash has left it
+        await worktrees.close(await worktrees.open(name), merge=False, message="")
+    worktree = await worktrees.open(name)
     try:
-        yield Trial(sandbox, folder, environment.program_seconds)
+        home = Path(settings.home)
+        loaded = await to_thread.run_sync(lambda: load_policy(repository, home=home))
+        environment = read_environment(loaded.sandbox, loaded.preferences.sandbox_env)
+        shared = (*environment.read_only, str(await shared_repository(repository)))
+        environment = msgspec.structs.replace(environment, read_only=shared)
+        folder = Path(worktree.path)
+        environment = environment.with_additions(saved.plan.packages, saved.folder)
+        environment = await with_packages(settings, sandboxes, environment, folder, say)
+        paths = await to_thread.run_sync(session_paths, settings, folder, key)
+        sandbox = await sandboxes.open_session(
+            key, paths, environment.with_programs(saved.programs), ()
+        )
+        say(f"tested: {saved.plan.test}")
+        try:
+            yield CheckoutTrial(sandbox, folder, environment.program_seconds, captured_text)
+        finally:
+            await sandboxes.release(key)
+            await sandboxes.discard(key)
     finally:
-        await sandboxes.release(key)
-        await sandboxes.discard(key)
+        with CancelScope(shield=True):
+            await worktrees.close(worktree, merge=False, message="")

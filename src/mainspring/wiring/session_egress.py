@@ -28,23 +28,27 @@ from mainspring.runtime.run_options import WebFetchLimits
 from mainspring.wiring.providers import PROVIDERS
 
 __all__ = ["WebFetch", "open_egress", "search_provider", "web_fetch_tool"]
+_MODEL_API = "anthropic"
 _PROXY_ADDRESS = "127.0.0.1:3128"
 """The address of the proxy in a sandbox, where the sandbox's agent listens."""
 
 
 def search_provider(
-    text: str, settings: Settings, facts: Callable[[str], ModelFacts], report: ReportSpending
+    text: str,
+    settings: Settings,
+    facts: Callable[[str], ModelFacts],
+    report: ReportSpending,
 ) -> Search:
     """What MAINSPRING_SEARCH names. Raises: InvalidInput."""
     name, _, model = text.strip().partition(":")
-    if name != "anthropic":
+    if name != _MODEL_API:
         return parse_search_provider(text, settings.secrets)
-    api = PROVIDERS[name]
-    if not (key := settings.secrets.get(api.key or "")):
-        raise InvalidInput(f"MAINSPRING_SEARCH: {name} needs a key in {api.key}")
-    url = settings.secrets.get(api.address or "") or api.url
-    chosen = facts(f"{name}:{model}" if model else api.small or "").id
-    return ModelSearch(url=url.rstrip("/"), key=key, model=chosen, report=report)
+    provider = PROVIDERS[name]
+    if not (key := settings.secrets.get(provider.key or "")):
+        raise InvalidInput(f"MAINSPRING_SEARCH: {name} needs a key in {provider.key}")
+    url = settings.secrets.get(provider.address or "") or provider.url
+    chosen = facts(f"{name}:{model}" if model else provider.small or "")
+    return ModelSearch(url=url.rstrip("/"), key=key, model=chosen.id, report=report)
 
 
 async def open_egress(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -50,14 +50,6 @@ class EnvironmentPackages(
         ready = (package for name in self.use for package in PACKAGE_SETS[name])
         return tuple(dict.fromkeys((*ready, *self.pip)))
 
-    def added(self, more: Mapping[str, tuple[str, ...]]) -> EnvironmentPackages:
-        """`more`: by installer."""
-        merged = {
-            name: tuple(dict.fromkeys((*names, *getattr(self, name))))
-            for name, names in more.items()
-        }
-        return replace(self, **merged)
-
 
 class SandboxEnvironment(Struct, frozen=True, kw_only=True, rename="camel"):
     """Unknown keys belong to other programs and are ignored."""
@@ -81,8 +73,24 @@ class SandboxEnvironment(Struct, frozen=True, kw_only=True, rename="camel"):
     program_seconds: Annotated[int, Meta(ge=1, le=MAX_PROGRAM_SECONDS)] = 600
     """The longest time limit that a call of `bash` can ask for."""
 
-    def with_programs(self, folder: Path) -> SandboxEnvironment:
-        """Programs find those of a folder before all others."""
+    def with_additions(
+        self, packages: Mapping[str, Sequence[str]], folder: str
+    ) -> SandboxEnvironment:
+        """With more packages, by their manager, and a folder that programs may read."""
+        wanted = {
+            manager: tuple(
+                dict.fromkeys((*packages.get(manager, ()), *getattr(self.packages, manager)))
+            )
+            for manager in ("pip", "npm", "apt")
+        }
+        return replace(
+            self,
+            packages=replace(self.packages, **wanted),
+            read_only=(*self.read_only, folder),
+        )
+
+    def with_programs(self, folder: str | Path) -> SandboxEnvironment:
+        """With the programs of a folder before all others."""
         path = f"{folder}:{self.variables.get('PATH', _PATH)}"
         return replace(self, variables={**self.variables, "PATH": path})
 

@@ -92,7 +92,7 @@ async def setup(
     """Let an agent find out which packages and services a repository needs, prove it by the
     repository's tests in the sandbox, and save it for the sessions that work there."""
     repository = _repository(settings, repo)
-    environments = saved_environments(settings)
+    environments = saved_environments(Path(settings.home))
     resumed = await _unfinished(settings, repository)
     with unwrap_single_error():
         async with sandbox_pool(settings) as sandboxes:
@@ -120,7 +120,7 @@ async def show(
     settings: Settings, *, repo: RepositoryArgument = ".", json: JsonOption = False
 ) -> int:
     """Show the environment of a repository, and how it was proven."""
-    saved = saved_environments(settings).find(Path(settings.folder, repo))
+    saved = saved_environments(Path(settings.home)).find(Path(settings.folder, repo))
     if saved is None:
         raise InvalidInput(f"{repo} has no environment yet: mainspring environment setup {repo}")
     _print_environment(settings, saved, json=json)
@@ -130,7 +130,7 @@ async def show(
 @command(app)
 async def ls(settings: Settings, *, json: JsonOption = False) -> int:
     """List repositories that have an environment."""
-    found = saved_environments(settings).list()
+    found = saved_environments(Path(settings.home)).list()
     return print_list(
         settings,
         [EnvironmentView.of(item) for item in found],
@@ -149,7 +149,7 @@ async def ls(settings: Settings, *, json: JsonOption = False) -> int:
 @command(app)
 async def rm(settings: Settings, *, repo: RepositoryArgument = ".") -> int:
     """Remove the environment of a repository; packages stay cached."""
-    if not saved_environments(settings).remove(Path(settings.folder, repo)):
+    if not saved_environments(Path(settings.home)).remove(Path(settings.folder, repo)):
         raise InvalidInput(f"{repo} has no environment")
     print_note(settings, "removed")
     return 0
@@ -171,7 +171,7 @@ async def _run(settings: Settings, runner: SessionRunner, work: EnvironmentSetup
 
 
 async def _unfinished(settings: Settings, repository: Path) -> str | None:
-    environments = saved_environments(settings)
+    environments = saved_environments(Path(settings.home))
     session_id = environments.unfinished(repository)
     if session_id is None:
         return None

@@ -14,7 +14,7 @@ from mainspring.improve.evals.run_log import EvalRun, existing_runs
 from mainspring.improve.evals.runner import RunSettings, SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
 from mainspring.improve.evals.suite_files import find_suites, read_suite
-from mainspring.improve.evals.trend import REFERENCE_RUNS, run_rate, trend
+from mainspring.improve.evals.trend import REFERENCE_RUNS, suite_trend
 from mainspring.service.schedules.deployment_types import EvalAction
 
 _RUNS_LOOKED_AT = 200
@@ -67,8 +67,7 @@ class SuiteRun:
         name = run.created.suite
         log, agent = self.runner.runtime.log, self.runner.agent.name
         runs = await existing_runs(log, agent, name, newest=_RUNS_LOOKED_AT)
-        rates = [rate for item in reversed(runs) if (rate := run_rate(item)) is not None]
-        now = trend(rates)
+        now = suite_trend(runs, self.suite_file.suite)
         if not now.is_alarm or now.reference is None:
             return []
         last = now.points[-1].rate

@@ -56,13 +56,14 @@ class OutputContent(Protocol):
     def stamp(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputFolder:
+class OutputFolder(Protocol):
     """The folder with the output files of a session."""
 
-    list: Callable[[], Awaitable[Sequence[ListedOutput]]]
-    read: Callable[[str, int], Awaitable[OutputContent | str]]
-    """A file by its path and maximum size; or the reason why it is not read."""
+    async def list(self) -> Sequence[ListedOutput]: ...
+
+    async def read(self, path: str, max_bytes: int) -> OutputContent | str:
+        """A file; or the reason why it is not read."""
+        ...
 
 
 class _StoredPath(Struct, frozen=True, kw_only=True):
