@@ -23,6 +23,7 @@ from mainspring.service.memory_stores.mounted_stores import MountedStores
 from mainspring.service.run_steps import RunSteps
 from mainspring.service.schedules.deployment_store import FIRE_TASK
 from mainspring.service.service import Service
+from mainspring.service.sessions.dependencies import END_TASK
 from mainspring.service.sessions.expired_workspaces import (
     ExpiredWorkspaceSweeper,
     WorkspaceCleaner,
@@ -123,6 +124,7 @@ async def open_worker(
         worker.register(approval_keeping.TASK, service.sessions.approvals.attend)
         cleaner = workspace_cleaner(settings, infrastructure.store.records, sandboxes)
         worker.register(CLEAR_TASK, cleaner.clear)
+        worker.register(END_TASK, runs.end)
         keep_audit = config.keep_audit
         async with run_in_background(
             partial(

@@ -22,6 +22,10 @@ CheckOverride: TypeAlias = Callable[[Principal, str], Awaitable[None]]
 """Raises `Forbidden`: they may not give sessions of this agent other tools."""
 
 
+END_TASK = "end"
+"""The job that runs the `SessionEnd` hooks of an archived session."""
+
+
 class OnSessionEnd(Protocol):
     async def __call__(self, tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
         """The session was archived, or deleted with all that belongs to it."""
