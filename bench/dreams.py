@@ -27,10 +27,10 @@ from mainspring.improve.dreams.folder_store import FolderStore, SuiteTest, folde
 from mainspring.improve.evals.runner import SuiteRunner
 from mainspring.improve.evals.statistics import mean_interval
 from mainspring.improve.evals.suite_files import read_suite
+from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.run_options import RunOptions
-from mainspring.runtime.session.lease import hold_session
 from mainspring.wiring.eval_assembly import open_suite_runner
 from mainspring.wiring.stores import open_log
 

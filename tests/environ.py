@@ -15,6 +15,11 @@ _BEGIN = (
 AS_ROOT = {"MAINSPRING_ALLOW_ROOT": "1"}
 """Tests may run as root, and `serve` and `worker` with them. What they say without this is tested
 in tests/cli/test_privileges.py."""
+NO_LOCAL_MODELS = {
+    f"{name}_BASE_URL": "http://127.0.0.1:9/v1"
+    for name in ("OLLAMA", "VLLM", "LMSTUDIO", "LLAMACPP")
+}
+"""No local server, whatever runs on this machine."""
 
 
 def clean_environ(*without: str) -> dict[str, str]:
@@ -25,7 +30,7 @@ def clean_environ(*without: str) -> dict[str, str]:
         for name, value in os.environ.items()  # noqa: TID251 (handed to the process under test)
         if not name.startswith(unwanted) and not name.endswith("_API_KEY")
     }
-    return {**kept, **AS_ROOT}
+    return {**kept, **AS_ROOT, **NO_LOCAL_MODELS}
 
 
 def python_of_all() -> list[str] | None:

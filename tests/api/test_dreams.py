@@ -19,8 +19,8 @@ from mainspring.core.sender import Sender
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route_table import all_routes
 from mainspring.improve.dreams.dream_log import dream_session
+from mainspring.log.session_lease import hold_session
 from mainspring.log.verify import verify
-from mainspring.runtime.session.lease import hold_session
 from mainspring.service.dreams.dreams import TASK
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.service import Service

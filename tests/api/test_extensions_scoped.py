@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.api.whole_api import Whole
 
 from mainspring.core.events import HookRan
-from mainspring.runtime.session.lease import hold_session
+from mainspring.log.session_lease import hold_session
 from mainspring.service.access.api_keys import CreateKey, Keys
 from mainspring.service.access.principal import Principal
 

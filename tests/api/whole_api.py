@@ -26,6 +26,7 @@ from mainspring.service.access.rate_limits import Rate
 from mainspring.service.access.tenants import CreateTenant, Tenants
 from mainspring.service.approvals.approval_record import Approval, MayAnswer
 from mainspring.service.authorization.authentication import Authenticator, RateLimits
+from mainspring.service.evals.alarms import AlarmSubject
 from mainspring.service.jobs.parking import KIND as PARKED
 from mainspring.service.jobs.parking import ParkedSession
 from mainspring.service.service import Service
@@ -202,6 +203,8 @@ async def one_of_each(api: Whole, tenant: str) -> dict[str, str]:
         {"type": "sessions", "session_ids": [session["id"]]},
     ]
     dream = await make("/v1/dreams", inputs=inputs, model="claude-opus-5-5")
+    await api.service.evals.alarms.set(tenant, AlarmSubject(type="slo", name="helper"), "too slow")
+    [alarm] = (await _get(api, tenant, "/v1/mainspring/alarms"))["data"]
     key = await make("/v1/mainspring/keys", name="another")
     await _park(api, tenant, session["id"])
     work = f"/v1/environments/{environment['id']}/work"
@@ -224,6 +227,7 @@ async def one_of_each(api: Whole, tenant: str) -> dict[str, str]:
         "thread_id": thread["id"],
         "resource_id": session["resources"][0]["id"],
         "dream_id": dream["id"],
+        "alarm_id": alarm["id"],
         "deployment_id": deployment["id"],
         "deployment_run_id": run["id"],
         "webhook_id": webhook["id"],

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import pytest
 from aiohttp import web
 from tests.cli.terminal import at_terminal
+from tests.environ import NO_LOCAL_MODELS
 
 from mainspring.config import Settings, read_settings
 from mainspring.core.errors import InvalidInput
@@ -19,15 +20,12 @@ from mainspring.runtime.agent_folder.manifest import Permissions, read_manifest
 from mainspring.wiring.settings_files import load_policy
 
 Run: TypeAlias = Callable[..., CompletedProcess[str]]
-NOBODY = {f"{name}_BASE_URL": "http://127.0.0.1:9/v1" for name in ("OLLAMA", "VLLM", "LMSTUDIO")}
-NOBODY["LLAMACPP_BASE_URL"] = "http://127.0.0.1:9/v1"
-"""No local server, whatever runs on this machine."""
 
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    return read_settings(environ=NOBODY, folder=tmp_path)
+    return read_settings(environ=NO_LOCAL_MODELS, folder=tmp_path)
 
 
 async def test_a_new_agent_is_written_trusted_and_kept_as_its_first_version(
@@ -95,7 +93,7 @@ async def test_models_are_found_by_keys_and_by_local_servers(tmp_path: Path):
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         port = runner.addresses[0][1]
-        local = {**NOBODY, "OLLAMA_BASE_URL": f"http://127.0.0.1:{port}/v1"}
+        local = {**NO_LOCAL_MODELS, "OLLAMA_BASE_URL": f"http://127.0.0.1:{port}/v1"}
         keyed = {**local, "OPENAI_API_KEY": "k", "MAINSPRING_MODEL": "opus"}
         assert await find_models(read_settings(environ=keyed, folder=tmp_path)) == [
             "opus",
@@ -110,7 +108,7 @@ async def test_models_are_found_by_keys_and_by_local_servers(tmp_path: Path):
 
 
 def test_a_terminal_asks_and_the_agent_runs(mainspring: Run, place: Path, environ: dict[str, str]):
-    with at_terminal("init", cwd=place, env={**environ, **NOBODY}) as terminal:
+    with at_terminal("init", cwd=place, env={**environ, **NO_LOCAL_MODELS}) as terminal:
         terminal.expect("Name [project]")
         terminal.type("helper\n")
         terminal.expect("What is it for?")
@@ -142,7 +140,7 @@ def test_a_terminal_asks_and_the_agent_runs(mainspring: Run, place: Path, enviro
 
 
 def test_who_leaves_in_midst_of_questions_has_written_nothing(place: Path, environ: dict[str, str]):
-    with at_terminal("init", cwd=place, env={**environ, **NOBODY}) as terminal:
+    with at_terminal("init", cwd=place, env={**environ, **NO_LOCAL_MODELS}) as terminal:
         terminal.expect("Name [project]")
         terminal.type("\x04")
         terminal.expect("nothing was written")

@@ -181,3 +181,23 @@ def test_a_raw_request_is_what_was_sent(mainspring: Run, upstream: Upstream, ses
             tool["function"]["name"] for tool in sent["tools"]
         ]
         assert sent["messages"][0]["content"] == "\n\n".join(rebuilt["system"])
+
+
+@pytest.mark.parametrize("server", ["OLLAMA", "LMSTUDIO"])
+def test_without_a_key_a_model_on_this_machine_is_used(
+    mainspring: Run, upstream: Upstream, server: str
+):
+    upstream.models = ["nomic-embed-text", "qwen3:8b", "gemma"]
+    upstream.says("Hello from here.")
+    done = mainspring("run", "hi", **{f"{server}_BASE_URL": upstream.url})
+    assert done.stdout == "Hello from here.\n", done.stderr
+    assert f"no model is set up; {server.lower()}:qwen3:8b runs on this machine" in done.stderr
+    assert upstream.requests[-1]["model"] == "qwen3:8b"
+
+
+def test_a_server_elsewhere_or_without_models_is_not_used(mainspring: Run, upstream: Upstream):
+    for address in (upstream.url, "http://models.example.com/v1"):
+        done = mainspring("run", "hi", OLLAMA_BASE_URL=address)
+        assert done.returncode == 0
+        assert "no server on this machine (Ollama, LM Studio) has one" in done.stderr
+    assert upstream.requests == []

@@ -36,6 +36,8 @@ class Upstream:
     """Of each request; names in lower case."""
     otherwise: Callable[[dict[str, Any]], tuple[Part, ...]] = lambda _: ("That is all I know.",)
     """What it says when nothing else was told it."""
+    models: list[str] = field(default_factory=list[str])
+    """What it lists."""
     asked: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     """Released at every request."""
 
@@ -64,6 +66,16 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        """The list of its models."""
+        assert isinstance(self.server, _Server)
+        body = json.dumps({"data": [{"id": name} for name in self.server.upstream.models]}).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
     def do_POST(self) -> None:
         assert isinstance(self.server, _Server)

@@ -23,8 +23,8 @@ from tests.crash.stores import is_sqlite, preload
 from tests.fleet.effects import answering, clerk, steps
 
 from mainspring import Runtime, open_runtime
+from mainspring.log import session_lease
 from mainspring.log.task_groups import run_in_background
-from mainspring.runtime.session import lease
 from mainspring.service.jobs.dispatcher import Dispatcher
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
 from mainspring.service.jobs.postgres_dispatcher import open_fleet
@@ -60,7 +60,7 @@ def _cannot_tell(owner: str) -> bool:
 
 async def main(order: Order) -> None:
     if order.is_blind:
-        lease.is_dead = _cannot_tell
+        session_lease.is_dead = _cannot_tell
     model = Scripted(
         otherwise=answering(steps(order.steps, is_gentle=order.is_gentle)),
         latency_seconds=order.latency_seconds,

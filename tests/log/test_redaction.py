@@ -18,11 +18,11 @@ from mainspring.core.sender import Sender
 from mainspring.log.postgres import open_postgres
 from mainspring.log.redaction import REDACTED, TextRemover, redact_texts
 from mainspring.log.search import search
+from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import Store
 from mainspring.log.verify import verify
-from mainspring.runtime.session.lease import hold_session
 
 ANNA = Sender(kind="person", id="cli:anna")
 FACT = "The vault combination of the Lisbon office is seventeen forty two."

@@ -13,13 +13,12 @@ import anyio
 import pytest
 from anyio.abc import Process
 
-from mainspring.capabilities.mcp.channel import ChannelTransport
+from mainspring.capabilities.mcp.channel import ChannelTransport, LineChannel
 from mainspring.capabilities.mcp.client import ClientLimits, InputHandler, McpClient
 from mainspring.capabilities.mcp.http import HttpTransport
 from mainspring.capabilities.mcp.http_responses import open_http
 from mainspring.capabilities.mcp.messages import Era, Implementation
 from mainspring.capabilities.mcp.server_auth import ServerAuth
-from mainspring.capabilities.mcp.stdio import LineChannel
 from mainspring.capabilities.providers.sse_decoder import SseDecoder
 
 PEERS = Path(sys.prefix) / "peers"

@@ -10,10 +10,9 @@ import anyio
 import msgspec
 from tests.mcp.peers import CLIENT
 
-from mainspring.capabilities.mcp.channel import ChannelTransport
+from mainspring.capabilities.mcp.channel import ChannelTransport, LineChannel
 from mainspring.capabilities.mcp.client import ClientLimits, InputHandler, McpClient
 from mainspring.capabilities.mcp.messages import Era
-from mainspring.capabilities.mcp.stdio import LineChannel
 
 Fields: TypeAlias = dict[str, object]
 Respond: TypeAlias = Callable[[Fields], "list[object]"]

@@ -17,11 +17,10 @@ from anyio.streams.text import TextReceiveStream
 from tests.environ import clean_environ
 from tests.mcp.peers import CLIENT, LocalProgram, open_http
 
-from mainspring.capabilities.mcp.channel import ChannelTransport
+from mainspring.capabilities.mcp.channel import ChannelTransport, LineChannel
 from mainspring.capabilities.mcp.client import McpClient
 from mainspring.capabilities.mcp.http import HttpTransport
 from mainspring.capabilities.mcp.messages import CallResult, Era
-from mainspring.capabilities.mcp.stdio import LineChannel
 from mainspring.capabilities.providers.sse_decoder import SseDecoder
 from mainspring.log.task_groups import unwrap_single_error
 

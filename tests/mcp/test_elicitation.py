@@ -12,12 +12,11 @@ import pytest
 from tests.mcp.peers import CLIENT
 from tests.mcp.scripted_server import Fields, Respond, ScriptedProgram, legacy, modern, result
 
-from mainspring.capabilities.mcp.channel import ChannelTransport
+from mainspring.capabilities.mcp.channel import ChannelTransport, LineChannel
 from mainspring.capabilities.mcp.client import ClientLimits
 from mainspring.capabilities.mcp.elicitation import Elicitations
 from mainspring.capabilities.mcp.messages import CallResult
 from mainspring.capabilities.mcp.server_connection import OpenTransport, ServerConnection
-from mainspring.capabilities.mcp.stdio import LineChannel
 from mainspring.core.errors import McpFailed
 from mainspring.core.events import ApprovalAnswered
 from mainspring.core.tool import Call, Question
@@ -170,7 +169,7 @@ async def test_another_process_gives_the_answers_at_once(is_modern: bool) -> Non
         {"requestedSchema": {"properties": {"x": {"type": "object", "properties": {}}}}},
         {"requestedSchema": {"properties": {"x": 1}}},
         {"requestedSchema": {"properties": []}},
-        {"requestedSchema": {"properties": {"x": {}}, "required": [{}]}},
+        {"requestedSchema": {"properties": {}, "required": [1]}},
         {"mode": "url", "url": "javascript:alert(1)"},
         {"mode": "url", "url": "file:///etc/passwd"},
         {"mode": "other"},

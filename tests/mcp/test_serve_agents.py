@@ -253,3 +253,49 @@ async def test_only_agents_that_were_named_are_served_and_only_their_sessions(
     assert tools[0] == "second"
     assert listed == {"sessions": []}
     assert found == {"hits": []}
+
+
+NOTE = {"name": "Release day", "description": "when", "text": "On Thursdays.", "type": "procedure"}
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_a_client_searches_memories_and_a_person_agrees_to_what_it_writes(
+    folder: Path, era: Era
+):
+    (folder / "memory").mkdir()
+    (folder / "memory/lunch.md").write_text("Lunch is at noon.")
+    write = {"note": NOTE, "reason": "they said so"}
+    person = Person()
+    async with served_stdio(folder, era=era, person=person) as served:
+        client = served.client
+        found = await client.call_tool("memory_search", {"query": "When is lunch?"})
+        read = await client.call_tool("memory_read", {"path": "../secret.md"})
+        wrong = await client.call_tool("memory_write", {"note": {"name": ""}, "reason": "?"})
+        written = await client.call_tool("memory_write", write)
+        person.decision = "deny"
+        denied = await client.call_tool("memory_write", {**write, "note": {**NOTE, "name": "B"}})
+    assert "[agent memory lunch.md:1]\n> Lunch is at noon." in text_of(found)
+    assert (read.is_error, wrong.is_error, denied.is_error) == (True, True, True)
+    assert text_of(written) == "Remembered as procedure_release_day.md."
+    assert "+On Thursdays." in person.questions[0]
+    assert "trust: foreign" in (folder / "memory/procedure_release_day.md").read_text()
+    assert not (folder / "memory/procedure_b.md").exists()
+
+
+async def test_memories_over_mcp_keep_to_rules_and_to_who_can_be_asked(folder: Path):
+    (folder / "memory").mkdir()
+    (folder / "memory/MEMORY.md").write_text("")
+    async with served_stdio(folder) as served:
+        refused = await served.client.call_tool("memory_write", {"note": NOTE, "reason": "said"})
+    assert "this client cannot ask one" in text_of(refused)
+    settings = folder.parent / "home/.claude/settings.json"
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text('{"permissions": {"deny": ["memory_write"]}}')
+    async with served_stdio(folder, person=Person()) as served:
+        names = {tool.name for tool in (await served.client.list_tools()).tools}
+    assert ("memory_search" in names, "memory_write" in names) == (True, False)
+    with (folder / "agent.yaml").open("a") as file:
+        file.write("\nmemory: off\n")
+    async with served_stdio(folder, person=Person()) as served:
+        names = {tool.name for tool in (await served.client.list_tools()).tools}
+    assert not any(name.startswith("memory") for name in names)

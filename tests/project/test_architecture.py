@@ -55,6 +55,7 @@ def test_the_limits_are_those_that_are_checked():
     pylint, mccabe = (SETTINGS["tool"]["ruff"]["lint"][name] for name in ("pylint", "mccabe"))
     assert (
         f"{LIMITS['MAX_LINES']} lines per file, {LIMITS['MAX_CORE_LINES']:,} lines in `core`,"
+        f" {LIMITS['MAX_WIRING_LINES']:,} lines in `wiring`,"
         f" {pylint['max-statements']} statements and complexity {mccabe['max-complexity']} per"
         f" function, {pylint['max-args']} parameters"
     ) in read("AGENTS.md")

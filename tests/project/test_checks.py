@@ -216,10 +216,11 @@ def test_technical_term_private_name_and_participle_with_its_noun_pass_limits(ru
     assert result.returncode == 0, result.stdout
 
 
-def test_a_core_too_large_in_all_fails_the_limits(run: Run, seed: Seed):
+@pytest.mark.parametrize("layer", ["core", "wiring"])
+def test_a_layer_too_large_in_all_fails_the_limits(layer: str, run: Run, seed: Seed):
     for part in range(9):
-        seed(f"src/mainspring/core/part{part}.py", "x = 1\n" * 350)
-    assert rejects(run("python", "tools/limits.py"), "src/mainspring/core: 3151 lines")
+        seed(f"src/mainspring/{layer}/part{part}.py", "x = 1\n" * 350)
+    assert rejects(run("python", "tools/limits.py"), f"src/mainspring/{layer}: 3151 lines")
 
 
 def test_an_unused_dependency_fails_the_dependency_check(run: Run, seed: Seed):

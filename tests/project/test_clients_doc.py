@@ -15,6 +15,7 @@ from tests.api.conftest import Platform, platform
 from tests.cli.upstream import Part, call, people_and_model
 
 from mainspring.core import clock
+from mainspring.improve.evals.new_suite import write_first_suite
 from mainspring.service.webhooks.webhook_signing import signed_headers
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +57,9 @@ def programs(document: Path) -> Iterator[tuple[str, str | None]]:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[Platform]:
-    with platform(tmp_path_factory.mktemp("service"), answer=clerk) as started:
+    folder = tmp_path_factory.mktemp("service")
+    write_first_suite(folder)  # which a program of schedules.md runs every night
+    with platform(folder, answer=clerk) as started:
         yield started
 
 

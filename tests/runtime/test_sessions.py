@@ -134,7 +134,7 @@ async def test_the_session_of_a_killed_process_is_taken_over_at_once(tmp_path: P
     code = inspect.cleandoc("""
         import sys, anyio
         from mainspring import Agent, open_runtime
-        from mainspring.runtime.session.lease import local_owner
+        from mainspring.log.session_lease import local_owner
         async def main():
             async with open_runtime(store=sys.argv[1]) as runtime:
                 await runtime.log.hold(sys.argv[2], owner=local_owner("wrkr"), seconds=600)

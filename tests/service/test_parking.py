@@ -20,9 +20,9 @@ from mainspring.core.events import (
     StatusRunning,
     ThreadCreated,
 )
+from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-from mainspring.runtime.session.lease import hold_session
 from mainspring.service.jobs.dispatcher import ATTEMPTS, FailureHandler, Job, JobHandler
 from mainspring.service.jobs.worker import Worker, WorkerSettings
 from mainspring.service.storage.repository import ListQuery

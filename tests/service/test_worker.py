@@ -8,7 +8,7 @@ import anyio
 from tests.service.worker_setup import AGENT, at_work, say, shop
 
 from mainspring.core.errors import LeaseHeld, StoreUnavailable
-from mainspring.runtime.session.lease import hold_session
+from mainspring.log.session_lease import hold_session
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.jobs.worker import WorkerSettings
 from mainspring.testing import Scripted, says

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tests.mcp.package_registry import Registry, npm_archive, running_registry, wheel
+from tests.mcp.apt_mirror import publish, running_mirror
+from tests.mcp.package_registry import npm_archive, running_registry, wheel
 from tests.session_e2e.session_setup import Scene, read_results
 
 from mainspring.capabilities.providers.scripted import calls, says
@@ -20,10 +22,10 @@ PYTHON = "python -c 'import acme_notes as a; print(a.VERSION, a.change())'"
 NODE = "node -p 'require(\"@acme/notes/package.json\").version'"
 
 
-async def use(scene: Scene, registry: Registry, *commands: str) -> list[str]:
+async def use(scene: Scene, registries: Mapping[str, str], *commands: str) -> list[str]:
     """What commands print in a new session."""
     scene.warnings.clear()
-    environ = {"HOME": str(scene.home), "PATH": PATH, **registry.environ}
+    environ = {"HOME": str(scene.home), "PATH": PATH, **registries}
     steps = [calls("bash", command=command) for command in commands]
     async with scene.play(*steps, says("ok"), mode="bypassPermissions", environ=environ) as play:
         assert (await play.run()).ok
@@ -40,15 +42,15 @@ async def test_packages_are_installed_once_and_found_by_programs(scene: Scene) -
         registry.python["1.0.0"] = wheel("acme-notes", "1.0.0")
         registry.npm["1.0.0"] = npm_archive("@acme/notes", "1.0.0")
         commands = (PYTHON, *([NODE] if npm else []))
-        first = await use(scene, registry, *commands)
+        first = await use(scene, registry.environ, *commands)
         assert first[0].startswith("1.0.0 "), (first, scene.warnings)
         assert "changed" not in first[0], "a layer is shared: no program changes it"
         assert first[1:] == ["1.0.0"] * (npm is not None)
         assert any("packages are installed" in text for text in scene.warnings)
         registry.requests.clear()
-        assert await use(scene, registry, *commands) == first
+        assert await use(scene, registry.environ, *commands) == first
         assert registry.requests == [], "the second session installs nothing"
-    leak = await use(scene, registry, "env")
+    leak = await use(scene, registry.environ, "env")
     assert "npm_config_registry" not in leak[0]
 
 
@@ -59,7 +61,7 @@ async def test_a_package_that_cannot_be_installed_is_reported_and_the_run_goes_o
 ) -> None:
     scene.user(sandbox={"packages": {"pip": ["no-such-thing"]}, "autoAllowBashIfSandboxed": True})
     async with running_registry() as registry:
-        assert await use(scene, registry, "echo here") == ["here"]
+        assert await use(scene, registry.environ, "echo here") == ["here"]
     assert any("no-such-thing" in text and "missing" in text for text in scene.warnings)
 
 
@@ -73,6 +75,10 @@ async def test_a_package_that_cannot_be_installed_is_reported_and_the_run_goes_o
         {"npm": ["--registry=http://evil"]},
         {"npm": ["file:../x"]},
         {"npm": ["https://example.com/x.tgz"]},
+        {"apt": ["-o=Dir::Bin::dpkg=/bin/sh"]},
+        {"apt": ["./local.deb"]},
+        {"apt": ["jq/unstable"]},
+        {"apt": ["jq-"]},
         {"use": ["everything"]},
         {"cargo": ["ripgrep"]},
     ],
@@ -95,3 +101,30 @@ def test_an_environment_limits_the_time_of_a_program_up_to_half_an_hour() -> Non
     assert own.sandbox_limits.cpu_seconds == 60
     with pytest.raises(InvalidInput):
         read_environment({"programSeconds": 1801})
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("apt-get"), reason="apt is Debian's")
+async def test_packages_of_apt_are_unpacked_from_a_mirror_and_found_by_programs(
+    scene: Scene, tmp_path: Path
+) -> None:
+    scene.user(sandbox={"packages": {"apt": ["acme-tool"]}, "autoAllowBashIfSandboxed": True})
+    mirror = tmp_path / "mirror"
+    publish(mirror, "1.0")
+    show = "acme-tool; stat -c %a $(command -v acme-tool); readlink $(command -v acme-link)"
+    async with running_mirror(mirror) as (url, requests):
+        sources = tmp_path / "acme.list"
+        sources.write_text(f"deb [trusted=yes] {url} ./\n")
+        environ = {"MAINSPRING_APT_SOURCES": str(sources)}
+        first = await use(scene, environ, show)
+        assert first == ["data 1.0 changed: Read-only file system\n755\n../lib/acme/tool"]
+        requests.clear()
+        assert await use(scene, environ, show) == first
+        assert requests == [], "the second session loads nothing"
+
+        layers = scene.home / ".mainspring/packages"
+        for layer in [item for item in layers.iterdir() if item.is_dir()]:
+            shutil.rmtree(layer)
+        publish(mirror, "1.0", text="another one of the same version")
+        assert "not found" in (await use(scene, environ, "acme-tool"))[0]
+        assert any("acme-data:all=1.0" in text and "pinned" in text for text in scene.warnings)

@@ -16,6 +16,7 @@ from mainspring.core.events import (
 )
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Question, Tool, ToolResult
+from mainspring.log.session_lease import hold_session
 from mainspring.runtime.approvals import (
     Answer,
     answer_approval,
@@ -24,7 +25,6 @@ from mainspring.runtime.approvals import (
     request_approval,
 )
 from mainspring.runtime.run_options import RunOptions
-from mainspring.runtime.session.lease import hold_session
 from mainspring.wiring.runtime_assembly import open_runtime
 
 SEAT = {

@@ -18,6 +18,7 @@ from mainspring.core.envelope import Event, redacted_body
 from mainspring.core.errors import BlobNotFound, LeaseHeld, SessionGone, SessionNotFound
 from mainspring.core.events import EventsRedacted, Redaction
 from mainspring.core.sender import Sender
+from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 
@@ -125,8 +126,7 @@ async def _redact_session(
     bodies = _redacted_bodies(await _own_events(log, session_id), remover, gone)
     if not bodies and not blobs:
         return
-    writer = await log.hold(session_id, owner="redaction")
-    try:  # it may have grown in the meantime
+    async with hold_session(log, session_id) as writer:  # it may have grown in the meantime
         bodies = _redacted_bodies(await _own_events(log, session_id), remover, gone)
         redactions = tuple(
             Redaction(
@@ -140,8 +140,6 @@ async def _redact_session(
             redactions=redactions, reason=why[0], by=why[1], blobs=tuple(sorted(blobs))
         )
         await writer.redact(event, {event.seq: body.decode() for event, body in bodies})
-    finally:
-        await writer.release()
     progress.sessions.append(session_id)
     progress.events += len(bodies)
     progress.blobs |= blobs

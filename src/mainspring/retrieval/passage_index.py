@@ -16,7 +16,6 @@ from typing import Protocol
 from mainspring.retrieval.cues import PassageCues
 from mainspring.retrieval.passages import (
     SPAN,
-    VECTOR_WEIGHTS,
     WEIGHTS,
     CorpusFacts,
     PassageRow,
@@ -24,7 +23,7 @@ from mainspring.retrieval.passages import (
     Question,
     ScoredPassage,
 )
-from mainspring.retrieval.stems import FINGERPRINT, content_words, stems
+from mainspring.retrieval.stems import content_words, fingerprint, stems
 
 LAYOUT = 3
 """Of the tables, beside the stems: an index of another one is made again."""
@@ -32,6 +31,8 @@ MAX_DATED = 200
 MAX_CONTAINERS = 500
 SAMPLE = 500
 """The newest passages: a store takes the mean length from them."""
+_WITHOUT_VECTORS = "/words"
+"""Added to the hash of a container whose vectors could not be had, so that it is put again."""
 _SEEDS, _SEEDS_OF_LARGE = 150, 90
 _COMMON_SHARE = 0.05
 """A word in more of the passages than this is too common to find candidates by in a large index."""
@@ -152,13 +153,19 @@ class PassageStore(Protocol):
     def places(self, numbers: Sequence[int]) -> dict[int, Place]: ...
 
 
+class VectorsUnavailable(Exception):
+    """What makes vectors does not answer. Searches go by words meanwhile."""
+
+
 class Vectors(Protocol):
-    """Of passages, by some encoder: `retrieval/passage_vectors.py`."""
+    """Of passages, by some encoder: `retrieval/passage_vectors.py`. Raises: VectorsUnavailable."""
 
     @property
     def fingerprint(self) -> str: ...
-    def encode(self, texts: Sequence[str]) -> list[bytes]:
-        """Of the passages of one container, in their order."""
+    @property
+    def weights(self) -> Mapping[str, float]: ...
+    def encode(self, containers: Sequence[Sequence[str]]) -> list[list[bytes]]:
+        """A vector for each passage of each container."""
         ...
 
     def nearest(
@@ -181,9 +188,11 @@ class PassageIndex:
     ) -> None:
         self._store = store
         self._vectors = vectors
-        self._weights = weights or (WEIGHTS if vectors is None else VECTOR_WEIGHTS)
+        self._weights = weights or (WEIGHTS if vectors is None else vectors.weights)
+        self.problem: str | None = None
+        """Why the last search or change went without vectors."""
         of_vectors = "" if vectors is None else vectors.fingerprint
-        self._fingerprint = f"{FINGERPRINT}/{LAYOUT}/{of_vectors}"
+        self._fingerprint = f"{fingerprint()}/{LAYOUT}/{of_vectors}"
         store.require(self._fingerprint)
 
     def close(self) -> None:
@@ -195,7 +204,7 @@ class PassageIndex:
 
     def put(self, *containers: Container) -> None:
         """Replace the passages of containers, all or none."""
-        self._store.put([self._stored(container) for container in containers])
+        self._store.put(self._stored(containers))
 
     def remove(self, scope: str, *containers: str) -> None:
         self._store.remove(scope, containers)
@@ -216,18 +225,20 @@ class PassageIndex:
     ) -> list[PassageHit]:
         """The passages that answer a question best, of these scopes and no others. `more` are
         ranked with them without being in the index."""
-        question, allowed = Question.of(query), sorted(scopes)
+        question, allowed, self.problem = Question.of(query), sorted(scopes), None
         if not question.stems or not (allowed or more):
             return []
         facts = self._store.facts(question.terms, allowed)
-        seeds = self._seeds(question, facts, allowed) if allowed else []
+        near = self._nearest(question.text, facts, allowed)
+        seeds = [*self._seeds(question, facts, allowed), *(near or ())] if allowed else []
         candidates = {seed + offset for seed in seeds for offset in range(-SPAN, SPAN + 1)}
         around = {at + offset for at in candidates for offset in range(-SPAN, SPAN + 1)}
         brought = self._brought(more)
         rows = [*self._store.rows(around, allowed), *(row for row, _ in brought.values())]
         whole = self._store.container_scores(question.terms, allowed) if allowed else {}
-        scorer = PassageScorer(question, facts, rows, whole, self._weights)
-        if self._vectors is not None:
+        weights = WEIGHTS if self.problem else self._weights
+        scorer = PassageScorer(question, facts, rows, whole, weights)
+        if self._vectors is not None and not self.problem:
             scorer.add_values(self._vectors.values(query, rows, scorer.rarity))
         best = scorer.best({*candidates, *brought}, limit)
         places = self._store.places([item.number for item in best if item.number > 0])
@@ -237,9 +248,9 @@ class PassageIndex:
     def _brought(self, containers: Sequence[Container]) -> dict[int, tuple[PassageRow, Place]]:
         """Passages that are not in the index, with numbers that it does not have."""
         number, rows = 0, dict[int, tuple[PassageRow, Place]]()
-        for at, container in enumerate(containers, 1):
+        for at, container in enumerate(self._stored(containers), 1):
             number -= len(container.passages) + SPAN
-            for position, item in enumerate(self._stored(container).passages):
+            for position, item in enumerate(container.passages):
                 fields = (item.author, item.year, item.month, item.day, item.flags, item.vector)
                 row = PassageRow(number + position, -at, *fields, item.words, item.stems)
                 rows[row.number] = (row, Place(container.scope, container.name, position))
@@ -250,29 +261,53 @@ class PassageIndex:
         rare = [word for word in question.terms if facts.frequency.get(word, 0) <= common]
         is_large = facts.passages > _LARGE
         terms = rare if is_large and len(rare) >= _MIN_RARE else question.terms
-        limit = _SEEDS_OF_LARGE if is_large else _SEEDS
-        seeds = self._store.find_words(terms, scopes, limit)
+        seeds = self._store.find_words(terms, scopes, _seed_limit(facts))
         cues = question.cues
         if cues.months and cues.day is not None:
             first, last = cues.day - _DAY_SLACK, cues.day + _DAY_SLACK
             dates = DateRange(months=sorted(cues.months), first_day=first, last_day=last)
             seeds += self._store.find_dates(dates, scopes)
-        if self._vectors is not None:
-            seeds += self._vectors.nearest(self._store, question.text, scopes, limit)
         return seeds
 
-    def _stored(self, container: Container) -> StoredContainer:
-        texts = [passage.whole for passage in container.passages]
-        encoded = None if self._vectors is None else self._vectors.encode(texts)
-        return StoredContainer(
-            scope=container.scope,
-            name=container.name,
-            hash=container.hash,
-            passages=[
-                _stored_passage(passage, None if encoded is None else encoded[at])
-                for at, passage in enumerate(container.passages)
-            ],
-        )
+    def _nearest(self, query: str, facts: CorpusFacts, scopes: list[str]) -> list[int] | None:
+        """`None`: there are no vectors now."""
+        if self._vectors is None:
+            return None
+        try:
+            found = self._vectors.nearest(self._store, query, scopes, _seed_limit(facts))
+        except VectorsUnavailable as error:
+            self.problem = str(error)
+            return None
+        return found
+
+    def _stored(self, containers: Sequence[Container]) -> list[StoredContainer]:
+        vectors, suffix = self._encoded(containers)
+        return [
+            StoredContainer(
+                scope=container.scope,
+                name=container.name,
+                hash=f"{container.hash}{suffix}",
+                passages=[
+                    _stored_passage(passage, None if vectors is None else vectors[at][position])
+                    for position, passage in enumerate(container.passages)
+                ],
+            )
+            for at, container in enumerate(containers)
+        ]
+
+    def _encoded(self, containers: Sequence[Container]) -> tuple[list[list[bytes]] | None, str]:
+        if self._vectors is None:
+            return None, ""
+        texts = [[passage.whole for passage in container.passages] for container in containers]
+        try:
+            return self._vectors.encode(texts), ""
+        except VectorsUnavailable as error:
+            self.problem = str(error)
+            return None, _WITHOUT_VECTORS
+
+
+def _seed_limit(facts: CorpusFacts) -> int:
+    return _SEEDS_OF_LARGE if facts.passages > _LARGE else _SEEDS
 
 
 def _hits(best: Sequence[ScoredPassage], places: Mapping[int, Place]) -> list[PassageHit]:

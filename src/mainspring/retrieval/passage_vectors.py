@@ -7,12 +7,17 @@ to a hundred thousand that takes less than finding candidates by words.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mainspring.retrieval.passage_index import PassageStore
-from mainspring.retrieval.passages import PassageRow
+from mainspring.retrieval.passages import (
+    VECTOR_WEIGHTS,
+    WHOLE_VECTOR_WEIGHTS,
+    PassageRow,
+)
 from mainspring.retrieval.static_vectors import Encoder, Matrix
 from mainspring.retrieval.stems import content_words, stem
 
@@ -28,22 +33,28 @@ class PassageVectors:
     def __init__(self, encoder: Encoder) -> None:
         self._encoder = encoder
         self.fingerprint = encoder.fingerprint
+        self.weights = VECTOR_WEIGHTS if encoder.knows_words else WHOLE_VECTOR_WEIGHTS
         self._cached: tuple[object, NDArray[np.int64], NDArray[np.int8]] | None = None
         self._word_numbers: dict[str, int] = {}
         self._word_vectors: Matrix = np.zeros((0, 1), np.float32)
 
-    def encode(self, texts: Sequence[str]) -> list[bytes]:
-        windows = [" ".join(texts[max(0, at - _SPAN) : at + _SPAN + 1]) for at in range(len(texts))]
+    def encode(self, containers: Sequence[Sequence[str]]) -> list[list[bytes]]:
+        windows = [
+            " ".join(texts[max(0, at - _SPAN) : at + _SPAN + 1])
+            for texts in containers
+            for at in range(len(texts))
+        ]
         rows = np.rint(self._encoder.encode(windows) * _SCALE).astype(np.int8)
-        return [row.tobytes() for row in rows]
+        vectors = (row.tobytes() for row in rows)
+        return [list(islice(vectors, len(texts))) for texts in containers]
 
     def nearest(
         self, store: PassageStore, query: str, scopes: Sequence[str], limit: int
     ) -> list[int]:
+        question = self._encoder.encode([query])[0]
         numbers, rows = self._rows(store, scopes)
         if not len(numbers):
             return []
-        question = self._encoder.encode([query])[0]
         scores = np.concatenate(
             [
                 rows[start : start + _BLOCK].astype(np.float32) @ question

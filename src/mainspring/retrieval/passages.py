@@ -67,7 +67,31 @@ VECTOR_WEIGHTS: Mapping[str, float] = {
     "words": 2.8,
     "words_nearby": 2.6,
 }
-"""With vectors; `bench/memory_weights.py` fits them."""
+"""With vectors of texts and words; `bench/memory_weights.py` fits them."""
+WHOLE_VECTOR_WEIGHTS: Mapping[str, float] = {
+    "own": 3.6,
+    "window": 3.7,
+    "previous": 2.7,
+    "container": 3.2,
+    "whole": 1.4,
+    "pairs": 1.8,
+    "related": 0.8,
+    "length": 0.55,
+    "question": -0.6,
+    "time": 0.3,
+    "when": 1.8,
+    "author": 2.85,
+    "month": 3.7,
+    "day": 3.5,
+    "year": 0.6,
+    "number": 1.1,
+    "name": 1.0,
+    "after_question": 0.45,
+    "vector": 4.7,
+    "words": 0.0,
+    "words_nearby": 0.0,
+}
+"""With vectors of texts only, as an embedding endpoint gives them."""
 
 
 @dataclass(slots=True)

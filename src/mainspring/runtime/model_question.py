@@ -5,20 +5,29 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
+from decimal import Decimal
 from typing import TypeAlias
 
 from mainspring.core import ids
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import ProviderFailed
-from mainspring.core.events import BudgetReserved, BudgetSettled, KnownPayload, ModelRequestEnded
+from mainspring.core.events import (
+    BudgetReserved,
+    BudgetSettled,
+    KnownPayload,
+    ModelRequestEnded,
+    Usage,
+)
 from mainspring.core.model import Assistant, Reply, Request, User
-from mainspring.harness.state.thread import JUDGEMENT
+from mainspring.harness.state.thread import JUDGEMENT, SEARCH
 from mainspring.runtime.session_context import Models
 
 AskModel: TypeAlias = Callable[[str, str], Awaitable[tuple[str, tuple[KnownPayload, ...]]]]
 """A system prompt and a question, to the answer and what it cost, for the log."""
 
 _MAX_TOKENS = 1_000
+_SEARCH_USD = Decimal("0.01")
+"""What the Messages API takes for a search, besides tokens."""
 
 
 def make_ask_model(models: Models, model: str, *, purpose: str = JUDGEMENT) -> AskModel:
@@ -80,19 +89,42 @@ def reply_text(reply: Reply) -> str:
 
 
 def _cost_facts(models: Models, reply: Reply, purpose: str) -> tuple[KnownPayload, ...]:
-    """Like any other request: what is spent is what was reserved and settled."""
-    cost = str(models.cost(reply.model, reply.usage))
-    reservation = ids.new_id(ids.RESERVATION)
+    cost = models.cost(reply.model, reply.usage)
     ended = ModelRequestEnded(
         model_request_start_id="",
         model_usage=reply.usage,
         model=reply.model,
         purpose=purpose,
         stop_reason=reply.reason,
-        cost_usd=cost,
+        cost_usd=str(cost),
     )
+    return settled_facts(ended)
+
+
+def settled_facts(ended: ModelRequestEnded) -> tuple[KnownPayload, ...]:
+    """Like any other request: what is spent is what was reserved and settled."""
+    cost, reservation = ended.cost_usd or "0", ids.new_id(ids.RESERVATION)
     return (
         BudgetReserved(reservation_id=reservation, cost_usd=cost),
         ended,
         BudgetSettled(reservation_id=reservation, cost_usd=cost),
     )
+
+
+def report_searches(
+    models: Models, record: Callable[[KnownPayload], None]
+) -> Callable[[str, Usage, int], None]:
+    """Records what the web search of a model API cost: tokens, and a price for each search."""
+
+    def report(model: str, usage: Usage, searches: int) -> None:
+        ended = ModelRequestEnded(
+            model_request_start_id="",
+            model_usage=usage,
+            model=model,
+            purpose=SEARCH,
+            cost_usd=str(models.cost(model, usage) + searches * _SEARCH_USD),
+        )
+        for fact in settled_facts(ended):
+            record(fact)
+
+    return report

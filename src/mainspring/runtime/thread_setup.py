@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from anyio import to_thread
 
@@ -35,6 +35,9 @@ from mainspring.runtime.session.session_paths import (
     thread_sandbox_id,
 )
 from mainspring.runtime.session_context import Models, SetupRequest
+
+if TYPE_CHECKING:
+    from mainspring.runtime.saved_environments import SavedEnvironment
 
 MAX_CACHED = 1000
 """Sessions and warnings that are remembered between runs."""
@@ -120,7 +123,12 @@ def sandbox_opened(
 
 
 def workspace_note(
-    setup: SetupRequest, workspace: Path, *, has_sandbox: bool, has_network: bool
+    setup: SetupRequest,
+    workspace: Path,
+    *,
+    has_sandbox: bool,
+    has_network: bool,
+    saved: SavedEnvironment | None = None,
 ) -> str:
     """What the model needs to know about its environment."""
     lines = [f"Your workspace is {workspace}; you can touch nothing outside it."]
@@ -130,6 +138,8 @@ def workspace_note(
         lines.append("Commands run in a sandbox without any network.")
     else:
         lines.append("Commands run in a sandbox; its only way out is a proxy with a list of hosts.")
+    if saved is not None:
+        lines.append(saved.note)
     return "\n".join((*lines, *setup.options.notes))
 
 

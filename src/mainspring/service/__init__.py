@@ -1,1 +1,1 @@
-"""The service that a team runs: tenants and what they keep, dispatch, approvals, schedules."""
+"""The service that a team runs: tenants and their resources, dispatch, approvals, schedules."""

@@ -1,5 +1,6 @@
 """The service over one store: resources, secrets, memory, webhooks, sessions, schedules, access.
-What it needs from outside is its `Infrastructure`, which `wiring` opens.
+
+Its external dependencies are its `Infrastructure`, which `wiring` opens.
 """
 
 from __future__ import annotations
@@ -9,13 +10,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from anyio import to_thread
+
 from mainspring.core import clock
 from mainspring.core.errors import StoreFailed
 from mainspring.core.tool import Tool
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
 from mainspring.retrieval.passage_index import PassageIndex
+from mainspring.runtime.agent import Agent
 from mainspring.runtime.session_context import Models
+from mainspring.runtime.settings.project_trust import ProjectFiles
 from mainspring.service.access.api_keys import Keys
 from mainspring.service.access.audit import Audit
 from mainspring.service.access.budget_ledger import DailyBudgetLedger
@@ -25,6 +30,13 @@ from mainspring.service.access.tenants import Tenants
 from mainspring.service.approvals.approval_policy import AnswerPermission, ApprovalPolicies
 from mainspring.service.approvals.approvals import Approvals
 from mainspring.service.dreams.dreams import DreamDependencies, Dreams
+from mainspring.service.evals.alarms import Alarms
+from mainspring.service.evals.production_watch import ProductionWatch
+from mainspring.service.evals.scheduled_evals import (
+    OpenSuiteRunner,
+    ScheduledEvalPorts,
+    ScheduledEvals,
+)
 from mainspring.service.jobs.dispatcher import Dispatcher, Job
 from mainspring.service.jobs.parking import WAKE_TASK, Parking
 from mainspring.service.memory_stores.memories import Memories
@@ -38,6 +50,7 @@ from mainspring.service.resources.skill_resources import Skills
 from mainspring.service.schedules.deployment_runner import DeploymentRunner, DeploymentRuns
 from mainspring.service.schedules.deployment_store import DeploymentStore
 from mainspring.service.schedules.deployments import Deployments
+from mainspring.service.schedules.local_schedule import LocalSchedule, ScheduleStatus
 from mainspring.service.schedules.session_starter import ServiceSessionStarter
 from mainspring.service.schedules.trigger_intake import TriggerIntake
 from mainspring.service.schedules.triggers import Triggers
@@ -45,6 +58,7 @@ from mainspring.service.self_hosted.work_queue import WorkQueue, WorkQueueOption
 from mainspring.service.self_hosted.work_tokens import WorkTokens
 from mainspring.service.service_groups import (
     AccessServices,
+    EvalServices,
     MemoryServices,
     ResourceServices,
     ScheduleServices,
@@ -84,8 +98,19 @@ from mainspring.service.webhooks.webhook_outbox import Outbox, SessionEventForwa
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentFolderPorts:
+    """The folder that the service runs in: its agent, suites and trust."""
+
+    folder: Path
+    home: Path
+    read_project: Callable[[], ProjectFiles]
+    open_agent: Callable[[], Agent]
+    open_runner: OpenSuiteRunner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Infrastructure:
-    """What the service needs from outside."""
+    """The external dependencies of the service."""
 
     log: SessionLog
     dispatcher: Dispatcher
@@ -101,8 +126,9 @@ class Infrastructure:
     send_request: SendTokenRequest
     login_client: LoginClient
     post_webhook: WebhookPoster
+    agent_folder: AgentFolderPorts
     allow_http: bool = False
-    """Webhooks may have addresses without TLS."""
+    """Whether webhooks may have URLs without TLS."""
 
     @property
     def store(self) -> Store:
@@ -116,6 +142,7 @@ class Service:
     secrets: SecretServices
     memory_services: MemoryServices
     dreams: Dreams
+    evals: EvalServices
     webhooks: WebhookServices
     sessions: SessionServices
     schedules: ScheduleServices
@@ -135,15 +162,19 @@ def build_service(infrastructure: Infrastructure) -> Service:
     memory = _build_memory(infrastructure)
     services = _build_sessions(infrastructure, resources, secrets, memory, webhooks)
     dreams = _build_dreams(infrastructure, memory, services)
+    evals = _build_evals(infrastructure, webhooks.outbox)
     return Service(
         infrastructure=infrastructure,
         resources=resources,
         secrets=secrets,
         memory_services=memory,
         dreams=dreams,
+        evals=evals,
         webhooks=webhooks,
         sessions=services,
-        schedules=_build_schedules(infrastructure, resources, services, webhooks.outbox, dreams),
+        schedules=_build_schedules(
+            infrastructure, resources, services, webhooks.outbox, (dreams, evals)
+        ),
         access=AccessServices(
             keys=Keys(records),
             tenants=Tenants(records),
@@ -186,7 +217,7 @@ def _build_secrets(infrastructure: Infrastructure, outbox: Outbox) -> SecretServ
 def _build_memory(infrastructure: Infrastructure) -> MemoryServices:
     records = infrastructure.store.records
     index = StoreIndex(infrastructure.open_passages)
-    stores = MemoryStores(records, forget=index.forget)  # routes tell what becomes of them
+    stores = MemoryStores(records, forget=index.forget)  # routes report changes of memory stores
     memories = Memories(records, stores)
     return MemoryServices(
         stores=stores,
@@ -210,6 +241,27 @@ def _build_dreams(
     return Dreams(infrastructure.store.records, needs)
 
 
+def _build_evals(infrastructure: Infrastructure, outbox: Outbox) -> EvalServices:
+    records, place = infrastructure.store.records, infrastructure.agent_folder
+    alarms = Alarms(records, outbox)
+    scheduled = ScheduledEvalPorts(
+        records=records,
+        alarms=alarms,
+        put=infrastructure.dispatcher.put,
+        folder=place.folder,
+        open_runner=place.open_runner,
+    )
+    watch = ProductionWatch(
+        log=infrastructure.log,
+        alarms=alarms,
+        folder=place.folder,
+        home=place.home,
+        read_project=place.read_project,
+        open_runner=place.open_runner,
+    )
+    return EvalServices(alarms=alarms, scheduled=ScheduledEvals(scheduled), watch=watch)
+
+
 def _build_sessions(
     infrastructure: Infrastructure,
     resource_services: ResourceServices,
@@ -218,8 +270,8 @@ def _build_sessions(
     webhook_services: WebhookServices,
 ) -> SessionServices:
     async def wake(tenant: str, session: SessionRecord) -> None:
-        # What is in the inbox is found again by looking: no need to write down that it is there,
-        # nor to refuse what was taken because nobody could be told: it would be sent again.
+        # The inbox is found again by polling, so this need not be durable. Nor is the accepted
+        # event refused if the reminder fails: the client would send it again.
         with suppress(StoreFailed):
             await infrastructure.dispatcher.remind(
                 [Job(task=WAKE_TASK, key=session.id, tenant=tenant)]
@@ -228,7 +280,7 @@ def _build_sessions(
 
     async def over(tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
         await services.work.withdraw(tenant, session.environment_id, session.id)
-        await services.approvals.keeper.catch_up(tenant, session.id)  # nobody waits there any more
+        await services.approvals.keeper.catch_up(tenant, session.id)  # its calls no longer wait
         if is_deleted:
             await webhook_services.news.forget(tenant, session.id)
             await services.outputs.forget(tenant, session.id)
@@ -300,8 +352,9 @@ def _build_schedules(
     resource_services: ResourceServices,
     session_services: SessionServices,
     outbox: Outbox,
-    dreams: Dreams,
+    actions: tuple[Dreams, EvalServices],
 ) -> ScheduleServices:
+    dreams, evals = actions
     pin_agent = resource_services.agents.reference
     records = infrastructure.store.records
     store = DeploymentStore(
@@ -313,13 +366,31 @@ def _build_schedules(
     )
     runs = DeploymentRuns(records)
     starter = ServiceSessionStarter(
-        session_services.sessions, session_services.event_sender, dreams.start_scheduled
+        session_services.sessions,
+        session_services.event_sender,
+        dreams.start_scheduled,
+        evals.scheduled,
     )
     triggers = Triggers(records, seal=infrastructure.seal, pin_agent=pin_agent)
     return ScheduleServices(
-        deployments=Deployments(store, pin_agent=pin_agent),
+        deployments=Deployments(store, pin_agent=pin_agent, check_action=evals.scheduled.check),
         runs=runs,
         deployment_runner=DeploymentRunner(store, runs, session_starter=starter),
         triggers=triggers,
         trigger_intake=TriggerIntake(triggers, session_starter=starter),
     )
+
+
+async def sync_schedule(service: Service) -> ScheduleStatus | None:
+    """Update the deployment for the schedule in the folder's agent.yaml."""
+    ports = service.infrastructure.agent_folder
+    local = LocalSchedule(
+        deployments=service.schedules.deployments,
+        agents=service.resources.agents,
+        environments=service.resources.environments,
+        folder=await to_thread.run_sync(ports.folder.resolve),
+        home=ports.home,
+        read_project=ports.read_project,
+        open_agent=ports.open_agent,
+    )
+    return await local.sync()

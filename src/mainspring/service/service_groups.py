@@ -11,6 +11,9 @@ from mainspring.service.access.idempotency import IdempotentRequests
 from mainspring.service.access.kill_switch import Halts
 from mainspring.service.access.tenants import Tenants
 from mainspring.service.approvals.approvals import Approvals
+from mainspring.service.evals.alarms import Alarms
+from mainspring.service.evals.production_watch import ProductionWatch
+from mainspring.service.evals.scheduled_evals import ScheduledEvals
 from mainspring.service.jobs.parking import Parking
 from mainspring.service.memory_stores.memories import Memories
 from mainspring.service.memory_stores.memory_search import MemorySearch
@@ -46,7 +49,7 @@ from mainspring.service.webhooks.webhook_outbox import Outbox, SessionEventForwa
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceServices:
-    """What people describe."""
+    """Resources that people define."""
 
     agents: Agents
     environments: Environments
@@ -81,7 +84,7 @@ class WebhookServices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionServices:
-    """Sessions, and what is said in them."""
+    """Sessions and their events."""
 
     sessions: Sessions
     event_sender: EventSender
@@ -91,7 +94,7 @@ class SessionServices:
     outputs: SessionOutputs
     event_streams: EventStreams
     work: WorkQueue
-    """For clients with hands of their own."""
+    """Work for clients that run tools themselves."""
     work_tokens: WorkTokens
     parking: Parking
     approvals: Approvals
@@ -100,7 +103,7 @@ class SessionServices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleServices:
-    """What starts sessions by itself."""
+    """What starts sessions automatically."""
 
     deployments: Deployments
     runs: DeploymentRuns
@@ -111,7 +114,7 @@ class ScheduleServices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessServices:
-    """Who may come in, and what they did."""
+    """Authentication, limits, and the audit."""
 
     keys: Keys
     tenants: Tenants
@@ -119,3 +122,12 @@ class AccessServices:
     ledger: DailyBudgetLedger
     audit: Audit
     repeated: IdempotentRequests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvalServices:
+    """Evaluation of agents: scheduled suites, graded production sessions, and alarms."""
+
+    alarms: Alarms
+    scheduled: ScheduledEvals
+    watch: ProductionWatch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -31,10 +31,6 @@ else:
     catalog = LazyModule("mainspring.capabilities.providers.catalog")  # most agents name no model
     folder_validation = LazyModule("mainspring.runtime.settings.folder_validation")
 
-_RELATIVE_MODELS = ("inherit", "small", "default")
-"""Whichever it is where the agent runs."""
-_SCRIPT_PREFIX = "scripted:"
-
 
 def agent_selection(settings: Settings) -> AgentSelection:
     return AgentSelection(
@@ -57,10 +53,10 @@ def open_agent(
 
 def load_agent(folder: Path) -> Agent:
     """Raises: InvalidInput: there is no such folder, or it describes no agent."""
-    found = open_agent(read_settings(), RunOptions(agent=folder))
-    if not found.is_described:
+    loaded = open_agent(read_settings(), RunOptions(agent=folder))
+    if not loaded.is_described:
         raise InvalidInput(f"{folder} describes no agent: it has neither agent.yaml nor AGENTS.md")
-    return replace(found.agent, folder=found.folder)
+    return replace(loaded.agent, folder=loaded.folder)
 
 
 def validate(settings: Settings, folder: str | None = None) -> FolderReport:
@@ -68,7 +64,7 @@ def validate(settings: Settings, folder: str | None = None) -> FolderReport:
     agents = agent_selection(settings)
     scopes = agents.scopes(folder)
     checks = folder_validation.FolderChecks(
-        describe_hooks=_describe_hooks,
+        describe_hooks=hook_config.describe_hooks,
         check_environment=read_environment,
         missing_model=partial(missing_model_reason, settings),
         read_scripts=read_scripts,
@@ -80,27 +76,6 @@ def validate(settings: Settings, folder: str | None = None) -> FolderReport:
     return folder_validation.validate_folder(scopes, checks)
 
 
-def _describe_hooks(
-    fields: Mapping[str, object], source: str
-) -> tuple[Sequence[str], Sequence[str]]:
-    config = hook_config.parse_hooks(fields, scope="project", source=source)
-    return [
-        f"{hook.event}{f' {hook.matcher}' if hook.matcher else ''}: {hook.handler.label}"
-        for hook in config.hooks
-    ], config.warnings
-
-
 def missing_model_reason(settings: Settings, names: str) -> str | None:
-    """Why there is no such model; `None` for scripts: the user sees the error."""
-    wanted = [name.strip() for name in names.split(",")]
-    wanted = [entry for entry in wanted if entry not in ("", *_RELATIVE_MODELS)]
-    wanted = [entry for entry in wanted if not entry.startswith(_SCRIPT_PREFIX)]
-    if not wanted:
-        return None
-    try:
-        known = catalog.Catalog.load(Path(settings.folder) / FOLDER / "models.toml")
-        for item in wanted:
-            known.resolve(item)
-    except InvalidInput as error:
-        return str(error)
-    return None
+    """Why there is no such model."""
+    return catalog.missing_model_reason(Path(settings.folder) / FOLDER / "models.toml", names)

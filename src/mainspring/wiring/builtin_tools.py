@@ -24,21 +24,22 @@ from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.workspace_roots import Root
 from mainspring.config import Settings
 from mainspring.core.content import BlobSource
-from mainspring.core.events import NetworkRequested
+from mainspring.core.events import KnownPayload
 from mainspring.core.lazy_module import LazyModule
-from mainspring.core.ports import ScheduledPrompt, Workspace
+from mainspring.core.ports import Workspace
 from mainspring.core.tool import Tool
 from mainspring.files.openat import real_path
 from mainspring.harness.permissions.policy import Policy, is_guarded
 from mainspring.runtime.session.session_paths import SessionPaths
-from mainspring.runtime.session_context import SetupRequest
+from mainspring.runtime.session_context import Models, SetupRequest
 from mainspring.wiring.sandbox_environment import egress_rules
 
 if TYPE_CHECKING:
     from mainspring.harness.permissions import bash as bash_analysis
-    from mainspring.service.schedules.agent_schedules import AgentSchedules
+    from mainspring.runtime import model_question
     from mainspring.wiring import folder_schedules, session_egress
 else:
+    model_question = LazyModule("mainspring.runtime.model_question")
     folder_schedules = LazyModule("mainspring.wiring.folder_schedules")
     bash_analysis = LazyModule("mainspring.harness.permissions.bash")
     session_egress = LazyModule("mainspring.wiring.session_egress")
@@ -80,7 +81,7 @@ def built_in_tools(
 
     tools = [*files, artifact(workspace, keep), *task_tools(setup.thread.tasks), think()]
     if not setup.options.is_served and setup.subagent is None:
-        tools += cron_tools(_FolderSchedules(setup, settings))
+        tools += cron_tools(lambda: folder_schedules.session_schedules(settings, setup))
     if workers is not None:
         tools.append(python(workers, sandbox, workspace))
     if sandbox is not None:
@@ -96,46 +97,25 @@ def built_in_tools(
     return {tool.spec.name: tool for tool in tools}
 
 
-class _FolderSchedules:
-    """Opened when it is used: most sessions schedule nothing."""
-
-    def __init__(self, setup: SetupRequest, settings: Settings) -> None:
-        self._setup, self._settings = setup, settings
-
-    def _open(self) -> AgentSchedules:
-        setup = self._setup
-        folder = setup.thread.session_state.workspace or str(setup.options.workspace or "")
-        return folder_schedules.folder_schedules(
-            self._settings, setup.log.store.records, setup.agent, Path(folder)
-        )
-
-    async def create(self, prompt: ScheduledPrompt, *, key: str) -> ScheduledPrompt:
-        return await self._open().create(prompt, key=key)
-
-    async def list(self) -> list[ScheduledPrompt]:
-        return await self._open().list()
-
-    async def delete(self, schedule_id: str) -> None:
-        await self._open().delete(schedule_id)
-
-
 def web_tools(
     setup: SetupRequest,
     sandbox_environment: SandboxEnvironment,
     settings: Settings,
-    audit: Callable[[NetworkRequested], None],
+    models: Models,
+    record: Callable[[KnownPayload], None],
 ) -> dict[str, Tool]:
     """Tools that reach hosts from outside the sandbox: pages of hosts that rules name, and the
     search provider that the operator names."""
     tools: list[Tool] = []
     if (rules := egress_rules(sandbox_environment)) is not None:
-        fetch, limits = session_egress.WebFetch(rules, audit), setup.options.web_fetch
+        fetch, limits = session_egress.WebFetch(rules, record), setup.options.web_fetch
         session_id = setup.writer.session_id
         tools.append(
             session_egress.web_fetch_tool(fetch, limits, log=setup.log, session_id=session_id)
         )
     if provider := settings.environment.get("MAINSPRING_SEARCH"):
-        search = session_egress.parse_search_provider(provider, settings.secrets)
+        report = model_question.report_searches(models, record)
+        search = session_egress.search_provider(provider, settings, models.facts, report)
         domains = setup.options.search_domains
         tools.append(web_search(search, allowed=domains.allowed, blocked=domains.blocked))
     return {tool.spec.name: tool for tool in tools}

@@ -8,6 +8,7 @@ from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.log.records import Records
 from mainspring.runtime.agent import Agent
+from mainspring.runtime.session_context import SetupRequest
 from mainspring.service.jobs.dispatcher import no_enqueue
 from mainspring.service.resources.agents import Agents
 from mainspring.service.resources.environments import Environments
@@ -35,3 +36,8 @@ def folder_schedules(
         agent=agent,
         read_project=lambda: read_project_files(folder, home=home),
     )
+
+
+def session_schedules(settings: Settings, setup: SetupRequest) -> AgentSchedules:
+    folder = setup.thread.session_state.workspace or str(setup.options.workspace or "")
+    return folder_schedules(settings, setup.log.store.records, setup.agent, Path(folder))

@@ -52,7 +52,8 @@ async def with_packages(
     Raises: McpFailed, SandboxFailed.
     """
     cache = _open_cache(settings, pool, environment, workspace, say, _ENVIRONMENT_FOLDER)
-    requests = package_requests(environment.packages.python, environment.packages.npm)
+    packages = environment.packages
+    requests = package_requests(packages.python, packages.npm, packages.apt)
     folders: dict[Installer, Path] = {
         request.installer: await cache.folder(request) for request in requests
     }
@@ -78,7 +79,12 @@ def _open_cache(
     say: Callable[[str], None],
     folder: Path,
 ) -> PackageCache:
-    toolchain = find_toolchain(settings.environment, find_agent_interpreter().path, SYSTEM_FOLDERS)
+    toolchain = find_toolchain(
+        settings.environment,
+        find_agent_interpreter().path,
+        SYSTEM_FOLDERS,
+        with_apt=bool(environment.packages.apt),
+    )
     own = msgspec.structs.replace(
         environment,
         packages=EnvironmentPackages(),

@@ -14,6 +14,8 @@ from msgspec import Struct
 from mainspring import error_table
 from mainspring.capabilities.providers.anthropic.client import AnthropicModel
 from mainspring.capabilities.providers.catalog import Catalog
+from mainspring.capabilities.providers.embeddings import EmbeddingEndpoint
+from mainspring.capabilities.providers.http_call import Endpoint
 from mainspring.capabilities.providers.http_client import HttpClient
 from mainspring.capabilities.providers.model_registry import HelperKeyModel, ModelRegistry
 from mainspring.capabilities.providers.openai_chat.client import ChatModel
@@ -120,6 +122,32 @@ async def open_model_registry(settings: Settings) -> AsyncGenerator[ModelRegistr
         )
 
 
+def embedding_endpoint(settings: Settings, model_id: str) -> EmbeddingEndpoint:
+    """Raises: InvalidInput: there is no such provider, or it has no embeddings, or no key."""
+    name, _, model = model_id.partition(":")
+    provider = PROVIDERS.get(name)
+    if provider is None or provider.speaks == "anthropic":
+        able = ", ".join(key for key, item in PROVIDERS.items() if item.speaks != "anthropic")
+        raise InvalidInput(f"{name} has no embedding endpoint; those of {able} can be used")
+    key = provider_key(settings, model_id, provider)
+    url = f"{provider_url(settings, provider)}/embeddings"
+    endpoint = Endpoint.with_bearer(name, url, key=key, headers={})
+    return EmbeddingEndpoint(endpoint=endpoint, model=model)
+
+
+def provider_url(settings: Settings, provider: Provider) -> str:
+    return settings.secrets.get(provider.address or "", provider.url)
+
+
+def provider_key(settings: Settings, model_id: str, provider: Provider) -> str:
+    if provider.key is None:
+        return ""
+    key = settings.secrets.get(provider.key, "")
+    if not key:
+        raise error_table.NO_KEY.error(InvalidInput, model=model_id, variable=provider.key)
+    return key
+
+
 class _ModelClients(Struct, frozen=True):
     http: HttpClient
     catalog: Catalog
@@ -141,20 +169,17 @@ class _ModelClients(Struct, frozen=True):
         ):
             make = partial(self._client, provider, model_id, is_bearer=True)
             return HelperKeyModel(self.settings.read_api_key, make, time.monotonic)
-        return self._client(provider, model_id, self._key(model_id, provider))
+        return self._client(provider, model_id, provider_key(self.settings, model_id, provider))
 
     def connect_early(self, model_id: str) -> None:
         if provider := PROVIDERS.get(model_id.partition(":")[0]):
-            self.http.connect_early(self._url(provider))
-
-    def _url(self, provider: Provider) -> str:
-        return self.settings.secrets.get(provider.address or "", provider.url)
+            self.http.connect_early(provider_url(self.settings, provider))
 
     def _client(
         self, provider: Provider, model_id: str, key: str, *, is_bearer: bool = False
     ) -> Model:
         name = model_id.partition(":")[0]
-        url = self._url(provider)
+        url = provider_url(self.settings, provider)
         quirks = self.catalog.quirks(model_id)
         match provider.speaks:
             case "anthropic":
@@ -171,11 +196,3 @@ class _ModelClients(Struct, frozen=True):
                 return ResponsesModel(self.http, key=key, url=url, provider=name, quirks=quirks)
             case "chat":
                 return ChatModel(self.http, key=key, url=url, provider=name, quirks=quirks)
-
-    def _key(self, model_id: str, provider: Provider) -> str:
-        if provider.key is None:
-            return ""
-        key = self.settings.secrets.get(provider.key, "")
-        if not key:
-            raise error_table.NO_KEY.error(InvalidInput, model=model_id, variable=provider.key)
-        return key

@@ -13,7 +13,10 @@ import msgspec
 from mainspring.capabilities.sandbox.backend import SandboxSpec
 from mainspring.capabilities.sandbox.backend_selection import SandboxSettings
 from mainspring.capabilities.sandbox.private_files import PrivateFiles
-from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
+from mainspring.capabilities.sandbox.sandbox_environment import (
+    EnvironmentPackages,
+    SandboxEnvironment,
+)
 from mainspring.capabilities.sandbox.sandbox_probes import SandboxProbe, probe_sandboxes
 from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core.errors import InvalidInput
@@ -46,8 +49,9 @@ def read_environment(
 
 def _check_packages(environment: SandboxEnvironment) -> None:
     """Raises: InvalidInput: one of them is no plain package."""
-    if environment.packages.python or environment.packages.npm:
-        package_request.package_requests(environment.packages.python, environment.packages.npm)
+    packages = environment.packages
+    if packages != EnvironmentPackages():
+        package_request.package_requests(packages.python, packages.npm, packages.apt)
 
 
 def egress_rules(environment: SandboxEnvironment) -> network.EgressRules | None:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-
-from anyio import to_thread
+from typing import TYPE_CHECKING
 
 from mainspring.capabilities.mcp.oauth_login import OAuthLogin
 from mainspring.capabilities.network.outbound_http import HttpPoster, OutboundHttpClient
 from mainspring.capabilities.network.rules import Network
 from mainspring.capabilities.tools.client_tools import client_tools
 from mainspring.config import Settings, is_postgres
+from mainspring.core.lazy_module import LazyModule
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.run_options import RunOptions
 from mainspring.service.jobs.dispatcher import Dispatcher
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
-from mainspring.service.schedules.local_schedule import LocalSchedule, ScheduleStatus
-from mainspring.service.service import Infrastructure, Service, build_service
+from mainspring.service.service import (
+    AgentFolderPorts,
+    Infrastructure,
+    Service,
+    build_service,
+)
 from mainspring.service.sessions.preview_deltas import Deltas, LocalDeltas, SharedDeltas
 from mainspring.service.webhooks.webhook_deliveries import WebhookPoster
 from mainspring.wiring.agent_selection import open_agent
@@ -29,6 +33,12 @@ from mainspring.wiring.providers import open_model_registry
 from mainspring.wiring.settings_files import read_project_files
 from mainspring.wiring.stores import open_log
 from mainspring.wiring.user_vault import user_vault
+
+if TYPE_CHECKING:
+    from mainspring.improve.evals.runner import SuiteRunner
+    from mainspring.wiring import eval_assembly
+else:
+    eval_assembly = LazyModule("mainspring.wiring.eval_assembly")  # most services run no suites
 
 
 @asynccontextmanager
@@ -63,12 +73,30 @@ async def open_service(
                 workspaces=Path(settings.workspaces),
                 open_passages=partial(open_store_passages, settings),
                 client_tools=client_tools,
+                agent_folder=_agent_folder(settings),
                 send_request=http_client,
                 login_client=OAuthLogin(http_client.fetch),
                 post_webhook=metered(HttpPoster(allowed=networks, allow_http=allow_http)),
                 allow_http=allow_http,
             )
         )
+
+
+def _agent_folder(settings: Settings) -> AgentFolderPorts:
+    folder, home = Path(settings.folder), Path(settings.home)
+
+    def open_runner(
+        options: RunOptions, *, is_drill: bool = False
+    ) -> AbstractAsyncContextManager[SuiteRunner]:
+        return eval_assembly.open_suite_runner(settings, options, is_drill=is_drill)
+
+    return AgentFolderPorts(
+        folder=folder,
+        home=home,
+        read_project=lambda: read_project_files(folder, home=home),
+        open_agent=lambda: open_agent(settings, RunOptions()).agent,
+        open_runner=open_runner,
+    )
 
 
 @asynccontextmanager
@@ -88,19 +116,3 @@ async def _open_messaging(
         broadcast.open_broadcast(settings.store) as pubsub,
     ):
         yield dispatcher, SharedDeltas(pubsub)
-
-
-async def sync_schedule(service: Service, settings: Settings) -> ScheduleStatus | None:
-    """Update the deployment for the schedule in the folder's agent.yaml."""
-    folder = await to_thread.run_sync(Path(settings.folder).resolve)
-    home = Path(settings.home)
-    local = LocalSchedule(
-        deployments=service.schedules.deployments,
-        agents=service.resources.agents,
-        environments=service.resources.environments,
-        folder=folder,
-        home=home,
-        read_project=lambda: read_project_files(folder, home=home),
-        open_agent=lambda: open_agent(settings, RunOptions()).agent,
-    )
-    return await local.sync()

@@ -14,13 +14,13 @@ from anyio import to_thread
 
 from mainspring.config import Settings
 from mainspring.core.lazy_module import LazyModule
-from mainspring.runtime.agent_folder.mcp_edits import WritableScope, servers_file
+from mainspring.runtime.agent_folder.mcp_edits import WritableScope
 from mainspring.runtime.agent_folder.mcp_inputs import stored_inputs
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.mcp_server import McpServer
 from mainspring.runtime.settings import policy_loader, project_trust
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
-from mainspring.runtime.settings.session_servers import usable_servers
+from mainspring.runtime.settings.session_servers import subagent_servers, usable_servers
 from mainspring.runtime.settings.settings_commands import SettingsCommands
 from mainspring.wiring.user_vault import user_vault
 
@@ -40,6 +40,7 @@ def read_scripts(commands: Iterable[str], folder: Path) -> dict[str, bytes]:
 load_policy = partial(policy_loader.load_policy, read_scripts=read_scripts)
 add_local_rules = partial(policy_loader.add_local_rules, read_scripts=read_scripts)
 read_project_files = partial(project_trust.read_project_files, read_scripts=read_scripts)
+trust = partial(project_trust.trust_current_files, read_scripts=read_scripts)
 
 
 def with_inputs(settings: Settings, folder: Path) -> Mapping[str, str]:
@@ -47,35 +48,20 @@ def with_inputs(settings: Settings, folder: Path) -> Mapping[str, str]:
     return {**settings.environment, **stored_inputs(user_vault(settings), folder)}
 
 
-def user_servers(settings: Settings, folder: Path, loaded: LoadedPolicy) -> tuple[McpServer, ...]:
-    """The MCP servers that a session in a folder may use. Raises: InvalidInput."""
+def user_servers(
+    settings: Settings, folder: Path, loaded: LoadedPolicy
+) -> tuple[tuple[McpServer, ...], dict[str, tuple[McpServer, ...]]]:
+    """The MCP servers that a session in a folder may use, and those that only one type of subagent
+    has. Raises: InvalidInput."""
     scopes = Scopes(folder=folder, home=Path(settings.home), managed=MANAGED)
-    return usable_servers(scopes, with_inputs(settings, folder), loaded)
+    servers = usable_servers(scopes, with_inputs(settings, folder), loaded)
+    return servers, subagent_servers(scopes, settings.environment, loaded)
 
 
 def edit_servers(settings: Settings, scope: WritableScope, edit: Callable[[Path], bytes]) -> Path:
-    """Change a file that names MCP servers. A trusted folder stays trusted.
-
-    Raises: InvalidInput.
-    """
+    """Change a file that names MCP servers. Raises: InvalidInput."""
     folder, home = Path(settings.folder), Path(settings.home)
-    file = servers_file(scope, folder=folder, home=home)
-    project = read_project_files(folder, home=home)
-    was_trusted = project_trust.is_trusted(folder, project, home=home)
-    content = edit(file)
-    if scope == "project" and was_trusted:
-        # what was read and written here: a program may have changed the files meanwhile
-        servers = {**project.servers, file.name: content}
-        project_trust.trust(folder, replace(project, servers=servers), home=home)
-    return file
-
-
-def trust(folder: Path, *, home: Path) -> None:
-    """Trust a folder's settings, and the files that its hooks run, as they are now.
-
-    Raises: InvalidInput.
-    """
-    project_trust.trust(folder, read_project_files(folder, home=home), home=home)
+    return project_trust.edit_servers(folder, scope, edit, home=home, read_scripts=read_scripts)
 
 
 async def read_settings_commands(settings: Settings, folder: Path) -> SettingsCommands:

@@ -10,16 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from anyio import to_thread
 
 from mainspring.capabilities.git.git_config import paths_named_by_git
+from mainspring.capabilities.git.untrusted_git import open_repository
+from mainspring.capabilities.git.worktrees import GitWorktrees
 from mainspring.capabilities.sandbox.confined_process import run_confined
+from mainspring.capabilities.sandbox.readonly_mounts import remove_folder
 from mainspring.capabilities.sandbox.sandbox_environment import (
     EnvironmentPackages,
     SandboxEnvironment,
 )
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
+from mainspring.capabilities.tools.shell import captured_text
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
-from mainspring.config import Settings
+from mainspring.config import FOLDER, Settings
 from mainspring.core.errors import McpFailed, SandboxFailed
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.ports import SandboxInfo
@@ -41,8 +46,10 @@ from mainspring.wiring.builtin_tools import session_tree
 from mainspring.wiring.sandbox_pool import SandboxPool
 
 if TYPE_CHECKING:
-    from mainspring.wiring import mcp_packages
+    from mainspring.runtime.saved_environments import SavedEnvironment
+    from mainspring.wiring import mcp_packages, saved_environment
 else:
+    saved_environment = LazyModule("mainspring.wiring.saved_environment")
     mcp_packages = LazyModule("mainspring.wiring.mcp_packages")  # most sessions have none
 
 _PROGRAM_TOOLS = frozenset(("bash", "service_start"))
@@ -60,6 +67,8 @@ class SessionRuntime:
         default_factory=dict[str, tuple[McpServer, ...]]
     )
     """Those that only one type of subagent has."""
+    saved_environment: SavedEnvironment | None = None
+    """Of the repository that the session works in."""
 
     @property
     def policy(self) -> Policy:
@@ -128,18 +137,41 @@ class ThreadWorkspaces:
     async def _open_sandbox(
         self, options: RunOptions, key: str, paths: SessionPaths, session: SessionRuntime
     ) -> SandboxSession | None:
+        saved = session.saved_environment
         try:
             environment = await self._with_packages(options, paths, session)
-            return await self._sandboxes.open_session(key, paths, environment, options.credentials)
+            if saved is not None:
+                environment = environment.with_programs(saved.programs)
+            sandbox = await self._sandboxes.open_session(
+                key, paths, environment, options.credentials
+            )
         except SandboxFailed as error:
             self._warn(options, f"no commands can be run here: {error}")
             return None
+        if saved is not None:
+            try:
+                await saved.restore_files(sandbox, paths.workspace, captured_text)
+            except SandboxFailed as error:
+                self._warn(options, str(error))
+        return sandbox
+
+    async def saved_environment(
+        self, options: RunOptions, workspace: Path
+    ) -> SavedEnvironment | None:
+        """Of the repository that a session of this user works in."""
+        home = Path(self._settings.home)
+        if options.is_served or not (home / FOLDER / "environments").is_dir():
+            return None
+        environments = saved_environment.saved_environments(home)
+        return await to_thread.run_sync(environments.find, workspace)
 
     async def _with_packages(
         self, options: RunOptions, paths: SessionPaths, session: SessionRuntime
     ) -> SandboxEnvironment:
         """Without its packages if they cannot be installed: the run says so and goes on."""
         environment = session.sandbox_environment
+        if (saved := session.saved_environment) is not None:
+            environment = environment.with_additions(saved.plan.packages, saved.folder)
         if environment.packages == EnvironmentPackages():
             return environment
         say = partial(self._warn, options)
@@ -162,3 +194,29 @@ def sandbox_preparation(sandbox: SandboxSession | None) -> Callable[[str], None]
             sandbox.prepare()
 
     return prepare
+
+
+def open_worktrees(workspace: Path, place: Path) -> GitWorktrees:
+    """Worktrees of a workspace, each in a folder of `place`."""
+    return GitWorktrees(
+        workspace,
+        place,
+        run_program=run_confined,
+        remove_folder=remove_folder,
+        private_folder=FOLDER,
+    )
+
+
+def session_worktrees(setup: SetupRequest, paths: SessionPaths) -> GitWorktrees | None:
+    """Only for the session's own workspace: threads in a worktree have none."""
+    if setup.workspace is not None:
+        return None
+    return open_worktrees(paths.workspace, paths.worktrees(setup.writer.session_id))
+
+
+async def shared_repository(workspace: Path) -> Path:
+    """The folder of the repository that all worktrees of a workspace share.
+
+    Raises: ToolEnvironmentError.
+    """
+    return (await open_repository(workspace, run_confined)).common

@@ -15,10 +15,10 @@ from mainspring.core.sender import Origin, OriginType, Sender
 from mainspring.improve.dreams.dream_log import create_dream
 from mainspring.improve.dreams.dreamer import Dreamer
 from mainspring.improve.dreams.folder_store import FolderStore
+from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.runtime.memory.memory_folder import MemoryFolder
-from mainspring.runtime.session.lease import hold_session
 
 ANNA = Sender(kind="person", id="cli:anna")
 NOW = datetime(2026, 5, 20, 12, tzinfo=UTC)

@@ -32,14 +32,17 @@ from mainspring.improve.evals.production_score import production_score
 from mainspring.improve.evals.run_log import existing_runs
 from mainspring.improve.evals.runner import SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
+from mainspring.log.session_lease import hold_session
 from mainspring.runtime.agent_folder.production_settings import ManifestGrade
-from mainspring.runtime.session.lease import hold_session
 from mainspring.runtime.session.session_summary import origin_of
 
 POLITE = {"type": "judge", "criteria": [{"name": "polite", "text": "It is polite."}]}
 SUITE: dict[str, object] = {
     "graders": [{"type": "contains", "text": "hello"}, POLITE],
-    "cases": [{"id": "greets", "input": "say hello"}],
+    "cases": [
+        {"id": "greets", "input": "say hello"},
+        {"id": "asks", "input": "ask", "graders": [{"type": "regex", "pattern": "[?]"}]},
+    ],
 }
 JUDGE: dict[str, object] = {
     "when": "=== WORK",
@@ -106,12 +109,16 @@ async def test_real_sessions_are_graded_once_and_shown_beside_the_lab(agent: Age
             item.case_id: item.outcome for item in payloads if isinstance(item, EvalCaseEnded)
         }
         assert [verdicts[name] for name in real] == ["passed", "failed", "passed"]
+        assert "go away" not in str(payloads)  # what was said is in the session, and nowhere else
+        assert not list((runner.place / "production").iterdir())
         score = await production_score(runner.runtime.log, "tested", "basics")
     assert score is not None
     assert score.lab is not None
     assert (score.production.count, score.production.pass_rate) == (3, pytest.approx(2 / 3))
     assert score.production.interval.low < 2 / 3 < score.production.interval.high
-    assert (score.lab.count, score.lab.pass_rate) == (1, 1.0)
+    assert (score.lab.count, score.lab.pass_rate) == (2, 0.5)
+    assert score.lab_by_same_graders is not None
+    assert (score.lab_by_same_graders.count, score.lab_by_same_graders.pass_rate) == (1, 1.0)
     assert score.notes == ("judge not calibrated: 0 labels; judge of the judged model's family",)
 
 

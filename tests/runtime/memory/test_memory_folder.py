@@ -11,6 +11,7 @@ from tests.runtime.memory.memory_setup import AGENT, ANNA, a_note, memory_folder
 
 from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound
 from mainspring.runtime.memory.memory_doctor import examine
+from mainspring.runtime.memory.memory_purge import purge_memory
 from mainspring.runtime.memory.note import Note, content_hash, parse_note, render_note
 
 
@@ -89,11 +90,14 @@ def test_a_change_of_what_somebody_else_has_changed_is_refused(tmp_path: Path):
         folder.save(a_note("Release day", "Mondays."), AGENT, expected="")
 
 
-def test_what_is_purged_is_nowhere_in_the_folder(tmp_path: Path):
+async def test_what_is_purged_is_nowhere_in_the_folder(tmp_path: Path):
     folder = memory_folder(tmp_path)
     folder.save(a_note("Door code", "It is xyzzy."), ANNA)
     folder.save(a_note("Door code", "It is plugh."), ANNA)
-    folder.forget("project_door_code.md", ANNA, purges=True)
+    with pytest.raises(NotFound):
+        await purge_memory(folder, "other.md", ANNA, log=None, purge_index=lambda: None)
+    await purge_memory(folder, "project_door_code.md", ANNA, log=None, purge_index=lambda: None)
+    assert folder.unfinished_purges() == []
     left = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
     assert b"xyzzy" not in left
     assert b"plugh" not in left

@@ -11,9 +11,10 @@ from mainspring.core.envelope import event_types
 from mainspring.core.events import KnownPayload, UtilityCredited
 from mainspring.core.sender import Origin, Sender
 from mainspring.harness.state.utility import RELEVANT_TYPES, fold_utility
+from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-from mainspring.runtime.session.lease import hold_session, record_updates
+from mainspring.runtime.session.session_updates import record_updates
 from mainspring.runtime.utility.ranking import Utility, choose, credited, reliability
 from mainspring.runtime.utility.utility_table import UtilityTable, update_utility
 

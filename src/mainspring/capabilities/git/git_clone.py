@@ -1,7 +1,7 @@
-"""Clone repositories from URLs that clients name: from allowed addresses, within limits.
+"""Clones repositories from URLs that clients name: from allowed addresses, within limits.
 
 Git itself runs outside of any sandbox, so it does as little as possible: no redirects, which would
-carry the token along; no protocols but HTTP; no configuration files.
+forward the token; no protocols but HTTP; no configuration files.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SAFE_SETTINGS = {
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitCloner:
     resolve: Callable[[str], Awaitable[Sequence[str]]]
-    """The addresses of a host that may be dialled. Raises: NetworkRefused."""
+    """The addresses of a host that may be connected to. Raises: NetworkRefused."""
     allow_http: bool = False
     max_bytes: int = 4 << 30
 
@@ -69,7 +69,8 @@ class GitCloner:
         await to_thread.run_sync(self._require_small, to)
 
     async def _pinned(self, url: str) -> dict[str, str]:
-        """Make git dial the addresses that were checked, whatever the name resolves to later."""
+        """Make git connect to the addresses that were checked, whatever the name resolves to
+        later."""
         try:
             parts = urlsplit(url)
             host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
@@ -85,7 +86,7 @@ class GitCloner:
         return {"http.curloptResolve": f"{host}:{port}:{','.join(addresses)}"}
 
     def _environment(self, config: Mapping[str, str]) -> dict[str, str]:
-        """Settings go into the environment: everybody on the machine can read arguments."""
+        """Settings are passed in the environment: every user of the machine can read arguments."""
         settings = {"GIT_CONFIG_COUNT": str(len(config))}
         for index, (name, value) in enumerate(config.items()):
             settings |= {f"GIT_CONFIG_KEY_{index}": name, f"GIT_CONFIG_VALUE_{index}": value}
@@ -114,14 +115,15 @@ class GitCloner:
         size = 0
         for place, _, names in os.walk(folder):
             for name in names:
-                with suppress(FileNotFoundError):  # git has removed a file of its own
+                with suppress(FileNotFoundError):  # git removed a temporary file
                     size += os.lstat(os.path.join(place, name)).st_size
             if size > self.max_bytes:
                 raise InvalidInput(f"it has more than {self.max_bytes:,} bytes")
 
 
 async def _run_git(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
-    """Its exit code and the end of its output. Cancelling it ends everything that it started."""
+    """The exit code of git and the end of its error output. On cancellation, all its processes are
+    killed."""
     async with await anyio.open_process(
         command, env=environment, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, start_new_session=True
     ) as process:
@@ -136,7 +138,7 @@ async def _run_git(command: Sequence[str], environment: Mapping[str, str]) -> tu
 
 
 async def _read_tail(stream: ByteReceiveStream) -> bytes:
-    """Git passes on whatever a server sends."""
+    """The end of the stream: git forwards whatever a server sends, so it is bounded."""
     tail = b""
     async for piece in stream:
         tail = (tail + piece)[-_MAX_ERROR_BYTES:]

@@ -1,7 +1,7 @@
-"""Files of a workspace that git configurations name: git runs them or reads settings there.
+"""Files of a workspace that git configurations name: git runs them or reads settings from them.
 
-Configurations are hostile text. Git itself parses them, from a pipe, without following includes; it
-finds no repository there and runs nothing.
+Configurations are untrusted text. Git itself parses them, from a pipe, without following includes;
+it finds no repository there and runs nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HARMLESS_SETTINGS = re.compile(
     r"|submodule\..*\.(?:url|active|path|branch|ignore|shallow)|submodule\.(?:active|recurse)",
     re.DOTALL,
 )
-"""Settings that run nothing; any other may."""
+"""Settings that run no program; any other may."""
 _INCLUDES = re.compile(r"include\.path|includeif\..*\.path", re.DOTALL)
 _PATH_SETTINGS = frozenset(("core.hookspath", "core.attributesfile", "init.templatedir"))
 _WORDS = re.compile(r"[^\s'\"`;&|<>(){}=,$!]+")
@@ -63,7 +63,8 @@ class _Search(Struct):
             pending += self._take(entries, item.parent)
 
     def _take(self, entries: Sequence[tuple[str, str]], folder: Path) -> list[Path]:
-        """Note what the settings of a file in `folder` name; the files that they include."""
+        """Add the paths in the settings of a file in `folder`; returns the files that they
+        include."""
         included: list[Path] = []
         for name, value in entries:
             if name == "core.worktree":
@@ -77,7 +78,7 @@ class _Search(Struct):
         return included
 
     def _note(self, name: str, value: str) -> None:
-        """Add whatever looks like a file of the workspace in a text for a shell."""
+        """Add everything in a shell command that looks like a file of the workspace."""
         if name in _PATH_SETTINGS:
             self._add(self._path(value, self.tree))
         words = _WORDS.findall(value)[:_MAX_WORDS]
@@ -130,7 +131,7 @@ def _read_config(config: Path) -> bytes | None:
 
 
 def _git_folders(tree: Path) -> list[Path]:
-    """The repository of a tree, and the one that it shares with other trees."""
+    """The git directory of a tree, and the common one that it shares with other trees."""
     entry = tree / ".git"
     if entry.is_dir():
         return [entry]

@@ -1,4 +1,4 @@
-"""Run git on the host in an untrusted repository: its configuration is data and runs nothing.
+"""Runs git on the host in an untrusted repository: its configuration must not run any program.
 
 A repository's own configuration can name hooks, filters and merge drivers, which would run outside
 of any sandbox. Callers decide what is done with the repository.
@@ -24,8 +24,8 @@ RunProgram: TypeAlias = Callable[
     [Sequence[str], Path, Mapping[str, str], Sequence[Path], bytes],
     Awaitable[CompletedProcess[bytes]],
 ]
-"""Runs a command in a folder with an environment; it may use these places only and reads this.
-Raises: OSError, TimeoutError."""
+"""Runs a command in a folder with an environment; it may access only these places, and gets this
+input. Raises: OSError, TimeoutError."""
 
 _MAX_ERROR_CHARACTERS = 500
 _IDENTITY = {
@@ -37,7 +37,7 @@ _SAFE_ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_ALLOW_PROTOCOL": "none",  # what a partial clone lacks is not fetched
+    "GIT_ALLOW_PROTOCOL": "none",  # missing objects of a partial clone are not fetched
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_EDITOR": ":",
     "LC_ALL": "C",
@@ -55,9 +55,9 @@ _SETTINGS = {
 _PROGRAM_SETTINGS = (
     (re.compile(r"filter\..*\.(clean|smudge|process)", re.DOTALL), ""),
     (re.compile(r"filter\..*\.required", re.DOTALL), "false"),
-    (re.compile(r"merge\..*\.driver", re.DOTALL), "false"),  # the program: all is a conflict
+    (re.compile(r"merge\..*\.driver", re.DOTALL), "false"),  # it fails: everything conflicts
     (re.compile(r"branch\..*\.mergeoptions", re.DOTALL), ""),
-    (re.compile(r"hook\..*\.command", re.DOTALL), "true"),  # newer than 2.53 has hooks there, too
+    (re.compile(r"hook\..*\.command", re.DOTALL), "true"),  # git after 2.53 has hooks there, too
 )
 """Settings that name programs, and the harmless values that replace them."""
 _REPOSITORY_ENTRIES = ("HEAD", "config", "objects", "refs", "worktrees")
@@ -75,7 +75,7 @@ class Git:
     settings: Mapping[str, str]
     run_program: RunProgram
     beside: tuple[Path, ...] = ()
-    """Other folders in which it may create files: worktrees."""
+    """Other folders in which git may create files: worktrees."""
 
     async def run(self, *arguments: str, stdin: bytes = b"") -> CompletedProcess[bytes]:
         where = {"GIT_DIR": str(self.folder), "GIT_WORK_TREE": str(self.top)}
@@ -94,7 +94,7 @@ class Git:
         return os.fsdecode(done.stdout).removesuffix("\n")
 
     async def output_names(self, *arguments: str) -> list[str]:
-        """The names in its output; `-z` has to be among the arguments.
+        """The names in git's output; `-z` must be among the arguments.
 
         Raises: ToolEnvironmentError.
         """
@@ -185,7 +185,8 @@ def _linked_tree(file: Path) -> Path | None:
 
 
 def _read_text(file: Path) -> str | None:
-    """`None` if it is no text file: programs may have replaced it with a pipe or a device."""
+    """The content; `None` if it is not a text file: programs may have replaced it by a pipe or a
+    device."""
     try:
         content = read_bounded(file)
         return None if content is None else content.decode()
@@ -204,7 +205,7 @@ def worktree_folder(common: Path, top: Path) -> Path | None:
     """The folder in which a repository keeps the state of one of its worktrees."""
     try:
         names = sorted(os.listdir(common / "worktrees"))
-    except OSError:  # there are none, or a program is changing them right now
+    except OSError:  # none, or a program is changing them
         return None
     for item in (common / "worktrees" / name for name in names):
         if item.is_symlink() or _linked_tree(item / "commondir") != common:
@@ -261,7 +262,8 @@ async def config_entries(content: bytes, run_program: RunProgram) -> list[tuple[
 
 
 def _settings_environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """In the environment: as an argument, a name could not contain every character."""
+    """Settings as environment variables: as an argument, a name could not contain every
+    character."""
     variables = {"GIT_CONFIG_COUNT": str(len(settings))}
     for index, (name, value) in enumerate(settings.items()):
         variables |= {f"GIT_CONFIG_KEY_{index}": name, f"GIT_CONFIG_VALUE_{index}": value}

@@ -1,7 +1,7 @@
-"""Git worktrees of a workspace for threads that work apart: opened, looked at, merged, removed.
+"""Git worktrees of a workspace for threads that work separately: opened, compared, merged, removed.
 
-Every step looks at what is there first, so that all of it can be done again after a kill anywhere.
-The workspace is changed by one fast-forward, once a merge without conflicts is a commit already.
+Every step first checks the current state, so that it can be repeated after a crash at any point.
+The workspace is changed by one fast-forward, after a merge without conflicts has been committed.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _DELETED_SESSION_MESSAGE = "What a session that was deleted has left"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _WorktreeState:
-    """One worktree as it is found."""
+    """The current state of one worktree."""
 
     name: str
     repository: Git
-    """The workspace's."""
+    """The repository of the workspace."""
     top: Path
     folder: Path | None
-    """What the repository keeps of it; `None`: it does not know of it."""
+    """The git directory of the worktree; `None`: the repository does not know it."""
     tip: str | None
-    """What its branch is at."""
+    """The commit of its branch."""
 
     @property
     def branch(self) -> str:
@@ -56,28 +56,29 @@ class _WorktreeState:
 
     @property
     def is_whole(self) -> bool:
-        """Whether its files are there: git writes the index after them."""
+        """Whether its checkout is complete: git writes the index after the files."""
         return self.folder is not None and self.top.is_dir() and (self.folder / "index").is_file()
 
 
 class _StagedTree(Struct, frozen=True, kw_only=True):
-    """What is in a worktree, as git would keep it."""
+    """The content of a worktree as a git tree."""
 
     git: Git
     tree: str
     apart: tuple[str, ...]
-    """Repositories in it, which cannot be kept in another."""
+    """Repositories in the worktree, which cannot be committed to another."""
 
 
 @dataclass(frozen=True, slots=True)
 class GitWorktrees:
-    """`Worktrees` of one workspace, each in a folder of `place`, which is no part of its work."""
+    """`Worktrees` of one workspace, each in a folder of `place`, which is outside the session's
+    work."""
 
     workspace: Path
     place: Path
     run_program: RunProgram
     remove_folder: Callable[[Path, str], bool]
-    """Removes a folder of `place` by its name, through no links."""
+    """Removes a folder of `place` by its name, without following links."""
     private_folder: str
     """A folder of the workspace that sessions neither see nor change."""
     _turn: anyio.Lock = field(default_factory=anyio.Lock, compare=False)
@@ -120,7 +121,7 @@ class GitWorktrees:
             return await self._merge(found, worktree, message)
 
     async def remove_all(self) -> None:
-        """Of a session that is no more: all folders go; what is not merged stays on its branch.
+        """Remove all worktrees of a deleted session; work that is not merged stays on its branch.
 
         Raises: ToolEnvironmentError.
         """
@@ -167,7 +168,7 @@ class GitWorktrees:
         return ClosedWorktree(outcome="merged", commit=made)
 
     async def _private(self, git: Git, head: str, made: str) -> list[str]:
-        """What a merge would change that sessions neither see nor change in the workspace."""
+        """Paths in the private folder that a merge would change."""
         own = (self._within(git) / self.private_folder).as_posix()
         changed = await git.output_names(*_DIFF_COMMAND, head, made)
         return [path for path in changed if f"{path}/".casefold().startswith(f"{own}/".casefold())]
@@ -183,9 +184,9 @@ class GitWorktrees:
         return _WorktreeState(name=name, repository=repository, top=top, folder=folder, tip=tip)
 
     async def _made(self, found: _WorktreeState, head: str) -> _WorktreeState:
-        """Nobody has worked in it yet, or its folder is gone; its branch is kept if there is one.
+        """Create the worktree, which is new or whose folder is gone; an existing branch is kept.
 
-        Its files come last and in a step of their own, when its own settings can be looked at.
+        Its files are checked out in a last, separate step, after its own settings could be checked.
         """
         git = found.repository
         await to_thread.run_sync(self._clear, found)
@@ -200,10 +201,10 @@ class GitWorktrees:
         return replace(found, folder=folder)
 
     def _clear(self, found: _WorktreeState) -> None:
-        """Make room for it.
+        """Remove the remains of an incomplete worktree.
 
         Raises:
-            ToolEnvironmentError: somebody's files are there.
+            ToolEnvironmentError: the folder has files that are not ours.
         """
         if found.folder is None and found.top.is_dir() and any(found.top.iterdir()):
             raise ToolEnvironmentError(
@@ -214,7 +215,7 @@ class GitWorktrees:
         self._remove_folders(found)
 
     def _matching(self, found: _WorktreeState) -> Path:
-        """The folder in it that is to it what the workspace is to its repository."""
+        """The folder of the worktree that corresponds to the workspace."""
         path = found.top / self._within(found.repository)
         if path.resolve() != path:
             raise ToolEnvironmentError(f"{path} is a link in the last commit: that is not followed")
@@ -227,11 +228,11 @@ class GitWorktrees:
     async def _remove(self, found: _WorktreeState) -> None:
         await to_thread.run_sync(self._remove_folders, found)
         if found.tip is not None:
-            # git refuses if somebody has it checked out: then it is theirs by now
+            # git refuses if the branch is checked out elsewhere; then it is in use
             await found.repository.run("branch", "--quiet", "-D", "--", found.branch)
 
     def _remove_folders(self, found: _WorktreeState) -> None:
-        """First out of the way as a whole: what is half removed would look like a change."""
+        """Rename the folder first: a partly removed one would look like a change."""
         gone = f"{found.name}_gone"
         self.remove_folder(self.place, gone)
         try:
@@ -247,7 +248,7 @@ class GitWorktrees:
 
 
 def _remove_tree(folder: Path) -> None:
-    """Through no link: programs can change the repository that it is in."""
+    """Remove a folder without following links: programs can change the repository that it is in."""
     above = open_absolute(str(folder.parent), os.O_RDONLY | os.O_DIRECTORY)
     try:
         shutil.rmtree(folder.name, dir_fd=above)
@@ -256,10 +257,10 @@ def _remove_tree(folder: Path) -> None:
 
 
 async def _stage_tree(found: _WorktreeState) -> _StagedTree | None:
-    """What would be committed now; `None`: there are no files to look at.
+    """The tree that would be committed now; `None`: the worktree has no files.
 
-    By plumbing only: porcelain would go into other repositories that stand in the tree, with
-    whatever their settings have it run.
+    Uses plumbing commands only: porcelain would enter other repositories in the tree, and run
+    whatever their settings name.
     """
     if found.folder is None or not found.is_whole:
         return None
@@ -277,8 +278,8 @@ async def _stage_tree(found: _WorktreeState) -> _StagedTree | None:
 async def _commit_worktree(
     found: _WorktreeState, staged_tree: _StagedTree | None, begun: str, message: str
 ) -> str | None:
-    """The tip of its branch, with all that is in the worktree; should somebody have removed the
-    branch, then from what it began with."""
+    """The commit of the branch with everything in the worktree; if the branch was removed, based on
+    `begun`."""
     if staged_tree is None:
         return found.tip
     git, tip = staged_tree.git, found.tip or begun
@@ -295,7 +296,7 @@ async def _commit_worktree(
 async def _merge_commit(
     found: _WorktreeState, head: str, tip: str, message: str
 ) -> str | ClosedWorktree:
-    """Both together, as a commit that nothing leads to yet; or why it is none."""
+    """A merge commit that no ref points to yet; or why there is none."""
     git = found.repository
     how = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z")
     done = await git.run(*how, head, tip)
@@ -313,7 +314,7 @@ async def _merge_commit(
 async def _earlier_merge(
     found: _WorktreeState, worktree: Worktree, head: str, tip: str | None
 ) -> str | None:
-    """By which commit it has come into the workspace already; `None`: there was nothing to come."""
+    """The commit by which the worktree was merged before; `None`: it had no changes."""
     whose = ("--merges", "--max-count=1", "--fixed-strings", f"--grep={_subject(found)}")
     ours = await found.repository.output("rev-list", *whose, head, f"^{worktree.commit}")
     return ours or (tip if tip != worktree.commit else None)

@@ -1,4 +1,4 @@
-"""Hooks: settings of Claude Code and Kiro, or Python functions, asked at set moments."""
+"""Hooks: from settings of Claude Code and Kiro, or Python functions, run at defined events."""
 
 from mainspring.capabilities.hooks.command import HookEnvironment
 from mainspring.capabilities.hooks.config import HookConfig, Scope, parse_hooks

@@ -1,6 +1,7 @@
-"""Hooks that are programs: started outside the sandbox, told on stdin, heard by how they end.
+"""Hooks that are programs: started outside the sandbox, with the event on stdin; their exit status
+and output are the result.
 
-Only handlers of a trusted scope come here; seeing to that is the runner's job.
+The runner passes only handlers of a trusted scope.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from anyio.abc import Process
 
 MAX_BYTES = 1_000_000
-"""Of stdout, and of stderr: a hook that writes more is killed, and has failed."""
+"""The limit for stdout, and for stderr: a hook that writes more is killed, and has failed."""
 
 _DRAIN_SECONDS = 0.5
 _REAP_SECONDS = 5
@@ -44,18 +45,19 @@ _PROJECT = "CLAUDE_PROJECT_DIR"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookEnvironment:
-    """What a program finds around it."""
+    """The environment of a hook's program."""
 
     project: Path
-    """Where it starts."""
+    """The working directory of the program."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Ours. Programs get what locates and shows things, and nothing that could be a secret."""
+    """Our environment. Programs get only variables for locations and display, none that could be a
+    secret."""
     also_passed: frozenset[str] = frozenset()
-    """Names of variables that they get besides."""
+    """Names of further variables that they get."""
     scripts: Scripts | None = None
-    """What they may run of folders that an agent may write to; `None`: anything."""
+    """Which files they may run from folders that an agent may write to; `None`: any."""
     folder: HookFolder | None = None
-    """The plugin or the skill that brings the hook."""
+    """The plugin or the skill that the hook comes from."""
     copies: FolderCopies | None = None
 
     def variables(self, event: HookEventName) -> dict[str, str]:
@@ -72,7 +74,7 @@ class HookEnvironment:
 
 @dataclass(frozen=True, slots=True)
 class ProcessExit:
-    """A program that has come to its end."""
+    """The result of a program that has ended."""
 
     status: int
     stdout: bytes
@@ -82,7 +84,7 @@ class ProcessExit:
 async def run_command(
     handler: CommandHook, event: HookEventName, payload: bytes, around: HookEnvironment
 ) -> HandlerReply:
-    """Run a program to its end, and read what it says as a hook."""
+    """Run a program to its end, and parse its output as that of a hook."""
     ended = await run_program(handler, payload, around, around.variables(event))
     if isinstance(ended, HookFailure):
         return ended
@@ -92,7 +94,7 @@ async def run_command(
 async def run_program(
     handler: CommandHook, payload: bytes, around: HookEnvironment, variables: dict[str, str]
 ) -> ProcessExit | HookFailure:
-    """Run a program to its end. If this is cancelled, it is killed with all it has started."""
+    """Run a program to its end. On cancellation, it is killed with all its children."""
     if not hasattr(os, "killpg"):
         return HookFailure("needs a system with process groups, and this is none")
     with ExitStack() as files:
@@ -115,7 +117,7 @@ async def run_program(
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
-            # Not its text, which could be the whole command.
+            # Not the error's text, which could contain the whole command.
             why = error.strerror if isinstance(error, OSError) else "it cannot be passed on"
             return HookFailure(f"could not be started: {why}")
         status = await _exit_status(process, stdout, stderr)
@@ -146,8 +148,8 @@ async def run_settings_command(
 async def _command_words(
     handler: CommandHook, around: HookEnvironment, files: ExitStack, variables: dict[str, str]
 ) -> tuple[str, ...]:
-    """The words of the command, with copies in place of the files that it runs; `variables` gets
-    where a plugin's or a skill's hook finds its files.
+    """The words of the command, with paths of copies for the files that it runs; the folder
+    variables of a plugin's or skill's hook are added to `variables`.
 
     Raises: UntrustedScript.
     """
@@ -186,8 +188,8 @@ def _write_stdin(stdin: IO[bytes], payload: bytes) -> None:
 
 
 class _Pipe:
-    """What a program writes. Of our own making: what it leaves running may hold the other end,
-    and the event loop's pipes cannot be let go of then."""
+    """The output of a program. We create the pipe ourselves: a background process of the hook may
+    keep its other end open, and then the event loop's own pipes cannot be closed."""
 
     def __init__(self, files: ExitStack) -> None:
         self._reading, self.writing = os.pipe()
@@ -199,7 +201,7 @@ class _Pipe:
         self.ended = anyio.Event()
 
     async def hear(self, too_much: Callable[[], None]) -> None:
-        """Read until nobody can write any more."""
+        """Read until all writers have closed the pipe."""
         self._ours.close()
         while True:
             await anyio.wait_readable(self._reading)
@@ -215,7 +217,7 @@ class _Pipe:
 
 
 async def _exit_status(process: Process, stdout: _Pipe, stderr: _Pipe) -> int | None:
-    """Its exit status; `None` if it wrote too much."""
+    """The exit status of the program; `None` if it wrote too much."""
     is_orderly = False
     try:
         async with anyio.create_task_group() as group:

@@ -1,11 +1,12 @@
-"""Hooks as settings files describe them, checked and ready to be stored. Running them is not ours.
+"""Parses and validates hooks of settings files, in a form that can be stored. Running them is the
+runner's job.
 
-The shape is Claude Code's: `{"hooks": {Event: [{"matcher": ..., "hooks": [handler, ...]}]}}`.
+The format is Claude Code's: `{"hooks": {Event: [{"matcher": ..., "hooks": [handler, ...]}]}}`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Annotated, Literal, TypeAlias, TypeVar, get_args
@@ -19,16 +20,17 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.hook import HookEventName, HookFolder, HookSettings
 
 Matcher: TypeAlias = Callable[[Collection[str]], bool]
-"""Whether one of these names is meant."""
+"""Whether one of these names matches."""
 
 _LIST = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_- ,|")
 
 
 def compile_matcher(matcher: str) -> Matcher:
-    """All for an empty one or `*`; a list of exact names; or else an unanchored expression.
+    """Everything for an empty matcher or `*`; a list of exact names; or else an unanchored
+    expression.
 
     Raises:
-        InvalidInput: an expression that RE2 does not know, or a list that names nothing.
+        InvalidInput: an expression that RE2 does not support, or a list without names.
     """
     if matcher in ("", "*"):
         return _all
@@ -39,7 +41,7 @@ def compile_matcher(matcher: str) -> Matcher:
 
 
 def names_with_aliases(name: str, aliases: Mapping[str, str]) -> tuple[str, ...]:
-    """A tool's own name, then what others call it; `aliases` leads from theirs to ours."""
+    """A tool's own name, then its aliases; `aliases` maps other products' names to ours."""
     return (name, *(alias for alias, own in aliases.items() if own == name))
 
 
@@ -65,12 +67,12 @@ def _compile(matcher: str) -> re2.Pattern[str]:
 
 
 Scope: TypeAlias = Literal["managed", "user", "project", "local"]
-"""Where a settings file stands, the one that weighs most first."""
+"""The kind of settings file, the one with the highest priority first."""
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 ALL_SCOPES = frozenset[Scope](SCOPES)
 TRUSTED_SCOPES = frozenset[Scope](("managed", "user"))
-"""Those of `project` and `local` only run in a project whose files are trusted."""
+"""Hooks of `project` and `local` run only in a project whose files are trusted."""
 EVENTS: tuple[HookEventName, ...] = get_args(HookEventName)
 TOOL_EVENTS = frozenset[HookEventName](
     ("PreToolUse", "PermissionRequest", "PermissionDenied", "PostToolUse", "PostToolUseFailure")
@@ -115,7 +117,7 @@ class _Handler(
 class CommandHook(_Handler, frozen=True, kw_only=True, tag="command"):
     command: NonEmptyText
     args: tuple[str, ...] | None = None
-    """With it, `command` is a program and no shell is involved."""
+    """If set, `command` is a program and no shell is used."""
     is_async: bool = False
     async_rewake: bool = False
     shell: Literal["bash", "powershell"] = "bash"
@@ -136,7 +138,7 @@ class HttpHook(_Handler, frozen=True, kw_only=True, tag="http"):
 
     @property
     def label(self) -> str:
-        address = urlsplit(self.url)  # without user and query: they may hold secrets
+        address = urlsplit(self.url)  # without user and query, which may be secret
         return _short(f"{address.scheme}://{address.netloc.rpartition('@')[2]}{address.path}")
 
 
@@ -169,7 +171,7 @@ class AgentHook(_Handler, frozen=True, kw_only=True, tag="agent"):
 
 
 class ReminderHook(_Handler, frozen=True, kw_only=True, tag="remind"):
-    """Kiro's `agent` action: words that the model is to read."""
+    """Kiro's `agent` action: text for the model."""
 
     text: NonEmptyText
 
@@ -196,16 +198,16 @@ class Hook(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HookConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The hooks of one file. What a session has of these at its start holds to its end."""
+    """The hooks of one file. A session uses those that it had at its start until its end."""
 
     scope: Scope
     source: str
     hooks: tuple[Hook, ...] = ()
     warnings: tuple[str, ...] = ()
     folder: HookFolder | None = None
-    """The plugin or the skill that brings them. A skill's run only while the skill is used."""
+    """The plugin or the skill that they come from. A skill's hooks run only while it is used."""
     subagent: str | None = None
-    """The type of subagent whose file has them: they run on its threads only."""
+    """The type of subagent whose file defines them: they run only on its threads."""
 
 
 class _Group(Struct, frozen=True, kw_only=True):
@@ -214,10 +216,10 @@ class _Group(Struct, frozen=True, kw_only=True):
 
 
 def parse_hooks(raw: Mapping[str, object], *, scope: Scope, source: str) -> HookConfig:
-    """The hooks of a settings file whose JSON is `raw`; its other settings are not looked at.
+    """Parse the hooks of a settings file whose JSON is `raw`; other settings are ignored.
 
     Raises:
-        InvalidInput: a hook is not as it must be; it says in which file, event and place.
+        InvalidInput: a hook is invalid; it says in which file, event and place.
     """
     reader = HookReader(source)
     events = reader.converted(raw.get("hooks", {}), dict[str, object], "hooks")
@@ -227,7 +229,7 @@ def parse_hooks(raw: Mapping[str, object], *, scope: Scope, source: str) -> Hook
 
 
 def for_subagent(config: HookConfig, name: str) -> HookConfig:
-    """The hooks of a subagent's own file: when it stops, that is the stop of a subagent."""
+    """The hooks of a subagent's own file: its `Stop` is a `SubagentStop`."""
     hooks = tuple(
         msgspec.structs.replace(hook, event="SubagentStop") if hook.event == "Stop" else hook
         for hook in config.hooks
@@ -236,13 +238,13 @@ def for_subagent(config: HookConfig, name: str) -> HookConfig:
 
 
 def sort_by_scope(configs: tuple[HookConfig, ...]) -> list[HookConfig]:
-    """By weight of their scopes, files of one scope as given."""
+    """Sort by priority of scope; files of one scope keep their order."""
     return sorted(configs, key=lambda config: SCOPES.index(config.scope))
 
 
 @dataclass(slots=True)
 class HookReader:
-    """Checks one file, and remembers what it warns about."""
+    """Validates one file, and collects warnings."""
 
     source: str
     warnings: list[str] = field(default_factory=list[str])
@@ -272,7 +274,7 @@ class HookReader:
         return None
 
     def hook(self, event: HookEventName, matcher: str, handler: Handler, place: str) -> Hook:
-        """Put together what has been read, if it makes sense together."""
+        """Build a hook from its parsed parts, and check that they fit together."""
         try:
             compile_matcher(matcher)
         except InvalidInput as error:
@@ -328,7 +330,7 @@ def read_hooks(settings: Iterable[HookSettings]) -> tuple[tuple[msgspec.Raw, ...
     """The hooks as the log stores them, and warnings about them.
 
     Raises:
-        InvalidInput: those of a settings file cannot be understood.
+        InvalidInput: those of a settings file are invalid.
     """
     configs: list[HookConfig] = []
     warnings: list[str] = []
@@ -339,11 +341,22 @@ def read_hooks(settings: Iterable[HookSettings]) -> tuple[tuple[msgspec.Raw, ...
             except InvalidInput as error:
                 if item.folder is None and item.subagent is None:
                     raise
-                # a part that somebody else wrote does not stop the rest
+                # an error in a plugin, skill or subagent does not disable the other hooks
                 warnings.append(f"{error}; none of its hooks run")
     stored = tuple(msgspec.Raw(msgspec.json.encode(config)) for config in configs)
     warnings += [warning for config in configs for warning in config.warnings]
     return stored, tuple(warnings)
+
+
+def describe_hooks(
+    fields: Mapping[str, object], source: str
+) -> tuple[Sequence[str], Sequence[str]]:
+    """The hooks of a file, one line each, and warnings. Raises: InvalidInput."""
+    config = parse_hooks(fields, scope="project", source=source)
+    return [
+        f"{hook.event}{f' {hook.matcher}' if hook.matcher else ''}: {hook.handler.label}"
+        for hook in config.hooks
+    ], config.warnings
 
 
 def permitted_hooks(
@@ -351,7 +364,7 @@ def permitted_hooks(
     is_permitted: Callable[[str, str | None], bool],
     warn: Callable[[str], None],
 ) -> list[HookConfig]:
-    """Of hooks as the log stores them, those that the settings let run by scope and plugin."""
+    """The stored hooks that the settings permit by scope and plugin."""
     permitted: list[HookConfig] = []
     for config in (msgspec.json.decode(hook, type=HookConfig) for hook in stored):
         if is_permitted(config.scope, config.folder and config.folder.plugin):

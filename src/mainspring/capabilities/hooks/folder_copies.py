@@ -1,4 +1,4 @@
-"""Private copies of plugins and skills, for their hooks: every file of a copy was trusted.
+"""Private copies of plugins and skills for their hooks: every file of a copy was trusted.
 
 A hook finds its plugin by `CLAUDE_PLUGIN_ROOT` and may run any file from there. So this is not the
 plugin's own folder, which may change while a session runs, but a copy of the trusted bytes.
@@ -21,7 +21,7 @@ from mainspring.capabilities.hooks.scripts import Scripts, UntrustedScript, copi
 
 _MAX_FILE_BYTES = 64_000_000
 _MARK = "\N{INVISIBLE SEPARATOR}"
-"""Around what stands for a path of the copy while other paths of a command are looked at."""
+"""Marks a path of the copy while the other paths of a command are replaced."""
 
 
 class FolderCopies:
@@ -36,7 +36,7 @@ class FolderCopies:
         """The copy of a folder.
 
         Raises:
-            UntrustedScript: a file of it is not what it was when the session began.
+            UntrustedScript: one of its files has changed since the session began.
         """
         async with self._lock:
             if root not in self._copies:
@@ -63,15 +63,15 @@ class FolderCopies:
 def rewrite_to_copy(
     words: Sequence[str], root: str, copy: Path, scripts: Scripts
 ) -> Generator[tuple[str, ...], None, None]:
-    """The words of a command with the copy in place of the folder, and with copies of the files of
-    other folders that the command names.
+    """The words of a command with paths of the copy, and with copies of files of other folders that
+    the command names.
 
     Raises: UntrustedScript.
     """
     paths: list[str] = []
 
     def hide(match: re.Match[str]) -> str:
-        # a file of the project may have the same name: it is not the one that is meant
+        # a file of the project may have the same relative path, and is not meant
         paths.append(f"{copy}{match[1]}")
         return f"{_MARK}copy{len(paths) - 1}{_MARK}"
 
@@ -101,7 +101,8 @@ def rewrite_to_copy(
 
 
 def _after_cd(text: str, root: str, names: Sequence[str]) -> dict[str, str]:
-    """How a command that goes into the folder first may name files of it -> their paths there."""
+    """Names of files relative to a folder that the command enters with `cd` -> their paths in the
+    copy."""
     went = rf"\bcd\s+[\"']?{re.escape(root)}((?:/[^\s\"';&|]*)?)"
     return {
         name.removeprefix(f"{base}/"): name
@@ -112,9 +113,9 @@ def _after_cd(text: str, root: str, names: Sequence[str]) -> dict[str, str]:
 
 
 def _meant_there(text: str, names: Sequence[str], scripts: Scripts) -> list[str]:
-    """Words that name files of the folder from there on, as an argument for a script of its own
-    does, and nothing in the project: they stay as they are. What is in the project is the
-    project's, and needs somebody's word."""
+    """Relative paths of files of the folder, as arguments for its own script, which do not exist in
+    the project: they are left unchanged. A file that exists in the project is the project's, and
+    must be trusted."""
     project = scripts.roots[0] if scripts.roots else ""
     found = (name.lstrip("/") for name in names)
     meant = [

@@ -1,7 +1,5 @@
-"""Run one hook handler for one hook event, within a time limit and with failures as values, or
-in the background: HTTP, MCP tool, prompt, agent and Python handlers; commands are in
-`command.py`.
-"""
+"""Runs one hook handler for one event, within a time limit and with failures as values, or in the
+background: HTTP, MCP tool, prompt, agent and Python handlers; commands are in `command.py`."""
 
 from __future__ import annotations
 
@@ -54,7 +52,7 @@ class PythonHook:
         return f"python: {getattr(self.function, '__qualname__', type(self.function).__name__)}"
 
     async def run(self, event: HookEvent) -> HookResult:
-        said = cast("object", await self.function(event))  # it may be anybody's
+        said = cast("object", await self.function(event))  # user code may return anything
         if said is None:
             return EMPTY_HOOK_RESULT
         if not isinstance(said, HookResult):
@@ -64,7 +62,7 @@ class PythonHook:
 
 
 def on(event: HookEventName, matcher: str = "") -> Callable[[HookFunction], PythonHook]:
-    """Make a function a hook: `@on("PreToolUse", "bash")`. It never runs but through a runner."""
+    """Make a function a hook: `@on("PreToolUse", "bash")`. Only a hook runner calls it."""
 
     def hook(function: HookFunction) -> PythonHook:
         return PythonHook(event=event, function=function, matcher=matcher)
@@ -79,7 +77,7 @@ _HEADER_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 async def run_http(
     handler: HttpHook, event: HookEventName, payload: bytes, environment: Mapping[str, str]
 ) -> HandlerReply:
-    """Only an answer that says success can say anything else."""
+    """Post the event to a URL. Any status but 2xx is a failure."""
     headers = {
         **{
             name: _expand_variables(value, handler, environment)
@@ -101,7 +99,7 @@ async def run_http(
                 return HookFailure(f"answered with status {response.status}")
             body = await _read_body(response)
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        # Not the error's text: it may quote a header.
+        # Not the error's text: it may contain a header.
         return HookFailure(f"could not be asked: {type(error).__name__}")
     if body is None:
         return HookFailure(f"answered with more than {MAX_RESPONSE_BYTES} bytes")
@@ -127,7 +125,7 @@ def _expand_variables(value: str, handler: HttpHook, environment: Mapping[str, s
 
 
 CallTool: TypeAlias = Callable[[str, str, Mapping[str, object]], Awaitable[str]]
-"""Server, tool and input to the text of the result; raises if the tool failed."""
+"""Calls a tool: server, tool and input to the text of the result; raises if the tool failed."""
 
 _TEMPLATE_PATH = re.compile(r"\$\{([\w.]+)\}")
 
@@ -144,7 +142,7 @@ async def run_mcp_tool(
 
 
 def _fill_template(value: object, told: Mapping[str, object]) -> object:
-    """An input with `${tool_input.file_path}` and the like put in."""
+    """Replace `${tool_input.file_path}` and the like in an input."""
     if isinstance(value, str):
         return _TEMPLATE_PATH.sub(lambda found: _value_at(found[1], told), value)
     if isinstance(value, list):
@@ -166,7 +164,7 @@ def _value_at(path: str, told: Mapping[str, object]) -> str:
 
 
 AskModel: TypeAlias = Callable[[str, str | None], Awaitable[str]]
-"""A prompt, and a model or `None` for the usual one, to the answer."""
+"""Asks a model: a prompt, and a model or `None` for the default one, to the answer."""
 
 _ARGUMENTS = "$ARGUMENTS"
 _ANSWER_FORMAT = (
@@ -182,7 +180,7 @@ async def run_prompt(handler: PromptHook, payload: bytes, ask: AskModel | None) 
 
 
 def prompt_text(prompt: str, payload: bytes) -> str:
-    """A hook's prompt with what happened in it, and how it is to be answered."""
+    """A hook's prompt with the event, and the format of the answer."""
     told = payload.decode()
     if _ARGUMENTS in prompt:
         return f"{prompt.replace(_ARGUMENTS, told)}\n\n{_ANSWER_FORMAT}"
@@ -190,7 +188,7 @@ def prompt_text(prompt: str, payload: bytes) -> str:
 
 
 RunHookAgent: TypeAlias = Callable[[str, str | None], Awaitable[str]]
-"""A task, and a model or `None` for the usual one, to what the agent says in the end."""
+"""Runs an agent: a task, and a model or `None` for the default one, to its final message."""
 
 
 async def run_agent_hook(
@@ -206,7 +204,7 @@ AnyHandler: TypeAlias = Handler | PythonHook
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerPorts:
-    """What handlers reach through; a handler whose port is missing fails."""
+    """What handlers need; a handler whose port is missing fails."""
 
     environment: HookEnvironment
     call_tool: CallTool | None = None
@@ -216,7 +214,7 @@ class HandlerPorts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerResult:
-    """A handler's reply, and what it cost in time."""
+    """A handler's reply, and its duration."""
 
     label: str
     event: HookEvent
@@ -249,12 +247,12 @@ class HandlerCall:
     ports: HandlerPorts = field(repr=False)
 
     def in_folder(self, folder: HookFolder | None) -> HandlerCall:
-        """For a handler that this plugin or skill brings."""
+        """The same call for a handler of this plugin or skill."""
         around = replace(self.ports.environment, folder=folder)
         return replace(self, ports=replace(self.ports, environment=around)) if folder else self
 
     async def run(self, handler: AnyHandler, *, seconds: float) -> HandlerResult:
-        """Whatever the handler does, there is an answer, and in time."""
+        """Run a handler. Always returns a result, and in time."""
         started = time.monotonic()
         reply: HandlerReply = HookFailure(f"did not answer within {seconds:g} s", timed_out=True)
         with anyio.move_on_after(seconds):
@@ -272,7 +270,7 @@ class HandlerCall:
         except MainspringError as error:
             return HookFailure(truncate(f"failed: {error}", 300))
         except Exception as error:  # noqa: BLE001 - foreign code; a gate's crash must be a no, not ours
-            # Not its text: what foreign code puts into its errors is not for the log.
+            # Not the error's text: foreign code may put anything into it, and it goes to the log.
             return HookFailure(f"crashed: {type(error).__name__}")
 
     async def _reply(self, handler: AnyHandler) -> HandlerReply:
@@ -297,7 +295,7 @@ class HandlerCall:
 
 
 Wake: TypeAlias = Callable[[str], Awaitable[None]]
-"""Gives the session words to go on with, also if it is idle."""
+"""Sends a message to the session, also if it is idle."""
 
 MAX_AT_ONCE = 16
 _TAKES_CONTEXT = frozenset[HookEventName](
@@ -318,7 +316,7 @@ class BackgroundHooks:
     def start(
         self, group: TaskGroup | None, call: HandlerCall, handler: CommandHook, *, seconds: float
     ) -> None:
-        """Start one and come back at once. It cannot block, so neither can its failure."""
+        """Start a hook and return at once. It cannot block, so neither can its failure."""
         if group is None:
             self._fail(call, handler, "runs in the background, but the runner is not open")
             return
@@ -337,8 +335,8 @@ class BackgroundHooks:
         group.start_soon(run)
 
     def take(self, event: HookEventName) -> list[HookResult]:
-        """What has been said since last asked. Words for the model wait for an event at which
-        the model is told something."""
+        """The results since the last call. Context for the model is held back until an event that
+        can pass it on."""
         told, self._told = self._told, []
         if event in _TAKES_CONTEXT and self._context:
             told.append(HookResult(context=tuple(self._context)))
@@ -364,7 +362,7 @@ class BackgroundHooks:
                     await self._tell_model(reason)
         fact = result.fact()
         if fact.outcome == "blocked":
-            fact = msgspec.structs.replace(fact, outcome="ok")  # too late for that
+            fact = msgspec.structs.replace(fact, outcome="ok")  # too late to block
         self._told.append(HookResult(messages=messages, hook_runs=(fact,)))
 
     async def _tell_model(self, words: str) -> None:
@@ -373,5 +371,5 @@ class BackgroundHooks:
                 await self.wake(words)
                 return
         except MainspringError:
-            pass  # the session cannot be woken: it reads them when it goes on
+            pass  # the session cannot be woken; it reads the text later
         self._context.append(words)

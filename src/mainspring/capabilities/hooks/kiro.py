@@ -1,4 +1,4 @@
-"""Kiro's hook files, `.kiro/hooks/<name>.json` of version v1, read into the same words."""
+"""Parses Kiro's hook files, `.kiro/hooks/<name>.json` of version v1, into the same records."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class _File(Struct, frozen=True, kw_only=True):
 
 
 def parse_kiro(raw: Mapping[str, object], *, scope: Scope, source: str) -> HookConfig:
-    """The hooks of one of Kiro's files; triggers that never happen here give warnings.
+    """The hooks of one Kiro file; triggers that do not exist here give warnings.
 
     Raises:
-        InvalidInput: a hook is not as it must be; it says in which file and place.
+        InvalidInput: a hook is invalid; it says in which file and place.
     """
     reader = HookReader(source)
     file = reader.converted(dict(raw), _File, "the file")

@@ -1,6 +1,6 @@
 """All hooks of a session: which of them run for an event, and their combined result.
 
-A gate that fails denies. Hooks of an untrusted scope never run.
+If a hook on a gate event fails, the action is denied. Hooks of an untrusted scope never run.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from mainspring.capabilities.hooks.verdict import GATE_EVENTS, HookFailure, comb
 from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookEventName, HookResult
 
 MatchesRule: TypeAlias = Callable[[str, str, Mapping[str, object]], bool]
-"""Whether a permission rule is about a call of this tool with this input."""
+"""Whether a permission rule matches a call of this tool with this input."""
 
 _EVENTS_WITHOUT_MATCHER = frozenset[HookEventName](("UserPromptSubmit", "Stop", "PostToolBatch"))
-"""There is nothing to match: every hook runs."""
+"""These events have nothing to match: every hook runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,32 +56,32 @@ class HookPolicy:
     trusted: frozenset[Scope] = TRUSTED_SCOPES
     """Add `project` and `local` for a project whose files are trusted."""
     fail_open: bool = False
-    """As Claude Code has it: what a failing hook was to guard happens. Not recommended."""
+    """As in Claude Code: if a hook fails, the action that it guards is allowed. Not recommended."""
     max_seconds: float = 600.0
-    """The longest that any handler may take, whatever it asks for."""
+    """The longest time limit of any handler, whatever it asks for."""
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What others call our tools (`Bash`) to what we do (`bash`). Hooks match either, and read the
-    first alias: published ones compare with it."""
+    """Other products' names of tools (`Bash`) to ours (`bash`). Hooks match either, and get the
+    first alias as the tool's name, since published hooks compare with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookSession:
-    """What hooks need of their session."""
+    """What hooks need from their session."""
 
     fields: Callable[[], Mapping[str, object]]
-    """What every hook reads: `session_id`, `cwd`, `permission_mode` and so on, as it is now."""
+    """The current fields for every hook: `session_id`, `cwd`, `permission_mode` and so on."""
     matches_rule: MatchesRule = lambda _rule, _tool, _input: True
     prepare: Callable[[], Awaitable[None]] | None = None
-    """Called before hooks run, and only if some do: brings up to date what `fields` names."""
+    """Called before hooks run, and only if some do: updates what `fields` refers to."""
     wake: Wake | None = None
     ran_before: Collection[tuple[str, str]] = ()
-    """Event and handler of the `hook.ran` facts that went well: what is to run once, has."""
+    """Event and handler of successful `hook.ran` facts: hooks that run only once have run."""
     active_skills: Callable[[], Collection[str]] = tuple
-    """Names of the skills that are in use now: their hooks run."""
+    """Names of the skills in use, whose hooks run."""
     warn: Callable[[str], None] = lambda _: None
-    """Tells people once what of a hook's output has no effect."""
+    """Warns people once about parts of a hook's output that have no effect."""
     show: Callable[[str], None] = lambda _: None
-    """Shows people what hooks say to them, each time."""
+    """Shows people the messages of hooks, each time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ class _BoundHook:
 
 
 class HookRunner:
-    """Use it with `async with`: hooks in the background live as long as that block."""
+    """Use it with `async with`: hooks in the background run until the end of the block."""
 
     def __init__(
         self,
@@ -133,19 +133,19 @@ class HookRunner:
         self._group: TaskGroup | None = None
         ordered = sort_by_scope(tuple(configs))
         self.warnings = _warnings(ordered, self._policy.trusted)
-        """For people, at the session's start."""
+        """Shown to people at the session's start."""
         trusted = [config for config in ordered if config.scope in self._policy.trusted]
         wired = [self._wire(hook, config.folder) for config in trusted for hook in config.hooks]
         self._wired = [*map(self._wire_python, python), *wired]
 
     @property
     def has_hooks(self) -> bool:
-        """Whether any hook can run at all."""
+        """Whether there are any hooks."""
         return bool(self._wired)
 
     @property
     def events(self) -> frozenset[HookEventName]:
-        """What hooks wait for."""
+        """The events that have hooks."""
         return frozenset(hook.event for hook in self._wired)
 
     async def __aenter__(self) -> Self:
@@ -238,14 +238,14 @@ class HookRunner:
             return HookFailure(f"could not be told what happens: {type(error).__name__}")
 
     async def _answers(self, call: HandlerCall, hooks: Sequence[_BoundHook]) -> list[HandlerResult]:
-        """Ask all at once; those in the background are started, and answer some other time."""
+        """Run all handlers concurrently; those in the background are only started."""
         answers: dict[int, HandlerResult] = {}
 
         async def ask(index: int, hook: _BoundHook) -> None:
             asked = call.in_folder(hook.folder)
             answers[index] = await asked.run(hook.handler, seconds=hook.seconds)
             if hook.is_once and answers[index].fact().outcome != "ok":
-                self._spent.discard(hook.name)  # it has not done yet what it is for
+                self._spent.discard(hook.name)  # failed: it may run again
 
         async with anyio.create_task_group() as group:
             for index, wired in enumerate(hooks):

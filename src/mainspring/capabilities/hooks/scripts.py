@@ -1,7 +1,8 @@
-"""The files that the commands of hooks run: found by their words, pinned by hash, run from a copy.
+"""The files that commands of hooks run: found by the words of the command, pinned by hash, run from
+a copy.
 
-What was hashed is what runs: the bytes that were read and found to be those that somebody has
-vouched for are written to a private folder, and the command is led there.
+Exactly the hashed bytes run: files whose content matches its trusted hash are written to a private
+folder, and the paths in the command are replaced by theirs.
 """
 
 from __future__ import annotations
@@ -42,35 +43,35 @@ _DATA = (
 )
 _RUNNABLE = (".sh", ".bash", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php")
 _ENDINGS = ("", *_RUNNABLE, "/__init__.py", "/__main__.py", "/index.js", "/index.mjs", "/index.ts")
-"""What interpreters add to the name of a module."""
+"""Endings that interpreters add to the name of a module."""
 
 
 class Scripts(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which files hooks may run of folders that an agent may write to."""
+    """Which files hooks may run from folders that an agent may write to."""
 
     roots: tuple[str, ...] = ()
-    """The project first, then others that bring hooks; absolute."""
+    """The project first, then other folders with hooks; absolute."""
     files: dict[str, str] = {}
-    """By absolute path: the SHA-256 that somebody has vouched for."""
+    """By absolute path: the SHA-256 of the content that a person trusted."""
 
 
 class UntrustedScript(Exception):
-    """It says which file, and what to do."""
+    """A file that a hook runs is not trusted; the message says which, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ReferencedFiles:
     files: tuple[str, ...]
-    """From the root on. They may be gone, or not be there yet."""
+    """Relative to the root. They need not exist."""
     folders: tuple[str, ...]
 
 
 def read_scripts(commands: Iterable[str], root: Path, *, project: Path) -> dict[str, bytes]:
-    """The files of a folder that commands name, and those that these mention: by the path from
-    there on. A script in a folder `hooks` brings that folder with it.
+    """The files in a folder that commands name, and the files that those mention, by relative path.
+    For a script in a folder `hooks`, that whole folder.
 
     Raises:
-        InvalidInput: more than anybody would vouch for, or it cannot be read.
+        InvalidInput: too many to review, or one cannot be read.
     """
     names = [name for text in commands for name in _referenced_files(text, root, project).files]
     return _read([name for name in names if os.path.isfile(root / name)], root)
@@ -84,10 +85,11 @@ def digest(content: bytes) -> str:
 def copied_scripts(
     words: Sequence[str], scripts: Scripts | None
 ) -> Generator[tuple[str, ...], None, None]:
-    """The words of a command, led to copies of the files that it runs, for as long as the block.
+    """The words of a command with paths of copies for the files that it runs; the copies exist
+    until the end of the block.
 
     Raises:
-        UntrustedScript: one of them is not what somebody has vouched for.
+        UntrustedScript: the content of one is not trusted.
     """
     led = tuple(words)
     if scripts is None or not scripts.roots:
@@ -103,7 +105,7 @@ def copied_scripts(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Copy:
-    """Of what a command runs of one folder."""
+    """Copies of the files that a command runs from one folder."""
 
     root: Path
     project: Path
@@ -150,7 +152,7 @@ class _Copy:
         return contents
 
     def _led(self, word: str, names: Iterable[str]) -> str:
-        """A word of a command, or the whole of it, with copies in the place of what it names."""
+        """A word of a command, or all of it, with paths of copies for the files that it names."""
         starts = [re.escape(str(self.root))]
         if self.root == self.project:
             starts.append(_VARIABLE)
@@ -165,21 +167,21 @@ class _Copy:
 
 
 def _after_quote(target: str) -> Callable[[re.Match[str]], str]:
-    """With the quote that ended in between, if there was one."""
+    """The path of a copy, after the closing quote that the match contained, if any."""
     return lambda found: f"{found[1] if found.re.groups else ''}{target}"
 
 
 def _is_in_copied_folder(name: str, text: str, place: Path) -> bool:
-    """Whether a command goes to the copy of its folder first."""
+    """Whether a command enters the copy of the file's folder first."""
     return any(f"{place}/{parent}" in text for parent in Path(name).parents if parent != Path())
 
 
 def _read(names: Iterable[str], root: Path) -> dict[str, bytes]:
-    """Files, and those that come with them."""
+    """The content of files, and of the files that they need."""
     found: dict[str, bytes] = {}
     pending = [*names]
     size = 0
-    for name in pending:  # grows while it is gone through
+    for name in pending:  # grows during the loop
         if name in found:
             continue
         try:
@@ -198,7 +200,8 @@ def _read(names: Iterable[str], root: Path) -> dict[str, bytes]:
 def _referenced_files(
     text: str, root: Path, project: Path, pinned: Collection[str] = ()
 ) -> _ReferencedFiles:
-    """What a command names of a folder, but for where it writes and for plain data."""
+    """Files and folders of `root` that a command names, except output redirections and plain
+    data."""
     marked = re.sub(_VARIABLE, _HERE, text).replace(str(project), _HERE)
     marked = _OTHER_VARIABLE.sub(" ", _REDIRECTION.sub(" ", marked))
     quoted = (one or other for one, other in _QUOTED.findall(marked))
@@ -223,14 +226,14 @@ def _referenced_files(
 
 
 def _main_scripts(word: str, text: str, project: Path) -> Iterator[str]:
-    """What runs if an interpreter is given a folder."""
+    """The script that runs if an interpreter is given a folder."""
     if re.search(rf"\b(?:python[\d.]*|node|bun)(?:\s+-\S+)*\s+[\"']?{re.escape(word)}", text):
         for name in ("__main__.py", "index.js"):
             yield f"{_path(word, project)}/{name}"
 
 
 def _looks_like_script(word: str) -> bool:
-    """Whether it is the path of a script, although none is there yet."""
+    """Whether this is the path of a script, even if none exists yet."""
     return "/" in word and " " not in word and word.endswith(_RUNNABLE)
 
 
@@ -250,7 +253,8 @@ def _paths_inside(paths: Iterable[str], root: Path) -> Iterator[str]:
 
 
 def _files_with_script(name: str, content: bytes, root: Path) -> Iterator[str]:
-    """What comes with a script: the folder `hooks` that it is in, and what it mentions."""
+    """The files that a script needs: the folder `hooks` that it is in, and files that it
+    mentions."""
     above = Path(name).parent.parts
     if _WHOLE_FOLDER in above:
         top = Path(*above[: above.index(_WHOLE_FOLDER) + 1])
@@ -275,7 +279,7 @@ def _mentioned_files(name: str, content: bytes, root: Path) -> Iterator[str]:
 
 
 def _imported_modules(content: bytes) -> Iterator[bytes]:
-    """The modules of Python that a script may load, as paths; also the packages they are in."""
+    """The Python modules that a script may import, as paths, and the packages that contain them."""
     for package, listed in _IMPORTS.findall(content):
         start = package.replace(b".", b"/")
         for module in (package, *re.findall(rb"[\w.]+", listed)):
@@ -293,15 +297,15 @@ def _walk(root: Path, folder: Path, *, is_deep: bool = True) -> Iterator[Path]:
 
 
 def _content(path: Path) -> bytes:
-    """A pipe or a device that was put there is not waited for."""
+    """Read a file without blocking on a pipe or a device in its place."""
     opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(opened, "rb") as file:
         return file.read(MAX_BYTES + 1)
 
 
 def _write(contents: Mapping[str, bytes], root: Path, copy: Path) -> None:
-    """Files as they were read; and around them, links to what else is there, beside them to data
-    only."""
+    """Write the files as they were read, with links to the other entries of their folders; next to
+    a copied file only to data."""
     folders = {parent for name in contents for parent in Path(name).parents}
     for folder in sorted(folders):
         (copy / folder).mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Results of hooks: read from an exit status, an output or a judgement, and combined into one."""
+"""Results of hooks: parsed from an exit status, an output or a judgement, and combined into one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from mainspring.core.events import PermissionUpdate
 from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEventName, HookResult
 
 GATE_EVENTS = frozenset[HookEventName](("UserPromptSubmit", "PreToolUse", "PermissionRequest"))
-"""Events before an action that a hook may forbid: a hook that fails forbids it."""
+"""Events before an action that a hook may deny: if a hook fails, the action is denied."""
 
 CAN_BLOCK = GATE_EVENTS | frozenset[HookEventName](
     ("PostToolBatch", "Stop", "SubagentStop", "PreCompact")
 )
-"""Events that a hook may block. A failure blocks gates only: it must not keep an agent working."""
+"""Events that a hook may block. A failure blocks only gates: it must not keep an agent working."""
 
 _ON_CALLS = frozenset[HookEventName](("PreToolUse", "PermissionRequest"))
 _AFTER_CALLS = frozenset[HookEventName](("PostToolUse", "PostToolUseFailure"))
@@ -34,12 +34,13 @@ _NO_REASON = "a hook said no and gave no reason"
 
 @dataclass(frozen=True, slots=True)
 class HookFailure:
-    """A hook that has said nothing that can be acted on."""
+    """A hook without a usable answer."""
 
     reason: str
     timed_out: bool = False
     is_changed: bool = False
-    """It is not what somebody has vouched for: a gate is closed then, whatever the settings say."""
+    """A script has changed since it was trusted: the gate then denies, whatever the settings
+    say."""
 
 
 HandlerReply: TypeAlias = HookResult | HookFailure
@@ -86,7 +87,8 @@ _JUDGEMENT = msgspec.json.Decoder(_Judgement)
 
 
 def read_exit(event: HookEventName, status: int, *, stdout: bytes, stderr: bytes) -> HandlerReply:
-    """What a program has said by how it ended: 0 is its output, 2 is no, others are failures."""
+    """The result of a program by its exit status: 0 is its output, 2 blocks, others are
+    failures."""
     complaint = _text(stderr)
     if status == 2:
         return refusal_result(complaint)
@@ -98,7 +100,7 @@ def read_exit(event: HookEventName, status: int, *, stdout: bytes, stderr: bytes
 
 
 def read_output(event: HookEventName, output: bytes) -> HandlerReply:
-    """What a hook that succeeded has said: JSON, or words where those are context."""
+    """The result of a successful hook: JSON, or text on events where that is context."""
     output = output.removeprefix(_BYTE_ORDER_MARK).strip()
     if not output.startswith(b"{"):
         if not output:
@@ -119,7 +121,7 @@ def read_output(event: HookEventName, output: bytes) -> HandlerReply:
 
 
 def _unknown_fields(output: bytes) -> tuple[str, ...]:
-    """What an answer says that nobody reads."""
+    """Fields of an answer that have no effect."""
     answer = msgspec.json.decode(output, type=dict[str, object])
     names = [name for name in answer if name not in _READ_FIELDS]
     specific = answer.get("hookSpecificOutput")
@@ -136,7 +138,7 @@ def _unknown_fields(output: bytes) -> tuple[str, ...]:
 
 
 def read_judgement(answer: str) -> HandlerReply:
-    """What a model was asked to say: `{"ok": ..., "reason": ...}`, and nothing around it."""
+    """Parse a model's answer: `{"ok": ..., "reason": ...}`, with nothing around it."""
     try:
         said = _JUDGEMENT.decode(answer.strip().encode())
     except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
@@ -148,14 +150,14 @@ def read_judgement(answer: str) -> HandlerReply:
 
 
 def refusal_result(reason: str | None) -> HookResult:
-    """A no; what it comes to, the event decides."""
+    """A result that blocks; its effect depends on the event."""
     return HookResult(blocked=True, reason=reason or _NO_REASON)
 
 
 def combine(event: HookEventName, results: Sequence[HookResult]) -> HookResult:
-    """One result of several, of which the strictest decides; in the order of the hooks.
+    """Combine results, in the order of the hooks; the strictest decides.
 
-    A no to what has happened already, or cannot be helped, becomes words.
+    Blocking an event that cannot be blocked, or that has already happened, becomes a message.
     """
     refusals = [result for result in results if _refuses(event, result)]
     decided = _combine_refusals(event, refusals) if refusals else _combine_accepted(event, results)
@@ -178,7 +180,7 @@ def _refuses(event: HookEventName, result: HookResult) -> bool:
 def _combine_refusals(event: HookEventName, refusals: Sequence[HookResult]) -> HookResult:
     reasons = tuple(dict.fromkeys(r.reason or r.stop or _NO_REASON for r in refusals))
     if event in _AFTER_CALLS:
-        return HookResult(context=reasons)  # it has happened: the model hears what is wrong with it
+        return HookResult(context=reasons)  # too late to block: the model is told
     if event not in CAN_BLOCK:
         return HookResult(messages=reasons)
     return HookResult(
@@ -255,7 +257,7 @@ def _permission_result(event: HookEventName, said: _Decision) -> HookResult:
 
 
 def truncate(text: str, max_chars: int = _MAX_CHARS) -> str:
-    """Words of a hook, in a length that a prompt can bear."""
+    """A hook's text, short enough for a prompt."""
     return text if len(text) <= max_chars else text[: max_chars - 1] + "…"
 
 

@@ -1,9 +1,9 @@
-"""MCP over a channel that carries whole messages both ways: lines of a program, a WebSocket, the
-two halves of legacy SSE, or memory.
-"""
+"""MCP over a channel that carries whole messages in both directions: lines of a program, a
+WebSocket, the two halves of legacy SSE, or memory."""
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Protocol
 
 import anyio
@@ -18,31 +18,34 @@ from mainspring.capabilities.mcp.messages import (
     encode_notification,
 )
 from mainspring.capabilities.mcp.transport import (
+    MAX_MESSAGE_BYTES,
     MAX_UNASKED,
     PARTING_SECONDS,
     AnswerTasks,
     Listener,
 )
 from mainspring.core.errors import McpFailed
+from mainspring.core.ports import AttachedProgram
 
 _MAX_WAITING = 1_000
-"""Messages in a channel in memory that nobody has read yet."""
+"""Unread messages in a channel in memory."""
 
 
 class Channel(Protocol):
     async def send(self, message: bytes) -> None:
-        """
+        """Send one message.
+
         Raises:
-            OSError: the other side reads no more.
-            McpFailed: the message was not taken.
+            OSError: the other side does not read any more.
+            McpFailed: the message was not accepted.
         """
         ...
 
     async def receive(self) -> bytes | None:
-        """The next message; `None` once there are no more.
+        """The next message; `None` at the end.
 
         Raises:
-            McpFailed: there is no message to be read.
+            McpFailed: no message can be read.
         """
         ...
 
@@ -68,7 +71,7 @@ class ChannelTransport:
         self._unasked = 0
         self._answers = AnswerTasks(self._send)
         self._end: str | None = None
-        """Why there is nothing more to be heard."""
+        """Why nothing more will be received."""
 
     @property
     def end(self) -> str | None:
@@ -116,7 +119,7 @@ class ChannelTransport:
             await self._send(encode_notification("notifications/cancelled", params))
 
     async def _send(self, message: bytes) -> None:
-        """A message that was not sent as a whole would spoil the next one."""
+        """Send a whole message: a partial one would corrupt the next."""
         async with self._sending:
             if self._end is not None:
                 raise McpFailed(self._end)
@@ -155,7 +158,7 @@ class ChannelTransport:
 
 
 class MemoryChannel:
-    """A `Channel` within this process, for a server that is a part of it."""
+    """A `Channel` within this process, for a server that is part of it."""
 
     def __init__(
         self,
@@ -187,3 +190,38 @@ def memory_channels() -> tuple[MemoryChannel, MemoryChannel]:
     to_server, at_server = anyio.create_memory_object_stream[bytes](_MAX_WAITING)
     to_client, at_client = anyio.create_memory_object_stream[bytes](_MAX_WAITING)
     return MemoryChannel(to_server, at_client), MemoryChannel(to_client, at_server)
+
+
+class LineChannel:
+    """A `Channel` over the input and output of a program: one JSON message on each line."""
+
+    def __init__(self, program: AttachedProgram, *, max_bytes: int = MAX_MESSAGE_BYTES) -> None:
+        self._program = program
+        self._max_bytes = max_bytes
+        self._lines: deque[bytes] = deque()
+        self._tail: list[bytes] = []
+        """Pieces of an incomplete line."""
+        self._tail_bytes = 0
+
+    async def send(self, message: bytes) -> None:
+        await self._program.send(message + b"\n")
+
+    async def receive(self) -> bytes | None:
+        while True:
+            while self._lines:
+                if (line := self._lines.popleft()).strip():
+                    return line
+            if self._tail_bytes > self._max_bytes:
+                raise McpFailed(f"the server sent a message of more than {self._max_bytes:,} bytes")
+            if not (piece := await self._program.receive()):
+                return None
+            *lines, rest = piece.split(b"\n")
+            if lines:
+                self._lines.append(b"".join((*self._tail, lines[0])))
+                self._lines.extend(lines[1:])
+                self._tail, self._tail_bytes = [], 0
+            self._tail.append(rest)
+            self._tail_bytes += len(rest)
+
+    async def aclose(self) -> None:
+        await self._program.aclose()

@@ -1,4 +1,5 @@
-"""One MCP server as a session sees it: agrees on an era, asks, and bounds what it is given."""
+"""A client of one MCP server: negotiates the era, sends requests, and limits what the server
+returns."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from mainspring.capabilities.mcp.transport import Transport
 from mainspring.core.errors import InvalidInput, McpFailed
 
 _MAX_ROUNDS = 10
-"""How often a server may ask for more input before it has to answer."""
+"""How many times a server may ask for more input before it must answer."""
 _RETRY_SECONDS = 0.1
 _MAX_LISTEN_PAUSE_SECONDS = 60.0
 _LISTS = ("tools", "prompts", "resources")
@@ -44,7 +45,7 @@ class _Paged(Protocol):
 
 
 class InputHandler(Protocol):
-    """Answers what a server wants to know from the person or the model behind the client."""
+    """Answers a server's questions to the person or the model behind the client."""
 
     @property
     def capabilities(self) -> Mapping[str, object]: ...
@@ -61,7 +62,8 @@ Progress: TypeAlias = Callable[[str], None]
 
 
 class InputRounds(Protocol):
-    """Remembers what a modern server asked for last, so that another process can go on with it."""
+    """Stores the last input request of a modern server, so that another process can continue the
+    call."""
 
     async def load(self) -> InputRound | None: ...
 
@@ -77,10 +79,10 @@ class InputRounds(Protocol):
 class ClientLimits:
     connect_seconds: float = 30.0
     probe_seconds: float = 5.0
-    """After that, a server that does not answer is asked as one of the legacy era, too."""
+    """After this time, a server that has not answered is also tried with the legacy protocol."""
     request_seconds: float = 60.0
     call_seconds: float = 600.0
-    """For a tool call, where its server has no limit of its own."""
+    """For a tool call, unless its server has its own limit."""
     max_items: int = 2_000
     max_pages: int = 200
 
@@ -89,11 +91,11 @@ class ClientLimits:
 class ToolList:
     tools: tuple[ToolDefinition, ...]
     rejected: tuple[str, ...]
-    """Why a definition is not among them."""
+    """Why a definition was left out."""
 
 
 class McpClient:
-    """A `Listener` of its transport. `era`: what an earlier connection found the server to be."""
+    """A `Listener` of its transport. `era`: the server's era, if an earlier connection found it."""
 
     def __init__(
         self,
@@ -118,11 +120,12 @@ class McpClient:
         self._param_headers: dict[str, ParamHeaders] = {}
         self._server_capabilities: Mapping[str, object] = {}
         self.has_changed_tools = False
-        """The server says that its tools are others by now."""
+        """Whether the server has announced that its tools have changed."""
         transport.listener = self
 
     async def connect(self) -> ServerInfo:
-        """
+        """Connect, and find the server's era.
+
         Raises:
             McpFailed: no connection.
         """
@@ -142,7 +145,8 @@ class McpClient:
         return info
 
     async def listen(self) -> None:
-        """Have a modern server say what changes, until it cannot. A legacy one needs no asking."""
+        """Subscribe to changes of a modern server, until it fails. A legacy server sends them
+        unasked."""
         lists = [kind for kind in _LISTS if self._announces_changes(kind)]
         params = {"notifications": {f"{kind}ListChanged": True for kind in lists}}
         pause = 1.0
@@ -152,13 +156,13 @@ class McpClient:
                 response = await self._transport.exchange(request)
             except McpFailed as error:
                 if error.code is not None:
-                    return  # it refuses to
+                    return  # the server refuses
             else:
                 if response.error is not None:
                     return
             await anyio.sleep(pause)
             pause = min(pause * 2, _MAX_LISTEN_PAUSE_SECONDS)
-            self.has_changed_tools = True  # for all we know
+            self.has_changed_tools = True  # changes may have been missed
 
     def _announces_changes(self, kind: str) -> bool:
         capability = self._server_capabilities.get(kind)
@@ -199,7 +203,8 @@ class McpClient:
         progress: Progress | None = None,
         rounds: InputRounds | None = None,
     ) -> CallResult:
-        """
+        """Call a tool.
+
         Raises:
             McpFailed: no result; `is_in_doubt` if the call may have taken effect all the same.
         """
@@ -210,7 +215,7 @@ class McpClient:
         except McpFailed as error:
             if error.code != messages.HEADER_MISMATCH or not self._transport.mirrors_params:
                 raise
-            await self.list_tools()  # its parameters may be mirrored in other headers by now
+            await self.list_tools()  # the headers of its parameters may have changed
             result = await self._complete("tools/call", params, seconds, progress, rounds)
         return decode_result(result, CallResult, "tools/call")
 
@@ -257,7 +262,7 @@ class McpClient:
 
     @contextmanager
     def _paused_time_limits(self) -> Generator[None]:
-        """While somebody is asked: a person may take longer than a server."""
+        """Pause the time limits while a person is asked, who may take longer than a server."""
         now = anyio.current_time()
         limits = (
             [] if self._pauses else [(scope, scope.deadline - now) for scope in self._time_limits]
@@ -284,7 +289,7 @@ class McpClient:
     async def _list(
         self, method: str, page_type: type[_PageT], items: Callable[[_PageT], list[_ItemT]]
     ) -> list[_ItemT]:
-        """All pages. A server that never comes to an end is cut off."""
+        """All pages, up to a limit, since a server may send pages without end."""
         found: list[_ItemT] = []
         cursors: set[str] = set()
         params: dict[str, object] = {}
@@ -307,7 +312,7 @@ class McpClient:
         progress: Progress | None = None,
         rounds: InputRounds | None = None,
     ) -> bytes:
-        """Ask, give the server what it needs to know meanwhile, and ask again."""
+        """Send a request, answer the server's questions, and send it again with the answers."""
         if self._era == "legacy":
             return await self._ask(method, params, seconds, progress)
         last = None if rounds is None else await rounds.load()
@@ -327,7 +332,7 @@ class McpClient:
         raise McpFailed(f"{method}: asked for more input {_MAX_ROUNDS} times")
 
     async def _answered(self, round_: InputRound) -> dict[str, object]:
-        """What the next request has to have besides its parameters."""
+        """What the next request needs besides its parameters."""
         more: dict[str, object] = {}
         if round_.requests:
             more["inputResponses"] = {
@@ -357,7 +362,7 @@ class McpClient:
         if progress is not None:
             self._progress[request.id] = progress
         response: Message | None = None
-        # not `fail_after`: the limit may be moved when it has been passed already
+        # not `fail_after`: the deadline may be moved after it has passed
         limit = anyio.CancelScope(deadline=anyio.current_time() + seconds)
         self._time_limits.add(limit)
         try:

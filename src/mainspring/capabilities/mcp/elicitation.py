@@ -1,9 +1,9 @@
-"""What MCP servers ask of the person behind the client, in the middle of a call: a form, or a link
-to open. Each becomes a question of the call that is under way.
+"""Questions of MCP servers to the person behind the client, in the middle of a call: a form, or a
+link to open. Each becomes a question of the running tool call.
 
-A call goes on in this process while the person thinks. In another process, a modern server gets
-back what it left for that (`stored_rounds.py`); a call of a legacy server is made anew, and what
-was answered is answered at once.
+A call continues in this process while the person thinks. In another process, a modern server gets
+its stored state back (`stored_rounds.py`); a call of a legacy server is made again, and earlier
+answers are given at once.
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ from mainspring.core.tool import Call, Question
 
 Questions: TypeAlias = tuple[Question, ...]
 Perform: TypeAlias = Callable[[Callable[[str], None], StoredRounds], Awaitable[CallResult]]
-"""Calls the server; it is given where to show progress, and what was asked so far.
-
-Raises: McpFailed."""
+"""Calls the server, with a callback for progress and the stored input rounds. Raises: McpFailed."""
 
 _MAX_CALLS = 64
 _MAX_FIELDS = 50
@@ -78,7 +76,7 @@ class _PendingCall:
         self.changed = anyio.Event()
 
     def answer(self, call: Call) -> Questions:
-        """Give the server what was answered; what is left."""
+        """Pass the answers of the call to the server; returns the open questions."""
         self.rounds.call = call
         for item in self.questions:
             item.answer = call.answer_to(item.question)
@@ -89,8 +87,8 @@ class _PendingCall:
 
 
 class Elicitations:
-    """An `InputHandler` for the calls of one server. `group` has to outlive them. `others`: what
-    else the server may ask for."""
+    """An `InputHandler` for the calls of one server. `group` must outlive them. `others`: handlers
+    of the server's other requests."""
 
     def __init__(
         self,
@@ -124,13 +122,13 @@ class Elicitations:
     async def run(
         self, call: Call, perform: Perform, progress: Callable[[str], None]
     ) -> CallResult | Questions:
-        """The result of a call; or what a person has to answer before it goes on.
+        """The result of a call; or the questions that a person must answer before it continues.
 
         Raises: McpFailed.
         """
         pending = self._calls.get(call.id)
         if pending is None:
-            if len(self._calls) >= _MAX_CALLS:  # nobody came back for the oldest
+            if len(self._calls) >= _MAX_CALLS:  # the oldest call was abandoned
                 self._calls.pop(next(iter(self._calls))).scope.cancel()
             pending = self._calls[call.id] = _PendingCall(StoredRounds(call, self._open_seal))
             self._group.start_soon(self._perform, pending, perform)
@@ -165,7 +163,7 @@ class Elicitations:
 
     async def _elicit(self, params: ElicitParams) -> Mapping[str, object]:
         if not (running := self._running()):
-            return {"action": "cancel"}  # nothing is under way that a person knows of
+            return {"action": "cancel"}  # no call is running whose user could be asked
         pending = running[-1]
         question = self._question(params, pending)
         item = _OpenQuestion(question)
@@ -174,7 +172,7 @@ class Elicitations:
         try:
             await item.is_answered.wait()
         finally:
-            if item in pending.questions:  # withdrawn by the server
+            if item in pending.questions:  # the server cancelled the question
                 pending.questions.remove(item)
         answer = item.answer
         if answer is None or answer.decision == "deny":
@@ -210,7 +208,7 @@ def _checked_url(text: str) -> URL:
 
 
 def _checked_schema(schema: Mapping[str, object]) -> dict[str, object]:
-    """A flat form that asks for no secret: its answers are in the log."""
+    """A flat form that asks for no secret, since its answers are in the log."""
     properties = schema.get("properties", {})
     if not isinstance(properties, dict) or len(cast("dict[str, object]", properties)) > _MAX_FIELDS:
         raise _refusal(f"a form has an object of at most {_MAX_FIELDS} properties")
@@ -242,7 +240,7 @@ def _refusal(why: str) -> McpFailed:
 
 
 def _content(schema: Mapping[str, object], form: Mapping[str, object]) -> dict[str, object]:
-    """What was filled in, and the default of what was left empty."""
+    """The filled-in values, and the defaults of empty fields."""
     fields = cast("dict[str, dict[str, object]]", schema["properties"])
     defaults = {name: item["default"] for name, item in fields.items() if "default" in item}
     return {**defaults, **{name: value for name, value in form.items() if name in fields}}

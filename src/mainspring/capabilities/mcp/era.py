@@ -1,4 +1,4 @@
-"""Which era of the protocol a server is of, and what it says of itself."""
+"""Finds the protocol era of a server, and its description of itself."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _MAX_INSTRUCTIONS = 2_048
 class ServerInfo:
     era: Era
     version: str
-    """Of the protocol."""
+    """The protocol version."""
     implementation: Implementation
     capabilities: Mapping[str, object] = field(default_factory=dict[str, object])
     instructions: str = ""
 
 
 class Requests:
-    """The requests of one client, numbered. A modern one says who asks."""
+    """The numbered requests of one client. A modern request also identifies the client."""
 
     def __init__(self, implementation: Implementation, capabilities: Mapping[str, object]) -> None:
         self._implementation = msgspec.to_builtins(implementation)
@@ -83,8 +83,8 @@ class Requests:
 async def negotiate(
     transport: Transport, requests: Requests, *, era: Era | None, probe_seconds: float
 ) -> ServerInfo:
-    """`era`: what the server was before. One of unknown era that is silent for `probe_seconds` is
-    asked as a legacy one too.
+    """Connect to a server. `era`: its known era. A server of unknown era that is silent for
+    `probe_seconds` is also tried with the legacy protocol.
 
     Raises:
         McpFailed: no connection.
@@ -95,15 +95,15 @@ async def negotiate(
 
 
 class _EraProbe:
-    """Asks as a modern client does. A server that stays silent is asked as a legacy one as well: it
-    may not answer what it does not know, or may still be starting. The first good answer counts."""
+    """Sends a modern request. If the server stays silent, a legacy one is sent as well: the server
+    may ignore unknown requests, or may still be starting. The first valid answer counts."""
 
     def __init__(self, transport: Transport, requests: Requests, silent_seconds: float) -> None:
         self._transport = transport
         self._requests = requests
         self._silent_seconds = silent_seconds
         self._is_answered = anyio.Event()
-        """The first question; if there is no `_info` then, the server is no modern one."""
+        """Set when the modern request was answered; without `_info`, the server is not modern."""
         self._info: ServerInfo | None = None
         self._error: McpFailed | None = None
 
@@ -132,7 +132,7 @@ class _EraProbe:
             info = await _initialize(self._transport, self._requests)
         except McpFailed as error:
             self._error = self._error or error
-            with anyio.move_on_after(self._silent_seconds):  # it may yet answer as a modern one
+            with anyio.move_on_after(self._silent_seconds):  # a modern answer may still come
                 await self._is_answered.wait()
         else:
             self._info = self._info or info
@@ -167,7 +167,7 @@ def _discovered(response: Message, version: str) -> ServerInfo | None:
     try:
         found = decode_result(response.result, messages.DiscoverResult, "server/discover")
     except McpFailed:
-        return None  # answered, but not as a modern server does
+        return None  # not a valid modern answer
     if version not in found.supported_versions:
         return None
     name = found.meta.get(f"{META}serverInfo")

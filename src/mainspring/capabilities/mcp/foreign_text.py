@@ -1,4 +1,4 @@
-"""Text from MCP servers as a model may read it: no hidden characters, no more than fits."""
+"""Cleans text from MCP servers for the model: no hidden characters, limited length."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import cast
 MAX_DESCRIPTION = 2_048
 _MAX_DEPTH = 64
 _HIDDEN = re.compile(
-    "[\U000e0000-\U000e0fff"  # tags and variation selectors: text that nobody sees
-    "\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\u00ad\u061c\u180e"  # no width, other way
+    "[\U000e0000-\U000e0fff"  # tags and variation selectors: invisible text
+    "\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\u00ad\u061c\u180e"  # zero width, direction
     "\ufff9-\ufffb\ud800-\udfff"
-    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"  # control characters, escapes of terminals among them
+    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"  # control characters, including terminal escapes
 )
 
 
 def clean_text(text: str) -> str:
-    """Without characters that a person who reads along would not see."""
+    """Remove characters that are invisible to people."""
     return _HIDDEN.sub("", text)
 
 
 def clean_line(text: str, limit: int) -> str:
-    """On one line, cut to a length."""
+    """The text on one line, truncated to a length."""
     line = " ".join(clean_text(text).split())
     return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
@@ -33,7 +33,7 @@ def clean_description(text: str) -> str:
 
 
 def is_too_deep(value: object) -> bool:
-    """Whether JSON is nested more deeply than programs that walk it can bear."""
+    """Whether JSON is nested too deeply for recursive code."""
     level = [value]
     for _ in range(_MAX_DEPTH):
         level = [inner for item in level for inner in _items(item)]
@@ -49,7 +49,7 @@ def _items(value: object) -> Iterable[object]:
 
 
 def clean_value(value: object) -> object:
-    """JSON that is not too deep, with every text in it cleaned."""
+    """JSON of limited depth, with every string in it cleaned."""
     match value:
         case str():
             return clean_description(value)

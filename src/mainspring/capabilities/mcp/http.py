@@ -1,6 +1,5 @@
 """MCP over streamable HTTP: one POST for each message, answered as JSON or as an event stream. A
-legacy server may have a stream of its own besides, and streams that can be resumed.
-"""
+legacy server may also have a stream of its own, and streams that can be resumed."""
 
 from __future__ import annotations
 
@@ -41,9 +40,9 @@ from mainspring.core.errors import McpFailed
 
 _MAX_ATTEMPTS = 5
 _RESUME_SECONDS = 1.0
-"""Before a stream that broke is opened again, if the server does not say."""
+"""The delay before a broken stream is resumed, unless the server sets one."""
 _STREAM_SECONDS = 2.0
-"""For a server that does not say whether it has a stream."""
+"""How long to wait for a server to show whether it has a stream."""
 _MAX_ERROR_BYTES = 64 << 10
 _SESSION = "Mcp-Session-Id"
 _NAMES = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
@@ -52,7 +51,7 @@ _MAX_CHALLENGE = 8_192
 
 
 class EventDecoder(Protocol):
-    """Cuts a stream of server-sent events into the data of each."""
+    """Splits a stream of server-sent events into the data of each."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Raises ValueError: an event is too large."""
@@ -66,16 +65,16 @@ class EventDecoder(Protocol):
 
 
 MakeHeaders = Callable[[], Awaitable[Mapping[str, str]]]
-"""Headers of the server's own, such as its credentials. Raises: McpFailed."""
+"""Makes headers for the server, such as its credentials. Raises: McpFailed."""
 
 
 @dataclass(slots=True)
 class _StreamPosition:
-    """How far an event stream was read."""
+    """The position in an event stream."""
 
     last_id: str = ""
     seconds: float = _RESUME_SECONDS
-    """To wait before it is resumed."""
+    """The delay before it is resumed."""
 
     def read(self, decoder: EventDecoder) -> None:
         self.last_id = decoder.last_id or self.last_id
@@ -86,8 +85,9 @@ class _StreamPosition:
 class HttpTransport:
     """A `Transport`. It never follows a redirect: credentials are for one host.
 
-    `http` is the transport's own, and is closed with it. Which addresses can be reached is for its
-    connector to decide.
+    `http` belongs to the transport, and is closed with it. Its connector decides which addresses
+    can be
+    reached.
     """
 
     mirrors_params = True
@@ -112,14 +112,14 @@ class HttpTransport:
         self._max_bytes = max_bytes
         self._session_id: str | None = None
         self._version: str | None = None
-        """Of legacy servers, for what is no request."""
+        """The version of a legacy server, for messages that are not requests."""
         self._initialize: Request | None = None
         self._initializing = anyio.Lock()
         self._is_new_session = False
         self._has_begun = anyio.Event()
-        """A session with a legacy server, which may have a stream."""
+        """Set when a session with a legacy server begins, which may have a stream."""
         self._is_followed = anyio.Event()
-        """The stream is open, or there is none."""
+        """Set when the stream is open, or there is none."""
         self._group: TaskGroup | None = None
         self._answers = AnswerTasks(self.notify)
 
@@ -136,7 +136,7 @@ class HttpTransport:
             self._initialize, self._session_id = request, None
         if request.era == "legacy" and request.method == "tools/call":
             with anyio.move_on_after(_STREAM_SECONDS):
-                await self._is_followed.wait()  # what a call asks before may be lost otherwise
+                await self._is_followed.wait()  # otherwise, questions of a call may be lost
         try:
             return await self._exchange(request)
         except anyio.get_cancelled_exc_class():
@@ -174,7 +174,7 @@ class HttpTransport:
             async with self._http.delete(self._url, headers=headers, allow_redirects=False):
                 return
         except (aiohttp.ClientError, OSError, ValueError, McpFailed):
-            return  # it forgets the session by itself
+            return  # the server expires the session itself
 
     async def _exchange(self, request: Request) -> Message:
         for attempt in range(_MAX_ATTEMPTS):
@@ -216,10 +216,11 @@ class HttpTransport:
         return response.status == 404 and is_in_session
 
     async def _initialize_again(self, lost: str | None) -> None:
-        """The server has forgotten the session; the request was not looked at."""
+        """Start a new session, since the server has lost the old one; it did not process the
+        request."""
         async with self._initializing:
             if self._session_id != lost or self._initialize is None:
-                return  # somebody else has done it meanwhile
+                return  # another task has done it
             self._session_id = None
             await self._exchange(self._initialize)
             await self.notify(encode_notification("notifications/initialized", {}))
@@ -248,8 +249,8 @@ class HttpTransport:
         return message
 
     async def _read_stream(self, request: Request, response: aiohttp.ClientResponse) -> Message:
-        """The response to a request. A stream that ends before it is resumed, if that is possible:
-        a server may hang up and have it fetched later."""
+        """The response to a request. If the stream ends before the response, it is resumed if
+        possible: a server may disconnect and let the client fetch the response later."""
         position = _StreamPosition()
         message = await self._find_response(request, response, position)
         while message is None and position.last_id and request.era == "legacy":
@@ -260,7 +261,7 @@ class HttpTransport:
                     break
                 message = await self._find_response(request, resumed, position)
             if message is None and position.last_id == last_id:
-                break  # it would go on like this for ever
+                break  # no progress: it would never end
         if message is None:
             why = f"{request.method}: the stream ended without response"
             raise McpFailed(why, is_in_doubt=True)
@@ -301,7 +302,8 @@ class HttpTransport:
         self._answers.hear(message, self.listener, self._group)
 
     async def _follow(self, session_id: str | None) -> None:
-        """The stream of a legacy server, as long as the session lasts. Many have none."""
+        """Read the server-initiated stream of a legacy server while the session lasts. Many have
+        none."""
         position, failures = _StreamPosition(), 0
         while self._session_id == session_id:
             try:
@@ -313,9 +315,9 @@ class HttpTransport:
                         failures = 0
                         self._hear(message)
             except (aiohttp.ClientError, OSError):
-                pass  # opened again
+                pass  # retry
             except (ValueError, McpFailed):
-                return  # it does not follow the protocol; requests are answered all the same
+                return  # it violates the protocol; requests still work
             finally:
                 self._is_followed.set()
             await anyio.sleep(min(MAX_WAIT_SECONDS, position.seconds * 2**failures))
@@ -338,7 +340,7 @@ class HttpTransport:
         headers = {
             "Content-Type": "application/json",
             "Accept": "application/json, text/event-stream",
-            "Accept-Encoding": "identity",  # what is packed small may be large
+            "Accept-Encoding": "identity",  # no decompression bombs
         }
         if self._version is not None:
             headers["MCP-Protocol-Version"] = self._version

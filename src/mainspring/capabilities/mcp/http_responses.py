@@ -1,4 +1,4 @@
-"""HTTP as MCP uses it: connections that follow no redirect, and what a response means."""
+"""HTTP for MCP: sessions that follow no redirect, and the meaning of responses."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from aiohttp import ClientHandlerType, ClientRequest, ClientResponse
 from mainspring.core.errors import McpFailed
 
 MAX_WAIT_SECONDS = 60.0
-"""What a server may have us wait for."""
+"""The longest delay that a server may ask for."""
 _CONNECT_SECONDS = 30.0
 _REPEATABLE = (429, 503)
-"""With `Retry-After`, the server says that it has done nothing."""
+"""With `Retry-After`, the server says that it did not process the request."""
 
 
 def open_http(connector: aiohttp.BaseConnector | None = None) -> aiohttp.ClientSession:
-    """Without cookies, proxies of the environment and redirects: credentials are for one host."""
+    """A session without cookies, environment proxies and redirects: credentials are for one
+    host."""
     return aiohttp.ClientSession(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
@@ -52,7 +53,7 @@ def is_stream(response: aiohttp.ClientResponse) -> bool:
 
 
 def retry_seconds(response: aiohttp.ClientResponse) -> float | None:
-    """How long to wait before the same request again, if that is of any use."""
+    """How long to wait before the same request is repeated; `None`: do not repeat it."""
     if response.status not in _REPEATABLE:
         return None
     value = response.headers.get("Retry-After", "1" if response.status == 429 else "")
@@ -64,7 +65,7 @@ def retry_seconds(response: aiohttp.ClientResponse) -> float | None:
 
 
 def _seconds_until(date: str, response: aiohttp.ClientResponse) -> float:
-    """By the server's own clock. Raises ValueError: not two dates."""
+    """Seconds by the server's own clock. Raises ValueError: not two dates."""
     now = parsedate_to_datetime(response.headers.get("Date", ""))
     return max(0.0, (parsedate_to_datetime(date) - now).total_seconds())
 
@@ -79,7 +80,7 @@ def http_error(response: aiohttp.ClientResponse, body: bytes) -> McpFailed:
 
 
 def plain_start(body: bytes) -> str:
-    """The beginning of what a server says outside the protocol; nothing if it is a page."""
+    """The beginning of a response that is not MCP, for an error message; empty if it is HTML."""
     text = " ".join(body[:300].decode("utf-8", "replace").split())
     return "" if "<" in text else text
 

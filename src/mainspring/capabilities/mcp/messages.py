@@ -30,7 +30,7 @@ HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 UNSUPPORTED_VERSION = -32022
 MODERN_ERRORS = frozenset((HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION))
-"""Only a server of the modern era answers with one of these."""
+"""Errors that only a modern server sends."""
 
 RequestId: TypeAlias = int | str
 ResultT = TypeVar("ResultT")
@@ -60,7 +60,7 @@ _DECODER = msgspec.json.Decoder(Message)
 
 
 def decode_message(data: bytes) -> Message | None:
-    """`None` if it is no message of the protocol."""
+    """The message, or `None` if it does not follow the protocol."""
     try:
         message = _DECODER.decode(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -70,7 +70,7 @@ def decode_message(data: bytes) -> Message | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What we ask of a server."""
+    """A request to a server."""
 
     id: int
     method: str
@@ -78,7 +78,7 @@ class Request:
     version: str
     era: Era
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What a transport over HTTP adds."""
+    """Further headers, for a transport over HTTP."""
 
     def encode(self) -> bytes:
         message = {"jsonrpc": "2.0", "id": self.id, "method": self.method, "params": self.params}
@@ -110,7 +110,7 @@ class Implementation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToolAnnotations(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """Hints of a server about its own tool. Nobody vouches for them."""
+    """A server's hints about its own tool. They are not trusted."""
 
     title: str | None = None
     read_only_hint: bool | None = None
@@ -163,7 +163,7 @@ class _Page(Struct, frozen=True, kw_only=True, rename="camel"):
 
 class ToolPage(_Page, frozen=True, kw_only=True):
     tools: list[Raw]
-    """Read one by one: an invalid definition does not cost the others."""
+    """Decoded one by one, so that an invalid definition does not affect the others."""
 
 
 class ResourcePage(_Page, frozen=True, kw_only=True):
@@ -183,15 +183,15 @@ class SkillFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class SkillEntry(Struct, frozen=True, kw_only=True):
     uri: str
-    """Of its `SKILL.md`."""
+    """The URI of its `SKILL.md`."""
     frontmatter: dict[str, object] = {}
     resources: list[SkillFile] | str = []
-    """All its files; a text if the server cannot say which there are."""
+    """All files of the skill; a text if the server cannot list them."""
 
 
 class SkillPage(_Page, frozen=True, kw_only=True):
     skills: list[Raw]
-    """Read one by one, as tools are."""
+    """Decoded one by one, like tools, so that one malformed entry does not fail the page."""
 
 
 class Text(Struct, frozen=True, tag_field="type", tag="text"):
@@ -239,7 +239,7 @@ Content: TypeAlias = Text | Image | Audio | ResourceLink | EmbeddedResource
 
 class CallResult(Struct, frozen=True, kw_only=True, rename="camel"):
     content: list[Raw] = []
-    """Read one by one, as they come from foreign hands."""
+    """Decoded one by one, since they come from an untrusted server."""
     structured_content: Raw = Raw()
     is_error: bool = False
 
@@ -259,24 +259,24 @@ class PromptResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class InputRequest(Struct, frozen=True, kw_only=True):
-    """What a server needs from the client before it can go on."""
+    """A server's request for input, which it needs to continue."""
 
     method: str
     params: Raw = Raw(b"{}")
 
 
 class InputRound(Struct, frozen=True, kw_only=True):
-    """What a modern server wants to know before it goes on with a request."""
+    """The input that a modern server needs before it continues with a request."""
 
     number: int
-    """Of the request that will have the answers; the first one is 1."""
+    """The number of the request that will have the answers; the first request is 1."""
     requests: dict[str, InputRequest]
     state: str | None = None
-    """What the server wants back; nobody else can read it."""
+    """Opaque state that the server wants back."""
 
 
 class ResultHead(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The part of every result that says how to read the rest."""
+    """The part of every result that says how to decode the rest."""
 
     result_type: str = "complete"
     input_requests: dict[str, InputRequest] = {}
@@ -315,9 +315,10 @@ class ProgressParams(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def decode_result(data: Raw | bytes, type_: type[ResultT], what: str) -> ResultT:
-    """
+    """Decode a result.
+
     Raises:
-        McpFailed: a result of another shape.
+        McpFailed: it has another format.
     """
     try:
         return msgspec.json.decode(data, type=type_)
@@ -337,7 +338,7 @@ def refusal(method: str, error: RpcError) -> McpFailed:
 
 
 def read_implementation(value: object) -> Implementation:
-    """Empty if a server says nothing useful about itself."""
+    """A server's description of itself; empty if it is not valid."""
     try:
         return msgspec.convert(value, Implementation)
     except msgspec.ValidationError:

@@ -1,6 +1,5 @@
-"""OAuth as MCP servers ask for it: find the authorization server, register, have a person agree,
-exchange codes and refresh tokens. Storage, browsers and connections are the caller's.
-"""
+"""OAuth for MCP servers: find the authorization server, register, get a person's consent, exchange
+codes and refresh tokens. The caller provides storage, browser and connections."""
 
 from __future__ import annotations
 
@@ -39,10 +38,8 @@ _T = TypeVar("_T", bound=Struct)
 
 
 class Fetch(Protocol):
-    """Sends a request, without a body a GET; it follows no redirect, and bounds size and time.
-
-    Raises: NetworkRefused.
-    """
+    """Sends a request, a GET if it has no body; it follows no redirect, and limits size and time.
+    Raises: NetworkRefused."""
 
     async def __call__(
         self, url: str, headers: Mapping[str, str], body: bytes | None = None
@@ -50,13 +47,13 @@ class Fetch(Protocol):
 
 
 class Browser(Protocol):
-    """Where a person agrees."""
+    """Where a person gives consent."""
 
     @property
     def redirect_uri(self) -> str: ...
 
     async def __call__(self, url: str) -> str:
-        """Open the page; the address that it leads back to.
+        """Open the page; returns the URL that it redirects to.
 
         Raises: McpFailed: the person did not agree, or not in time.
         """
@@ -67,11 +64,11 @@ class TokenRefused(McpFailed):
     def __init__(self, text: str, error: str) -> None:
         super().__init__(text)
         self.error = error
-        """What the authorization server calls it."""
+        """The error code of the authorization server."""
 
 
 class Grant(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one authorization server has granted for one MCP server."""
+    """The tokens that an authorization server granted for one MCP server."""
 
     issuer: str
     token_endpoint: str
@@ -92,13 +89,13 @@ class Grant(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PendingGrant(Struct, frozen=True, kw_only=True):
-    """While a person is asked."""
+    """A grant that waits for a person's consent."""
 
     grant: Grant
     verifier: str
     redirect_uri: str
     has_iss: bool
-    """Whether the answer has to name its issuer."""
+    """Whether the answer must name its issuer."""
 
     def __repr__(self) -> str:
         return f"<PendingGrant of {self.grant.issuer}>"
@@ -106,7 +103,7 @@ class PendingGrant(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """What a `WWW-Authenticate` header asks for."""
+    """The parameters of a `WWW-Authenticate` header."""
 
     resource_metadata: str | None = None
     scope: str | None = None
@@ -122,16 +119,16 @@ class Challenge:
 
 
 Random: TypeAlias = Callable[[], str]
-"""43 to 128 unguessable characters of URLs."""
+"""43 to 128 random characters that are safe in URLs."""
 Now: TypeAlias = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuthClient:
-    """For one MCP server. Raises: McpFailed, everywhere."""
+    """An OAuth client for one MCP server. All methods raise McpFailed."""
 
     url: str
-    """Of the server."""
+    """The URL of the server."""
     fetch: Fetch
     config: ClientConfig
     random: Random
@@ -140,8 +137,8 @@ class OAuthClient:
     async def authorize(
         self, browser: Browser, challenge: Challenge, earlier: Grant | None = None
     ) -> Grant:
-        """Have a person agree to what the server asks for. Scopes of an `earlier` grant of the same
-        authorization server are asked for again."""
+        """Get a person's consent for what the server asks for. Scopes of an `earlier` grant of the
+        same authorization server are requested again."""
         states: list[str] = []
 
         def make_state(_: PendingGrant) -> str:
@@ -158,8 +155,8 @@ class OAuthClient:
         make_state: Callable[[PendingGrant], str],
         earlier: Grant | None = None,
     ) -> tuple[str, PendingGrant]:
-        """The page where a person agrees, and what `finish` needs. `make_state` gives what the
-        answer is recognized by."""
+        """The URL where a person gives consent, and the state for `finish`. `make_state` creates
+        the value that identifies the answer."""
         server, grant = await self.prepare(challenge, redirect_uri, earlier)
         pending = PendingGrant(
             grant=grant,
@@ -182,7 +179,7 @@ class OAuthClient:
         return f"{server.authorization_endpoint}{join}{urlencode(query)}", pending
 
     async def finish(self, pending: PendingGrant, back: str, state: str) -> Grant:
-        """The grant with its token. `back`: where the page led."""
+        """The grant with its token. `back`: the URL that the page redirected to."""
         form = {
             "grant_type": "authorization_code",
             "code": _code_of(back, state=state, pending=pending),
@@ -194,7 +191,7 @@ class OAuthClient:
     async def prepare(
         self, challenge: Challenge, redirect_uri: str | None, earlier: Grant | None
     ) -> tuple[AuthorizationServer, Grant]:
-        """Whom to ask, and what for: a grant that has no token yet. Without a `redirect_uri`, by a
+        """The authorization server, and a grant without a token. Without a `redirect_uri`, for a
         device code."""
         resource = await self._resource(challenge)
         server = await self._server(self._issuer(resource))
@@ -250,7 +247,7 @@ class OAuthClient:
         )
 
     async def _resource(self, challenge: Challenge) -> ResourceMetadata | None:
-        """`None`: the server publishes nothing, and is its own authorization server."""
+        """`None`: the server publishes no metadata, and is its own authorization server."""
         parts = urlsplit(self.url)
         root = f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource"
         path = parts.path.rstrip("/")

@@ -1,6 +1,5 @@
-"""Logging in on a machine without a browser: a person types a code into a page on another one
-(RFC 8628).
-"""
+"""Login on a machine without a browser: a person enters a code on a page on another device (RFC
+8628)."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ class _DeviceCode(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class DeviceScreen:
-    """Where a person is told what to do. `min_seconds`: the least pause between two questions."""
+    """Shows instructions to a person. `min_seconds`: the shortest pause between two polls."""
 
     say: Callable[[str], None]
     min_seconds: float = 1.0

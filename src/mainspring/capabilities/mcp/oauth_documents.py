@@ -1,6 +1,5 @@
-"""What OAuth is made of: the entry of an MCP server, and what authorization servers publish and
-answer.
-"""
+"""OAuth documents: the settings of an MCP server, and what authorization servers publish and
+return."""
 
 from __future__ import annotations
 
@@ -21,12 +20,12 @@ _T = TypeVar("_T", bound=Struct)
 
 
 class ClientConfig(Struct, frozen=True, kw_only=True):
-    """What the entry of a server says about OAuth."""
+    """The OAuth settings of a server's entry."""
 
     client_id: str | None = None
     client_secret: str | None = None
     client_metadata_url: str | None = None
-    """Of a Client ID Metadata Document."""
+    """The URL of a Client ID Metadata Document."""
     auth_server_metadata_url: str | None = None
     scopes: tuple[str, ...] = ()
 
@@ -40,7 +39,7 @@ class _ClientEntry(Struct, frozen=True, rename="camel"):
 
 
 def parse_client_config(oauth: Mapping[str, object]) -> ClientConfig:
-    """Raises: McpFailed: the entry of a server has something else there."""
+    """Raises: McpFailed: the OAuth settings of a server's entry are invalid."""
     try:
         entry = msgspec.convert(oauth, _ClientEntry)
     except msgspec.ValidationError as error:
@@ -101,7 +100,7 @@ def metadata_places(issuer: str) -> list[str]:
 
 
 def is_resource(url: str, resource: str) -> bool:
-    """Whether a resource is the server, or has it below."""
+    """Whether a resource is the server, or a path above it."""
     one, other = urlsplit(url), urlsplit(resource)
     if (one.scheme, one.netloc.lower()) != (other.scheme, other.netloc.lower()):
         return False
@@ -128,7 +127,7 @@ def decode_document(content: bytes, type_: type[_T], what: str) -> _T:
 
 
 def error_of(reply: HttpReply) -> str:
-    """The error's code; the rest may repeat secrets."""
+    """The status and the error's code; the rest may contain secrets."""
     return f"HTTP {reply.status}, {code}" if (code := error_code(reply)) else f"HTTP {reply.status}"
 
 

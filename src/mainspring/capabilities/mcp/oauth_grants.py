@@ -1,6 +1,5 @@
-"""A stored OAuth grant authenticates requests to one MCP server: it is refreshed in time, renewed
-when the server refuses it, widened when the server asks for more scopes.
-"""
+"""A stored OAuth grant authenticates requests to one MCP server: it is refreshed before it expires,
+renewed when the server refuses it, and extended when the server requires more scopes."""
 
 from __future__ import annotations
 
@@ -22,33 +21,33 @@ from mainspring.capabilities.mcp.transport import Transport
 from mainspring.core.errors import McpFailed
 
 _MAX_AUTHORIZATIONS = 3
-"""How often a person is asked for one connection, whatever the server says."""
+"""How many times a person is asked per connection, whatever the server returns."""
 _PERSON_SECONDS = 600.0
 
 
 class GrantStore(Protocol):
-    """Where the grant for one server is kept."""
+    """Stores the grant for one server."""
 
     async def load(self) -> Grant | None: ...
 
     async def save(self, grant: Grant) -> None: ...
 
     async def replace(self, seen: Grant, renew: Callable[[Grant], Awaitable[Grant]]) -> Grant:
-        """Renew the grant, unless somebody has renewed the one that was seen: one at a time, over
-        all processes. A refresh token that is used twice is often revoked."""
+        """Renew the grant, unless the one that was seen has already been renewed: one at a time,
+        over all processes. A refresh token that is used twice is often revoked."""
         ...
 
 
 @dataclass(slots=True, kw_only=True)
 class OAuthGrant:
-    """A `ServerAuth`. Without a `browser` nobody can be asked, and a server that needs it is
-    refused."""
+    """A `ServerAuth`. Without a `browser`, no person can be asked, and a server that needs consent
+    fails."""
 
     client: OAuthClient
     store: GrantStore
     learn: Learn
     login_hint: str
-    """What a person has to do."""
+    """What a person has to do to log in."""
     browser: Browser | DeviceScreen | None = None
     other_headers: Mapping[str, str] = field(default_factory=dict[str, str])
     _grant: Grant | None = field(default=None, init=False)
@@ -102,7 +101,7 @@ class OAuthGrant:
 
 
 class SecretStore(Protocol):
-    """Where secrets are stored, by name. Blocks."""
+    """Stores secrets by name. Blocks."""
 
     def values(self) -> Mapping[str, str]: ...
 
@@ -111,7 +110,7 @@ class SecretStore(Protocol):
     def remove(self, name: str) -> None: ...
 
     def lock(self, name: str) -> AbstractContextManager[None]:
-        """For one process at a time."""
+        """A lock for one process at a time."""
         ...
 
 
@@ -150,7 +149,7 @@ class StoredGrants:
             lock.__exit__(None, None, None)
 
     async def remove(self) -> bool:
-        """False: there was none."""
+        """Remove the grant; False: there was none."""
         if await self.load() is None:
             return False
         await to_thread.run_sync(self.secrets.remove, self._name)
@@ -158,7 +157,7 @@ class StoredGrants:
 
 
 async def log_in(transport: Transport) -> None:
-    """Connect to a server, which lets a person agree if it asks for that.
+    """Connect to a server, which triggers the consent of a person if it is needed.
 
     Raises: McpFailed.
     """

@@ -1,4 +1,4 @@
-"""OAuth for the links by which people log in to MCP servers: nothing is stored meanwhile."""
+"""OAuth for links by which people log in to MCP servers, without state stored in between."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mainspring.core.errors import InvalidInput, McpFailed
 
 
 class LoginRequest(Protocol):
-    """Which server, and as which client; without one, a client is registered."""
+    """The server, and the client id; without one, a client is registered."""
 
     @property
     def mcp_server_url(self) -> str: ...

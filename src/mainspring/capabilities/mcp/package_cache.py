@@ -1,7 +1,8 @@
-"""The packages of `npx` and `uvx` servers: loaded once, pinned by version and hash, used offline.
+"""Packages of `npx` and `uvx` servers, and of environments: downloaded once, pinned by version and
+hash, used offline.
 
 Each request has a pin (`KEY.pin`, a lock file of its installer) and a folder (`KEY`) that servers
-see read-only. If the folder is gone, it is made again from the pin.
+see read-only. If the folder is gone, it is installed again from the pin.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import anyio
 import msgspec
 from anyio import to_thread
 
+from mainspring.capabilities.mcp import apt_packages
 from mainspring.capabilities.mcp.foreign_text import clean_line
 from mainspring.capabilities.mcp.package_request import Installer, PackageRequest, package_request
 from mainspring.core.errors import InvalidInput, McpFailed
@@ -33,11 +35,12 @@ _UV_LOCK = "requirements.txt"
 _UV_PYTHON = "env/bin/python"
 _NPM_OPTIONS = (
     *("--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"),
-    # somebody waits for it; npm would wait up to minutes between two attempts
+    # a person waits, and npm's defaults wait up to minutes between attempts
     *("--fetch-retries=2", "--fetch-retry-mintimeout=500", "--fetch-retry-maxtimeout=5000"),
 )
 
 
+_APT_SOURCES = "MAINSPRING_APT_SOURCES"
 _REGISTRIES = ("npm_config_registry", "NPM_CONFIG_REGISTRY", "UV_DEFAULT_INDEX", "UV_INDEX_URL")
 _PRIVATE_ADDRESSES = ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 
@@ -61,11 +64,14 @@ class Toolchain:
     npm: str | None
     uv: str | None
     python: str
-    """In the sandbox."""
+    """The path of Python in the sandbox."""
     node_home: Path | None = None
-    """Where node and npm are, if that is nowhere that a sandbox looks."""
+    """The folder of node and npm, if it is outside the system folders of a sandbox."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """The addresses of registries, by the variables of installers. They may have a login."""
+    apt: str | None = None
+    apt_sources: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """The source lists of apt, by name."""
 
     @property
     def path(self) -> str:
@@ -73,19 +79,21 @@ class Toolchain:
 
     @property
     def read_only(self) -> tuple[Path, ...]:
-        """What servers have to see of it."""
+        """The folders that servers must see."""
         return () if self.node_home is None else (self.node_home,)
 
     @property
     def visible_to_installers(self) -> tuple[str, ...]:
-        return (*map(str, self.read_only), *([self.uv] if self.uv else []))
+        own = (*map(str, self.read_only), *([self.uv] if self.uv else []))
+        return (*own, *(apt_packages.readable_files() if self.apt_sources else ()))
 
     @property
     def networking(self) -> dict[str, object]:
-        """Every public host, and the registries that the user's environment names, wherever they
-        are: nothing of the user's is in the sandbox of an installer."""
+        """Every public host, and the registries that the user's environment and the sources of apt
+        name, wherever they are: nothing of the user's is in the sandbox of an installer."""
         hosts: list[dict[str, object]] = []
-        for url in map(urlsplit, self.variables.values()):
+        urls = (*self.variables.values(), *apt_packages.source_urls(self.apt_sources))
+        for url in map(urlsplit, urls):
             if url.hostname is not None:
                 hosts.append(
                     {
@@ -128,10 +136,13 @@ class Toolchain:
         return told
 
     def layer_variables(self, folders: Mapping[Installer, Path]) -> dict[str, str]:
-        """With these, programs find first what is installed in the folders."""
-        programs = {"uv": "env/bin", "npm": "node_modules/.bin"}
-        paths = [str(folder / programs[installer]) for installer, folder in folders.items()]
-        variables = {"PATH": ":".join((*paths, self.path))}
+        """Environment variables with which programs search in the installed folders first."""
+        programs: dict[Installer, str] = {"uv": "env/bin", "npm": "node_modules/.bin"}
+        paths = [str(folders[name] / place) for name, place in programs.items() if name in folders]
+        variables = {"PATH": self.path}
+        if "apt" in folders:
+            variables = apt_packages.variables(folders["apt"] / apt_packages.ROOT, self.path)
+        variables["PATH"] = ":".join((*paths, variables["PATH"]))
         if "uv" in folders:
             variables["VIRTUAL_ENV"] = str(folders["uv"] / "env")
         if "npm" in folders:
@@ -144,9 +155,16 @@ def _password_of(variable: str) -> str:
 
 
 def find_toolchain(
-    environment: Mapping[str, str], python: Path, system_folders: Sequence[str | Path]
+    environment: Mapping[str, str],
+    python: Path,
+    system_folders: Sequence[str | Path],
+    *,
+    with_apt: bool = False,
 ) -> Toolchain:
-    """`python`: the interpreter in sandboxes, which all show `system_folders`."""
+    """`python`: the interpreter in sandboxes, which all show `system_folders`.
+
+    Raises: InvalidInput: the sources of apt cannot be read.
+    """
     path = environment.get("PATH")
     return Toolchain(
         npm=shutil.which("npm", path=path),
@@ -154,11 +172,13 @@ def find_toolchain(
         python=str(python),
         node_home=_node_home(shutil.which("node", path=path), system_folders),
         variables={name: environment[name] for name in _REGISTRIES if name in environment},
+        apt=shutil.which("apt-get", path=path),
+        apt_sources=apt_packages.read_sources(environment.get(_APT_SOURCES)) if with_apt else {},
     )
 
 
 def _node_home(node: str | None, system_folders: Sequence[str | Path]) -> Path | None:
-    """The folder of a node that is elsewhere, as version managers install it."""
+    """The folder of a node outside the system folders, as version managers install it."""
     if node is None or any(Path(node).is_relative_to(folder) for folder in system_folders):
         return None
     home = Path(node).resolve().parent.parent
@@ -170,11 +190,11 @@ class ServerProgram:
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     read_only: tuple[Path, ...] = ()
-    """What it has to see besides the workspace."""
+    """Folders that it must see besides the workspace."""
 
 
 class PackageCache:
-    """`workspace`: the project's; what it has installed itself is not looked for elsewhere."""
+    """`workspace`: the project's; programs that it has installed itself are used first."""
 
     def __init__(
         self,
@@ -192,7 +212,7 @@ class PackageCache:
         self._installing: dict[str, anyio.Lock] = {}
 
     async def program(self, command: str, args: tuple[str, ...]) -> ServerProgram:
-        """What to run for a server's command.
+        """The program to run for a server's command.
 
         Raises: McpFailed, SandboxFailed: its packages cannot be installed.
         """
@@ -208,7 +228,7 @@ class PackageCache:
         )
 
     async def folder(self, request: PackageRequest) -> Path:
-        """Where its packages are installed; they are, if they were not.
+        """The folder with the installed packages; installs them if necessary.
 
         Raises: McpFailed, SandboxFailed.
         """
@@ -219,16 +239,14 @@ class PackageCache:
         return folder
 
     async def _install(self, request: PackageRequest) -> None:
-        """Another process may do the same; the first one to be ready counts."""
+        """Install packages. Another process may do the same; the first to finish wins."""
         pin = await to_thread.run_sync(self._read_pin, request)
         self._say(f"packages are installed: {' '.join(request.packages)}")
         stage = self._folder / f"{request.key}.{new_id('new')}"
         try:
             await to_thread.run_sync(lambda: stage.mkdir(parents=True, mode=0o755))
-            if request.installer == "npm":
-                lock = await self._install_npm(request, stage, pin)
-            else:
-                lock = await self._install_uv(request, stage, pin)
+            install = {"npm": self._install_npm, "uv": self._install_uv, "apt": self._install_apt}
+            lock = await install[request.installer](request, stage, pin)
             await to_thread.run_sync(self._finish, request, stage, lock)
         except OSError as error:
             raise McpFailed(f"its packages cannot be stored: {error.strerror}") from error
@@ -271,6 +289,24 @@ class PackageCache:
         )  # fmt: skip
         return _encoded_pin({_UV_LOCK: await to_thread.run_sync(lock.read_bytes)})
 
+    async def _install_apt(self, request: PackageRequest, stage: Path, pin: _Pin | None) -> bytes:
+        if (apt := self.toolchain.apt) is None:
+            raise McpFailed("packages of apt need apt-get on this machine, as Debian has it")
+        folder, pinned = stage / _CACHE, None if pin is None else pin.files[apt_packages.PIN]
+        sources = self.toolchain.apt_sources
+        await to_thread.run_sync(apt_packages.write_sources, folder, sources)
+        await to_thread.run_sync((stage / apt_packages.ROOT).mkdir)
+        options = apt_packages.options(folder)
+        await self._step(stage, apt, *options, "update", "--error-on=any")
+        await self._step(stage, apt, *options, *apt_packages.loading(request.packages, pinned))
+        loaded = await to_thread.run_sync(apt_packages.hashes, folder)
+        if pinned is not None:
+            apt_packages.check_pin(loaded, pinned)
+        for argv in apt_packages.unpacking(folder):
+            await self._step(stage, *argv)
+        await to_thread.run_sync(apt_packages.relocate_links, stage / apt_packages.ROOT)
+        return _encoded_pin({apt_packages.PIN: apt_packages.encode_pin(loaded)})
+
     async def _step(self, stage: Path, *argv: str) -> None:
         env = {"PATH": self.toolchain.path, "HOME": str(stage)}
         result = await self._run(stage, argv, {**env, "NO_PROXY": "", "no_proxy": ""})
@@ -301,7 +337,8 @@ class PackageCache:
 
 
 def forget_packages(folder: Path, command: str, args: tuple[str, ...]) -> bool:
-    """Have the packages of a server loaded anew next time; False if none were pinned."""
+    """Remove the pinned packages of a server, so that they are downloaded again; False if there
+    were none."""
     request = package_request(command, args)
     pin = None if request is None else folder / f"{request.key}.pin"
     if request is None or pin is None or not pin.exists():
@@ -313,7 +350,7 @@ def forget_packages(folder: Path, command: str, args: tuple[str, ...]) -> bool:
 
 class _Pin(msgspec.Struct, frozen=True):
     files: dict[str, bytes]
-    """What an installer needs to install exactly the same again."""
+    """The files that an installer needs to install exactly the same again."""
 
 
 def _encoded_pin(files: dict[str, bytes]) -> bytes:
@@ -325,7 +362,8 @@ def _npm_pin(stage: Path) -> bytes:
 
 
 def _is_of_project(request: PackageRequest, workspace: Path) -> bool:
-    """A program that the project itself has installed is run, not a stranger's of the same name."""
+    """Whether the project itself has installed the program, which then runs instead of another of
+    the same name."""
     name = request.program or request.main_package.rpartition("/")[2]
     return request.installer == "npm" and (workspace / "node_modules" / ".bin" / name).exists()
 
@@ -343,7 +381,7 @@ def _program_in(folder: Path, request: PackageRequest) -> Path:
 
 
 def _main_program(folder: Path, package: str) -> str:
-    """As npx does: the only one, or the one that has the package's name."""
+    """The program to run, as npx chooses it: the only one, or the one with the package's name."""
     own = package.rpartition("/")[2]
     try:
         fields = cast("object", msgspec.json.decode((folder / "package.json").read_bytes()))

@@ -1,7 +1,7 @@
-"""Which packages a server's `npx` or `uvx` command loads, and which of their programs it runs.
+"""Which packages a server's `npx` or `uvx` command downloads, and which of their programs it runs.
 
-What is not a plain package of a registry (a folder, a git address, an unknown option) is nobody's
-request: such a command runs as it is.
+A command with anything but plain packages of a registry (a folder, a git URL, an unknown option) is
+not handled here: it runs unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
 
-Installer: TypeAlias = Literal["npm", "uv"]
+Installer: TypeAlias = Literal["npm", "uv", "apt"]
 
 _NPM_NAME = r"(?:@[a-z0-9~-][a-z0-9._~-]*/)?[a-z0-9~-][a-z0-9._~-]*"
 _NPM_SPEC = re.compile(rf"({_NPM_NAME})(?:@([A-Za-z0-9^~<>=*.+_-]+))?")
@@ -25,9 +25,15 @@ _PYTHON_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _PYTHON_SPEC = re.compile(
     rf"({_PYTHON_NAME})(\[[A-Za-z0-9._, -]*\])?((?:[=!~<>]=?=?[A-Za-z0-9.*+!_-]+,?)*)"
 )
+_APT_SPEC = re.compile(r"([a-z0-9][a-z0-9+.-]*[a-z0-9+])(?:=[0-9][A-Za-z0-9.+:~-]*)?")
 _PYTHON_AT = re.compile(rf"({_PYTHON_NAME})@([A-Za-z0-9.+!_-]+)")
 _PYTHON_VERSION = re.compile(r"[0-9]+(?:\.[0-9]+){0,2}")
 _PROGRAM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
+_SPECS: Mapping[Installer, re.Pattern[str]] = {
+    "npm": _NPM_SPEC,
+    "uv": _PYTHON_SPEC,
+    "apt": _APT_SPEC,
+}
 _COMMANDS: Mapping[tuple[str, ...], Installer] = {
     ("npx",): "npm",
     ("npm", "exec"): "npm",
@@ -48,37 +54,38 @@ _VALUES: Mapping[Installer, Mapping[str, str]] = {
 class PackageRequest(Struct, frozen=True, kw_only=True):
     installer: Installer
     packages: tuple[str, ...]
-    """As they are asked for: a name, with or without a version."""
+    """As requested: a name, with or without a version."""
     program: str | None
-    """`None`: the program that the package is named for."""
+    """`None`: the program with the package's name."""
     args: tuple[str, ...] = ()
-    """Of the program."""
+    """Arguments of the program."""
     python: str | None = None
 
     @property
     def key(self) -> str:
-        """The same for the same packages, whatever program of theirs is run."""
+        """The same for the same packages, whichever of their programs is run."""
         content = (self.installer, sorted(self.packages), self.python)
         return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:20]
 
     @property
     def main_package(self) -> str:
         """The name of the first one."""
-        match = (_NPM_SPEC if self.installer == "npm" else _PYTHON_SPEC).match(self.packages[0])
+        match = _SPECS[self.installer].match(self.packages[0])
         assert match is not None
         return match[1]
 
 
-def package_requests(python: Sequence[str], npm: Sequence[str]) -> list[PackageRequest]:
+def package_requests(
+    python: Sequence[str], npm: Sequence[str], apt: Sequence[str] = ()
+) -> list[PackageRequest]:
     """Raises: InvalidInput: one of them is no plain package of a registry."""
-    listed: dict[Installer, Sequence[str]] = {"uv": python, "npm": npm}
+    listed: dict[Installer, Sequence[str]] = {"uv": python, "npm": npm, "apt": apt}
     return [_plain_packages(name, packages) for name, packages in listed.items() if packages]
 
 
 def _plain_packages(installer: Installer, packages: Sequence[str]) -> PackageRequest:
-    spec = _NPM_SPEC if installer == "npm" else _PYTHON_SPEC
     for package in packages:
-        if not spec.fullmatch(package):
+        if not _SPECS[installer].fullmatch(package):
             raise InvalidInput(
                 f"{package!r} is not a package of a registry, with or without a version"
             )
@@ -89,7 +96,7 @@ class _NotUnderstood(Exception): ...
 
 
 def package_request(command: str, args: Sequence[str]) -> PackageRequest | None:
-    """`None` if the command loads no packages, or is not understood."""
+    """`None` if the command installs no packages, or is not understood."""
     words = (PurePath(command).name, *args)
     for prefix, installer in _COMMANDS.items():
         if words[: len(prefix)] == prefix:
@@ -127,7 +134,7 @@ def _read(installer: Installer, words: Sequence[str]) -> PackageRequest:
 def _after_options(
     installer: Installer, words: Iterator[str], options: dict[str, list[str]]
 ) -> Iterator[str]:
-    """The words behind the options."""
+    """The words after the options."""
     for word in words:
         name, has_value, value = word.partition("=")
         if word == "--":

@@ -22,7 +22,7 @@ _MAX_NODES = 20_000
 @dataclass(frozen=True, slots=True)
 class ParamHeaders:
     paths: Mapping[str, tuple[str, ...]]
-    """Where the value of each header stands in the arguments."""
+    """The path of each header's value in the arguments."""
 
     def values(self, arguments: object) -> dict[str, str]:
         headers: dict[str, str] = {}
@@ -38,7 +38,7 @@ class ParamHeaders:
 
 
 def encode_header(value: str) -> str:
-    """As it is, or in Base64 where a header cannot have it."""
+    """The value, in Base64 if a header cannot contain it."""
     if (_PLAIN.fullmatch(value) or not value) and not _SENTINEL.fullmatch(value):
         return value
     encoded = base64.b64encode(value.encode("utf-8", "surrogatepass")).decode("ascii")
@@ -53,12 +53,13 @@ def decode_header(value: str) -> str:
         return value
     try:
         return base64.b64decode(value[9:-2].encode("ascii"), validate=True).decode()
-    except ValueError as error:  # of Base64 and of UTF-8
+    except ValueError as error:  # from Base64 or UTF-8
         raise InvalidInput("not Base64 of UTF-8") from error
 
 
 def param_headers(schema: Mapping[str, object]) -> ParamHeaders:
-    """
+    """The headers that a tool's schema declares.
+
     Raises:
         InvalidInput: a header that the protocol does not allow; the tool is not to be used.
     """
@@ -82,9 +83,9 @@ def param_headers(schema: Mapping[str, object]) -> ParamHeaders:
 def _subschemas(
     schema: Mapping[str, object],
 ) -> Iterator[tuple[Mapping[str, object], tuple[str, ...] | None]]:
-    """Each with the path of properties to it; `None` if there is no plain one."""
+    """Each subschema with its path of properties; `None` if it has none."""
     pending: list[tuple[object, tuple[str, ...] | None]] = [(schema, ())]
-    for node, path in pending:  # grows while it is gone through
+    for node, path in pending:  # grows during the loop
         if len(pending) > _MAX_NODES:
             raise InvalidInput(f"a schema of more than {_MAX_NODES:,} parts")
         if isinstance(node, list):

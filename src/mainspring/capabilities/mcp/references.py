@@ -1,5 +1,6 @@
-"""What a user's message names of MCP servers: a prompt that it begins with, `/mcp__server__prompt`,
-and resources, `@server:uri`. The model reads them behind the message.
+"""References to MCP servers in a user's message: a prompt at its beginning, `/mcp__server__prompt`,
+and resources, `@server:uri`. Their text is added after the message for the model, which can read
+other resources with a tool.
 """
 
 from __future__ import annotations
@@ -14,17 +15,20 @@ from mainspring.capabilities.mcp.messages import Prompt
 from mainspring.capabilities.mcp.server_connection import ServerConnection
 from mainspring.capabilities.mcp.tools import content_text, plain_name, resource_text
 from mainspring.core.errors import McpFailed
+from mainspring.core.tool import Tool
+from mainspring.function_tools.define import tool
 
 _PROMPT = re.compile(r"/mcp__(?P<server>[A-Za-z0-9_-]+?)__(?P<prompt>[A-Za-z0-9_-]+)(\s+|$)")
 _RESOURCE = re.compile(r"(?:^|(?<=\s))@(?P<server>[A-Za-z0-9_-]{1,64}):(?P<uri>\S{1,2000})")
 _MAX_RESOURCES = 10
 _MAX_CHARS = 100_000
+_MAX_LISTED = 200
 
 
 def message_context(
     connections: Mapping[str, ServerConnection], resources: Sequence[str]
 ) -> Callable[[str], Awaitable[Sequence[str]]]:
-    """What a message names, and, with the first one, the agent's own `resources`
+    """Resolves the references of each message and, with the first one, the agent's own `resources`
     (`server:uri`)."""
     own = list(resources)
 
@@ -37,7 +41,7 @@ def message_context(
 
 
 async def referenced_texts(message: str, connections: Mapping[str, ServerConnection]) -> list[str]:
-    """One text for each prompt and resource; what cannot be read is a text that says so."""
+    """One text for each prompt and resource; if one cannot be read, its text says so."""
     texts: list[str] = []
     prompt = _PROMPT.match(message)
     if prompt is not None and (connection := connections.get(prompt["server"])) is not None:
@@ -51,7 +55,7 @@ async def referenced_texts(message: str, connections: Mapping[str, ServerConnect
 
 
 async def read_resource(connection: ServerConnection, server: str, uri: str) -> str:
-    """A resource as the model reads it; never an error."""
+    """A resource as text for the model; errors become text."""
     head = f"Resource {clean_line(uri, 500)} of the MCP server {server}"
     try:
         result = await (await connection.client()).read_resource(uri)
@@ -78,14 +82,14 @@ def _find_prompt(prompts: Sequence[Prompt], name: str) -> Prompt | None:
 
 
 def _prompt_arguments(prompt: Prompt, text: str) -> dict[str, str]:
-    """In their order, or by `name=value`; the last one takes the rest.
+    """Arguments in their order, or by `name=value`; the last one takes the rest.
 
     Raises ValueError: an argument is missing.
     """
     names = [item.name for item in prompt.arguments or []]
     try:
         words = shlex.split(text)
-    except ValueError:  # an open quotation mark
+    except ValueError:  # an unclosed quotation mark
         words = text.split()
     given: dict[str, str] = {}
     for word in [word for word in words if word.partition("=")[0] in names and "=" in word]:
@@ -111,3 +115,30 @@ def _cut(text: str) -> str:
     if len(text) <= _MAX_CHARS:
         return text
     return f"{text[:_MAX_CHARS]}\n[{len(text) - _MAX_CHARS:,} characters left out]"
+
+
+def resource_tool(connections: Mapping[str, ServerConnection]) -> Tool:
+    """`connections`: by the server's name in the names of its tools."""
+
+    @tool(read_only=True, concurrent=True)
+    async def read_mcp_resource(server: str, uri: str = "") -> str:
+        """Read a resource of an MCP server, or list the resources that it has.
+
+        Args:
+            server: The server, as in `mcp__SERVER__tool`.
+            uri: The resource; without it, all are listed.
+        """
+        connection = connections.get(server)
+        if connection is None:
+            return f"There is no MCP server {clean_line(server, 80)}: {', '.join(connections)}."
+        if uri:
+            return await read_resource(connection, server, uri)
+        try:
+            resources = await (await connection.client()).list_resources()
+        except McpFailed as error:
+            return f"The resources could not be listed: {clean_line(str(error), 300)}"
+        lines = [clean_line(f"{item.uri} {item.title or item.name}", 500) for item in resources]
+        more = [f"[{len(lines) - _MAX_LISTED:,} more]"] if len(lines) > _MAX_LISTED else []
+        return "\n".join([*lines[:_MAX_LISTED], *more]) or "It has none."
+
+    return read_mcp_resource

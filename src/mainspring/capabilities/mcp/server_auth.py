@@ -1,6 +1,5 @@
-"""How requests to an MCP server are authenticated: by fixed headers, or by a bearer token from
-wherever tokens are kept.
-"""
+"""Authentication of requests to an MCP server: by fixed headers, or by a bearer token from a token
+source."""
 
 from __future__ import annotations
 
@@ -17,30 +16,30 @@ from mainspring.core.errors import InvalidInput, McpFailed
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A server's answer to a request whose credentials it does not accept."""
+    """A server's refusal of a request's credentials."""
 
     status: int
     challenge: str
-    """Its `WWW-Authenticate` headers."""
+    """The `WWW-Authenticate` headers of the response."""
 
 
 Renew = Callable[[Refusal], Awaitable[bool]]
-"""Gets other credentials, if it can; then the request is sent again with them. Raises: McpFailed:
+"""Gets other credentials, if possible; the request is then sent again with them. Raises: McpFailed:
 why it cannot."""
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _FRESH_SECONDS = 30.0
-"""A token that was taken back is sent no longer than this."""
+"""The longest time that a revoked token is still sent."""
 
 Learn: TypeAlias = Callable[[str], None]
-"""Gets every secret before a server does: the server may repeat it."""
+"""Gets every secret before a server does, since the server may repeat it."""
 TokenSource: TypeAlias = Callable[[str | None], Awaitable[str | None]]
-"""The token to send now. The argument is one that the server has refused, if it has: then another
-is returned, if there is one."""
+"""The current token. The argument is a token that the server has refused, if any: then another is
+returned, if there is one."""
 
 
 class ServerAuth(Protocol):
-    """What an `HttpTransport` needs."""
+    """The credentials of an `HttpTransport`."""
 
     async def headers(self) -> Mapping[str, str]: ...
 
@@ -60,7 +59,8 @@ class StaticHeaders:
 
 
 class HelperHeaders:
-    """Headers that a program prints, as a JSON object. It runs again if the server refuses them."""
+    """Headers that a program prints as a JSON object. The program runs again if the server refuses
+    them."""
 
     def __init__(
         self, run: Callable[[], Awaitable[str]], fixed: Mapping[str, str], learn: Learn

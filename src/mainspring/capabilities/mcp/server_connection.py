@@ -1,6 +1,5 @@
-"""The connection to one MCP server over the life of a session: made when it is first needed, made
-again after the server has ended, ended with the session.
-"""
+"""The connection to one MCP server during a session: opened on first use, reopened after the server
+has ended, closed with the session."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ Opener: TypeAlias = Callable[[], Awaitable[OpenTransport]]
 
 
 class ServerConnection:
-    """`group` has to outlive the connection. `era`: what the server is known to be."""
+    """`group` must outlive the connection. `era`: the server's era, if known."""
 
     def __init__(
         self,
@@ -68,12 +67,13 @@ class ServerConnection:
         self.error: str | None = None
         """Why there is no connection."""
         self.needs_auth = False
-        """There is none because the server does not accept the credentials."""
+        """Whether there is none because the server refuses the credentials."""
         self.error_output = ""
-        """What the server wrote to its standard error output before it failed."""
+        """The server's standard error output before it failed."""
 
     async def client(self) -> McpClient:
-        """
+        """The connected client.
+
         Raises:
             McpFailed: there is no connection.
         """
@@ -96,7 +96,7 @@ class ServerConnection:
 
     @property
     def has_changed_tools(self) -> bool:
-        """Whether the server has said so since they were last listed."""
+        """Whether the server has announced a change since its tools were last listed."""
         return self._client is not None and self._client.has_changed_tools
 
     async def list_tools(self) -> ToolList:
@@ -104,7 +104,8 @@ class ServerConnection:
         return await (await self.client()).list_tools()
 
     async def call(self, call: Call, name: str, progress: Progress) -> CallResult | Questions:
-        """The result, or what a person has to answer first; then the same call is made again.
+        """The result, or questions that a person must answer first; then the same call is made
+        again.
 
         Raises: McpFailed.
         """
@@ -134,8 +135,8 @@ class ServerConnection:
         return self._opened is not None and self._opened.transport.end is not None
 
     async def _connect(self) -> McpClient:
-        """A server that dies of a request of the modern era is asked again without one. One that
-        was of the legacy era and refuses is asked what it is."""
+        """Connect. If a modern request ends the server, a legacy one is tried. If a known legacy
+        server refuses, its era is found again."""
         try:
             return await self._open()
         except McpFailed as error:
@@ -163,7 +164,7 @@ class ServerConnection:
         return client
 
     def _start(self, function: Callable[[], Awaitable[None]]) -> None:
-        """Run it beside the calls until the connection is dropped."""
+        """Run a function in the background until the connection is dropped."""
         scope = CancelScope()
         self._scopes.append(scope)
 

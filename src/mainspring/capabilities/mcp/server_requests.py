@@ -1,6 +1,5 @@
-"""What a server may ask of the client besides questions to a person: where the workspace is, and,
-where that is allowed, a reply of the session's model.
-"""
+"""Requests of a server to the client other than questions to a person: the location of the
+workspace, and, if allowed, a reply of the session's model."""
 
 from __future__ import annotations
 
@@ -22,19 +21,19 @@ _MAX_TOKENS = 4_000
 _MAX_MESSAGES = 50
 _MAX_CHARS = 100_000
 _MAX_REQUESTS = 50
-"""Of all servers, in one run."""
+"""The limit for all servers in one run."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHandler:
     capability: str
-    """What the client declares for it."""
+    """The capability that the client declares for it."""
     answer: Callable[[bytes], Awaitable[Mapping[str, object]]]
-    """Of the params. Raises: McpFailed: it is refused."""
+    """Answers the params. Raises: McpFailed: the request is refused."""
 
 
 RequestHandlers: TypeAlias = Mapping[str, RequestHandler]
-"""By method."""
+"""Handlers by the name of the method."""
 
 
 Role: TypeAlias = Literal["user", "assistant"]
@@ -59,12 +58,12 @@ Sample: TypeAlias = Callable[[SamplingRequest], Awaitable[SamplingReply]]
 ReadReply: TypeAlias = Callable[
     [str, Sequence[tuple[str, str]], int], Awaitable[tuple[Reply, Iterable[KnownPayload]]]
 ]
-"""A system prompt, a conversation and the most tokens, to the reply and what it cost. Raises:
+"""From a system prompt, a conversation and a token limit to the reply and its cost. Raises:
 ProviderFailed."""
 
 
 def make_sample(read_reply: ReadReply, record: Callable[[Iterable[KnownPayload]], None]) -> Sample:
-    """`record` gets what each reply cost."""
+    """`record` gets the cost of each reply."""
     count = 0
 
     async def sample(request: SamplingRequest) -> SamplingReply:
@@ -87,7 +86,7 @@ def make_sample(read_reply: ReadReply, record: Callable[[Iterable[KnownPayload]]
 
 
 def request_handlers(roots: Sequence[str], sample: Sample | None) -> RequestHandlers:
-    """For a server that may know `roots`, and, with `sample`, have the model reply."""
+    """Handlers for a server that may know `roots` and, with `sample`, use the model."""
     return {
         **(_roots_handler(roots) if roots else {}),
         **({} if sample is None else _sampling_handler(sample)),

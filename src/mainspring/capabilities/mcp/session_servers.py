@@ -1,6 +1,5 @@
-"""The MCP servers of a session: started in sandboxes of their own or reached by their addresses,
-connected from run to run, and what their tools become.
-"""
+"""The MCP servers of a session: started in sandboxes of their own or reached by their URLs,
+connected across runs, with the tools that they offer."""
 
 from __future__ import annotations
 
@@ -16,14 +15,13 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from mainspring.capabilities.mcp.channel import ChannelTransport
+from mainspring.capabilities.mcp.channel import ChannelTransport, LineChannel
 from mainspring.capabilities.mcp.client import ClientLimits, ToolList
 from mainspring.capabilities.mcp.elicitation import Elicitations
 from mainspring.capabilities.mcp.foreign_text import clean_line
 from mainspring.capabilities.mcp.messages import Implementation
 from mainspring.capabilities.mcp.package_cache import PackageCache, ServerProgram
-from mainspring.capabilities.mcp.references import message_context
-from mainspring.capabilities.mcp.resource_tool import resource_tool
+from mainspring.capabilities.mcp.references import message_context, resource_tool
 from mainspring.capabilities.mcp.server_auth import Learn, ServerAuth
 from mainspring.capabilities.mcp.server_connection import OpenTransport, ServerConnection
 from mainspring.capabilities.mcp.server_ports import (
@@ -41,7 +39,6 @@ from mainspring.capabilities.mcp.server_skills import (
     read_skill_list,
     skill_tools,
 )
-from mainspring.capabilities.mcp.stdio import LineChannel
 from mainspring.capabilities.mcp.stored_rounds import OpenSeal
 from mainspring.capabilities.mcp.tools import (
     definition_hash,
@@ -66,24 +63,26 @@ OpenAddress = Callable[[Literal["http", "sse", "ws"], str, ServerAuth], Awaitabl
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAccess(Generic[Entry]):
-    """How a session reaches servers, and as whom."""
+    """How a session reaches servers, and with which credentials."""
 
     scrub: Redactor
-    """Learns what servers are given: they may repeat it."""
+    """Learns the secrets that servers get, since they may repeat them."""
     is_secret: Callable[[str, str], bool]
-    """Whether a variable, by its name and value, is secret."""
+    """Whether a variable is secret, by its name and value."""
     history: ServerHistory[Entry]
     authenticate: Callable[[Entry, Learn], ServerAuth]
     open_address: OpenAddress
     trace: Trace | None = None
-    """Shows every message."""
+    """Called with every message."""
     open_seal: OpenSeal | None = None
-    """Seals what servers leave with a call for the time until a person has answered."""
+    """Seals the state that servers leave with a call until a person has answered."""
     make_sample: Callable[[Callable[[Iterable[KnownPayload]], None]], Sample] | None = None
-    """Asks the session's model for servers that may do that; it is given where costs go."""
+    """Asks the session's model on behalf of servers that may do so; its argument records the
+    costs."""
 
     def learn_secrets(self, server: Entry) -> None:
-        """A server may repeat what it was given: neither the model nor the log is to have it."""
+        """Redact the secrets that a server gets, which it may repeat, from the model's input and
+        the log."""
         secrets = {name: value for name, value in server.env.items() if self.is_secret(name, value)}
         for name, value in server.headers.items():
             secrets |= {name: value, f"{name} value": value.rpartition(" ")[2]}
@@ -92,7 +91,7 @@ class ServerAccess(Generic[Entry]):
 
 @dataclass(frozen=True, slots=True)
 class ServerHost:
-    """What the connections of a session run in, and end with."""
+    """The resources that a session's connections use, and that they are closed with."""
 
     group: TaskGroup
     cleanup: AsyncExitStack
@@ -110,9 +109,9 @@ class SessionServers(Generic[Entry]):
     """By the name of the server in the names of its tools."""
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
     skills: dict[str, ServerSkills] = field(default_factory=dict[str, ServerSkills])
-    """As they were first listed: the model's prompt stays the same."""
+    """The skills as first listed, so that the model's prompt stays the same."""
     problems: list[str] = field(default_factory=list[str])
-    """What does not work, for people."""
+    """Messages for people about servers and tools that do not work."""
     is_open: bool = True
     is_reported: bool = False
 
@@ -136,7 +135,7 @@ class SessionServers(Generic[Entry]):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the model needs to know of servers that do not work."""
+        """Notes for the model about servers that are not available."""
         return tuple(
             f"The MCP server {name} is not available: {clean_line(connection.error, 200)}."
             for name, connection in sorted(self.connections.items())
@@ -149,7 +148,7 @@ class SessionServers(Generic[Entry]):
         return message_context(self.connections, resources)
 
     async def reload(self) -> bool:
-        """Load the tools of servers that say that theirs are others by now; False if none does."""
+        """Reload the tools of servers that announced a change; False if there are none."""
         changed = [
             server
             for server in self.servers
@@ -211,34 +210,34 @@ class SessionServers(Generic[Entry]):
 
 
 class ServerPool(Generic[Entry]):
-    """The connections of all sessions of a process, as long as somebody uses them."""
+    """The connections of all sessions of a process, while they are in use."""
 
     def __init__(self, version: str) -> None:
-        """`version`: of this program, for servers."""
+        """`version`: the version of this program, which is sent to servers."""
         self._client = Implementation(name="mainspring", version=version)
         self._opened: WeakKeyDictionary[AsyncExitStack, SessionServers[Entry]] = WeakKeyDictionary()
-        """By the clean-up that they end with."""
+        """The servers of each session, by the exit stack that closes them."""
         self._by_session: WeakValueDictionary[str, SessionServers[Entry]] = WeakValueDictionary()
 
     def assign(self, session_id: str, opened: SessionServers[Entry]) -> None:
         self._by_session[session_id] = opened
 
     def of_session(self, session_id: str) -> SessionServers[Entry] | None:
-        """The connections that a session has in this process."""
+        """The connections of a session in this process."""
         opened = self._by_session.get(session_id)
         return opened if opened is not None and opened.is_open else None
 
     async def open(
         self, servers: tuple[Entry, ...], host: ServerHost, access: ServerAccess[Entry]
     ) -> SessionServers[Entry]:
-        """Those of an earlier run, if they are the same; else connect to all at once. What does not
-        work is a problem, and never an error."""
+        """Reuse the connections of an earlier run if the servers are the same; otherwise connect to
+        all concurrently. Failures are reported as problems, never raised."""
         for server in servers:
             access.learn_secrets(server)
         opened = self._opened.get(host.cleanup)
         if opened is not None and opened.is_open:
             if opened.servers == servers:
-                opened.access = access  # each run has a log of its own
+                opened.access = access  # each run has its own log
                 return opened
             await opened.aclose()
         opened = SessionServers(servers=servers, access=access)
@@ -274,7 +273,7 @@ def _connection(
 def _request_handlers(
     access: ServerAccess[Entry], server: Entry, host: ServerHost
 ) -> RequestHandlers:
-    """Only a program in the sandbox hears where the workspace is."""
+    """Only a program in the sandbox gets the location of the workspace."""
     inside = host.sandbox if server.transport == "stdio" else None
     roots = [] if inside is None else [inside.workspace.as_uri()]
     make, sandbox = access.make_sample, host.sandbox
@@ -321,7 +320,7 @@ async def _open_transport(
 async def _start_program(server: ServerEntry, key: str, host: ServerHost) -> OpenTransport:
     if (sandbox := host.sandbox) is None:
         raise McpFailed("it would need a sandbox, and there is none")
-    name = f"mcp{hashlib.sha256(key.encode()).hexdigest()[:9]}"  # becomes part of a socket's path
+    name = f"mcp{hashlib.sha256(key.encode()).hexdigest()[:9]}"  # short, as part of a socket's path
     program = ServerProgram(argv=(server.command, *server.args))
     if host.packages is not None:
         program = await host.packages.program(server.command, server.args)

@@ -1,6 +1,5 @@
-"""MCP over HTTP with server-sent events, as servers before 2025-03-26 speak it: a stream of
-messages from the server, whose first event names the address to post messages to.
-"""
+"""MCP over HTTP with server-sent events, the transport of servers before 2025-03-26: a stream of
+messages from the server, whose first event names the URL to post messages to."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ _MAX_EVENTS_BEFORE_ENDPOINT = 100
 
 
 class SseChannel:
-    """A `Channel`. `http` is its own, and is closed with it."""
+    """A `Channel`. `http` belongs to it, and is closed with it."""
 
     def __init__(
         self,
@@ -63,9 +62,10 @@ class SseChannel:
             await self._http.close()
 
     async def find_endpoint(self, url: str) -> None:
-        """
+        """Wait for the event that names the URL to post to.
+
         Raises:
-            McpFailed: the server names no address of its own.
+            McpFailed: the server names no URL of its own.
         """
         for _ in range(_MAX_EVENTS_BEFORE_ENDPOINT):
             data = await self.receive()
@@ -80,7 +80,7 @@ class SseChannel:
 async def open_sse(
     url: str, http: aiohttp.ClientSession, decoder: EventDecoder, make_headers: MakeHeaders
 ) -> SseChannel:
-    """Takes `http` over.
+    """Takes ownership of `http`.
 
     Raises:
         McpFailed: no connection.
@@ -104,7 +104,7 @@ async def open_sse(
 
 
 def _endpoint(url: str, data: bytes) -> str:
-    """Credentials are for one host: the address is on the same one."""
+    """The URL to post to, which must have the same origin, since credentials are for one host."""
     try:
         target = URL(urljoin(url, data.decode()))
     except ValueError as error:  # not text, or not a URL

@@ -1,7 +1,7 @@
-"""What a server asked for in the middle of a call, stored in the session's log: another process
-goes on with the call instead of making it anew.
+"""A server's input request in the middle of a call, stored in the session's log, so that another
+process can continue the call instead of repeating it.
 
-It is sealed: a server may have put anything into its state, also what no log may have.
+It is encrypted: a server may put anything into its state, including what must not be in a log.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OpenSeal: TypeAlias = Callable[[], Seal]
 class _StoredRound(Struct, frozen=True, kw_only=True):
     round: InputRound
     asked: dict[str, int]
-    """How often the server had asked the same before."""
+    """How many times the server had asked the same before."""
 
 
 class StoredRounds:
@@ -42,7 +42,7 @@ class StoredRounds:
 
     def __init__(self, call: Call, open_seal: OpenSeal | None) -> None:
         self.call = call
-        """As it was last made: each process has its own log to write to."""
+        """The latest attempt of the call: each process writes to its own log."""
         self.asked: Counter[str] = Counter()
         self._open_seal = open_seal
         self._last: InputRound | None = None
@@ -77,7 +77,7 @@ class StoredRounds:
             return None  # there is no key
 
     def _unsealed(self, stashed: str) -> _StoredRound | None:
-        """`None` if it was stored with another key: then the call is made anew."""
+        """`None` if it was stored with another key: then the call is repeated."""
         if self._open_seal is None:
             return None
         try:

@@ -1,6 +1,5 @@
-"""Tools of MCP servers as a session's tools: their names, what the model is told of them, and what
-it reads of their results.
-"""
+"""Tools of MCP servers as tools of a session: their names, their descriptions for the model, and
+their results."""
 
 from __future__ import annotations
 
@@ -40,10 +39,11 @@ from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Tool, ToolOrigin, ToolResult, Traits
 
 CallServer: TypeAlias = Callable[[Call, str, Progress], Awaitable[CallResult | Questions]]
-"""The call and the server's own name of the tool; what it reports meanwhile. Raises: McpFailed."""
+"""Calls a tool: the call, the server's own name of the tool, and a callback for progress. Raises:
+McpFailed."""
 
 MAX_NAME = 64
-"""Some providers take no longer name of a tool."""
+"""Some providers do not accept longer tool names."""
 _MAX_SERVER_NAME = 32
 _MAX_SCHEMA_BYTES = 64 << 10
 _MAX_RESULT_CHARS = 100_000
@@ -58,7 +58,7 @@ _MORE_KEYS = (
     "has_more",
 )
 _UNION_KEYS = ("anyOf", "oneOf", "allOf", "not", "$schema")
-"""What providers do not take at the top of a schema."""
+"""Keys that providers do not accept at the top of a schema."""
 _CONTENT: msgspec.json.Decoder[Content] = msgspec.json.Decoder(Content)
 IN_DOUBT = "Whether the call took effect is not known: look before you do it again."
 
@@ -67,12 +67,12 @@ IN_DOUBT = "Whether the call took effect is not known: look before you do it aga
 class ServerTools:
     tools: tuple[Tool, ...]
     rejected: tuple[str, ...]
-    """Why a tool of the server is not among them."""
+    """Why a tool of the server was left out."""
 
 
 def server_key(name: str) -> str:
     """The name of a server in the names of its tools. It has no `__`, so that no rule for another
-    server covers its tools."""
+    server matches its tools."""
     plain = re.sub(r"_{2,}", "_", plain_name(name)).strip("_") or "server"
     if len(plain) <= _MAX_SERVER_NAME:
         return plain
@@ -81,20 +81,20 @@ def server_key(name: str) -> str:
 
 
 def tool_prefix(server: str) -> str:
-    """What the names of a server's tools begin with."""
+    """The prefix of the names of a server's tools."""
     return f"mcp__{server_key(server)}__"
 
 
 def definition_hash(definition: ToolDefinition) -> str:
-    """Of all that a server says about a tool."""
+    """A hash of a tool's whole definition."""
     return hashlib.sha256(msgspec.json.encode(definition, order="sorted")).hexdigest()
 
 
 def definition_text(definition: ToolDefinition) -> str:
-    """Every text in a definition that a model would read."""
+    """All text in a definition that a model would read."""
     texts: list[str] = [definition.name, definition.title or "", definition.description or ""]
     pending: list[object] = [definition.input_schema]
-    for value in pending:  # grows while it is gone through
+    for value in pending:  # grows during the loop
         if isinstance(value, str):
             texts.append(value)
         elif isinstance(value, list):
@@ -113,8 +113,8 @@ def server_tools(
     *,
     refused: Mapping[str, str | None],
 ) -> ServerTools:
-    """`server`: its own name. `refused`: tools that are not to be used, and why, if that is to be
-    said."""
+    """`server`: its own name. `refused`: tools that must not be used, with a reason if it should be
+    reported."""
     key = server_key(server)
     rejected = [*tool_list.rejected, *(f"{name}: {why}" for name, why in refused.items() if why)]
     tools: dict[str, Tool] = {}
@@ -130,12 +130,12 @@ def server_tools(
 
 
 def plain_name(name: str) -> str:
-    """With the characters that providers take in the name of a tool."""
+    """The name with only the characters that providers accept in tool names."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
 def _tool_name(server: str, name: str, *, is_unique: bool) -> str:
-    """A name that was cut, or would be another tool's, has a hash of the whole."""
+    """The tool's full name; if it is too long or not unique, with a hash."""
     plain = plain_name(name)
     whole = f"mcp__{server}__{plain}"
     if len(whole) <= MAX_NAME and (is_unique or plain == name):
@@ -177,7 +177,7 @@ def _tool(origin: ToolOrigin, name: str, definition: ToolDefinition, call: CallS
 
 
 def _schema(schema: Mapping[str, object]) -> dict[str, object]:
-    """Raises ValueError: it is too large, or no schema of an object."""
+    """Raises ValueError: it is too large, or not the schema of an object."""
     if len(msgspec.json.encode(schema)) > _MAX_SCHEMA_BYTES:
         raise ValueError(f"its schema has more than {_MAX_SCHEMA_BYTES:,} bytes")
     if schema.get("type", "object") != "object":
@@ -208,7 +208,8 @@ def tool_result(result: CallResult) -> ToolResult:
 
 
 def _structured(data: bytes, text: str) -> list[Block]:
-    """What the text does not say already, and whether there is more of it."""
+    """Structured content that the text does not already have, and a note if there are more
+    pages."""
     try:
         value: object = msgspec.json.decode(data)
         is_same = bool(text) and msgspec.json.decode(text) == value
@@ -225,7 +226,7 @@ def _structured(data: bytes, text: str) -> list[Block]:
 
 
 def content_text(content: Content) -> str:
-    """Of a part of a prompt; what is no text is left out, and the text says so."""
+    """The text of a part of a prompt; anything else is replaced by a note."""
     block = _content_block(content)
     return block.text if isinstance(block, TextBlock) else "[an image was left out]"
 

@@ -1,4 +1,4 @@
-"""A transport that shows every message, for people who look at a server."""
+"""A transport that shows every message, for debugging a server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Trace: TypeAlias = Callable[[Literal["sent", "received"], bytes], None]
 
 
 class TracedTransport:
-    """A `Transport`, and the `Listener` of the one inside."""
+    """A `Transport`, and the `Listener` of the inner one."""
 
     def __init__(self, inner: Transport, trace: Trace) -> None:
         self.listener: Listener | None = None

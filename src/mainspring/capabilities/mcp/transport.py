@@ -1,4 +1,4 @@
-"""What a transport of MCP messages does, and how it answers what a server asks of the client."""
+"""The protocol of MCP transports, and how requests of a server are answered."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from mainspring.core.errors import McpFailed
 
 MAX_MESSAGE_BYTES = 16 << 20
 MAX_UNASKED = 100_000
-"""Messages besides responses; what sends more does not stop by itself."""
+"""The limit of messages other than responses; a server that sends more is out of control."""
 PARTING_SECONDS = 2.0
 _MAX_ANSWERS = 64
-"""Requests of a server that are being answered at a time."""
+"""The limit of a server's requests in progress."""
 
 
 class Listener(Protocol):
-    """Hears what a server says without being asked."""
+    """Receives messages that a server sends on its own."""
 
     def notified(self, message: Message) -> None: ...
 
@@ -36,22 +36,22 @@ class Listener(Protocol):
 
 
 class Transport(Protocol):
-    """Carries messages to one server and back. It bounds their size, the client their time."""
+    """Transports messages to one server and back. It limits their size, the client their time."""
 
     listener: Listener | None
 
     @property
     def mirrors_params(self) -> bool:
-        """Whether parameters of tools travel in headers too."""
+        """Whether tool parameters are also sent in headers."""
         ...
 
     @property
     def end(self) -> str | None:
-        """Why it cannot be used any more."""
+        """Why it cannot be used any more; `None` while it can."""
         ...
 
     async def run(self) -> None:
-        """Hear the server. It has to go on as long as the transport is used."""
+        """Receive messages from the server; must run while the transport is used."""
         ...
 
     async def exchange(self, request: Request) -> Message:
@@ -68,23 +68,24 @@ class Transport(Protocol):
 
 
 class AnswerTasks:
-    """Answers a server's own requests, each in a task: a person may take hours for one of them."""
+    """Answers a server's own requests, each in its own task: a person may take hours for one."""
 
     def __init__(self, send: Callable[[bytes], Awaitable[None]]) -> None:
         self._send = send
         self._scopes: dict[RequestId, CancelScope] = {}
 
     def hear(self, message: Message, listener: Listener, group: TaskGroup) -> None:
-        """
+        """Handle a message that is not a response.
+
         Raises:
-            McpFailed: the server asks for too much at a time.
+            McpFailed: the server has too many requests at a time.
         """
         if message.id is None:
             if message.method == "notifications/cancelled":
                 self._withdraw(message)
             return listener.notified(message)
         if message.id in self._scopes:
-            return None  # asked twice
+            return None  # a duplicate
         if len(self._scopes) >= _MAX_ANSWERS:
             raise McpFailed(f"the server asks for more than {_MAX_ANSWERS} things at a time")
         self._scopes[message.id] = CancelScope()
@@ -104,6 +105,6 @@ class AnswerTasks:
             with self._scopes[id_]:
                 await self._send(await listener.answer(message))
         except McpFailed:
-            return  # the server is gone; whoever waits for it is told
+            return  # the server is gone; pending requests fail
         finally:
             del self._scopes[id_]

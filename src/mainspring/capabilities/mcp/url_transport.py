@@ -1,4 +1,4 @@
-"""The transport to a server that has an address."""
+"""Opens the transport to a server with a URL."""
 
 from __future__ import annotations
 

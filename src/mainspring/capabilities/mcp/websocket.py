@@ -14,7 +14,7 @@ _PROTOCOL = "mcp"
 
 
 class WebSocketChannel:
-    """A `Channel`. `http` is its own, and is closed with it."""
+    """A `Channel`. `http` belongs to it, and is closed with it."""
 
     def __init__(
         self, http: aiohttp.ClientSession, socket: aiohttp.ClientWebSocketResponse
@@ -54,7 +54,7 @@ class WebSocketChannel:
 async def open_websocket(
     url: str, http: aiohttp.ClientSession, make_headers: MakeHeaders
 ) -> WebSocketChannel:
-    """Takes `http` over, which must not follow redirects.
+    """Takes ownership of `http`, which must not follow redirects.
 
     Raises:
         McpFailed: no connection.

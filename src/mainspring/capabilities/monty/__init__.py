@@ -1,1 +1,1 @@
-"""Generated Python at once: small programs in an interpreter that can reach nothing."""
+"""Runs small generated Python programs in an interpreter without access to the system."""

@@ -1,6 +1,5 @@
-"""Monty's worker processes, within limits, with read-only files of the workspace. Importing this
-needs the `monty` extra.
-"""
+"""Monty's worker processes, with limits and read-only access to files of the workspace. Importing
+this needs the `monty` extra."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ _MAX_BYTES = 10_000_000
 
 
 class ReadOnlyFiles:
-    """Answers what a program asks of its operating system; all but reading is refused.
+    """Handles a program's operating system calls; everything but reading is refused.
 
     It is called in the thread that runs the program.
     """
@@ -41,14 +40,14 @@ class ReadOnlyFiles:
     ) -> object:
         match name, args:
             case "open", (path, str(mode)) if not set(mode) & set("wax+"):
-                self._read(str(path))  # a file that is not there is found out here
+                self._read(str(path))  # fails now if the file does not exist
                 return monty.MontyFileHandle(str(path), mode)
             case "Path.read_text", (path, *_):
                 return self._read(_path(path)).content.decode("utf-8", "replace")
             case "Path.read_bytes", (path, *_):
                 return self._read(_path(path)).content
             case _:
-                # Not an OSError: walking a folder would take that for an empty one.
+                # Not an OSError: walking a folder would treat that as an empty folder.
                 raise NotImplementedError(f"{name} is not possible here: files can only be read")
 
     def _read(self, path: str) -> FileState:
@@ -108,15 +107,15 @@ class InterpreterLimits:
 
 
 class Interpreter:
-    """A pool of workers for all sessions; each program has a worker of its own while it runs,
-    and nothing of it is left when the next one comes."""
+    """A pool of workers for all sessions; each program has its own worker while it runs, and leaves
+    no state for the next one."""
 
     def __init__(self, *, processes: int = 2, limits: InterpreterLimits | None = None) -> None:
         self._limits = limits or InterpreterLimits()
         self._pool = monty.Monty(
             min_processes=0,  # the first program starts the first worker
             max_processes=processes,
-            # A worker that does not end when it should is killed.
+            # A worker that does not end in time is killed.
             request_timeout=self._limits.seconds + self._limits.sleep_seconds + 5.0,
         )
         self._seats = CapacityLimiter(processes)
@@ -131,7 +130,7 @@ class Interpreter:
     async def run(
         self, code: str, workspace: Workspace | None = None, call_tool: CallTool | None = None
     ) -> InterpreterResult:
-        # Limits bound how long a thread that nobody waits for any more goes on.
+        # The limits bound how long an abandoned thread continues.
         return await to_thread.run_sync(
             self._run, code, workspace, call_tool, limiter=self._seats, abandon_on_cancel=True
         )
@@ -146,7 +145,7 @@ class Interpreter:
         except monty.MontyError as error:
             ended = _run_end(error, printed.output, self._limits.output_bytes)
             return InterpreterResult(run_end=ended, output=printed.output, message=_message(error))
-        except (ValueError, RecursionError, OverflowError) as error:  # a value with no form here
+        except (ValueError, RecursionError, OverflowError) as error:  # not convertible
             message = str(error)[:1000]
             return InterpreterResult(run_end="raised", output=printed.output, message=message)
         return InterpreterResult(run_end="done", output=printed.output, value=_value_text(value))

@@ -1,6 +1,5 @@
-"""The python tool: small programs at once, in the interpreter; others in the sandbox. Also what
-a run of the interpreter returns, without importing it.
-"""
+"""The python tool: small programs run at once in the interpreter, others in the sandbox. It also
+defines the result of an interpreter run, without importing the interpreter."""
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ from mainspring.core.tool import SAFE_READ, Call, Tool, ToolResult, Traits
 
 RunEnd: TypeAlias = Literal[
     "done",
-    "raised",  # as it would have anywhere
-    "unsupported",  # full Python may do it
+    "raised",  # it would fail in any Python
+    "unsupported",  # full Python may support it
     "time",
     "memory",
     "output",
@@ -34,11 +33,11 @@ RunEnd: TypeAlias = Literal[
 class InterpreterResult(Struct, frozen=True, kw_only=True):
     run_end: RunEnd
     output: str
-    """What it printed, as far as that was taken."""
+    """The printed text, up to the output limit."""
     value: str = ""
-    """Its last expression; empty if that is `None` or no expression."""
+    """The value of the last expression; empty if it is `None`, or not an expression."""
     message: str = ""
-    """What it ended with, if not well: a traceback, in words of the program's own lines."""
+    """The error of a failed run: a traceback with the program's own lines."""
 
 
 CallTool: TypeAlias = Callable[[str, Mapping[str, object]], Awaitable[ToolResult]]
@@ -48,8 +47,8 @@ class CodeInterpreter(Protocol):
     async def run(
         self, code: str, workspace: Workspace | None, call_tool: CallTool | None = None
     ) -> InterpreterResult:
-        """Run a program from nothing; it can read files of the workspace and change none.
-        `call_tool`: what it calls other tools with."""
+        """Run a program in a fresh interpreter; it can read files of the workspace but not change
+        them. `call_tool`: how it calls other tools."""
         ...
 
 
@@ -63,8 +62,8 @@ _KNOWN = frozenset((
 ))
 # fmt: on
 _IMPORTS = re.compile(r"^[ \t;]*(?:import|from)[ \t]+([\w., \t]+)", re.MULTILINE)
-# What the interpreter is known not to have. A false alarm costs a question to a person, a miss
-# costs the model another call; neither lets a program do what it was not allowed to.
+# Syntax and functions that the interpreter is known to lack. A false alarm costs a question to a
+# person, a miss costs the model another call; neither lets a program do what it is not allowed to.
 _NEEDS_MORE = re.compile(
     r"\b(?:yield|del|input|__import__|exec|compile|mkdir|unlink|i?glob|rglob|iterdir|walk|scandir|listdir"
     r"|write_text|write_bytes)\b"
@@ -106,8 +105,9 @@ _STOPPED: Mapping[RunEnd, str] = {
 def python(
     interpreter: CodeInterpreter, sandbox: Sandbox | None = None, workspace: Workspace | None = None
 ) -> Tool:
-    """Run Python. A program that needs what the interpreter lacks runs in the sandbox, if it was
-    judged as one that may write: a climb is no way around a permission."""
+    """The tool that runs Python. A program that needs what the interpreter lacks runs in the
+    sandbox only if it was judged as one that may write: this fallback must not bypass a
+    permission."""
     runs = _PythonRuns(interpreter, sandbox, workspace)
     return Tool(
         spec=ToolSpec(
@@ -156,7 +156,7 @@ async def _preview(call: Call) -> str | None:
 
 
 def needs_full_python(code: str) -> bool:
-    """Whether a program, by its words, needs what the interpreter does not have."""
+    """Whether a program, by its words, needs what the interpreter lacks."""
     modules = {
         name.strip().partition(" ")[0].partition(".")[0]
         for found in _IMPORTS.findall(code)
@@ -170,12 +170,12 @@ class _PythonRuns(Struct, frozen=True):
     sandbox: Sandbox | None
     workspace: Workspace | None
     collected: set[str] = field(default_factory=set[str])
-    """Keys whose results were given to the harness, and which the sandbox still keeps."""
+    """Keys of results that the harness has received, and that the sandbox still stores."""
 
     def traits(self, given: Mapping[str, object]) -> Traits:
         if self._may_climb(given):
             return Traits(in_doubt="probe")
-        if _CALLS_TOOLS.search(str(given.get("code", ""))):  # which are judged one by one
+        if _CALLS_TOOLS.search(str(given.get("code", ""))):  # each of these calls is authorized
             return Traits(read_only=True)
         return SAFE_READ
 
@@ -216,7 +216,7 @@ class _PythonRuns(Struct, frozen=True):
             wall_seconds=_SANDBOX_SECONDS,
         )
         try:
-            # Calls that may climb run alone: what came before this one is in the log.
+            # Calls that may use the sandbox run alone, so all earlier results are in the log.
             while self.collected:
                 await sandbox.forget(self.collected.pop())
             ran = await sandbox.run(wanted)
@@ -263,7 +263,8 @@ def _text(stream: CapturedOutput) -> str:
 
 
 class LazyInterpreter:
-    """A `CodeInterpreter` for all sessions of a process; the stack ends it."""
+    """A `CodeInterpreter` for all sessions of a process, started on first use and closed with the
+    stack."""
 
     def __init__(self, stack: AsyncExitStack) -> None:
         self._stack = stack
@@ -277,7 +278,7 @@ class LazyInterpreter:
         self, code: str, workspace: Workspace | None = None, call_tool: CallTool | None = None
     ) -> InterpreterResult:
         if self._interpreter is None:
-            # by name: it is an extra, and takes a while to import
+            # imported by name: it is an optional dependency, and slow to import
             module = import_module("mainspring.capabilities.monty.interpreter")
             self._interpreter = cast(
                 "CodeInterpreter", await self._stack.enter_async_context(module.Interpreter())

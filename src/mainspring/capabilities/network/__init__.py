@@ -1,1 +1,2 @@
-"""How programs and tools reach hosts: rules, a proxy that holds to them, stand-ins for secrets."""
+"""How programs and tools reach hosts: rules, a proxy that enforces them, and placeholders for
+secrets."""

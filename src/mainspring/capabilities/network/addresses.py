@@ -1,4 +1,4 @@
-"""Which addresses a name leads to, and which of them may be dialled: public ones, unless a rule
+"""Resolves host names, and decides which addresses may be connected to: public ones, unless a rule
 names others."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mainspring.core.errors import NetworkRefused
 
 Address: TypeAlias = IPv4Address | IPv6Address
 Resolver: TypeAlias = Callable[[str], Awaitable[Sequence[str]]]
-"""Asked once for a connection; what it says then is what is dialled."""
+"""Called once per connection; only the addresses that it returned are connected to."""
 
 _PUBLIC_V6 = ip_network("2000::/3")
 _NEVER_PUBLIC: tuple[Network, ...] = tuple(
@@ -23,11 +23,11 @@ _NEVER_PUBLIC: tuple[Network, ...] = tuple(
         ip_network,
         (
             *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16"),
-            "168.63.129.16/32",  # a cloud's own services, at an address that looks public
+            "168.63.129.16/32",  # Azure's platform services, at an address that looks public
             *("172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24"),
             *("192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16", "192.175.48.0/24"),
             *("198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3"),
-            "2001::/23",  # Teredo, ORCHID, benchmarks: an address inside an address, or nobody's
+            "2001::/23",  # Teredo, ORCHID, benchmarks: embed another address, or unassigned
             "2002::/16",  # 6to4
             *("2001:db8::/32", "3ffe::/16", "3fff::/20", "2620:4f:8000::/48"),
         ),
@@ -41,8 +41,8 @@ async def system_resolver(host: str) -> list[str]:
 
 
 def is_public(address: Address) -> bool:
-    """Whether anybody could reach it from anywhere. Version 6 is public only where it is known to
-    be: addresses that carry one of version 4 (mapped, NAT64, 6to4, Teredo) are not."""
+    """Whether an address is reachable from the whole internet. IPv6 addresses are public only in
+    known ranges: those that embed an IPv4 address (mapped, NAT64, 6to4, Teredo) are not."""
     if isinstance(address, IPv6Address) and (address not in _PUBLIC_V6 or address.scope_id):
         return False
     return not any(address in item for item in _NEVER_PUBLIC)
@@ -51,7 +51,7 @@ def is_public(address: Address) -> bool:
 async def resolve_allowed(
     host: str, resolver: Resolver, *, besides: Sequence[Network] = ()
 ) -> tuple[str, ...]:
-    """The addresses of a host that may be dialled.
+    """The addresses of a host that may be connected to.
 
     Raises:
         NetworkRefused: it has none.

@@ -1,5 +1,5 @@
-"""A certificate authority for one session: its key never leaves this process, and what it signs is
-believed only by the sandbox that was shown its certificate."""
+"""A certificate authority for one session: its key never leaves this process, and only the sandbox
+that has its certificate trusts it."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ class CertificateAuthority:
 
     @property
     def certificate(self) -> bytes:
-        """In PEM."""
+        """The certificate, in PEM."""
         return self._certificate.public_bytes(Encoding.PEM)
 
     def write_bundle(self, path: Path, system: bytes | None = None) -> None:
-        """What the sandbox is to believe: all that this machine does, and us."""
+        """Write what the sandbox trusts: all that this machine trusts, and this authority."""
         believed = system_ca_bundle() if system is None else system
         path.write_bytes(believed.rstrip() + b"\n" + self.certificate)
 
     def context(self, host: str) -> ssl.SSLContext:
-        """For the server's side of a connection to `host`."""
+        """The TLS context for the server side of a connection to `host`."""
         if host not in self._contexts:
             if len(self._contexts) >= _MOST_CONTEXTS:
                 self._contexts.clear()
@@ -66,7 +66,7 @@ class CertificateAuthority:
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])
         private = self._leaf_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        with tempfile.TemporaryDirectory() as folder:  # OpenSSL takes files only
+        with tempfile.TemporaryDirectory() as folder:  # OpenSSL only reads files
             file = Path(folder, "leaf.pem")
             file.touch(mode=0o600)
             file.write_bytes(leaf.public_bytes(Encoding.PEM) + private)
@@ -93,9 +93,9 @@ class CertificateAuthority:
 
 
 def system_ca_bundle() -> bytes:
-    """The certificates that this machine believes, in PEM."""
+    """The certificates that this machine trusts, in PEM."""
     place = ssl.get_default_verify_paths().cafile
-    if place:  # not everywhere
+    if place:  # not set on every system
         return Path(place).read_bytes()
     known = ssl.create_default_context().get_ca_certs(binary_form=True)
     return "".join(ssl.DER_cert_to_PEM_cert(item) for item in known).encode()

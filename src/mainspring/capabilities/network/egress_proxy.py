@@ -1,6 +1,7 @@
-"""The only way out of a sandbox: a proxy that ends TLS, asks the rules, and keeps the secrets.
+"""The only way out of a sandbox: a proxy that terminates TLS, applies the rules, and inserts the
+secrets.
 
-It is handed the socket to listen on; where that is, it does not know.
+The caller passes the listening socket.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ _PARTING_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamSettings:
-    """How servers are found, which of them are believed, and how long they are waited for."""
+    """How servers are resolved, which certificates are trusted, and the time limits."""
 
     resolver: Resolver = system_resolver
     trust: ssl.SSLContext = field(default_factory=ssl.create_default_context)
@@ -68,7 +69,7 @@ class UpstreamSettings:
 
 
 class EgressProxy:
-    """One session's."""
+    """The proxy of one session."""
 
     def __init__(
         self,
@@ -92,8 +93,8 @@ class EgressProxy:
     def environment(
         self, names: Iterable[str], *, address: str, bundle: PurePath | str
     ) -> dict[str, str]:
-        """Variables for the programs of a sandbox: placeholders of the secrets they may use, where
-        the proxy is (`127.0.0.1:3128`), and whom to believe."""
+        """Variables for the programs of a sandbox: placeholders of the secrets they may use, the
+        proxy's address (`127.0.0.1:3128`), and the certificates to trust."""
         proxy = f"http://{address}"
         return {
             **self.placeholders.environment(names),
@@ -117,7 +118,7 @@ class EgressProxy:
         )
 
     async def serve(self, listening: socket.socket) -> None:
-        """Answer on a socket until cancelled; it is closed then."""
+        """Serve on a socket until cancelled, then close it."""
         listener: SocketListener = await SocketListener.from_socket(listening)
         limiter = anyio.CapacityLimiter(self.caps.connections)
 
@@ -139,9 +140,10 @@ class EgressProxy:
         self._audit(network_fact(request, rule, status=status, used=used))
 
     async def find_upstream(self, request: EgressRequest) -> tuple[EgressRule, Upstream]:
-        """
+        """Resolve the server of a request.
+
         Raises:
-            HttpError: no rule has such a host, or it is where nobody may go.
+            HttpError: no rule covers the host, or its addresses are not allowed.
         """
         rules = self._rules.covering(request.host, request.port, request.scheme)
         if not rules:
@@ -179,7 +181,7 @@ class _ProxyConnection:
         try:
             await self._converse(HttpConnection(self._stream, self._caps))
         except CONNECTION_ERRORS:
-            return  # it has gone, or has taken too long
+            return  # disconnected, or timed out
 
     async def _converse(self, connection: HttpConnection) -> None:
         stays = True
@@ -217,7 +219,7 @@ class _ProxyConnection:
                     standard_compatible=False,
                 )
             await self._converse_inside(HttpConnection(inner, self._caps), upstream)
-            with anyio.move_on_after(_PARTING_SECONDS):  # so that nobody takes it for a cut
+            with anyio.move_on_after(_PARTING_SECONDS):  # a clean end of TLS, not a cut
                 await inner.unwrap()
         finally:
             if not self._asked:
@@ -258,7 +260,7 @@ class _ProxyConnection:
             with anyio.fail_after(self._caps.exchange_seconds):
                 return await exchange.run(upstream)
         except HttpError as error:
-            if exchange.is_answered:  # too late to say so: the cut is what the client sees
+            if exchange.is_answered:  # too late for an error: the client sees the cut
                 return False
             exchange.status = error.status
             raise
@@ -278,9 +280,10 @@ async def _send_refusal(connection: HttpConnection, error: HttpError) -> None:
 
 
 def _authority(written: str, scheme: Scheme) -> tuple[str, int]:
-    """
+    """Parse `HOST[:PORT]`.
+
     Raises:
-        HttpError: no host's name and port; an address is none.
+        HttpError: it is not a host name and port; an IP address is refused.
     """
     found = _AUTHORITY.fullmatch(written)
     host = None if found is None else host_name(found[1])

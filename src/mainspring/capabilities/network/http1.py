@@ -1,6 +1,6 @@
-"""HTTP/1.1 as both sides of the proxy are made to speak it: strictly, and within limits.
+"""HTTP/1.1 on both sides of the proxy, parsed strictly and within limits.
 
-What two servers could read differently is refused, not repaired.
+What two servers could parse differently is refused, not repaired.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from anyio.abc import ByteStream
 
 Header: TypeAlias = tuple[bytes, bytes]
 Framing: TypeAlias = int | Literal["chunked", "until closed"]
-"""How long a body is."""
+"""How the length of a body is known."""
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) ([\x21-\x7e]{1,8192}) HTTP/1\.([01])")
@@ -39,14 +39,14 @@ class ProxyLimits:
     request_bytes: int = 256 << 20
     response_bytes: int = 2 << 30
     head_seconds: float = 20.0
-    """For a whole head, a handshake, a connection: a client that drips is not waited for."""
+    """The limit for receiving a whole head, for a handshake, and for connecting."""
     idle_seconds: float = 60.0
     exchange_seconds: float = 900.0
     connections: int = 64
 
 
 class HttpError(Exception):
-    """What came cannot be passed on; `status` is the answer to it."""
+    """A message that cannot be forwarded; `status` is the response to it."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -70,7 +70,7 @@ class Http1Response:
 
 
 class HttpConnection:
-    """A connection that is read by heads, lines and bodies."""
+    """A connection that is read as heads, lines and bodies."""
 
     def __init__(self, stream: ByteStream, limits: ProxyLimits, *, is_server: bool = False) -> None:
         self.stream = stream
@@ -83,7 +83,8 @@ class HttpConnection:
             await self.stream.send(content)
 
     async def head(self, *, idle_seconds: float | None = None) -> bytes | None:
-        """The lines up to the empty one; `None` if the other side has closed before any."""
+        """The lines up to the empty one; `None` if the other side closed the connection before
+        any."""
         if idle_seconds is not None and not self._buffer:
             with anyio.fail_after(idle_seconds):
                 if not await self._more():
@@ -101,10 +102,10 @@ class HttpConnection:
         return self._take(end + 4)[:-4]
 
     async def body(self, framing: Framing, *, max_bytes: int) -> AsyncGenerator[bytes]:
-        """A body in pieces.
+        """A body in chunks.
 
         Raises:
-            HttpError: it is longer than that, ends before its end, or is no body.
+            HttpError: it is longer than that, cut off, or invalid.
         """
         if framing == "chunked":
             pieces = self._chunks()
@@ -177,7 +178,7 @@ class HttpConnection:
         return True
 
     def _fault(self, status: int, why: str) -> HttpError:
-        """A server's is not its client's."""
+        """The client did not cause a server's error, so the status is then 502."""
         return HttpError(502 if self._is_server else status, why)
 
 
@@ -217,7 +218,7 @@ def header_values(headers: Sequence[Header], name: bytes) -> list[bytes]:
 
 
 def host_of(request: Http1Request) -> str:
-    """Raises: HttpError: it has no host, or two."""
+    """Raises: HttpError: it has no host, or more than one."""
     hosts = header_values(request.headers, b"host")
     if len(hosts) != 1:
         raise HttpError(400, "a request names one host")
@@ -225,7 +226,7 @@ def host_of(request: Http1Request) -> str:
 
 
 def request_framing(request: Http1Request) -> Framing:
-    """Raises: HttpError: there are two ways to read how long the body is."""
+    """Raises: HttpError: the length of the body is ambiguous."""
     framing = _framing(request.headers, request.minor, status=400)
     return 0 if framing is None else framing
 
@@ -253,7 +254,7 @@ def _framing(headers: Sequence[Header], minor: int, *, status: int) -> Framing |
 
 
 def end_to_end(headers: Sequence[Header]) -> tuple[Header, ...]:
-    """Without what is between two neighbours only, and without what says how long the body is."""
+    """Remove hop-by-hop headers, and those that give the length of the body."""
     dropped = set(_HOP_BY_HOP)
     for value in header_values(headers, b"connection"):
         dropped |= {item.strip().lower() for item in value.split(b",")}

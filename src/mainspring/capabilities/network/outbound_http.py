@@ -1,7 +1,6 @@
-"""Outbound HTTP of the service itself to addresses that clients name (token endpoints, MCP
+"""Outbound HTTP requests of the service itself to URLs that clients name (token endpoints, MCP
 servers, webhooks): public addresses only unless the operator allows others, no redirects,
-bounded size and time.
-"""
+bounded size and time."""
 
 from __future__ import annotations
 
@@ -24,8 +23,8 @@ _EVERYWHERE: tuple[Network, ...] = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 
 
 class OutboundHttpClient:
-    """Sends what the service itself asks of others. `allowed`: networks that may be asked although
-    they are not public."""
+    """Sends the service's own requests. `allowed`: networks that may be reached although they are
+    not public."""
 
     def __init__(
         self,
@@ -50,7 +49,7 @@ class OutboundHttpClient:
         headers: Mapping[str, str] | Sequence[tuple[str, str]],
         body: bytes | None = None,
     ) -> HttpReply:
-        """A POST, or without a body a GET. Raises: NetworkRefused."""
+        """Send a POST, or without a body a GET. Raises: NetworkRefused."""
         connector = await guarded_connector(
             url, self._allowed, resolver=self._resolver, trust=self._trust
         )
@@ -80,8 +79,8 @@ class OutboundHttpClient:
 
 
 class GuardedFetch:
-    """Sends requests that a server asks for. A server that everybody can reach does not lead us to
-    addresses that nobody else can."""
+    """Sends requests to URLs that a server gave us. A public server must not make us reach
+    addresses that are not public."""
 
     def __init__(self, server: str) -> None:
         self._host = urlsplit(server).hostname or ""
@@ -105,10 +104,10 @@ async def guarded_connector(
     resolver: Resolver = system_resolver,
     trust: ssl.SSLContext | None = None,
 ) -> aiohttp.TCPConnector:
-    """Connects to the host of a URL and to no other, at the addresses that it has now.
+    """A connector for the host of a URL and no other, at the addresses that it has now.
 
     Raises:
-        NetworkRefused: none of them may be dialled.
+        NetworkRefused: none of them may be connected to.
     """
     try:
         host = urlsplit(url).hostname or ""
@@ -137,8 +136,8 @@ _CONNECT_ERRORS = (aiohttp.ClientConnectorError, aiohttp.ServerTimeoutError)
 
 
 class HttpPoster:
-    """A `WebhookPoster`. A name is resolved once, judged, and that very address is used: what the
-    name leads to a moment later does not matter."""
+    """A `WebhookPoster`. A name is resolved and checked once, and exactly that address is used, so
+    that a later DNS change has no effect."""
 
     def __init__(
         self,
@@ -150,7 +149,7 @@ class HttpPoster:
         seconds: float = 15.0,
         connect_seconds: float = 5.0,
     ) -> None:
-        """`allowed`: networks that are not public and may be called all the same."""
+        """`allowed`: networks that may be called although they are not public."""
         self._allowed = tuple(allowed)
         self._schemes = ("https", "http") if allow_http else ("https",)
         self._resolver = resolver
@@ -167,9 +166,9 @@ class HttpPoster:
         try:
             addresses = await resolve_allowed(target.host, self._resolver, besides=self._allowed)
         except NetworkRefused as refused:
-            # a name that is not known now may be later; an address that is not public stays so
+            # an unknown name may become known; an address that is not public stays so
             return PostResult(error=str(refused), is_refused=refused.__cause__ is None)
-        except ValueError:  # what the system's resolver cannot even write down
+        except ValueError:  # the system's resolver cannot encode it
             return PostResult(error="its host is no name", is_refused=True)
         failed = PostResult(error="no answer")
         for address in addresses:
@@ -193,7 +192,7 @@ class HttpPoster:
                 connector=aiohttp.TCPConnector(ssl=self._trust, force_close=True),
                 timeout=self._timeout,
                 trust_env=False,
-                auto_decompress=False,  # what is packed small may be large
+                auto_decompress=False,  # no decompression bombs
             ) as session,
             session.post(
                 target.with_host(address),

@@ -1,5 +1,6 @@
-"""What a sandbox sees in the place of secrets, and where it becomes them: in the headers of a
-request over TLS to a host that the secret is for. Answers are turned back."""
+"""The placeholders that a sandbox sees instead of secrets. They are replaced in the headers of a
+request over TLS to a host that the secret is for; in responses, secrets are replaced by
+placeholders."""
 
 from __future__ import annotations
 
@@ -23,28 +24,28 @@ _FIT_FOR_HEADERS = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
 class SecretMatches(Protocol):
     @property
     def spans(self) -> Sequence[tuple[int, int, int]]:
-        """Where a value begins and ends, and its number; in order and apart from each other."""
+        """Begin and end of each value, and its number; sorted, without overlaps."""
         ...
 
     @property
     def open(self) -> int:
-        """Where a value may begin that goes on behind the content."""
+        """Where a value may begin that continues after the content."""
         ...
 
 
 Search: TypeAlias = Callable[[bytes], SecretMatches]
-"""Finds values in content, however they are encoded."""
+"""Finds values in content, in any encoding."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilledHeaders:
     headers: tuple[Header, ...] = field(repr=False)
     names: tuple[str, ...]
-    """Of the secrets that were put in."""
+    """Names of the secrets that were inserted."""
 
 
 class Placeholders:
-    """Those of one session."""
+    """The placeholders of one session."""
 
     def __init__(
         self,
@@ -62,12 +63,12 @@ class Placeholders:
         return bool(self._credentials)
 
     def environment(self, names: Iterable[str]) -> dict[str, str]:
-        """The variables that a program finds the placeholders of some secrets in."""
+        """Environment variables with the placeholders of these secrets."""
         by_name = {each.name: placeholder for placeholder, each in self._credentials.items()}
         return {name: by_name[name] for name in names if name in by_name}
 
     def fill(self, host: str, headers: Sequence[Header]) -> FilledHeaders:
-        """Headers for a host, with the secrets that are for it."""
+        """The headers for a host, with placeholders replaced by the secrets for it."""
         here = {
             placeholder.encode(): each
             for placeholder, each in self._credentials.items()
@@ -87,14 +88,15 @@ class Placeholders:
         return FilledHeaders(filled, tuple(sorted(used)))
 
     def clean(self, content: bytes) -> bytes:
-        """A response, or a whole part of one, as the sandbox may see it."""
+        """A response, or a complete part of one, with secrets replaced by placeholders."""
         return self._replaced(content, self._search(content), len(content)) if self else content
 
     def cleaner(self) -> Cleaner:
         return Cleaner(self)
 
     def split(self, content: bytes) -> tuple[bytes, bytes]:
-        """What is done with, cleaned; and the end, that may be the beginning of a secret."""
+        """Split content into a finished part, cleaned, and an end that may be the beginning of a
+        secret."""
         if not self:
             return content, b""
         findings = self._search(content)
@@ -112,8 +114,8 @@ class Placeholders:
 
 
 class Cleaner:
-    """Cleans what comes in pieces, whatever the pieces are; holds back only what may be the
-    beginning of a secret."""
+    """Cleans a stream, however it is split into chunks; holds back only what may be the beginning
+    of a secret."""
 
     def __init__(self, placeholders: Placeholders) -> None:
         self._placeholders = placeholders

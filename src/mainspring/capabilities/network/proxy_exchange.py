@@ -1,6 +1,6 @@
-"""One request passed on over a connection of its own, and its answer passed back, cleaned.
+"""Forwards one request over a connection of its own, and its response, cleaned of secrets.
 
-No two requests share a connection to a server, so none can hide in another.
+No two requests share a connection to a server, so none can be smuggled in another.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from mainspring.capabilities.network.rules import PORTS, EgressRequest
 
 _INFLATED = 1 << 16
 _UNCLEANABLE = (b"accept-encoding", b"range", b"if-range", b"x-ms-range")
-"""What asks for an answer that is packed or in parts: no part need have a whole secret in it."""
+"""Headers that ask for a compressed or partial response: a part may have only a part of a
+secret."""
 _COMPRESSED = frozenset((b"gzip", b"x-gzip", b"deflate"))
 CONNECTION_ERRORS = (
     OSError,
@@ -39,17 +40,17 @@ CONNECTION_ERRORS = (
     anyio.ClosedResourceError,
     anyio.EndOfStream,
 )
-"""How a connection ends that does not end well."""
+"""How a connection may fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstream:
-    """A server, found and judged."""
+    """A server whose addresses were resolved and allowed."""
 
     request: EgressRequest
     addresses: tuple[str, ...]
     trust: ssl.SSLContext | None
-    """Without it, the connection is in the clear."""
+    """`None`: without TLS."""
 
     @property
     def authority(self) -> str:
@@ -61,7 +62,8 @@ class Upstream:
 async def connect_upstream(
     upstream: Upstream, limits: ProxyLimits
 ) -> AsyncGenerator[HttpConnection]:
-    """
+    """Connect to the server.
+
     Raises:
         HttpError: none of its addresses answers, or its certificate is not for this host.
     """
@@ -100,7 +102,7 @@ async def _start_tls(stream: ByteStream, host: str, trust: ssl.SSLContext) -> By
 
 
 class ProxyExchange:
-    """Passes one request on and its answer back."""
+    """Forwards one request and its response."""
 
     def __init__(
         self,
@@ -115,15 +117,15 @@ class ProxyExchange:
         self._limits = limits
         self._is_whole = True
         self.is_answered = False
-        """Whether the client has heard anything yet."""
+        """Whether anything was sent to the client."""
         self.status: int | None = None
         self.credentials: tuple[str, ...] = ()
 
     async def run(self, upstream: Upstream) -> bool:
-        """Whether the client's connection can be used again.
+        """Forward the request; whether the client's connection can be used again.
 
         Raises:
-            HttpError: one of the two said what cannot be passed on.
+            HttpError: the client or the server sent something that cannot be forwarded.
         """
         framing = http1.request_framing(self._request)
         if isinstance(framing, int) and framing > self._limits.request_bytes:
@@ -170,7 +172,7 @@ class ProxyExchange:
             async for piece in body:
                 try:
                     await server.send(http1.chunk(piece) if framing == "chunked" else piece)
-                except CONNECTION_ERRORS:  # it has heard enough; perhaps it has said why
+                except CONNECTION_ERRORS:  # the server stopped reading; it may have responded
                     self._is_whole = False
                     return
         if framing == "chunked":
@@ -199,7 +201,7 @@ class ProxyExchange:
             if self._placeholders.clean(name) == name
             and (packing is None or name.lower() != b"content-encoding")
         ]
-        is_changed = bool(self._placeholders)  # nobody knows yet how long it will be
+        is_changed = bool(self._placeholders)  # its new length is not known yet
         is_chunked = self._request.minor == 1 and (is_changed or not isinstance(framing, int))
         if framing == 0:
             sent += self._told_length(response)
@@ -230,7 +232,8 @@ class ProxyExchange:
         yield cleaner.end()
 
     def _told_length(self, response: Http1Response) -> list[Header]:
-        """Of an answer without a body: nothing, or what it would have been for HEAD."""
+        """The length of a response without a body: none, or for HEAD the length of the body it
+        stands for."""
         if response.status in (204, 304):
             return []
         told = http1.header_values(response.headers, b"content-length")
@@ -245,10 +248,10 @@ def _length(framing: http1.Framing) -> Sequence[Header]:
 
 
 def _content_encoding(response: Http1Response) -> bytes | None:
-    """How the answer is packed although we asked for it plain.
+    """The compression of the response, although we asked for none.
 
     Raises:
-        HttpError: in a way that cannot be looked into.
+        HttpError: it cannot be decompressed here.
     """
     codings = b",".join(http1.header_values(response.headers, b"content-encoding")).strip().lower()
     if codings in (b"", b"identity"):
@@ -259,7 +262,7 @@ def _content_encoding(response: Http1Response) -> bytes | None:
 
 
 async def _decompress(packed: AsyncGenerator[bytes], max_bytes: int) -> AsyncGenerator[bytes]:
-    inflate = zlib.decompressobj(wbits=47)  # gzip or zlib, whichever it is
+    inflate = zlib.decompressobj(wbits=47)  # detects gzip or zlib
     size = 0
     async for piece in packed:
         while piece:

@@ -1,5 +1,5 @@
-"""Which hosts a session may reach, and how. Data and pure decisions; whatever is not said is not
-allowed."""
+"""Which hosts a session may reach, and how. Data and pure decisions; what no rule allows is
+denied."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LONGEST_PATH = 500
 
 @dataclass(frozen=True, slots=True)
 class EgressRequest:
-    """A request, as rules see it."""
+    """A request as the rules see it."""
 
     scheme: Scheme
     host: str
@@ -45,19 +45,19 @@ class EgressRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EgressRule:
     host: str
-    """A name, `*.` and a name for all below it, or `*` for every host."""
+    """A name, `*.` and a name for all its subdomains, or `*` for every host."""
     methods: frozenset[str] = frozenset()
-    """All, if there are none."""
+    """Allowed methods; all if empty."""
     paths: tuple[str, ...] = ()
-    """`*` is anything but a slash, `**` anything. All, if there are none."""
+    """`*` matches anything but a slash, `**` anything. All paths if empty."""
     plain_http: bool = False
     ports: frozenset[int] = frozenset()
-    """Besides the usual one."""
+    """Allowed ports besides the default one."""
     addresses: tuple[Network, ...] = ()
-    """Where the host may be although nobody outside could reach it there."""
+    """Addresses that the host may have although they are not public."""
 
     def covers(self, host: str, port: int, scheme: Scheme) -> bool:
-        """Whether a connection may be made; what is asked over it is judged by `allows`."""
+        """Whether a connection may be made; `allows` decides on each request over it."""
         if scheme == "http" and not self.plain_http:
             return False
         if port != PORTS[scheme] and port not in self.ports:
@@ -77,11 +77,11 @@ class EgressRule:
 
 @dataclass(frozen=True, slots=True)
 class EgressRules:
-    """An allow list: the first rule that allows a thing is the one that did."""
+    """An allow list; the first rule that allows a request is the one recorded."""
 
     rules: tuple[EgressRule, ...] = field(default=())
     outer: EgressRules | None = None
-    """A list that has to allow it, too."""
+    """Another list, which has to allow each request, too."""
 
     def covering(self, host: str, port: int, scheme: Scheme) -> tuple[EgressRule, ...]:
         if self.outer is not None and not self.outer.covering(host, port, scheme):
@@ -94,8 +94,8 @@ class EgressRules:
         return next((rule for rule in self.rules if rule.allows(request)), None)
 
     def addresses(self, host: str, port: int, scheme: Scheme) -> tuple[Network, ...]:
-        """Addresses that are no public ones, and that the host may have all the same. An inner list
-        cannot name more of them."""
+        """Addresses that are not public, and that the host may have all the same. An inner list
+        cannot add to them."""
         if self.outer is not None:
             return self.outer.addresses(host, port, scheme)
         rules = self.covering(host, port, scheme)
@@ -103,7 +103,7 @@ class EgressRules:
 
 
 ALL_HOSTS = EgressRules((EgressRule(host="*", plain_http=True),))
-"""Every public one: an address that is not public is never dialled without being named."""
+"""Every public host: an address that is not public must be named in a rule."""
 
 
 class _Host(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -121,10 +121,10 @@ class _Networking(Struct, frozen=True, kw_only=True):
 
 
 def parse_rules(settings: object) -> EgressRules:
-    """What `networking` of an environment says: `unrestricted`, or `limited` to `allowed_hosts`.
+    """Parse `networking` of an environment: `unrestricted`, or `limited` to `allowed_hosts`.
 
     Raises:
-        InvalidInput: it says nothing that can be held to.
+        InvalidInput: the rules are not valid.
     """
     try:
         networking = msgspec.convert(settings, _Networking)
@@ -175,7 +175,7 @@ def _parse_range(host: str, written: str) -> Network:
 
 
 def host_name(written: str) -> str | None:
-    """A host's name in the one form that is compared; `None` for an address or anything else."""
+    """A host name in canonical form; `None` for an address or anything else."""
     name = written.lower().removesuffix(".")
     if not written.isascii() or len(name) > 253 or not _HOST.fullmatch(name):
         return None
@@ -185,7 +185,7 @@ def host_name(written: str) -> str | None:
 
 
 def is_host(host: str, pattern: str) -> bool:
-    """`*.example.com` is everything below example.com and not itself."""
+    """`*.example.com` matches all subdomains of example.com, but not example.com itself."""
     if pattern == "*":
         return True
     if pattern.startswith("*."):
@@ -200,7 +200,8 @@ def network_fact(
     status: int | None = None,
     used: Iterable[str] = (),
 ) -> NetworkRequested:
-    """For the log: a request, the rule that allowed it if one did, and the credentials in it."""
+    """The event for the log: a request, the rule that allowed it if any, and the credentials in
+    it."""
     return NetworkRequested(
         host=request.host[:255],
         decision="deny" if rule is None else "allow",
@@ -213,7 +214,7 @@ def network_fact(
 
 
 def _plain_path(path: str) -> str | None:
-    """The path as servers will read it; `None` if they might read it differently."""
+    """The path as servers will parse it; `None` if they might parse it differently."""
     plain = unquote_to_bytes(path).decode("latin-1")
     if not plain.startswith("/") or "%" in plain or "\\" in plain or not plain.isprintable():
         return None
@@ -231,7 +232,7 @@ def _matches(path: str, glob: str) -> bool:
 
 @cache
 def _glob(glob: str) -> re2.Pattern[str]:
-    """By RE2, which no path can keep busy however many stars there are."""
+    """A glob as an RE2 pattern, which is linear for any path and any number of stars."""
     parts = re.split(r"(\*+)", glob)
     written = (
         ("[^/]*" if part == "*" else ".*") if part.startswith("*") else re.escape(part)

@@ -1,4 +1,4 @@
-"""A page for a tool, fetched from this side of the sandbox under the same rules as the proxy's."""
+"""Fetches a page for a tool, outside the sandbox and under the same rules as the proxy's."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class WebFetch:
         return _Hop(url, request, rule)
 
     async def _get(self, hop: _Hop, max_bytes: int) -> tuple[FetchResponse, str | None]:
-        """The page, and where it says that it is instead."""
+        """The page, and the target if it is a redirect."""
         request = hop.request
         besides = self._rules.addresses(request.host, request.port, request.scheme)
         status: int | None = None
@@ -112,7 +112,7 @@ class WebFetch:
 
 
 class PinnedResolver(AbstractResolver):
-    """Answers with the addresses that were judged, whatever the name leads to by now."""
+    """Resolves to the addresses that were checked, whatever DNS returns now."""
 
     def __init__(self, host: str, addresses: tuple[str, ...]) -> None:
         self._host = host

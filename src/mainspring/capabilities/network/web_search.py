@@ -1,4 +1,5 @@
-"""Web search through the provider that the operator configured: SearXNG, Brave or Tavily."""
+"""Web search through the provider that the operator configured: SearXNG, Brave or Tavily. The web
+search of a model API is in `model_search.py`."""
 
 from __future__ import annotations
 
@@ -31,9 +32,9 @@ class _Hit(Struct, frozen=True):
     url: str
     title: str | None = None
     content: str | None = None
-    """Of SearXNG and Tavily."""
+    """Only from SearXNG and Tavily."""
     description: str | None = None
-    """Of Brave."""
+    """Only from Brave."""
 
 
 class _Web(Struct, frozen=True):
@@ -43,24 +44,34 @@ class _Web(Struct, frozen=True):
 class _Answer(Struct, frozen=True):
     results: tuple[_Hit, ...] = ()
     web: _Web | None = None
-    """Of Brave."""
+    """Only from Brave."""
+
+
+async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    """The whole body, up to a limit: `StreamReader.read` returns only what has arrived so far."""
+    body = bytearray()
+    async for piece in response.content.iter_any():
+        body += piece
+        if len(body) > max_bytes:
+            raise NetworkRefused(f"an answer of more than {max_bytes} bytes")
+    return bytes(body)
 
 
 class WebSearch(Struct, frozen=True, kw_only=True):
-    """Asks one provider."""
+    """Searches with one provider."""
 
     provider: ProviderName
     url: str
     key: str = ""
 
     async def __call__(self, query: str, *, count: int) -> list[SearchHit]:
-        """Raises: NetworkRefused: there is no answer; why."""
+        """Raises: NetworkRefused: there is no answer, and why."""
         try:
             async with (
                 aiohttp.ClientSession(timeout=_TIMEOUT, trust_env=False) as session,
                 self._request(session, query, count) as response,
             ):
-                content = await response.content.read(_MAX_BYTES)
+                content = await read_body(response, _MAX_BYTES)
                 if response.status != 200:
                     raise NetworkRefused(f"{self.provider} answered {response.status}")
             answer = msgspec.json.decode(content, type=_Answer)
@@ -93,13 +104,14 @@ class WebSearch(Struct, frozen=True, kw_only=True):
 
 
 def parse_search_provider(text: str, secrets: Mapping[str, str]) -> WebSearch:
-    """Of `NAME` or `NAME:URL`; SearXNG needs a URL, the others a key.
+    """Parse `NAME` or `NAME:URL`; SearXNG needs a URL, the others a key.
 
     Raises: InvalidInput.
     """
     name, _, address = text.strip().partition(":")
     if name not in _KEYS:
-        raise InvalidInput(f"MAINSPRING_SEARCH: {name!r} is none of {', '.join(_KEYS)}")
+        names = ", ".join((*_KEYS, "anthropic"))
+        raise InvalidInput(f"MAINSPRING_SEARCH: {name!r} is none of {names}")
     url = (address or _ADDRESSES.get(name, "")).rstrip("/")
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
         raise InvalidInput(f"MAINSPRING_SEARCH: {name} needs an address: {name}:https://...")

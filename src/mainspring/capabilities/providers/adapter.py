@@ -1,4 +1,4 @@
-"""One request and its answer: what every adapter does between its encoder and its parser."""
+"""One request and its response: the common part of all adapters, between encoder and parser."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from mainspring.core.model import Delta, Reply, Stalled
 
 
 class ReplyParser(Protocol):
-    """Reads one answer in one wire format."""
+    """Parses one response in one wire format."""
 
     @property
     def has_begun(self) -> bool:
-        """Anything at all has come that the format knows."""
+        """Whether anything that the format defines has been received."""
         ...
 
     @property
     def is_complete(self) -> bool:
-        """The provider has said how the reply ended; only its usage may still be missing."""
+        """Whether the provider has sent the stop reason; only the usage may still be missing."""
         ...
 
     @property
     def is_over(self) -> bool:
-        """Nothing more will come."""
+        """Whether nothing more will follow."""
         ...
 
     def feed(self, data: bytes) -> Sequence[Delta]: ...
 
     def take(self, body: bytes) -> None:
-        """The whole answer at once, instead of `feed`."""
+        """Parse a whole response at once, instead of `feed`."""
         ...
 
     def reply(self, provider_request_id: str | None) -> Reply: ...
@@ -51,9 +51,9 @@ class ReplyParser(Protocol):
 async def stream_reply(
     http_client: HttpClient, http_call: HttpCall, reply_parser: ReplyParser
 ) -> AsyncGenerator[Delta | Reply, None]:
-    """Deltas as they come, then the reply.
+    """Yield deltas as they arrive, then the reply.
 
-    A connection that fails after the provider has said how the reply ended does not matter.
+    If the connection fails after the stop reason was received, the reply is still complete.
     """
     request_id: str | None = None
     try:

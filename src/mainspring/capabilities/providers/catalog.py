@@ -1,4 +1,4 @@
-"""What is known of each model: sizes, prices, abilities. The facts are in `catalog.toml`."""
+"""Facts about each model: sizes, prices, abilities. They are in `catalog.toml`."""
 
 from __future__ import annotations
 
@@ -30,22 +30,25 @@ T = TypeVar("T")
 _MAX_REMEMBERED = 1000
 _NUMBER = re.compile(r"\d+")
 _SNAPSHOT = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
+_RELATIVE_MODELS = ("inherit", "small", "default")
+"""Names that stand for a model that is only known where the agent runs."""
+_SCRIPT_PREFIX = "scripted:"
 
 
 class Tariff(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """US dollars a million tokens."""
+    """US dollars per million tokens."""
 
     input: Decimal
     output: Decimal
     cache_read: Decimal
     cache_write: Decimal
     valid_until: date | None = None
-    """The last day that it holds."""
+    """The last day on which it applies."""
     successor: Tariff | None = None
-    """What holds from the day after."""
+    """The tariff from the day after."""
 
     def on(self, day: date) -> Tariff:
-        """What holds on a day: itself, or the successor that is due."""
+        """The tariff on a day: this one, or its successor."""
         is_over = self.valid_until is not None and self.valid_until < day
         return self.successor.on(day) if is_over and self.successor is not None else self
 
@@ -67,7 +70,7 @@ class LongTariff(Tariff, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ModelListing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A model as the catalog has it."""
+    """An entry of the catalog."""
 
     window: int
     max_output: int
@@ -93,13 +96,13 @@ class Catalog:
     """The shipped facts and, on top of them, the user's."""
 
     def __init__(self, *layers: tuple[str, str], clock: Clock = clocks.now) -> None:
-        """Each layer is TOML and the name that errors call it by; a later one wins."""
+        """Each layer is a name for error messages and a TOML text; a later one wins."""
         self._clock = clock
         self._aliases: dict[str, str] = {}
         self._families: dict[str, Table] = {}
         self._models: dict[str, Table] = {}
         self._providers: dict[str, Table] = {}
-        self._resolved: dict[str, str] = {}  # what was looked up so far: a turn asks several times
+        self._resolved: dict[str, str] = {}  # a cache: a turn looks up several times
         self._listings: dict[str, ModelListing] = {}
         for name, text in layers:
             self._add(name, text)
@@ -130,10 +133,10 @@ class Catalog:
         return dict(self._aliases)
 
     def resolve(self, name: str) -> str:
-        """The id, `provider:name`, that an alias, a bare name or an id stands for.
+        """The id, `provider:name`, of an alias, a bare name or an id.
 
         Raises:
-            InvalidInput: nothing is known by that name; it lists what comes close.
+            InvalidInput: the name is unknown; it lists similar names.
         """
         if (known := self._resolved.get(name)) is None:
             known = _remember(self._resolved, name, self._resolve(name))
@@ -154,10 +157,10 @@ class Catalog:
         raise error_table.UNKNOWN_MODEL.error(InvalidInput, name=name, near=self._near(name))
 
     def lookup(self, name: str) -> ModelFacts:
-        """Facts with the dearest price the model has: right to reserve with, `cost` is exact.
+        """Facts with the model's highest price, which is right for a reservation; `cost` is exact.
 
         Raises:
-            InvalidInput: nothing is known by that name; it lists what comes close.
+            InvalidInput: the name is unknown; it lists similar names.
         """
         model = self.resolve(name)
         listing = self.listing(model)
@@ -174,7 +177,7 @@ class Catalog:
         )
 
     def cost(self, name: str, usage: Usage) -> Decimal:
-        """What a call with this usage costs, by the tariff for a prompt of its length."""
+        """The cost of a call with this usage, by the tariff for the length of its prompt."""
         listing = self.listing(self.resolve(name))
         prompt = (
             usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
@@ -184,7 +187,7 @@ class Catalog:
         return cost_of(usage, self._price(listing, tariff))
 
     def price(self, name: str) -> Price:
-        """What holds today for a prompt that is not long."""
+        """Today's price for a prompt that is not long."""
         listing = self.listing(self.resolve(name))
         return self._price(listing, listing.price)
 
@@ -193,7 +196,7 @@ class Catalog:
         return FREE if tariff is None else tariff.on(today).priced(listing.price_date, today)
 
     def quirks(self, name: str) -> Quirks:
-        """What the adapter must know, completed by what the catalog says elsewhere."""
+        """Quirks for the adapter, completed by other facts of the catalog."""
         listing = self.listing(self.resolve(name))
         return msgspec.structs.replace(
             listing.quirks,
@@ -203,7 +206,7 @@ class Catalog:
         )
 
     def listing(self, model: str) -> ModelListing:
-        """Everything there is on `provider:name`; for a server's unlisted model, its defaults."""
+        """All facts about `provider:name`; for an unlisted model, the provider's defaults."""
         if (known := self._listings.get(model)) is None:
             known = _remember(self._listings, model, self._listing(model))
         return known
@@ -239,7 +242,7 @@ class Catalog:
                 known[key] = {**known.get(key, {}), **table}
 
     def _misspelled(self, name: str) -> bool:
-        """Very close to a listed name; one with other numbers is another model."""
+        """Whether a name is very close to a listed one; with other numbers it is another model."""
         close = difflib.get_close_matches(name, self._models, n=1, cutoff=0.9)
         return bool(close) and _NUMBER.findall(close[0]) == _NUMBER.findall(name)
 
@@ -254,7 +257,7 @@ class Catalog:
 
 
 def _remember(cache: dict[str, T], name: str, value: T) -> T:
-    if len(cache) >= _MAX_REMEMBERED:  # servers may be asked for any name
+    if len(cache) >= _MAX_REMEMBERED:  # clients may ask for any name
         cache.clear()
     cache[name] = value
     return value
@@ -262,7 +265,7 @@ def _remember(cache: dict[str, T], name: str, value: T) -> T:
 
 @functools.cache
 def bundled_catalog() -> Catalog:
-    """The catalog without any additions."""
+    """The shipped catalog without additions."""
     return Catalog.load()
 
 
@@ -270,7 +273,7 @@ def lookup(name: str) -> ModelFacts:
     """Facts from the shipped catalog.
 
     Raises:
-        InvalidInput: nothing is known by that name; it lists what comes close.
+        InvalidInput: the name is unknown; it lists similar names.
     """
     return bundled_catalog().lookup(name)
 
@@ -278,3 +281,20 @@ def lookup(name: str) -> ModelFacts:
 def _bundled_text() -> str:
     file = importlib.resources.files("mainspring.capabilities.providers") / "catalog.toml"
     return file.read_text(encoding="utf-8")
+
+
+def missing_model_reason(file: Path, names: str) -> str | None:
+    """The reason why a model is neither in the catalog nor in the file; `None` if all exist.
+    Scripts are not checked: the user sees the error."""
+    wanted = [name.strip() for name in names.split(",")]
+    wanted = [name for name in wanted if name not in ("", *_RELATIVE_MODELS)]
+    wanted = [name for name in wanted if not name.startswith(_SCRIPT_PREFIX)]
+    if not wanted:
+        return None
+    try:
+        models = Catalog.load(file)
+        for name in wanted:
+            models.resolve(name)
+    except InvalidInput as error:
+        return str(error)
+    return None

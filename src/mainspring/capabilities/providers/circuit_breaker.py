@@ -1,4 +1,4 @@
-"""A circuit breaker: a model that keeps failing is left alone for a while, then tried once."""
+"""A circuit breaker: a model that keeps failing is not called for a while, then tried once."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ BreakerState: TypeAlias = Literal["closed", "open", "half_open"]
 
 class BreakerSettings(Struct, frozen=True, kw_only=True):
     failures: int = 3
-    """Calls in a row, each with its retries, that open it."""
+    """Failed calls in a row, each with its retries, that open it."""
     cooldown_seconds: float = 30.0
     max_cooldown_seconds: float = 600.0
     """Every failed probe doubles the cooldown, up to this."""
     access_cooldown_seconds: float = 60.0
-    """After a key was refused, which opens it at once: keys do not come back by themselves."""
+    """The cooldown after a key was refused, which opens the breaker at once."""
 
 
 class BreakerPermit:
-    """A call that was let out. It ends in one of these; what comes after the first is no more."""
+    """Permission for one call. The first of these methods to be called ends it; later ones have no
+    effect."""
 
     def __init__(self, circuit_breaker: CircuitBreaker) -> None:
         self._circuit_breaker = circuit_breaker
@@ -36,12 +37,12 @@ class BreakerPermit:
         self._circuit_breaker.failed(self, failure)
 
     def release(self) -> None:
-        """The call ended without telling anything about the model: cancelled, or our fault."""
+        """The call ended without information about the model: cancelled, or our error."""
         self._circuit_breaker.released(self)
 
 
 class CircuitBreaker:
-    """Closed, open until a moment, or half open: then one call at a time may probe."""
+    """Closed, open until a time, or half open: then one call at a time may probe."""
 
     def __init__(self, settings: BreakerSettings, clock: Callable[[], float]) -> None:
         self._settings = settings
@@ -60,7 +61,7 @@ class CircuitBreaker:
 
     @property
     def seconds_left(self) -> float:
-        """Until a probe is let through; 0 unless it is open."""
+        """Seconds until a probe is allowed; 0 unless it is open."""
         return 0.0 if self._open_until is None else max(0.0, self._open_until - self._clock())
 
     @property
@@ -68,7 +69,7 @@ class CircuitBreaker:
         return self.state == "closed" or (self.state == "half_open" and self._probe is None)
 
     def admit(self) -> BreakerPermit | None:
-        """A call that may go out, or none."""
+        """A permit for one call, or `None`."""
         if not self.is_admitting:
             return None
         admission = BreakerPermit(self)
@@ -101,7 +102,7 @@ class CircuitBreaker:
             self._probe = None
 
     def _is_late(self, breaker_permit: BreakerPermit) -> bool:
-        """It went out before others opened the breaker: from then on, only a probe counts."""
+        """Whether the call began before the breaker opened: since then, only a probe counts."""
         return self._open_until is not None and self._probe is not breaker_permit
 
     def _cooldown(self, *, is_lost: bool) -> float:

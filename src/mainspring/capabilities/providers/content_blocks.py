@@ -1,6 +1,5 @@
-"""Content blocks as far as all wire formats treat them alike: what is text, what is media, and
-whose signature a thinking block carries.
-"""
+"""The handling of content blocks that all wire formats share: what is text, what is media, and
+which provider signed a thinking block."""
 
 from __future__ import annotations
 
@@ -35,7 +34,7 @@ def resolve_source(source: ResolvedSource | FileSource | BlobSource) -> Resolved
     """A source that a provider can read.
 
     Raises:
-        InvalidInput: it names bytes that only we have; whoever built the request must load them.
+        InvalidInput: it refers to bytes that only we have; the caller must load them.
     """
     match source:
         case BlobSource(hash=digest):
@@ -56,7 +55,7 @@ def _decode_text(data: str) -> str:
 
 
 def to_text_or_media(block: Block, quirks: Quirks) -> str | Media:
-    """What a model gets of a block: words, or media that it can see."""
+    """A block as the model gets it: text, or media that it can see."""
     match block:
         case TextBlock(text=text) | BlobBlock(preview=text):
             return text
@@ -94,7 +93,7 @@ def seal_signature(maker: str, payload: str) -> str:
 
 
 def unseal_signature(maker: str, signature: str | None) -> str | None:
-    """What the maker sealed; None if it was another."""
+    """The payload that this maker signed; None if it was another."""
     mark = f"{maker}:"
     if signature is None or not signature.startswith(mark):
         return None

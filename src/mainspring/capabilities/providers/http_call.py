@@ -1,4 +1,4 @@
-"""A call to a model over HTTP: where to, what, which limits hold, and the parts of its response."""
+"""An HTTP call to a model: endpoint, body, limits, and the parts of its response."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ _MIB = 1024 * 1024
 class HttpLimits(Struct, frozen=True, kw_only=True):
     connect_seconds: float = 10
     stall_seconds: float = 45
-    """Silence after which a stream says `Stalled`."""
+    """Silence after which a stream yields `Stalled`."""
     abort_seconds: float = 90
-    """Silence after which a stream is given up."""
+    """Silence after which a stream is aborted."""
     whole_seconds: float = 600
-    """For an answer that is not streamed, from first to last byte."""
+    """The time limit for a response that is not streamed."""
     max_event_bytes: int = 64 * _MIB
     max_answer_bytes: int = 256 * _MIB
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """Where a provider answers, and the headers that every call to it carries."""
+    """A provider's URL, and the headers of every call to it."""
 
     provider: str
     url: str
     secret: str = field(default="", repr=False)
-    """Never shown in an error."""
+    """Redacted from error messages."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
     @classmethod
     def with_bearer(
         cls, provider: str, url: str, *, key: str, headers: Mapping[str, str]
     ) -> Endpoint:
-        """One that takes its key as a bearer token; a local server may need none."""
+        """An endpoint that takes its key as a bearer token; a local server may need none."""
         key = key.strip()
         bearer = {"authorization": f"Bearer {key}"} if key else {}
         return cls(provider=provider, url=url, secret=key, headers={**bearer, **headers})
@@ -59,7 +59,7 @@ class ResponseStarted(Struct, frozen=True):
 
 
 class WholeResponse(Struct, frozen=True):
-    """An answer that is not a stream."""
+    """A response that is not a stream."""
 
     body: bytes
 

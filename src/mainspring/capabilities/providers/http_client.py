@@ -1,6 +1,6 @@
-"""One HTTP session for all calls to models: limits, the watchdog over silence, translated errors.
+"""One HTTP session for all calls to models: limits, detection of silent streams, translated errors.
 
-What the bytes of an answer mean is the adapters' business.
+Adapters interpret the bytes of a response.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import yarl
     from anyio.abc import TaskGroup
 else:
-    # a third of the time that an offline model takes to start
+    # importing it takes a third of the time that an offline model needs to start
     aiohttp, yarl = LazyModule("aiohttp"), LazyModule("yarl")
     environment_proxies = LazyModule("urllib.request")
 
@@ -53,11 +53,11 @@ _REQUEST_ID_HEADERS = ("request-id", "x-request-id", "x-goog-request-id")
 
 
 class _StreamSilent(Exception):
-    """Nothing has come for a while."""
+    """Nothing was received for a while."""
 
 
 class PendingResponse:
-    """A request on its way: headers may take longer than a stream may stay silent."""
+    """A request in progress: its headers may take longer than a stream may stay silent."""
 
     def __init__(self) -> None:
         self.scope = anyio.CancelScope()
@@ -78,7 +78,7 @@ class PendingResponse:
 
 
 class HttpClient:
-    """Open once per process, with `async with`; hand it to every client."""
+    """Open once per process, with `async with`; pass it to every adapter."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class HttpClient:
 
     def connect_early(self, url: str) -> None:
         """Open a connection for the next call to the server of `url`. Nothing is sent over it, and
-        if it fails, the call finds out why."""
+        if it fails, the call reports the reason."""
         if self._group is not None and (origin := _origin(url)) not in self._connecting:
             self._connecting[origin] = anyio.Event()
             self._group.start_soon(self._connect, url)
@@ -155,7 +155,7 @@ class HttpClient:
             **endpoint.headers,
             "content-type": "application/json",
             "accept": "text/event-stream" if http_call.stream else "application/json",
-            "accept-encoding": "identity",  # a compressed stream comes in lumps
+            "accept-encoding": "identity",  # a compressed stream arrives in large pieces
             "x-client-request-id": http_call.request_id,
         }
 
@@ -187,7 +187,7 @@ class HttpClient:
 
     def _opened(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),  # how many at once: the router's
+            connector=aiohttp.TCPConnector(limit=0),  # the router limits concurrency
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(
                 total=None, connect=self.limits.connect_seconds, sock_read=None
@@ -226,11 +226,12 @@ class HttpClient:
 
 
 class Exchange:
-    """One request and its answer, part by part. No generator: a token passes through every one."""
+    """One request and its response, part by part. Not a generator, since every token passes
+    through."""
 
     def __init__(self, http_client: HttpClient, http_call: HttpCall) -> None:
         self.is_answered = False
-        """Set by the reader once it has all it needs, so that the connection can be used again."""
+        """Set by the reader once it has all it needs, so that the connection can be reused."""
         self._client = http_client
         self._limits = http_client.limits
         self._call = http_call
@@ -241,7 +242,8 @@ class Exchange:
         self._is_over = False
         self._is_reading = False
         self.silent_at = 0.0
-        """By the monotonic clock: when it counts as silent, unless something comes before."""
+        """On the monotonic clock: when the stream counts as silent, unless something arrives
+        first."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -254,7 +256,7 @@ class Exchange:
 
     async def read(self) -> ResponsePart | None:
         """`ResponseStarted`, then either batches of events or one `WholeResponse`; `Stalled` when
-        it is silent, `None` at the end.
+        the stream is silent, `None` at the end.
 
         Raises:
             ProviderFailed
@@ -309,7 +311,7 @@ class Exchange:
                 chunk = await content.readany()
             except _StreamSilent as silence:
                 if content.exception() is silence:
-                    # None makes it readable again, although its type does not say so
+                    # None makes it readable again, although the type does not allow it
                     content.set_exception(None)  # pyright: ignore[reportArgumentType]
                 if self._is_silent:
                     raise self._silent() from None
@@ -326,7 +328,7 @@ class Exchange:
         return None
 
     def on_silence(self) -> None:
-        """Wake whoever reads. A reader that takes its time is no silence."""
+        """Wake the reader with an exception. If nobody is reading, the stream is not silent."""
         limits = self._limits
         patience = limits.abort_seconds - limits.stall_seconds
         self.silent_at = time.monotonic() + (patience if self._is_reading else limits.stall_seconds)
@@ -365,7 +367,7 @@ async def _within(seconds: float, wait: Callable[[], Awaitable[T]]) -> T | None:
 
 
 async def _drain(response: aiohttp.ClientResponse) -> None:
-    """Read the end of an answer that has said all it had to say; the connection can stay."""
+    """Read the rest of a finished response, so that the connection can be reused."""
     try:
         with anyio.move_on_after(1):
             while await response.content.readany():
@@ -382,7 +384,7 @@ def _provider_request_id(response: aiohttp.ClientResponse) -> str | None:
 
 
 def _is_stream(response: aiohttp.ClientResponse, http_call: HttpCall) -> bool:
-    """Some servers stream although not asked to, others do not although asked to."""
+    """Some servers stream without being asked, others do not although asked."""
     if response.content_type == "text/event-stream":
         return True
     return http_call.stream and response.content_type != "application/json"

@@ -1,4 +1,5 @@
-"""What aiohttp raises during a call to a model, as `ProviderFailed`. Nothing else translates it."""
+"""Translates errors of aiohttp during a call to a model into `ProviderFailed`, in this one
+place."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     import aiohttp
 else:
-    aiohttp = LazyModule("aiohttp")  # a third of the time that an offline model takes to start
+    aiohttp = LazyModule("aiohttp")  # importing it takes a third of an offline start
 
 
 def _why(error: aiohttp.ClientConnectorError) -> str:
@@ -24,20 +25,20 @@ def _why(error: aiohttp.ClientConnectorError) -> str:
         why = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
         return f"its certificate is not accepted ({why}); SSL_CERT_FILE names your authority's"
     number = error.os_error.errno
-    if number is None or isinstance(error, aiohttp.ClientSSLError):  # TLS has numbers of its own
+    if number is None or isinstance(error, aiohttp.ClientSSLError):  # TLS has its own numbers
         return str(error.os_error)
     return os.strerror(number)
 
 
 @contextmanager
 def translate_errors(provider: str, secret: str) -> Generator[None, None, None]:
-    """`secret` is not shown."""
+    """Translate errors of the block, without `secret` in their messages."""
     try:
         yield
     except EventTooLarge as error:
         raise ProviderFailed(provider, "malformed", str(error)) from error
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
-        _, at, place = str(error).rpartition("@")  # before it a name and a password may stand
+        _, at, place = str(error).rpartition("@")  # a user name and password may precede it
         told = excerpt(f"{at and '…@'}{place}", secret=secret)
         raise ProviderFailed(provider, "invalid_request", f"no such URL: {told}") from None
     except TimeoutError as error:

@@ -1,4 +1,4 @@
-"""The models that a process can reach, by name: each is made when it is first used."""
+"""The models that a process can use, by name: each is created on first use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mainspring.core.model_facts import FREE, ModelFacts, Price, cost_of
 DEFAULT_MODEL = "default"
 SMALL_MODEL = "small"
 _KEY_LIFETIME_SECONDS = 300.0
-"""How long a key is used before the helper is asked again, as in Claude Code."""
+"""How long a key is used before the helper runs again, as in Claude Code."""
 _NOT_BY_NAME = (
     error_table.UNKNOWN_MODEL,
     error_table.UNKNOWN_PROVIDER,
@@ -34,7 +34,7 @@ def facts_of(catalog: Catalog, name: str) -> ModelFacts:
 
 
 def safest_facts(every: Sequence[ModelFacts]) -> ModelFacts:
-    """What holds for any of them: the smallest window, and the dearest price of each kind of
+    """Facts that hold for all of them: the smallest window, and the highest price of each kind of
     token."""
     prices = [facts.price for facts in every]
     return msgspec.structs.replace(
@@ -53,7 +53,7 @@ def safest_facts(every: Sequence[ModelFacts]) -> ModelFacts:
 
 
 def model_unavailable(error: InvalidInput, *, model: str, session_id: str) -> InvalidInput:
-    """Why a session cannot continue with its model. A name that is unknown here was the name of an
+    """Why a session cannot continue with its model. A name that is unknown here was that of an
     object in a Python program."""
     if error.entry not in _NOT_BY_NAME:
         return error
@@ -81,7 +81,7 @@ class ModelRegistry:
         self._routers: dict[str, Router] = {}
 
     def put(self, name: str, model: Model) -> None:
-        """Use `model` under a name: for tests, demonstrations and models of your own."""
+        """Register `model` under a name: for tests, demonstrations and models of your own."""
         self._made[name] = model
         self._routers.clear()
 
@@ -114,7 +114,8 @@ class ModelRegistry:
         return self._default_model if is_default else name
 
     def related(self, wanted: str, to: str) -> str:
-        """See `runtime.session.session_context.Models`. A session that works offline stays so."""
+        """See `runtime.session.session_context.Models`. A session that works offline stays
+        offline."""
         first = to.split(",", maxsplit=1)[0].strip()
         if first in self._made or wanted in self._made:
             return wanted if wanted in self._made else to
@@ -124,7 +125,7 @@ class ModelRegistry:
                 wanted = self._small_models.get(provider) or to
             self.open(wanted)
         except InvalidInput:
-            return to  # no key, or nothing is known by that name here
+            return to  # no key, or an unknown name
         return wanted if provider in self._small_models else to
 
     def facts(self, name: str) -> ModelFacts:
@@ -140,7 +141,7 @@ class ModelRegistry:
         return self.catalog.lookup(name)
 
     def _is_custom(self, name: str) -> bool:
-        """Put here by the user, and not in the catalog."""
+        """Whether the user registered it, and the catalog does not list it."""
         return name in self._made and name not in (*self.catalog.ids, *self.catalog.aliases)
 
     def _candidate(self, name: str) -> ModelCandidate:
@@ -151,7 +152,7 @@ class ModelRegistry:
 
 
 class HelperKeyModel:
-    """A model whose key comes from `apiKeyHelper`, which is asked again every five minutes."""
+    """A model whose key comes from `apiKeyHelper`, which runs again every five minutes."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What providers say when they fail, told in our own words. Every adapter's errors pass here."""
+"""Classifies and words the errors of providers, for all adapters."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _BY_CODE: dict[str, ProviderFailure] = {
     "invalid_request_error": "invalid_request",
     "invalid_prompt": "invalid_request",
 }
-# Providers that answer 400 to everything say what they mean in prose only. First match counts.
+# Providers that answer everything with 400 give the reason only as text. The first match counts.
 _BY_WORDS: tuple[tuple[str, ProviderFailure], ...] = (
     ("image exceeds", "media_too_large"),
     ("image dimensions", "media_too_large"),
@@ -85,7 +85,7 @@ class ProviderErrorBody(Struct, frozen=True, kw_only=True):
 
 
 def parse_error(error: object) -> ProviderErrorBody:
-    """Whatever shape the error has: an object, its wrapper, a list of one, or plain words."""
+    """Parse an error in any shape: an object, its wrapper, a list of one, or plain text."""
     match error:
         case list() if error:
             return parse_error(cast(list[object], error)[0])
@@ -139,7 +139,7 @@ def _classify_status(status: int) -> ProviderFailure:
 
 
 def stream_failure(provider: str, error: object, *, secret: str) -> ProviderFailed:
-    """An error that came inside an answer that had begun well."""
+    """An error inside a response that had begun successfully."""
     told = parse_error(error)
     named = f" ({excerpt(', '.join(told.codes), secret=secret)})" if told.codes else ""
     what = f"the stream broke off: {excerpt(told.message, secret=secret)}{named}"

@@ -1,4 +1,4 @@
-"""What a model takes and what it rejects, as far as its adapter must know."""
+"""What a model accepts and rejects, as far as its adapter must know."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ _RISING: tuple[Effort, ...] = ("none", "low", "medium", "high", "xhigh", "max")
 
 
 class Quirks(Struct, frozen=True, kw_only=True):
-    """The defaults send only what every server of the protocol understands."""
+    """The defaults send only what every server of the protocol supports."""
 
     efforts: tuple[Effort, ...] = ()
-    """Levels the model takes by name; empty if it knows no such parameter."""
+    """Effort levels that the model accepts; empty if it has no such parameter."""
     thinking: ThinkingStyle = "none"
-    """Anthropic: how thinking is asked for."""
+    """Anthropic: how thinking is requested."""
     can_disable_thinking: bool = False
-    """Anthropic: thinks unless told not to, and may be told."""
+    """Anthropic: thinking is on by default, and can be disabled."""
     thinking_display: Literal["summarized", "omitted"] | None = None
-    """Anthropic: what is shown of the thoughts; the model's own default if not set."""
+    """Anthropic: what is shown of the thinking; the model's default if not set."""
     max_output: int | None = None
-    """No request asks for more tokens than this."""
+    """The upper limit for the tokens of any request."""
     supports_images: bool = True
     supports_documents: bool = True
     """PDFs; a document that is text is sent as text to any model."""
     supports_cache_control: bool = True
     cache_ttl: Literal["5m", "1h"] = "5m"
     token_limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    """Chat completions: OpenAI's own models want the longer name, most others know the shorter."""
+    """Chat completions: OpenAI's own models need the longer name, most others know the shorter."""
     supports_stream_usage: bool = True
-    """Chat completions: knows `stream_options.include_usage`."""
+    """Chat completions: whether it supports `stream_options.include_usage`."""
     returns_reasoning: bool = False
-    """Chat completions: wants its `reasoning_content` back in the next request."""
+    """Chat completions: whether `reasoning_content` must be sent back in the next request."""
 
 
 def output_limit(request: Request, quirks: Quirks) -> int:
@@ -46,7 +46,7 @@ def output_limit(request: Request, quirks: Quirks) -> int:
 
 
 def supported_effort(wanted: Effort, quirks: Quirks) -> Effort | None:
-    """The nearest level that the model takes, rather lower than higher; None: say nothing."""
+    """The nearest level that the model accepts, lower rather than higher; None: send no level."""
     if wanted in quirks.efforts:
         return wanted
     real: list[Effort] = [level for level in _RISING[1:] if level in quirks.efforts]

@@ -1,4 +1,4 @@
-"""How fast one provider may be asked: calls at once, requests a minute, tokens a minute."""
+"""Rate limits of one provider: concurrent calls, requests per minute, tokens per minute."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ class RateLimitSettings(Struct, frozen=True, kw_only=True):
 
 
 class TokenBucket:
-    """A minute's allowance that refills evenly. It may go into debt; a debt is waited off.
+    """A minute's allowance that refills evenly. It may go into debt, which callers wait off.
 
-    Whoever comes takes at once and is told how long to wait, so the order of coming is kept and
+    Every caller takes its amount at once and gets the time to wait, so callers keep their order,
+    and
     a request larger than the whole allowance still gets its turn.
     """
 
@@ -32,7 +33,7 @@ class TokenBucket:
         self._at = now
 
     def take(self, amount: float, now: float) -> float:
-        """Take and return the seconds to wait for it; a negative amount gives back."""
+        """Take an amount, and return the seconds to wait; a negative amount is given back."""
         self._level = min(self._full, self._level + (now - self._at) * self._per_second)
         self._at = now
         self._level = min(self._full, self._level - amount)
@@ -40,8 +41,8 @@ class TokenBucket:
 
 
 class CallSlot:
-    """The place of one call among those to its provider, and the tokens that it was expected to
-    use: correct `used` once the provider has counted. No generator: there is one a turn."""
+    """One call's slot at its provider, and its estimated tokens: set `used` once the provider has
+    counted. Not a generator, since every turn uses one."""
 
     def __init__(self, limiter: RateLimiter, estimated_tokens: int) -> None:
         self._limiter = limiter
@@ -68,11 +69,12 @@ class RateLimiter:
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether an estimate of a request's tokens is of any use: it takes a look at all of it."""
+        """Whether an estimate of a request's tokens is needed; estimating reads the whole
+        request."""
         return self._tokens is not None
 
     def slot(self, estimated_tokens: int) -> CallSlot:
-        """Wait for a turn and hold it, as a context."""
+        """A context that waits for a slot and holds it."""
         return CallSlot(self, estimated_tokens)
 
     async def enter(self, slot: CallSlot) -> None:

@@ -1,6 +1,5 @@
-"""When asking the same model again makes sense, how long to wait before it, and the clock and
-randomness that a test can replace.
-"""
+"""Decides whether and when to retry a call to the same model; clock and randomness can be replaced
+by tests."""
 
 from __future__ import annotations
 
@@ -16,23 +15,23 @@ from mainspring.core.errors import ProviderFailed, ProviderFailure
 REQUEST_AT_FAULT = frozenset[ProviderFailure](
     ("prompt_too_long", "media_too_large", "invalid_request", "exhausted")
 )
-"""No model will take it: the caller has to change the request."""
+"""No model will accept the request: the caller must change it."""
 
 ACCESS_LOST = frozenset[ProviderFailure](("unauthorized", "forbidden", "billing", "not_found"))
-"""This model will not answer until a person does something; another one may."""
+"""This model will not answer until a person acts; another one may."""
 
 _SLOW = frozenset[ProviderFailure](("timeout", "stalled"))
 
 
 class RetryPolicy(Struct, frozen=True, kw_only=True):
     attempts: int = 3
-    """How often one model is asked within one call."""
+    """How many times one model is tried within one call."""
     first_seconds: float = 1.0
     max_seconds: float = 20.0
     max_retry_after_seconds: float = 30.0
-    """A provider that asks for a longer pause is left for another one, if there is another."""
+    """If a provider asks for a longer pause, another model is used, if there is one."""
     max_lone_wait_seconds: float = 120.0
-    """The longest pause that is waited out when there is no other."""
+    """The longest pause that is waited for when there is no other model."""
 
 
 def retry_delay(
@@ -43,11 +42,11 @@ def retry_delay(
     rng: random.Random,
     is_alone: bool,
 ) -> float | None:
-    """Seconds to wait before asking the same model again; None: do not.
+    """Seconds to wait before the same model is retried; None: do not retry.
 
-    `attempt` is the number of the one that failed, from 1. Waits have full jitter, so that
-    sessions that failed together do not come back together. What took long to fail is not
-    repeated while another model is at hand.
+    `attempt` is the number of the failed one, from 1. Waits have full jitter, so that sessions that
+    failed together do not retry together. Slow failures are not retried while another model is
+    available.
     """
     if not failure.retryable or attempt >= retry_policy.attempts:
         return None
@@ -61,12 +60,12 @@ def retry_delay(
     longest = (
         retry_policy.max_lone_wait_seconds if is_alone else retry_policy.max_retry_after_seconds
     )
-    # The jitter comes on top: everybody was told the same number.
+    # Jitter is added: every client got the same number.
     return asked + jittered if asked <= longest else None
 
 
 class Timing(Struct, frozen=True, kw_only=True):
     clock: Callable[[], float] = time.monotonic
-    """Seconds that only ever grow."""
+    """A monotonic clock, in seconds."""
     sleep: Callable[[float], Awaitable[None]] = anyio.sleep
     random: random.Random = field(default_factory=random.Random)

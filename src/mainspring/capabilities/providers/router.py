@@ -1,11 +1,11 @@
-"""The model that is several: ordered candidates, retries, failover, breakers, pacing.
+"""A model made of several: ordered candidates, retries, failover, circuit breakers, rate limits.
 
-What is repeated, and by whom. Until the first part of a reply has been handed out, a failed call
-is repeated here, on the same model or on the next, and the caller sees none of it but
-`FailedOver`. Once a part is out, nothing is repeated here: the caller may have started a tool from
-it, and the tokens were paid for, which only the caller can write down. It gets the
-`ProviderFailed`, decides, and calls again; a model whose streams broke twice in a row is then
-asked last. `Stalled` is not a part of a reply.
+Who repeats what: until the first part of a reply has been yielded, a failed call is repeated here,
+on the same model or the next, and the caller only sees `FailedOver`. After that, nothing is
+repeated
+here: the caller may have started a tool from that part, and only the caller can record the tokens
+that were paid for. It gets the `ProviderFailed`, decides, and calls again; a model whose streams
+broke twice in a row is then tried last. `Stalled` is not a part of a reply.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class RouterSettings(Struct, frozen=True, kw_only=True):
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
     breaker: BreakerSettings = field(default_factory=BreakerSettings)
     pace: RateLimitSettings = field(default_factory=RateLimitSettings)
-    """Of a provider that `paces` does not name."""
+    """Limits of a provider that `paces` does not name."""
     paces: Mapping[str, RateLimitSettings] = field(default_factory=dict[str, RateLimitSettings])
     max_cooldown_wait_seconds: float = 30.0
     """With every breaker open, the longest cooldown that a call waits for instead of failing."""
 
 
 class _CandidateFailures(Struct):
-    """What each candidate of one call said, for the event and for the final error."""
+    """The failure of each candidate of one call, for the event and for the final error."""
 
     said: dict[str, ProviderFailed] = field(default_factory=dict[str, ProviderFailed])
 
@@ -95,11 +95,11 @@ class Router:
         }
 
     def route(self, routing_task: RoutingTask | None = None) -> ModelRoute:
-        """A model for one thread: it keeps its choice, and says when another one answers."""
+        """A model for one thread: it keeps its choice, and reports when another model answers."""
         return ModelRoute(self, routing_task or RoutingTask())
 
     def drill(self, role: Role = "main") -> ModelRoute:
-        """As if the first model of the role were down: the second answers every call.
+        """Treat the first model of the role as down: the second answers every call.
 
         Raises:
             InvalidInput: the role has no second model.
@@ -128,12 +128,12 @@ class Router:
         return await self._routing.choose(routing_task, request)
 
     def candidates(self, role: Role = "main") -> tuple[str, ...]:
-        """Ids in order; reserve money for the dearest of them, as any may answer."""
+        """Ids in order; reserve money for the most expensive, since any may answer."""
         return tuple(candidate.id for candidate in self._routing.candidates(role))
 
 
 class ModelRoute:
-    """One thread's way to its models. The choice is made once, so prompt caches are not lost."""
+    """One thread's route to its models. The choice is made once, so prompt caches stay useful."""
 
     def __init__(
         self,
@@ -147,12 +147,12 @@ class ModelRoute:
         self._routing_task = routing_task
         self._candidates = tuple(candidates)
         self._current = drilled
-        """Who answered last, or ought to."""
+        """The model that answered last, or that should answer first."""
         self._drilled = drilled
         self._broken: dict[str, int] = {}
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
-        """As `Model.stream`; `Reply.model` is the candidate's id.
+        """Like `Model.stream`; `Reply.model` is the candidate's id.
 
         Raises:
             ProviderFailed: of the one model whose stream broke, or one for all that were asked.
@@ -170,7 +170,7 @@ class ModelRoute:
                     attempt.failure = failure
 
     async def _attempts(self, request: Request) -> AsyncGenerator[_Attempt, None]:
-        """Calls to be read until they end, one after the other until one is answered."""
+        """Calls, one after the other until one is answered; the caller reads each to its end."""
         refusals = _CandidateFailures()
         candidates = await self._order(request)
         await self._wait_for_a_cooldown(candidates)
@@ -216,7 +216,7 @@ class ModelRoute:
         *,
         is_alone: bool,
     ) -> AsyncGenerator[_Attempt, None]:
-        """One candidate with its retries; if it gives nothing, its refusal is noted instead."""
+        """Call one candidate with its retries; if it yields nothing, its failure is recorded."""
         breaker = self._router.breaker(model_candidate.id)
         admission = breaker.admit()
         if admission is None:
@@ -287,15 +287,15 @@ class ModelRoute:
 
 
 class _Attempt(Struct):
-    """One call of one candidate. Who reads it notes here how it ended."""
+    """One call of one candidate. Its reader records here how it ended."""
 
     candidate: ModelCandidate
     items: AsyncGenerator[Delta | Reply, None]
     slot: CallSlot
     refusals: _CandidateFailures = field(default_factory=_CandidateFailures)
-    """Why those before it did not answer."""
+    """Why the candidates before it did not answer."""
     has_given: bool = False
-    """A part of a reply was handed out."""
+    """Whether a part of a reply was yielded."""
     is_answered: bool = False
     failure: ProviderFailed | None = None
 
@@ -316,7 +316,7 @@ def _no_reply(model_candidate: ModelCandidate) -> ProviderFailed:
 
 
 class _CandidateFailed(Exception):
-    """A candidate gave nothing and will not be asked again in this call."""
+    """A candidate gave nothing and will not be tried again in this call."""
 
     def __init__(self, failure: ProviderFailed) -> None:
         super().__init__(str(failure))

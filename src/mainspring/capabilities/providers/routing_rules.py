@@ -1,4 +1,4 @@
-"""Which models a task is given to: rules as data, then a classifier if there is one."""
+"""Selects the models for a task: by rules as data, then by a classifier if there is one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Role: TypeAlias = Literal["main", "small", "judge", "embed"]
 
 class ModelCandidate(Struct, frozen=True, kw_only=True):
     id: str
-    """`provider:name`, as the catalog has it."""
+    """`provider:name`, as in the catalog."""
     model: Model
 
     @property
@@ -25,12 +25,12 @@ class ModelCandidate(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """As the provider calls it."""
+        """The provider's name for the model."""
         return self.id.partition(":")[2]
 
 
 class RoutingTask(Struct, frozen=True, kw_only=True):
-    """What the rules look at, besides the request."""
+    """What the rules match, besides the request."""
 
     role: Role = "main"
     agent: str = ""
@@ -38,10 +38,10 @@ class RoutingTask(Struct, frozen=True, kw_only=True):
 
 
 class RoutingRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Applies if everything it names fits. Names are shell patterns."""
+    """Applies if all its conditions match. Names are shell patterns."""
 
     use: str
-    """A role, whose candidates then answer, or a candidate's id, which is then asked first."""
+    """A role, whose candidates then answer, or a candidate's id, which is then tried first."""
     role: Role = "main"
     agent: str | None = None
     skill: str | None = None
@@ -60,11 +60,11 @@ class RoutingRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 Classifier: TypeAlias = Callable[[RoutingTask, Request], Awaitable[str | None]]
-"""Answers with what a rule's `use` may be, or None: the role's own candidates."""
+"""Returns a value for a rule's `use`, or None for the role's own candidates."""
 
 
 class Routing:
-    """The candidates of each role, and which of them a task is given to."""
+    """The candidates of each role, and which of them a task uses."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Routing:
         rules: Sequence[RoutingRule] = (),
         classifier: Classifier | None = None,
     ) -> None:
-        """Raises InvalidInput if a role is empty or a rule names what there is not."""
+        """Raises InvalidInput if a role is empty or a rule names an unknown model or role."""
         self._roles = {role: tuple(candidates) for role, candidates in roles.items()}
         self._rules = tuple(rules)
         self._classifier = classifier
@@ -83,7 +83,7 @@ class Routing:
             self._ordered(rule.role, rule.use)
 
     def candidates(self, role: Role) -> tuple[ModelCandidate, ...]:
-        """A role that has none of its own uses those of `main`.
+        """The candidates of a role; without its own, those of `main`.
 
         Raises:
             InvalidInput: `main` has none either.
@@ -100,7 +100,7 @@ class Routing:
     async def choose(
         self, routing_task: RoutingTask, request: Request
     ) -> tuple[ModelCandidate, ...]:
-        """In the order they are to be asked."""
+        """The candidates, in the order they are to be tried."""
         for rule in self._rules:
             if rule.fits(routing_task, request):
                 return self._ordered(routing_task.role, rule.use)

@@ -1,12 +1,13 @@
-"""A model that plays a script out of a file: its words are written down, all that it does is real.
+"""A model that plays a script from a file: its messages are scripted, its tool calls are real.
 
-Its answer is a function of the request alone. So threads that work beside each other get each their
-own, and a session that was killed goes on where it was.
+Its answer is a function of the request alone. So concurrent threads each get their own answers, and
+a session that was killed continues where it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -38,6 +39,7 @@ _SCRIPTED_PREFIX = "scripted:"
 _DEEPEST = 20
 _SHOWN = 300
 _NOTE = "<system-note>"
+_EMPTY_SUMMARY = "The user and the assistant have talked."
 
 
 class ScriptedCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -51,7 +53,7 @@ class ScriptedStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     says: str = ""
     calls: tuple[ScriptedCall, ...] = ()
     expects: str = ""
-    """Words that the results of the last calls must have. Where they have not, the script stops
+    """Text that the results of the last calls must contain. If they do not, the script stops
     instead of claiming what did not happen."""
 
     @property
@@ -61,38 +63,40 @@ class ScriptedStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class ScriptedPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is answered, reply by reply, to whoever asks for one thing."""
+    """The replies, step by step, to one kind of prompt."""
 
     when: str = ""
-    """Words of what is asked; the first part whose words are there is played. Without any: it is
-    for whatever is asked."""
+    """Text in the prompt; the first part whose text is found is played. If empty, it matches every
+    prompt."""
     steps: tuple[ScriptedStep, ...]
 
 
 def offline_model(text: str, *, name: str) -> Scripted:
-    """The model that a script in YAML, or JSON, describes; `name` is what people are told of it.
+    """The model for a script in YAML or JSON; `name` is shown to people.
 
     Raises:
-        InvalidInput: it is no script.
+        InvalidInput: it is not a valid script.
     """
     parts = read_script(text, name=name)
     return Scripted(otherwise=lambda request: _answer(parts, request, name), delta_seconds=0.002)
 
 
 def read_script(text: str, *, name: str) -> tuple[ScriptedPart, ...]:
-    """
+    """Parse a script.
+
     Raises:
-        InvalidInput: it is no script.
+        InvalidInput: it is not a valid script.
     """
     try:
-        written = msgspec.json.encode(_tree(text))  # a date is as it was written
+        written = msgspec.json.encode(_tree(text))  # dates stay strings
         return msgspec.json.decode(written, type=tuple[ScriptedPart, ...])
     except (yaml.YAMLError, msgspec.MsgspecError, TypeError, ValueError) as error:
         raise InvalidInput(f"{name}: {error}") from error
 
 
 def _tree(text: str) -> object:
-    """What a text says, if it is not deep and has no aliases: a few can stand for millions."""
+    """Parse YAML that is not deeply nested and has no aliases: a few can expand to millions of
+    values."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is 20 times as fast
     depth = 0
     for event in cast("Iterator[yaml.Event]", yaml.parse(text, Loader=loader)):  # pyright: ignore[reportUnknownMemberType] (its stubs do not say)
@@ -120,7 +124,7 @@ def _answer(parts: Sequence[ScriptedPart], request: Request, name: str) -> Scrip
 
 
 def _since_last_prompt(messages: Sequence[Message]) -> tuple[str, Sequence[Message]]:
-    """What was asked last, and all that came since."""
+    """The last prompt, and all messages since."""
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
         if isinstance(message, Assistant):
@@ -137,7 +141,7 @@ def _results(since: Sequence[Message]) -> str:
 
 
 def _tail(text: str) -> str:
-    """Of several results, the last one is the likeliest to tell what went wrong."""
+    """The end of the text: of several results, the last most likely shows what went wrong."""
     return text if len(text) <= _SHOWN else f"...{text[-_SHOWN:]}"
 
 
@@ -148,14 +152,29 @@ def _shorten(text: str) -> str:
 def scripted_models(name: str, folder: Path) -> dict[str, Model]:
     """The scripts in an agent's folder among the models that it runs with.
 
-    Only the person who runs the agent may name one: others could have any file read.
+    Only the person who runs the agent may name one: otherwise any file could be read.
 
     Raises:
-        InvalidInput: there is no such file inside the folder, or it is no script.
+        InvalidInput: there is no such file inside the folder, or it is not a valid script.
     """
     wanted = [item.strip() for item in name.split(",")]
     files = [item for item in wanted if item.startswith(_SCRIPTED_PREFIX) and item != OFFLINE_MODEL]
     return {file: _read_script(file.removeprefix(_SCRIPTED_PREFIX), folder) for file in files}
+
+
+def scripts_hash(names: Sequence[str], folder: Path) -> str:
+    """Blocks. What a scripted model says is in its file, not in its name."""
+    files = (folder / name.partition(":")[2] for name in names)
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def scripted_conversation(
+    steps: Sequence[Mapping[str, object]], name: str, *, summary_prompt: str
+) -> Scripted:
+    """A model of these steps. Asked for a summary, it says almost nothing: whatever is needed later
+    has to survive without."""
+    parts = [{"when": summary_prompt, "steps": [{"says": _EMPTY_SUMMARY}]}, {"steps": steps}]
+    return offline_model(msgspec.json.encode(parts).decode(), name=name)
 
 
 def _read_script(path: str, folder: Path) -> Model:
@@ -186,7 +205,7 @@ def demo_answer(request: Request) -> ScriptLine:
 
 
 def _repair(request: Request) -> ScriptLine:
-    """Look, test, read, repair, test again, report: one step for each answer so far."""
+    """List, test, read, repair, test again, report: one step for each result so far."""
     results = _tool_results(request)
     match len(results):
         case 0:
@@ -213,7 +232,7 @@ def _repair(request: Request) -> ScriptLine:
 
 
 def _tool_results(request: Request) -> list[str]:
-    """Texts of the tool results since the user last said something."""
+    """Texts of the tool results since the user's last message."""
     found: list[str] = []
     for message in request.messages:
         if isinstance(message, Assistant):

@@ -45,18 +45,19 @@ from mainspring.core.model import (
 )
 
 _LOOKBACK = 20
-"""How many blocks before a breakpoint a hit is looked for."""
+"""How many blocks before a breakpoint are searched for a hit."""
 
 
 class SimulatedPromptCache:
-    """Keeps prefixes as Anthropic's does: per model, up to breakpoints, and never forgets."""
+    """Caches prefixes like Anthropic's cache: per model, up to breakpoints; entries never
+    expire."""
 
     def __init__(self, *, min_tokens: int = 0) -> None:
         self._min_tokens = min_tokens
         self._known: set[bytes] = set()
 
     def usage(self, request: Request, *, output_tokens: int) -> Usage:
-        """What the request costs now; what it wrote is there for the next one."""
+        """The usage of a request; the prefixes that it writes are cached for later requests."""
         steps = list(_cache_steps(request))
         marks = [index for index, step in enumerate(steps) if step.is_breakpoint]
         marks = marks[-MAX_BREAKPOINTS:]
@@ -132,7 +133,7 @@ def _chunks(text: str, size: int) -> Iterator[str]:
 
 
 class ScriptLine(Struct, frozen=True):
-    """What to say at one turn. Lines are put together with `+`; ids and usage come later."""
+    """The content of one turn. Lines are joined with `+`; ids and usage are added later."""
 
     content: tuple[TextBlock | Thinking | ToolUse, ...]
     reason: ReplyReason | None = None
@@ -145,7 +146,7 @@ class ScriptLine(Struct, frozen=True):
 
 
 class ScriptFailure(Struct, frozen=True):
-    """A call that does not succeed, after some deltas perhaps."""
+    """A call that fails, perhaps after some deltas."""
 
     kind: ProviderFailure
     what: str
@@ -180,7 +181,7 @@ def fails(
 
 
 class Scripted:
-    """Answers request after request with the next step, then with `otherwise` for ever."""
+    """Answers each request with the next step, then always with `otherwise`."""
 
     def __init__(
         self,
@@ -191,9 +192,9 @@ class Scripted:
         chunk_chars: int = 24,
         cache: SimulatedPromptCache | None = None,
     ) -> None:
-        """`latency_seconds` pass before the first delta, `delta_seconds` before each other one."""
+        """Waits `latency_seconds` before the first delta, and `delta_seconds` after each."""
         self.requests: list[Request] = []
-        """Everything that was asked, in order."""
+        """All requests so far, in order."""
         self._steps = list(steps)
         self._otherwise = otherwise
         self._latency_seconds = latency_seconds
@@ -255,11 +256,12 @@ class Scripted:
 
 
 Compare: TypeAlias = Callable[[str, Request], str | None]
-"""Recorded fingerprint and what is asked now; says what differs, or None if nothing does."""
+"""Compares a recorded fingerprint with a request; describes the difference, or None if there is
+none."""
 
 
 def request_fingerprint(request: Request) -> str:
-    """What the model reads and may say, not how it is sent: a hash of it."""
+    """A hash of what the model reads and may say, not of how it is sent."""
     sent = msgspec.structs.replace(request, request_id="", stream=True, cache_messages=())
     return blake2b(msgspec.json.encode(sent), digest_size=16).hexdigest()
 
@@ -270,7 +272,7 @@ def compare_fingerprint(recorded: str, request: Request) -> str | None:
 
 
 class ReplayModel:
-    """Serves recorded replies; at the first difference it stops, or hands over to `live`."""
+    """Serves recorded replies; at the first difference it fails, or hands over to `live`."""
 
     def __init__(
         self,
@@ -279,13 +281,13 @@ class ReplayModel:
         compare: Compare = compare_fingerprint,
         live: Model | None = None,
     ) -> None:
-        """`recorded` are fingerprints of requests and the replies to them, in order."""
+        """`recorded`: fingerprints of requests and the replies to them, in order."""
         self._recorded = tuple(recorded)
         self._compare = compare
         self._live = live
         self._served = 0
         self.diverged: str | None = None
-        """Where the run left the recording and how; None as long as it has not."""
+        """Where and how the run differs from the recording; None if it does not."""
 
     @property
     def replies_left(self) -> int:

@@ -15,21 +15,22 @@ if TYPE_CHECKING:
 class WatchedStream(Protocol):
     @property
     def silent_at(self) -> float:
-        """By the monotonic clock; later after every chunk."""
+        """On the monotonic clock; moved forward after every chunk."""
         ...
 
     def on_silence(self) -> None:
-        """Called at that time; afterwards `silent_at` is later."""
+        """Called at that time; it must move `silent_at` forward."""
         ...
 
 
 class SilenceWatch:
-    """Streams that are added later must not be silent earlier: they all have the same limits."""
+    """All streams have the same limits, so one that is added later never becomes silent earlier."""
 
     def __init__(self) -> None:
         self._streams: set[WatchedStream] = set()
         self._last_silent_at = 0.0
-        """Of the stream added last. The task stays until then, so that a turn starts none."""
+        """The `silent_at` of the newest stream. The task runs until then, so that not every turn
+        starts one."""
         self._is_running = False
 
     def add(self, stream: WatchedStream, group: TaskGroup) -> None:

@@ -1,10 +1,10 @@
-"""Server-sent events: bytes as they come off the wire in, the data of whole events out."""
+"""Decodes server-sent events: chunks of bytes in, the data of complete events out."""
 
 from __future__ import annotations
 
 _BOM = b"\xef\xbb\xbf"
 _MAX_ID_BYTES = 1_024
-"""It becomes a header."""
+"""A limit, since the id is sent back as a header."""
 
 
 class EventTooLarge(ValueError):
@@ -13,19 +13,20 @@ class EventTooLarge(ValueError):
 
 
 class SseDecoder:
-    """Cuts a stream into events, wherever its chunks begin and end.
+    """Splits a stream into events, wherever its chunks begin and end.
 
-    Works on bytes, so half a character at the end of a chunk is nothing special, and touches
-    each byte a fixed number of times, however small the chunks are.
+    It works on bytes, so a chunk may end within a character, and it touches each byte a fixed
+    number of
+    times, however small the chunks are.
     """
 
     def __init__(self, *, max_event_bytes: int = 64 * 1024 * 1024) -> None:
         self._max_event_bytes = max_event_bytes
         self._tail: list[bytes] = []
-        """Pieces of a line whose end has not come yet."""
+        """Pieces of an incomplete line."""
         self._tail_bytes = 0
         self._data: list[bytes] = []
-        """Data lines of an event whose end has not come yet."""
+        """Data lines of an incomplete event."""
         self._data_bytes = 0
         self._at_start = True
         self._after_return = False
@@ -33,7 +34,7 @@ class SseDecoder:
         self.last_id = ""
         """The id of the last event, from which a stream can be resumed."""
         self.retry_ms: int | None = None
-        """How long the server wants to be left alone before a stream is resumed."""
+        """How long to wait before a stream is resumed, as the server asks."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The data of every event that this chunk completes.
@@ -61,7 +62,7 @@ class SseDecoder:
 
     def _with_plain_line_ends(self, chunk: bytes) -> bytes:
         if self._after_return and chunk:
-            chunk = chunk.removeprefix(b"\n")  # its return has ended the line already
+            chunk = chunk.removeprefix(b"\n")  # the \r has already ended the line
             self._after_return = False
         if chunk.endswith(b"\r"):
             self._after_return = True
@@ -87,7 +88,7 @@ class SseDecoder:
                     self._data_bytes = 0
             elif line.startswith((b"id:", b"retry:")):
                 self._read_position(line)
-            # else a comment or `event:`; the data says all that we need
+            # else a comment or `event:`, which we do not need
         return events
 
     def _read_position(self, line: bytes) -> None:
@@ -98,5 +99,5 @@ class SseDecoder:
             self.retry_ms = int(value.strip()[:9])
 
     def end(self) -> list[bytes]:
-        """An event that only lacked the empty line after it; a cut-off line is no event."""
+        """The last event, if only the empty line after it is missing; a partial line is dropped."""
         return self._events(b"")

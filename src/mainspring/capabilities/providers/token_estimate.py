@@ -1,4 +1,4 @@
-"""Tokens when a provider does not count them: from sizes, leaning high."""
+"""Estimates tokens from sizes, on the high side, where a provider does not count them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mainspring.core.events import Usage
 from mainspring.core.model import Assistant, Message, Request, Thinking, ToolResultBlock, ToolUse
 
 _BYTES_A_TOKEN = 3
-"""English is nearer to 4 and code to 3.3; an estimate that is too high stops nothing too late."""
+"""English is closer to 4 and code to 3.3; an estimate that is too high never stops too late."""
 _BLOCK_TOKENS = 6
 _IMAGE_TOKENS = 1600
 _PDF_BYTES_A_TOKEN = 12
@@ -37,8 +37,8 @@ def estimated_usage(request: Request, content: Sequence[TextBlock | Thinking | T
 
 
 def with_thinking(usage: Usage, content: Sequence[TextBlock | Thinking | ToolUse]) -> Usage:
-    """With the thinking that the provider did not count by itself: what the model wrote besides
-    takes its share of the output, by size; the rest was thinking."""
+    """Add thinking tokens that the provider did not count separately: the output minus the
+    estimated size of everything else."""
     if usage.thinking_tokens is not UNSET or not any(isinstance(b, Thinking) for b in content):
         return usage
     written = sum(_spoken_tokens(block) for block in content if not isinstance(block, Thinking))

@@ -1,4 +1,4 @@
-"""What servers get wrong about tool calls: inputs that are no JSON, ids missing or used twice."""
+"""Repairs tool calls: inputs that are not JSON, ids that are missing or used twice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainspring.core.model import INVALID_JSON, Assistant, Request, ToolUse
 
 
 def parse_input(pieces: Sequence[str]) -> dict[str, object]:
-    """The input that a model wrote, piece by piece; parsed here, once."""
+    """The input that a model wrote in pieces, parsed once."""
     written = "".join(pieces)
     if not written.strip():
         return {}
@@ -24,7 +24,7 @@ def parse_input(pieces: Sequence[str]) -> dict[str, object]:
 
 
 def as_input(value: object, written: str | None = None) -> dict[str, object]:
-    """A decoded input as the mapping it must be."""
+    """A decoded input as the mapping that it must be."""
     match value:
         case dict():
             return msgspec.convert(value, dict[str, object])
@@ -61,7 +61,7 @@ class CallIds:
 
 
 def valid_id(id_: str, *, pattern: re.Pattern[str]) -> str:
-    """The id as it is, or a stand-in where a provider would reject another provider's id."""
+    """The id, or a replacement where a provider would reject another provider's id."""
     return id_ if pattern.fullmatch(id_) else f"call_{_digest(id_, 16)}"
 
 

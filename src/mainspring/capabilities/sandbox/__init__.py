@@ -1,1 +1,1 @@
-"""Where programs run: behind a kernel boundary, within limits, each exactly once."""
+"""Runs programs in a sandbox: isolated by the kernel, within limits, each exactly once."""

@@ -1,8 +1,8 @@
-"""The first process inside a sandbox: starts programs for the keeper, one at a time, and kills
-whatever one leaves behind.
+"""The first process inside a sandbox: it starts programs for the keeper, one at a time, and kills
+every process that a program leaves behind.
 
-It runs alone (`python3 -I -S agent.py`) on whatever Python from 3.9 on the sandbox has. It imports
-what is quick to import: `socket` and `signal` would take longer than all the rest of its start.
+It is run as a script (`python3 -I -S agent.py`) by any Python from 3.9 on that the sandbox has. It
+imports only fast modules: `socket` and `signal` would take longer than the rest of its start.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ else:
 CONTROL_FD = 3
 PROXY_PORT = 3128
 RUN, KILL = b"r", b"k"
-"""What the keeper says. `RUN` comes with four descriptors: the request and the three streams."""
+"""Messages from the keeper. `RUN` comes with four descriptors: the request and the three
+streams."""
 
 _INT = 4
 _SET_DUMPABLE, _SET_SECCOMP, _FILTER = 4, 22, 2
@@ -40,7 +41,7 @@ def main() -> None:
 
 
 def kill_namespace() -> None:
-    """Everything but the caller, who has to be the first process of a PID namespace."""
+    """Kill every process but the caller, which must be the first process of a PID namespace."""
     if os.getpid() != 1:
         raise RuntimeError("not in a PID namespace of its own: refusing to kill everything")
     try:
@@ -73,10 +74,10 @@ def serve(
     dress: Dress = unchanged_command,
     is_guarded: Callable[[], bool] = always,
 ) -> None:
-    """Until the keeper is gone. `confine` is called in each program's process before it becomes
-    the program; `sweep` kills all programs, and is called again while any are left. `dress` says
-    what to start for a program that is asked for, if it is not just that. None is started unless
-    the sandbox `is_guarded` still."""
+    """Serve until the keeper disconnects. `confine` is called in each program's process before
+    `exec`; `sweep` kills all programs, and is called again while any are left. `dress` may
+    replace the command and environment of a program. No program is started unless `is_guarded`
+    returns true."""
     _hide_from_programs()
     os.set_inheritable(control.fileno(), False)
     ended, wake = os.pipe()
@@ -115,7 +116,7 @@ def _ignore_signal(_signal_number: int, _frame: object) -> None:
 
 
 def install_filter(program: bytes) -> None:
-    """A seccomp program, on this thread and all that it starts, for good."""
+    """Install a seccomp filter on this thread and all its children; it cannot be removed."""
 
     class Program(ctypes.Structure):
         _fields_ = (("count", ctypes.c_ushort), ("steps", ctypes.c_char_p))
@@ -126,7 +127,7 @@ def install_filter(program: bytes) -> None:
 
 
 def _hide_from_programs() -> None:
-    """Nothing that programs may do to processes of their own uid works on this one."""
+    """Make this process undumpable, so that programs of the same uid cannot trace or inspect it."""
     if sys.platform == "linux" and ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0) != 0:
         raise OSError("PR_SET_DUMPABLE was refused")
 
@@ -187,7 +188,7 @@ def _become(descriptors: list[int], confine: Callable[[], None], dress: Dress) -
         for limit in limits.split():
             _limit(*limit.split("="))
         _signal.set_wakeup_fd(-1)
-        for ignored in (_signal.SIGPIPE, _signal.SIGXFSZ):  # Python does, programs must not
+        for ignored in (_signal.SIGPIPE, _signal.SIGXFSZ):  # ignored by Python, not for programs
             _signal.signal(ignored, _signal.SIG_DFL)
         confine()
         command, variables = dress(cwd, argv, dict(pair.split("=", 1) for pair in env))
@@ -199,7 +200,7 @@ def _become(descriptors: list[int], confine: Callable[[], None], dress: Dress) -
 
 
 def _offer_to_oom_killer() -> None:
-    """If the machine runs out of memory, this is what it can do without."""
+    """Make this process the first that the kernel kills when the machine runs out of memory."""
     try:
         descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
     except OSError:
@@ -221,7 +222,7 @@ def _limit(name: str, wanted: str) -> None:
 
 
 def _status_of(program: int) -> int | None:
-    """Take in all that have ended; the program's status if it is among them."""
+    """Reap all children that have ended; the program's exit status if it is one of them."""
     status = None
     while True:
         try:
@@ -236,7 +237,7 @@ def _status_of(program: int) -> int | None:
 
 
 def _clear(sweep: Callable[[], None]) -> None:
-    """Until nothing is left: what was forked while others were killed is killed in its turn."""
+    """Kill and reap until no child is left: processes may fork while others are being killed."""
     while True:
         sweep()
         try:

@@ -1,4 +1,5 @@
-"""A program in a sandbox of its own that the harness talks to by its input and output."""
+"""A program in a sandbox of its own that the harness talks to over its standard input and
+output."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _MAX_ERROR_CHARS = 4_000
 
 
 class SandboxedProgram:
-    """An `AttachedProgram`. Nothing of it outlives the process that has attached it."""
+    """An `AttachedProgram`. It and its sandbox end with the process that attached it."""
 
     def __init__(
         self,
@@ -62,7 +63,7 @@ class SandboxedProgram:
         return ""
 
     async def aclose(self) -> None:
-        """Kill it, and its sandbox."""
+        """Kill the program and its sandbox."""
         if self._is_closed:
             return
         self._is_closed = True

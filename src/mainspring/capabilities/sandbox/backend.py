@@ -20,78 +20,80 @@ from mainspring.files.openat import real_path
 MIB = 1024 * 1024
 
 CONTROL_FD = 3
-"""Where the agent finds its socket to the keeper. What else it is given follows, from 4 on."""
+"""The agent's socket to the keeper. Further descriptors follow, from 4 on."""
 
 
 class SandboxLimits(Struct, frozen=True, kw_only=True):
-    """Limits of one program with all its descendants; each request has its own time limit."""
+    """Limits of one program with all its descendants; the time limit is part of each request."""
 
     cpu_seconds: int = 600
-    """Of one process."""
+    """Per process."""
     memory_bytes: int = 1024 * MIB
     processes: int = 128
     file_bytes: int = 128 * MIB
-    """Of one file."""
+    """The size of one file."""
     open_files: int = 1024
     disk_bytes: int = 1024 * MIB
-    """By how much the workspace may grow."""
+    """How much the workspace may grow."""
     tmp_bytes: int = 64 * MIB
     output_bytes: int = 64 * MIB
-    """Of both streams, kept or not."""
+    """Both output streams together, including the part that is not kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSpec:
-    """A session's sandbox, as the operator configured it. Nothing comes from the workspace."""
+    """A session's sandbox as the operator configured it; no value comes from the workspace."""
 
     session_id: str
     workspace: Path
     state: Path
     """A private folder on the host for this sandbox: its socket and its results."""
     aliases: tuple[Path, ...] = ()
-    """Paths that lead to the workspace besides its own, where a backend can make links. Links, so
-    that what is hidden and protected in the workspace is so under these names too."""
+    """Other paths that lead to the workspace, for backends that can make links. They are links, so
+    that hidden and protected paths are so under these names too."""
     share: Path | None = None
     """A folder on the host that programs may read, at its own path."""
     read_only: tuple[Path, ...] = ()
-    """Toolchains outside /usr, at their own paths."""
+    """Toolchains outside /usr, mounted at their own paths."""
     distrusted: tuple[Path, ...] = ()
-    """Folders besides the workspace that programs of the session can change: no link in them leads
-    to what is mounted."""
+    """Folders besides the workspace that programs of the session can change; links in them are not
+    followed to what is mounted."""
     hidden: tuple[Path, ...] = ()
-    """In the workspace, and not to be seen by programs."""
+    """Paths in the workspace that programs must not see."""
     protected: tuple[Path, ...] = ()
-    """In the workspace, and not to be changed by programs; those that exist are read-only."""
+    """Paths in the workspace that programs must not change; those that exist become read-only."""
     private: tuple[Path, ...] = ()
-    """Files of the operator's that programs must not reach, wherever they are."""
+    """Files of the operator that programs must not reach, wherever they are."""
     sandbox_limits: SandboxLimits = field(default_factory=SandboxLimits)
     network: bool = False
-    """Whether the sandbox has a listener for the proxy outside."""
+    """Whether the sandbox has a listener for the proxy on the host."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How the agent of a sandbox is started. Its control socket is at `CONTROL_FD`."""
+    """How a sandbox's agent is started. Its control socket is at `CONTROL_FD`."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Of the launcher itself. Programs can read it, so there is nothing of ours in it."""
+    """The environment of the launcher itself. Programs can read it, so it has no values of ours."""
     files: tuple[bytes, ...] = ()
-    """Contents that the launcher reads at descriptors 4, 5, ... (a seccomp program, say)."""
+    """File contents that the launcher reads at descriptors 4, 5, ... (a seccomp program, for
+    example)."""
     sources: tuple[str, ...] = ()
-    """What the launcher mounts from the descriptors after those. The keeper opens them, and follows
-    no link that a program of the session could have made."""
+    """Paths that the launcher mounts from the descriptors after `files`. The keeper opens them,
+    without following any link that a program of the session could have made."""
     forbidden: tuple[tuple[int, int], ...] = ()
-    """Device and inode of what no source may be, by whatever name it was reached."""
+    """Device and inode of everything that no source may be, whatever its path."""
     uid: int | None = None
-    """Whom the launcher runs as, with the workspace's files for its own; where a file system cannot
-    do that, as the harness. For root."""
+    """The uid that the launcher runs as, with the workspace's files mapped to it; on a file system
+    without idmapped mounts, it runs as the harness. Needs root."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The environment of programs, where they are not given another."""
+    """The default environment of programs."""
     rlimits: Mapping[str, int] = field(default_factory=dict[str, int])
-    """What the agent sets for each program, by name: `NPROC`, `FSIZE`."""
+    """Resource limits that the agent sets for each program, by name: `NPROC`, `FSIZE`."""
     has_own_pids: bool = True
-    """Whether killing the launcher kills everything inside; otherwise the keeper kills it."""
+    """Whether killing the launcher kills everything inside; otherwise the keeper kills each
+    process."""
     fingerprint: str
     """Everything that decides how strict the sandbox is, and nothing specific to a session. Its
     hash is in the log."""
@@ -105,7 +107,8 @@ class Backend(Protocol):
     def level(self) -> IsolationLevel: ...
 
     def launch(self, spec: SandboxSpec) -> Launch:
-        """
+        """How to start the agent for this sandbox.
+
         Raises:
             SandboxFailed: it cannot be used here; it says what to do about it.
         """
@@ -113,10 +116,10 @@ class Backend(Protocol):
 
 
 def readable_sources(spec: SandboxSpec) -> dict[Path, Path]:
-    """Where the share and what is read-only really are, by their own paths.
+    """The real paths of the share and of the read-only folders, by their own paths.
 
     Raises:
-        SandboxFailed: one is not there, or is behind a link that a program may have made.
+        SandboxFailed: one does not exist, or is behind a link that a program may have made.
     """
     untrusted = [str(item) for item in (spec.workspace, *spec.distrusted)]
     found: dict[Path, Path] = {}
@@ -129,9 +132,9 @@ def readable_sources(spec: SandboxSpec) -> dict[Path, Path]:
 
 
 def rlimits_of(limits: SandboxLimits) -> dict[str, int]:
-    """What the kernel enforces for each process; the keeper sees to the rest.
+    """Limits that the kernel enforces for each process; the keeper enforces the others.
 
-    RLIMIT_DATA is close to what programs use; RLIMIT_AS is not (a node reserves gigabytes).
+    RLIMIT_DATA is close to what programs use; RLIMIT_AS is not (node reserves gigabytes).
     RLIMIT_NPROC counts per sandbox only inside a user namespace or under a uid of its own.
     """
     return {
@@ -150,11 +153,12 @@ _SYSTEM_PREFIX = Path("/usr")
 class AgentInterpreter(Struct, frozen=True):
     path: Path
     home: Path | None
-    """What has to be readable for it, if that is not in /usr."""
+    """The folder that must be readable for it, if it is not in /usr."""
 
 
 def find_agent_interpreter() -> AgentInterpreter:
-    """Ours, if it is the system's; else the system's own; else ours, with all that it needs."""
+    """Our own Python if it is in /usr; else the newest Python in /usr; else ours, with its
+    prefix."""
     prefix = Path(sys.base_prefix).resolve()
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     ours = prefix / "bin" / version
@@ -170,12 +174,12 @@ def find_agent_interpreter() -> AgentInterpreter:
 FileIdentity: TypeAlias = tuple[int, int]
 """Device and inode."""
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt/homebrew")
-"""What every program is shown, by one backend or another."""
+"""Folders that some backend shows to every program."""
 
 
 def containing_paths(paths: Iterable[Path]) -> dict[FileIdentity, Path]:
-    """Everything that shows one of these files if it is mounted: the file itself, and every folder
-    above it. A file that is not there yet has the folders that it would be made in."""
+    """All paths that would show one of these files if they were mounted: the file itself and every
+    folder above it. For a file that does not exist yet, the existing folders above it."""
     found: dict[FileIdentity, Path] = {}
     for path in paths:
         real = Path(os.path.realpath(path))
@@ -194,9 +198,10 @@ def file_identity(path: Path) -> FileIdentity | None:
 
 
 def check_private_paths(spec: SandboxSpec) -> None:
-    """
+    """Check that no folder that programs see contains a private file.
+
     Raises:
-        SandboxFailed: programs would be shown a private file; it says which, and by what.
+        SandboxFailed: programs would see a private file; it says which, and in which folder.
     """
     workspace = file_identity(spec.workspace)
     elsewhere = [path for path in spec.private if workspace not in containing_paths([path])]
@@ -224,8 +229,8 @@ PACKAGE_ROOT = Path(__file__).parents[2]
 
 
 def module_command(module: str, *arguments: str) -> tuple[str, ...]:
-    """Python's arguments to run `main` of a module beside this one. The package's own `__init__` is
-    left out: what it imports takes longer than such a process needs."""
+    """Python's arguments to run `main` of a module of this package. They skip the package's own
+    `__init__`, whose imports take longer than such a process needs."""
     code = (
         "import sys; package = type(sys)('mainspring'); package.__path__ = [sys.argv[1]];"
         " sys.modules['mainspring'] = package;"
@@ -245,7 +250,7 @@ class Unsandboxed:
                 "an allow-list of hosts cannot be enforced without a sandbox: turn it off"
             )
         rlimits = rlimits_of(spec.sandbox_limits)
-        del rlimits["NPROC"]  # would count everything that this user runs
+        del rlimits["NPROC"]  # it would count all processes of this user
         return Launch(
             argv=bare_agent("family"),
             variables={
@@ -260,6 +265,6 @@ class Unsandboxed:
 
 
 def bare_agent(sweeps: str) -> tuple[str, ...]:
-    """The agent where there is no PID namespace: `reachable` kills all that it can reach, `family`
-    all that descends from it."""
+    """The command of an agent without a PID namespace: `reachable` kills all processes that it can
+    signal, `family` all its descendants."""
     return (sys.executable, *module_command("bare_inside", sweeps))

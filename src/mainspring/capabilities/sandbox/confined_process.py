@@ -1,6 +1,5 @@
-"""Run a host program such as git on files that a session can change meanwhile, confined by
-Landlock and memory limits.
-"""
+"""Runs a host program such as git, confined by Landlock and memory limits, on files that a session
+may be changing at the same time."""
 
 from __future__ import annotations
 
@@ -36,7 +35,8 @@ async def run_confined(
     places: Sequence[Path] = (),
     stdin: bytes = b"",
 ) -> CompletedProcess[bytes]:
-    """Besides the system's own files it may only read and change `places`; anything, without them.
+    """Run a command. With `places`, it may read and change only these besides the system's own
+    files; without them, it is not confined.
 
     Raises:
         OSError: it could not be started, or one of its folders has been replaced by a link.
@@ -72,7 +72,7 @@ def _start(
         except OSError as error:
             failed.append(error)
 
-    thread = threading.Thread(target=start)  # of its own: it is confined for good
+    thread = threading.Thread(target=start)  # a new thread: Landlock cannot be undone
     thread.start()
     thread.join()
     if ruleset is not None:
@@ -83,7 +83,7 @@ def _start(
 
 
 def _limit(process: int) -> None:
-    """A link to a device without end may stand where it reads a whole file."""
+    """Limit its memory: where it reads a whole file, there may be a link to an endless device."""
     if sys.platform == "linux":
         with suppress(ProcessLookupError):
             prlimit(process, RLIMIT_DATA, (_MAX_MEMORY, _MAX_MEMORY))

@@ -1,5 +1,5 @@
-"""Fleets: one container a session, under gVisor unless told otherwise, with nothing that it does
-not need. Programs are started in it with `docker exec`; `docker_outside.py` does that."""
+"""The Docker backend, for fleets: one container per session, under gVisor by default, with nothing
+that it does not need. `docker_outside.py` starts programs in it with `docker exec`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import IsolationLevel
 from mainspring.files.openat import LinkWalk, open_absolute
 
-# Takes in what programs leave behind, and ends when whoever holds its input is gone. As the
-# first process it cannot be killed from inside.
+# Reaps what programs leave behind, and ends when its standard input is closed. As the first
+# process, it cannot be killed from inside.
 _FIRST = (
     "import signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); print('up', flush=True);"
     " sys.stdin.read()"
@@ -36,11 +36,11 @@ class Docker:
     name = "docker"
     level: IsolationLevel = field(default="isolated", init=False)
     image: str
-    """Has python3 and sh."""
+    """The container image; it must have python3 and sh."""
     runtime: str = "runsc"
     program: str = "docker"
     user: str = "65534:65534"
-    """Has to be able to write in workspaces."""
+    """The uid and gid of programs, which must be able to write to workspaces."""
 
     def launch(self, spec: SandboxSpec) -> Launch:
         if spec.network:
@@ -68,7 +68,7 @@ def container_name(spec: SandboxSpec) -> str:
 
 
 def run_command(backend: Docker, spec: SandboxSpec, container: str) -> list[str]:
-    """Everything after `docker`."""
+    """The arguments of `docker`."""
     return [
         *("run", "--rm", "--interactive", "--name", container, *hardening(backend, spec)),
         *_volumes(spec),
@@ -95,8 +95,8 @@ def hardening(backend: Docker, spec: SandboxSpec) -> list[str]:
 
 
 def _volumes(spec: SandboxSpec) -> Iterator[str]:
-    """The engine opens them by name: unlike bubblewrap, it can be raced by another container that
-    has the same workspace."""
+    """The mounts. The engine opens them by path, so another container with the same workspace can
+    race it; with bubblewrap it cannot."""
     root = spec.workspace
     yield _mount(root, root, "")
     for path, source in readable_sources(spec).items():
@@ -111,9 +111,10 @@ def _volumes(spec: SandboxSpec) -> Iterator[str]:
 
 
 def _mount(source: Path, path: Path, mode: str) -> str:
-    """
+    """The option for one bind mount.
+
     Raises:
-        SandboxFailed: Docker would take part of the name for options.
+        SandboxFailed: Docker would read part of the path as options.
     """
     if any(sign in f"{source}{path}" for sign in ",:"):
         raise SandboxFailed(f"{path} cannot be given to a container: no comma, no colon")
@@ -121,7 +122,8 @@ def _mount(source: Path, path: Path, mode: str) -> str:
 
 
 def _present(root: Path, paths: Iterable[Path]) -> list[Path]:
-    """Where they are in the workspace; what a link has elsewhere is not there inside."""
+    """The real paths in the workspace; a link that leads elsewhere has no target inside the
+    container."""
     found: set[Path] = set()
     with suppress(FileNotFoundError):
         opened = open_absolute(str(root))

@@ -1,8 +1,8 @@
-"""Holds a container for the keeper, and starts programs in it as the agent would.
+"""Holds a container for the keeper, and starts programs in it in place of the agent.
 
-Three processes on the host: this one holds the container's input, so that the container ends when
-it is killed; its child speaks with the keeper; and one apart kills the container when both are
-gone. Nothing that a program is given reaches the environment of any.
+There are three processes on the host: this one holds the container's input, so that the container
+ends when this process is killed; its child talks to the keeper; and a detached process kills the
+container when both are gone. A program's variables never reach the environment of any of them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class Container:
         self._user = os.fsdecode(user)
 
     def start(self) -> None:
-        """Until its first process is up. The way in stays open as long as this process lives.
+        """Start the container and wait for its first process. Its input stays open while this
+        process lives.
 
         Raises:
             OSError: it did not come up.
@@ -54,14 +55,15 @@ class Container:
     def exec(
         self, cwd: str, argv: list[str], env: dict[str, str]
     ) -> tuple[list[str], dict[str, str]]:
-        """What starts a program in it. Its variables are arguments: our own environment decides
-        which engine is spoken to."""
+        """The command that starts a program in the container. Variables are passed as arguments:
+        our own environment decides which engine is used."""
         given = [f"--env={name}={value}" for name, value in env.items()]
         command = [self._program, "exec", "--interactive", f"--user={self._user}"]
         return [*command, f"--workdir={cwd}", *given, self.name, *argv], _ENVIRONMENT
 
     def sweep(self) -> None:
-        """All but the first process, which no signal from inside reaches; then who waits for it."""
+        """Kill all processes in the container but the first, which ignores signals from inside;
+        then our children that wait for them."""
         inside = [self._program, "exec", self.name, "sh", "-c", "kill -9 -1"]
         os.waitpid(_spawn(inside), 0)
         kill_descendants()
@@ -94,8 +96,9 @@ def main() -> None:
 
 
 def _killed_when_we_are_gone(container: Container) -> int:
-    """Somebody who is no descendant of ours, so that no one who ends us ends that one too. It waits
-    for the end of what is given back here."""
+    """Start a detached process that kills the container when this one is gone. It is not our
+    descendant, so killing our process tree does not kill it. It waits until the returned
+    descriptor is closed."""
     ours, theirs = os.pipe()
     child = os.fork()
     if child == 0:
@@ -112,7 +115,7 @@ def _killed_when_we_are_gone(container: Container) -> int:
 
 
 def _spawn(argv: list[str], *, stdin: int | None = None, stdout: int | None = None) -> int:
-    """With nothing of ours but the streams; what it complains of goes where our complaints go."""
+    """Start a command that inherits only the given streams and our standard error."""
     with OpenDescriptor(os.open(os.devnull, os.O_RDWR)) as nothing:
         return os.posix_spawn(
             argv[0],

@@ -1,4 +1,4 @@
-"""One program of the keeper: its request, its output and its result."""
+"""A program that the keeper runs: its request, its output and its result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOST_RESULT = pack([b"-1", b"lost", b"0", b"", b"", b"0", b"", b"", b"0"])
 
 
 class ProgramRequest:
-    """A program as a client asks for it."""
+    """A client's request to run a program."""
 
     def __init__(self, fields: list[bytes]) -> None:
         name, wall, max_bytes, self.cwd, argv, env, self.stdin = fields
@@ -23,7 +23,7 @@ class ProgramRequest:
         self.argv = unpack(argv)
         self.env = unpack(env)
         self.streams: list[int] = []
-        """Input and output of a program that its client talks to, if it is such a one."""
+        """Input and output descriptors of an attached program; empty for others."""
 
     def close_streams(self) -> None:
         for descriptor in self.streams:
@@ -31,7 +31,7 @@ class ProgramRequest:
         self.streams = []
 
     def request(self, rlimits: bytes) -> bytes:
-        """For the agent. A NUL cannot be in any of it: the system would not take it either."""
+        """The request for the agent, separated by NUL, which no argument of `exec` can contain."""
         words = [self.cwd, rlimits, b"%d" % len(self.argv), *self.argv, *self.env]
         return b"\0".join(words)
 
@@ -65,7 +65,7 @@ class HeadTailBuffer:
 
 
 class Execution:
-    """A program that the agent has been told to start."""
+    """A program that the agent was asked to start."""
 
     def __init__(self, request: ProgramRequest, rlimits: bytes) -> None:
         self.name = request.name
@@ -74,7 +74,7 @@ class Execution:
         self.deadline = self._started + request.wall_seconds
         self.stopped: str | None = None
         self.give_up_at: float | None = None
-        """When to stop waiting for the agent to end it."""
+        """When the keeper stops waiting for the agent to end the program."""
         self._buffers: dict[int, HeadTailBuffer] = {}
         self._both: list[HeadTailBuffer] = []
         self.request = request.request(rlimits)
@@ -100,7 +100,7 @@ class Execution:
         self.outer = []
 
     def read_output(self, stream: int) -> bytes:
-        """What there is. A stream that has ended is closed, and no more among `streams`."""
+        """The available output. A stream at its end is closed and removed from `streams`."""
         try:
             piece = os.read(stream, _PIECE)
         except BlockingIOError:
@@ -113,7 +113,7 @@ class Execution:
         return piece
 
     def finish(self) -> bytes:
-        """The rest of the output, after all writers are gone."""
+        """Read the rest of the output, after all writers have ended."""
         rest: list[bytes] = []
         for stream in self.streams:
             while piece := self.read_output(stream):
@@ -124,7 +124,7 @@ class Execution:
         return b"".join(rest)
 
     def record(self, status: int) -> bytes:
-        """Its result so far."""
+        """The result so far, packed."""
         taken = int((time.monotonic() - self._started) * 1000)
         stopped = (self.stopped or "").encode()
         out, err = self._both

@@ -1,6 +1,7 @@
-"""What a sandbox stores on disk: which programs it started, and their results.
+"""A sandbox's records on disk: which programs it started, and their results.
 
-The marker is written before a program starts, and the result before anybody is told. So a program
+The start is recorded before a program starts, and its result before any client gets it. So a
+program
 with neither never ran. A crash of the machine may lose both: see `is_reliable`.
 """
 
@@ -16,10 +17,12 @@ _UNTIDY_BYTES = 1024 * 1024
 
 
 class ExecutionRecords:
-    """Names are what files may be called; who has a key makes a name of it. Not for threads.
+    """Records by name, which must be a valid file name; callers derive it from a key. Not
+    thread-safe.
 
-    Starts are lines in one file, because a line is written in a fraction of the time that a file
-    system needs to make a file.
+    Starts are lines in one file, because appending a line takes a fraction of the time of creating
+    a
+    file.
     """
 
     def __init__(self, state: str) -> None:
@@ -32,7 +35,7 @@ class ExecutionRecords:
         self._read_to = 0
 
     def make(self) -> None:
-        """Create it, if it is not there. It knows for good which boot of the machine it is from."""
+        """Create the records if they do not exist, with the id of the current boot."""
         os.makedirs(self._results, mode=0o700, exist_ok=True)
         os.chmod(self._state, 0o700)
         if os.path.exists(self._boot):
@@ -43,21 +46,21 @@ class ExecutionRecords:
         _sync_folder(os.path.dirname(self._state))
 
     def is_reliable(self) -> bool:
-        """Whether what is not here was never started. Not so after the machine went down: nothing
-        of this was forced to the disk, except that there are records at all."""
+        """Whether a program without a record was never started. False after the machine has
+        rebooted: records are not synced to disk, except for their creation."""
         made_in = _read(self._boot)
         return made_in is None or (made_in != b"" and made_in == boot_id())
 
     def note_stamp(self, stamp: bytes) -> None:
-        """Which code has started its keeper, and how tight its sandbox is."""
+        """Record which code started the keeper, and how strict its sandbox is."""
         _write(self._stamp, stamp)
 
     def stamp(self) -> str:
-        """Empty for a keeper that is older than stamps are."""
+        """The recorded stamp; empty for a keeper of a version without stamps."""
         return (_read(self._stamp) or b"").decode("ascii", "replace")
 
     def mark_started(self, name: str) -> int:
-        """When that was, in nanoseconds of the file system's own clock."""
+        """Record a start; returns its time in nanoseconds of the file system's clock."""
         return self._note(b"+", name)
 
     def put(self, name: str, result: bytes) -> None:
@@ -66,7 +69,8 @@ class ExecutionRecords:
         os.rename(path + ".new", path)
 
     def tidy(self) -> None:
-        """Leave out what was forgotten. For a new keeper: nobody notes starts meanwhile."""
+        """Compact the file of starts. Only for a new keeper, when no start can be recorded
+        meanwhile."""
         self._catch_up()
         lines = b"".join(b"+%s\n" % name for name in sorted(self._started))
         if self._read_to > len(lines) + _UNTIDY_BYTES:
@@ -107,7 +111,7 @@ class ExecutionRecords:
         return os.path.join(self._results, name)
 
     def _note(self, sign: bytes, name: str) -> int:
-        # the line before may have been cut off by a full disk, so this one begins its own
+        # a full disk may have cut off the previous line, so this one begins with a line break
         line = b"\n" + sign + name.encode("ascii") + b"\n"
         flags = os.O_CREAT | os.O_APPEND | os.O_WRONLY
         with OpenDescriptor(os.open(self._starts, flags, 0o600)) as descriptor:
@@ -117,7 +121,7 @@ class ExecutionRecords:
 
 
 def boot_id() -> bytes:
-    """Empty where the system has none."""
+    """The id of this boot of the machine; empty where the system has none."""
     return _read(_BOOT_ID) or b""
 
 

@@ -1,12 +1,12 @@
-"""Starts a launcher under a uid of its own while the files keep theirs: what it mounts is mapped,
-from the owner of the workspace on disk to that uid (idmapped mounts). For root only.
+"""Starts a launcher under a uid of its own while files keep their owner on disk: its mounts map the
+workspace's owner to that uid (idmapped mounts). Needs root.
 
-Like the keeper it imports only what is quick to import.
+Like the keeper it imports only fast modules.
 """
 
 from __future__ import annotations
 
-import _ctypes  # ctypes itself would take longer to import than all that is done here
+import _ctypes  # ctypes itself takes longer to import than everything done here
 import os
 import stat
 import sys
@@ -26,13 +26,13 @@ _EMPTY_PATH, _RECURSIVE, _CLONE, _CLOSE_ON_EXEC = 0x1000, 0x8000, 1, 0x80000
 _ONTO_WHAT_IS_OPEN = 0x04 | 0x40
 _MAP_IDS, _PRIVATE = 0x100000, 1 << 18
 _COVERABLE = ("/tmp", "/mnt", "/srv")
-"""One of them is covered by an empty folder for the launcher alone: everyone may pass through."""
+"""One of these is covered by an empty tmpfs in the launcher's mount namespace: every user may enter
+them."""
 _LIBRARY = _ctypes.dlopen("libc.so.6", _RTLD_NOW)
 
 
 def map_mounts(sources: list[int], owner: int, uid: int) -> list[int]:
-    """What is open, as mounts that are nowhere yet, in which the files of `owner` are those of
-    `uid`.
+    """Detached mounts of these descriptors in which the files of `owner` belong to `uid`.
 
     Raises:
         OSError: a file system, or the kernel, cannot do that.
@@ -56,8 +56,8 @@ def map_mounts(sources: list[int], owner: int, uid: int) -> list[int]:
 def start_as(
     uid: int, trees: list[int], become: Callable[[list[int]], None], *, log: int, launcher: str
 ) -> int:
-    """A process with that uid and no others' rights; `become` gets what `trees` are mounted as,
-    and runs `launcher`."""
+    """Start a process with that uid and no other privileges; `become` gets descriptors of the
+    mounted `trees`, and executes `launcher`."""
     process = os.fork()
     if process:
         return process
@@ -79,7 +79,7 @@ def start_as(
 
 
 def _cover(launcher: str) -> str:
-    """A folder that neither the launcher nor its libraries are in."""
+    """A folder that the launcher is not in."""
     program = os.path.realpath(launcher)
     for folder in _COVERABLE:
         if os.path.isdir(folder) and not program.startswith(os.path.realpath(folder) + "/"):
@@ -98,7 +98,7 @@ def _attach_mount(tree: int, path: str) -> int:
 
 
 def _user_namespace(owner: int, uid: int) -> int:
-    """One that says which uid stands for which; nobody lives in it."""
+    """A user namespace without processes that maps `owner` to `uid`."""
     begun, begin = os.pipe()
     process = os.fork()
     if process == 0:
@@ -124,7 +124,7 @@ def _user_namespace(owner: int, uid: int) -> int:
 
 
 def _set(place: int, path: bytes, flags: int, attributes: tuple[int, int, int, int]) -> None:
-    """`attributes`: what to set, to clear, how to propagate, and whose ids."""
+    """Call mount_setattr. `attributes`: flags to set and to clear, propagation, user namespace."""
     packed = b"".join(attribute.to_bytes(8, sys.byteorder) for attribute in attributes)
     _call("syscall", _MOUNT_SETATTR, place, path, flags | _RECURSIVE, packed, len(packed))
 

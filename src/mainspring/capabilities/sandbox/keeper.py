@@ -1,7 +1,7 @@
 """The keeper: one process for each session's sandbox. It runs programs one at a time and each only
 once, enforces their limits, and keeps their results, whether or not the harness is still alive.
 
-Like the agent it imports only what is quick to import. `keeper_connection.py` starts it.
+Like the agent it imports only fast modules. `keeper_connection.py` starts it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _LOCK = "lock"
 _LAUNCH_SECONDS = 15.0
 _WATCH_SECONDS = 0.01
 _ATTACHED_WATCH_SECONDS = 0.25
-"""A server does nothing for most of its time; looking after it is not to cost more than that."""
+"""An attached server is idle most of the time, so it is checked less often."""
 _STOP_SECONDS = 3.0
 
 
 class KeeperConfig:
-    """Read once, at the start. `keeper_connection.py` writes it."""
+    """Read once, at startup. `keeper_connection.py` writes it."""
 
     def __init__(self, packed: bytes) -> None:
         values = unpack_map(packed)
@@ -73,10 +73,11 @@ class Keeper:
         self._queue: list[ProgramRequest] = []
         self._running: Execution | None = None
         self._owner: ClientConnection | None = None
-        """Who has the streams of what runs: it ends with them."""
+        """The client that holds the streams of the running program; the program ends when it
+        disconnects."""
         self._monitor: ResourceMonitor | None = None
         self._next_watch = 0.0
-        # whoever started it needs a moment to connect, however short the linger time is
+        # the client that started the keeper needs time to connect, however short the linger time is
         self._alone_since: float | None = time.monotonic() + _LAUNCH_SECONDS
         self._is_closed = False
         self._listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -87,7 +88,7 @@ class Keeper:
         self._poll.register(launched.control.fileno(), select.POLLIN)
 
     def run(self) -> None:
-        """Run until it is closed, or has had no client for long enough."""
+        """Run until the keeper is closed, or has had no client for the linger time."""
         while not self._is_closed:
             for descriptor, events in self._poll.poll(self._timeout_ms()):
                 self._dispatch(descriptor, events)
@@ -125,7 +126,7 @@ class Keeper:
             self._read_program(self._running, descriptor)
 
     def _accept(self) -> None:
-        # what `socket.accept` is made of, and the stubs do not know
+        # the function that `socket.accept` calls, missing in the type stubs
         accept: Callable[[], tuple[int, object]] = getattr(self._listener, "_accept")  # noqa: B009
         accepted, _ = accept()
         client = ClientConnection(accepted)
@@ -145,7 +146,7 @@ class Keeper:
         self._settle(connection)
 
     def _settle(self, connection: ClientConnection) -> None:
-        """Watch for what it waits for; take leave if it is gone."""
+        """Poll for what the connection needs; remove it if the client is gone."""
         if not connection.is_gone:
             wanted = select.POLLIN | (select.POLLOUT if connection.has_more else 0)
             self._poll.modify(connection.descriptor, wanted)
@@ -186,7 +187,7 @@ class Keeper:
         connection.send(b"none") if record is None else connection.send(b"ran", record)
 
     def _send_progress(self, connection: ClientConnection, name: str) -> None:
-        """Its progress, without waiting for its end."""
+        """Send the program's progress, without waiting for its end."""
         if self._running and self._running.name == name:
             connection.send(b"running", self._running.record(-1))
         elif self._is_under_way(name):
@@ -307,7 +308,7 @@ class Keeper:
         self._running = self._monitor = None
         try:
             self._records.put(execution.name, record)
-        except OSError as error:  # a full disk: whoever waits is told, whoever comes later not
+        except OSError as error:  # a full disk: current waiters still get it
             os.write(2, f"{execution.name} was not kept: {error}\n".encode())
         self._send_output(execution.name, rest)
         self._send(execution.name, b"ran", record)
@@ -326,8 +327,8 @@ class Keeper:
                 self._abandon()
 
     def _abandon(self) -> None:
-        """The agent did not start it, because the sandbox has changed. Clients ask again and get
-        another sandbox."""
+        """The agent did not start the program, because the sandbox's mounts have changed. Clients
+        retry and get another sandbox."""
         execution = self._running
         if execution is not None:
             execution.finish()
@@ -336,7 +337,7 @@ class Keeper:
         self._is_closed = True
 
     def _end_sandbox(self) -> None:
-        """If a program is still running in it, its outcome is unknown."""
+        """End the sandbox. If a program is still running in it, its outcome is unknown."""
         self._launched.end()
         if self._running:
             self._running.stopped = self._running.stopped or "lost"
@@ -353,14 +354,14 @@ def main() -> None:
     except BlockingIOError:
         os.write(1, HELD)
         return
-    if os.fork():  # whoever started us waits for this one, and need not for the other
+    if os.fork():  # our starter waits for the parent only, not for the child
         os._exit(0)
     sandbox = launch_sandbox(config)
     if isinstance(sandbox, str):
         os.write(1, sandbox.encode())
         return
     if os.path.lexists(SOCKET):
-        os.unlink(SOCKET)  # of a keeper that is dead: the lock is ours
+        os.unlink(SOCKET)  # of a dead keeper: we hold the lock
     ExecutionRecords(config.state).note_stamp(config.stamp)
     keeper = Keeper(config, sandbox)
     os.write(1, READY)
@@ -369,12 +370,12 @@ def main() -> None:
 
 
 def _close_inherited_descriptors() -> None:
-    """The harness may have had files open that it did not mean to give away."""
+    """Close descriptors that the harness leaked to this process."""
     for name in os.listdir("/dev/fd"):
         if int(name) > 2:
             try:
                 os.close(int(name))
-            except OSError:  # what the listing was read from
+            except OSError:  # the descriptor of the listing itself
                 continue
 
 
@@ -386,7 +387,7 @@ def _read_all(descriptor: int) -> bytes:
 
 
 def _detach_streams() -> None:
-    """The end of the stream tells whoever started us that nothing more follows."""
+    """Close our standard output: its end tells the harness that startup is complete."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1):
         os.dup2(nothing, stream)

@@ -25,7 +25,7 @@ from mainspring.core.ports import ignore_output
 from mainspring.files.openat import OpenDescriptor
 
 _STOP_SECONDS = 10.0
-"""For a program to be killed, whatever it is at."""
+"""The time for killing a program, whatever it is doing."""
 _DISCONNECTS = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
@@ -56,15 +56,15 @@ class KeeperConnection:
         """The record of a program; `None`: the keeper has none, or is gone.
 
         Raises:
-            SandboxFailed: it was not run.
+            SandboxFailed: the program was not run.
         """
         return (await self.exchange(message, hear)).record
 
     async def exchange(
         self, message: bytes, hear: Callable[[bytes], None] = ignore_output
     ) -> KeeperReply:
-        """As `ask`; a program may still be running when this answers for it."""
-        with CancelScope(shield=True):  # half a message would be the beginning of another
+        """Like `ask`, but the program may still be running when the keeper replies."""
+        with CancelScope(shield=True):  # a partial message would corrupt the next one
             try:
                 await self._stream.send(message)
             except _DISCONNECTS:
@@ -74,7 +74,7 @@ class KeeperConnection:
     async def perform(
         self, name: str, message: bytes, hear: Callable[[bytes], None]
     ) -> bytes | None:
-        """Have a program run; if the caller is cancelled meanwhile, so is the program."""
+        """Run a program; if the caller is cancelled, so is the program."""
         try:
             return await self.ask(message, hear)
         except anyio.get_cancelled_exc_class():
@@ -83,10 +83,10 @@ class KeeperConnection:
             raise
 
     async def attach(self, name: str, message: bytes, streams: list[int]) -> None:
-        """Have a program run with this input and output. It ends with this connection.
+        """Run a program with this input and output. It ends when this connection is closed.
 
         Raises:
-            SandboxFailed: it was not started.
+            SandboxFailed: the program was not started.
         """
         with CancelScope(shield=True):
             try:
@@ -101,7 +101,7 @@ class KeeperConnection:
         try:
             await self.ask(frame(b"cancel", name.encode()) + frame(b"found", name.encode()))
         except SandboxFailed:
-            return  # it had not begun
+            return  # the program had not begun
 
     async def listener(self) -> socket.socket | None:
         try:
@@ -132,13 +132,13 @@ class KeeperConnection:
 
 
 async def connect_to_keeper(state: Path) -> KeeperConnection | None:
-    """A connection to the keeper of `state`, if one lives."""
+    """A connection to the keeper of `state`, or `None` if none is running."""
     try:
         if sys.platform != "linux":
             return KeeperConnection(await anyio.connect_unix(state / SOCKET))
         with OpenDescriptor(
             os.open(state, os.O_PATH | os.O_DIRECTORY)
-        ) as folder:  # a socket's own path must not be longer than 107 bytes
+        ) as folder:  # a socket path may have at most 107 bytes
             return KeeperConnection(await anyio.connect_unix(f"/proc/self/fd/{folder}/{SOCKET}"))
     except (FileNotFoundError, ConnectionRefusedError):
         return None
@@ -150,7 +150,7 @@ _START_SECONDS = 20.0
 def start_keeper(
     spec: SandboxSpec, launch: Launch, *, linger_seconds: float, stamp: str = ""
 ) -> None:
-    """Returns when programs can be run, by this keeper or by one that was there before.
+    """Start a keeper, and return when it or an existing keeper can run programs.
 
     Raises:
         SandboxFailed: the sandbox could not be made.
@@ -198,7 +198,7 @@ def _write_all(descriptor: int, content: bytes) -> None:
         with open(descriptor, "wb") as stream:
             stream.write(content)
     except BrokenPipeError:
-        return  # it has died; its log says of what
+        return  # the keeper has died; its log says why
 
 
 def _read_reply(hear: int) -> bytes:

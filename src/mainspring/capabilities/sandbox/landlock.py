@@ -1,5 +1,5 @@
 """The fallback where namespaces are not allowed, as in most containers: Landlock and seccomp, under
-a uid of the sandbox' own if the harness is root, and as a lesser level if it is not."""
+a uid of the session's own if the harness is root; otherwise with a lower isolation level."""
 
 from __future__ import annotations
 
@@ -36,16 +36,17 @@ _TMP = Path("/tmp")
 class Landlock(Struct, frozen=True, kw_only=True):
     name = "landlock"
     owns_uid: bool
-    """Programs run under a uid of their own, which takes root; else as whoever the harness is."""
+    """Programs run under a uid of their own, which needs root; otherwise under the harness's
+    uid."""
 
     @property
     def level(self) -> IsolationLevel:
-        """Landlock has no say in chmod, chown, utime and xattrs: only another uid has."""
+        """Landlock does not restrict chmod, chown, utime and xattrs: only a different uid does."""
         return "isolated" if self.owns_uid else "degraded"
 
     def owner(self, spec: SandboxSpec) -> int | None:
-        """Whose the workspace is while the sandbox is open. What the harness writes there has to
-        be given to it."""
+        """The uid that owns the workspace while the sandbox is open. Files that the harness writes
+        there must be given to it."""
         return session_uid(spec.session_id) if self.owns_uid else None
 
     def launch(self, spec: SandboxSpec) -> Launch:
@@ -68,7 +69,7 @@ class Landlock(Struct, frozen=True, kw_only=True):
         filter_ = seccomp_program(machine, (), has_namespaces=False)
         rlimits = rlimits_of(spec.sandbox_limits)
         if not self.owns_uid:
-            del rlimits["NPROC"]  # would count everything that this user runs
+            del rlimits["NPROC"]  # it would count all processes of this user
         return Launch(
             argv=(str(python.path), *module_command("landlock_inside")),
             files=(self._orders(spec, tmp, (system, readable), filter_),),
@@ -112,7 +113,7 @@ def _refuse_root() -> None:
 
 
 def _refuse_secrets(spec: SandboxSpec) -> None:
-    """The guard looks again; here there are more words for it."""
+    """Refuse early, with a detailed message; the guard checks again."""
     for path in _paths_in_workspace(spec, (*spec.hidden, *spec.protected)):
         if os.path.lexists(spec.workspace / path):
             raise SandboxFailed(
@@ -124,7 +125,7 @@ def _refuse_secrets(spec: SandboxSpec) -> None:
 
 
 def _paths_in_workspace(spec: SandboxSpec, paths: Iterable[Path]) -> list[Path]:
-    """From the workspace. Whether they are there is seen when nothing can come between."""
+    """Paths relative to the workspace. Whether they exist is checked later, free of races."""
     root = spec.workspace
     named = {root / path for path in paths}
     return sorted(path.relative_to(root) for path in named if path.is_relative_to(root))
@@ -137,7 +138,7 @@ def _variables(workspace: Path, tmp: Path) -> dict[str, str]:
         "TMPDIR": str(tmp),
         "USER": "sandbox",
         "LANG": "C.UTF-8",
-        # Folders with something protected in them belong to the harness, which git minds.
+        # The harness owns folders with protected files in them, which git would refuse.
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": "safe.directory",
         "GIT_CONFIG_VALUE_0": "*",

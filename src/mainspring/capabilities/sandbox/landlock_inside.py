@@ -1,9 +1,9 @@
-"""Starts the agent behind Landlock and seccomp, in a process of its own that sees to it that
-nothing outlives it.
+"""Starts the agent behind Landlock and seccomp, and makes sure that no process outlives the
+sandbox.
 
-Four processes: this one, which the keeper may kill at any time; one that tidies up; the guard,
-which ends all that is left; and the agent. Programs can signal none of them: each is in a domain
-that does not reach the one above it.
+Four processes: this launcher, which the keeper may kill at any time; one that cleans up; the guard,
+which kills everything that is left; and the agent. Programs can signal none of them: each is in a
+Landlock domain that cannot signal the one above it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 ORDERS_FD = CONTROL_FD + 1
 REFUSED = 125
-"""The status of a launcher that has started nothing."""
+"""The exit status of a launcher that started nothing."""
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
@@ -43,7 +43,7 @@ _AWAITED = (signal.SIGTERM, signal.SIGCHLD)
 
 
 class LandlockConfig:
-    """What the guard is told. `landlock.py` writes it."""
+    """The guard's config. `landlock.py` writes it."""
 
     def __init__(self, packed: bytes) -> None:
         values = unpack_map(packed)
@@ -66,7 +66,8 @@ def main() -> None:
 
 
 def _clean_up_after(config: LandlockConfig) -> None:
-    """The guard cannot do this: the folder of its own is not its own."""
+    """Remove the temporary folder after the guard has ended. The guard runs under a uid that
+    cannot."""
     _die_with_parent(signal.SIGTERM)
     signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     guard = _fork(_guard, config)
@@ -85,7 +86,7 @@ def _fork(work: Callable[[LandlockConfig], None], config: LandlockConfig) -> int
             os.write(2, f"landlock: {error}\n".encode("utf-8", "surrogateescape"))
         finally:
             os._exit(REFUSED)
-    os.close(CONTROL_FD)  # the keeper sees by it whether the agent lives
+    os.close(CONTROL_FD)  # the keeper detects the agent's end by it
     return child
 
 
@@ -100,7 +101,7 @@ def _guard(config: LandlockConfig) -> None:
         os.setresuid(config.uid, config.uid, config.uid)
     _die_with_parent(signal.SIGTERM)
     if os.getppid() != launcher:
-        return  # it was killed before it could have told us
+        return  # the launcher was killed before the death signal was set
     os.chdir(config.workspace)
     if not os.path.samestat(os.stat("."), os.fstat(workspace)):
         raise OSError(f"{config.workspace} is not the folder that it was")
@@ -136,8 +137,8 @@ def _take_place(config: LandlockConfig, workspace: int) -> None:
 
 
 def _allowed_descriptors(config: LandlockConfig, workspace: int) -> list[tuple[int, int]]:
-    """Descriptors of what may be used, and how. No /proc: there is but one, and it shows the whole
-    machine. Links are followed where only the operator makes them."""
+    """Descriptors of what may be accessed, and how. /proc is not among them, since it would show
+    the whole machine. Links are followed only in paths that the operator alone controls."""
     devices = [f"/dev/{name}" for name in _DEVICES]
     tmp = grant_folder(config.tmp, config.uid)
     return [
@@ -175,7 +176,8 @@ def _be_agent() -> None:
 
 
 def _watch(agent: int, config: LandlockConfig) -> None:
-    """Until the launcher or the agent is gone, or temporary files have taken too much room."""
+    """Wait until the launcher or the agent is gone, or temporary files exceed their limit; then
+    kill everything."""
     while _is_running(agent) and _size_of(config.tmp) <= config.tmp_bytes:
         heard = signal.sigtimedwait(_AWAITED, _WATCH_SECONDS)
         if heard is not None and heard.si_signo == signal.SIGTERM:
@@ -224,7 +226,7 @@ def _empty(folder: str) -> None:
                 is_folder = stat.S_ISDIR(os.lstat(path).st_mode)
                 os.rmdir(path) if is_folder else os.unlink(path)
             except OSError:
-                continue  # the next one to use it tries again
+                continue  # the next user of the folder retries
 
 
 def _die_with_parent(signal_number: int) -> None:

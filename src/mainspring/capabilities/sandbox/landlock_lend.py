@@ -1,10 +1,10 @@
-"""Makes a workspace the property of a sandbox's own uid, except for what is hidden or protected.
+"""Gives a workspace to the sandbox's own uid, except for what is hidden or protected.
 
-Where nothing can be mounted, owners and modes are what is left: a folder that something protected
-is in stays ours, open to the sandbox' group, and sticky, so that ours cannot be moved away.
+Where nothing can be mounted, only owners and modes protect files: a folder with a protected entry
+stays ours, writable by the sandbox's group, and sticky, so that programs cannot move our entries.
 
-Programs of the same session may be changing the tree meanwhile. Each step is taken from the open
-folder before it, through no link, and only what was judged is changed: by its descriptor.
+Programs of the same session may change the tree at the same time. So every step is relative to an
+open folder, follows no link, and changes a file only through the descriptor that was checked.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 _ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-"""Opens anything, a link itself, and waits for nothing."""
+"""Opens anything, including a link itself, and never blocks."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PRIVATE = 0o700
 _STICKY_AND_SHARED = 0o1070
@@ -33,7 +33,8 @@ _MOST_TRIES = 100
 def grant_workspace(
     workspace: int, path: str, uid: int, *, hidden: Iterable[str], protected: Iterable[str]
 ) -> None:
-    """`workspace` is open at `path`; what is hidden or protected is named from there.
+    """Give away the workspace, which is open at `path`; `hidden` and `protected` are relative to
+    it.
 
     Raises:
         OSError: something cannot be hidden or protected.
@@ -41,13 +42,13 @@ def grant_workspace(
     lending = _OwnershipTransfer(workspace, path, uid)
     for name in protected:
         lending.keep(name, lending.protect)
-    for name in hidden:  # last: it may be in something protected, which others can read
+    for name in hidden:  # last: it may be in a protected folder, which the group can read
         lending.keep(name, lending.hide)
     lending.give(workspace)
 
 
 def grant_folder(path: str, uid: int | None) -> int:
-    """A private folder for temporary files, opened.
+    """Create and open a private folder for temporary files.
 
     Raises:
         OSError: something that is not such a folder has its name.
@@ -57,7 +58,7 @@ def grant_folder(path: str, uid: int | None) -> int:
         os.mkdir(path, _PRIVATE)
     opened = os.open(path, _FOLDER)
     if uid is not None and os.fstat(opened).st_uid == os.geteuid() and not os.listdir(opened):
-        os.fchown(opened, owner, -1)  # made just now, or by one that was killed here
+        os.fchown(opened, owner, -1)  # new, or left by a killed launcher
     if os.fstat(opened).st_uid != owner:
         os.close(opened)
         raise OSError(f"{path} is not ours: remove it")
@@ -73,10 +74,11 @@ class _OwnershipTransfer:
         self._mount = _mount_of(workspace)
         self._shared: set[tuple[int, int]] = set()
         self._kept: set[tuple[int, int]] = set()
-        """Hidden or protected. No inode is used again: each has a name that is not theirs."""
+        """Hidden or protected files. Their inodes are not reused, since each keeps a name that
+        programs cannot remove."""
 
     def keep(self, path: str, how: Callable[[int], None]) -> None:
-        """Hide or protect what a path leads to, and all links on the way to it."""
+        """Hide or protect the target of a path, and all links on the way to it."""
         if self._descend(path, _leave_alone, _leave_alone):
             self._descend(path, self._share, how)
 
@@ -100,16 +102,16 @@ class _OwnershipTransfer:
             self._refuse_others(known, 0o2)
         if stat.S_ISDIR(known.st_mode):
             with _open_entry(entry, ".", _FOLDER) as folder:
-                for name in os.listdir(folder):  # which only we can change by now
+                for name in os.listdir(folder):  # only we can change it now
                     with _open_entry(folder, name) as inner:
                         if _mount_of(inner) == _mount_of(entry):
                             self.protect(inner)
 
     def give(self, folder: int, depth: int = 0) -> None:
-        """All that is below a folder, and the folder, unless it is shared."""
+        """Give away everything below a folder, and the folder itself unless it is shared."""
         folders, foreign = self._listed(folder)
         if identity(os.fstat(folder)) in self._shared:
-            self._give_files(folder, foreign)  # sticky, so that nobody else moves them
+            self._give_files(folder, foreign)  # sticky, so that no other uid can move them
         else:
             self._give_folder(folder, foreign)
         for name in folders if depth < _DEEPEST else ():
@@ -118,12 +120,12 @@ class _OwnershipTransfer:
                     self.give(inner, depth + 1)
 
     def _listed(self, folder: int) -> tuple[list[str], list[str]]:
-        """The names of folders, and of what else is somebody else's."""
+        """The names of folders, and of other entries that the sandbox's uid does not own."""
         folders: list[str] = []
         foreign: list[str] = []
         with os.scandir(folder) as entries:
             for entry in entries:
-                with suppress(OSError):  # gone since
+                with suppress(OSError):  # removed meanwhile
                     if entry.is_dir(follow_symlinks=False):
                         folders.append(entry.name)
                     elif entry.stat(follow_symlinks=False).st_uid != self._uid:
@@ -131,8 +133,9 @@ class _OwnershipTransfer:
         return folders, foreign
 
     def _give_folder(self, folder: int, foreign: list[str]) -> None:
-        """While its files are judged, nobody else changes the names in it: a file with another
-        name outside must not lose the one that it has here, and look as if it had no other."""
+        """Give away a folder with its files. While they are checked, only we may change its names:
+        otherwise a program could remove the name here of a file that has a second name outside,
+        so that it looks like a file with one name."""
         known = os.fstat(folder)
         mode = stat.S_IMODE(known.st_mode)
         if foreign:
@@ -156,7 +159,7 @@ class _OwnershipTransfer:
                     os.chown(_descriptor_path(entry), self._uid, self._uid)
 
     def _is_theirs(self, entry: int) -> bool:
-        """Not what somebody has mounted there, from wherever it is."""
+        """Whether it may be given away: neither hidden or protected, nor on another mount."""
         return identity(os.fstat(entry)) not in self._kept and _mount_of(entry) == self._mount
 
     def _share(self, entry: int) -> None:
@@ -176,7 +179,8 @@ class _OwnershipTransfer:
         return known
 
     def _refuse_others(self, known: os.stat_result, access: int) -> None:
-        """What has another name elsewhere is not changed, so it has to be right as it is."""
+        """Check a file with a second name elsewhere: we do not change it, so its mode must already
+        be strict."""
         allowed = known.st_mode | (known.st_mode >> 3 if known.st_gid == self._uid else 0)
         if known.st_uid == self._uid or allowed & access:
             raise OSError("a file that is to be kept from programs has a second name: remove one")
@@ -184,8 +188,8 @@ class _OwnershipTransfer:
     def _descend(
         self, path: str, on_the_way: Callable[[int], None], last: Callable[[int], None]
     ) -> bool:
-        """From the workspace, also through links, as far as they stay in it. False: nothing is
-        there."""
+        """Walk from the workspace, also through links that stay in it. False: the path does not
+        exist."""
         todo = _parts(path)
         with _PathWalk(self._workspace) as way:
             on_the_way(way.folders[0])
@@ -208,7 +212,7 @@ class _OwnershipTransfer:
 
 
 class _PathWalk:
-    """Open folders, each in the one before it, from the workspace on."""
+    """A stack of open folders, from the workspace on, each in the one before."""
 
     def __init__(self, workspace: int) -> None:
         self.folders = [os.open(".", _ENTRY | os.O_DIRECTORY, dir_fd=workspace)]
@@ -222,14 +226,15 @@ class _PathWalk:
             os.close(self.folders.pop())
 
     def leave(self) -> bool:
-        """False: that leads out of the workspace."""
+        """Go up one folder. False: that would leave the workspace."""
         if len(self.folders) > 1:
             os.close(self.folders.pop())
             return True
         return False
 
     def followed(self, workspace: str) -> str | None:
-        """Where the link at the end leads, from what is the end then. `None`: elsewhere."""
+        """The target of the link on top of the stack, relative to the new top. `None`: outside the
+        workspace."""
         target = os.readlink("", dir_fd=self.folders[-1])
         self.leave()
         self._links += 1
@@ -245,7 +250,7 @@ class _PathWalk:
 
 
 def _apply_to_entry(folder: int, name: str, act: Callable[[int], None]) -> int | None:
-    """An entry on which something was done, and which has its name still. `None`: there is none.
+    """Apply `act` to an entry, and check that it still has its name. `None`: it does not exist.
 
     Raises:
         OSError: programs keep moving it.
@@ -263,7 +268,7 @@ def _apply_to_entry(folder: int, name: str, act: Callable[[int], None]) -> int |
 
 
 def _leave_alone(entry: int) -> None:
-    """Only to see whether it is there."""
+    """Do nothing: the walk only checks whether the path exists."""
 
 
 def _parts(path: str) -> list[str]:
@@ -286,12 +291,12 @@ def _is_device(known: os.stat_result) -> bool:
 
 def _own(entry: int, group: int, mode: int | None = None) -> None:
     os.chown(_descriptor_path(entry), os.geteuid(), group)
-    if mode is not None:  # after: an owner could change it back
+    if mode is not None:  # after chown: the old owner could change it back
         os.chmod(_descriptor_path(entry), mode)
 
 
 def _descriptor_path(entry: int) -> str:
-    """Leads to what is open, a link itself, whatever has its name by now."""
+    """A path to the open file (or link) itself, whatever has its name now."""
     return f"/proc/self/fd/{entry}"
 
 

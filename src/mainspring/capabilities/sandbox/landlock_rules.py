@@ -1,5 +1,5 @@
-"""Landlock by its three system calls: which files a process and its children may touch, that
-they connect nowhere, and that they signal nobody outside. Standard library only."""
+"""Landlock through its three system calls: which files a process and its children may access, no
+network, and no signals to processes outside. Standard library only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 else:
 
     class _LazyCtypes:
-        """It takes as long to import as all of the log, and most commands do not need it."""
+        """ctypes takes as long to import as all of the log, and most commands do not need it."""
 
         def __getattr__(self, name: str) -> object:
             return getattr(import_module("ctypes"), name)
@@ -24,10 +24,10 @@ else:
     ctypes = _LazyCtypes()
 
 ENOUGH_ABI = 6
-"""The first that keeps signals and abstract sockets inside."""
+"""The first ABI that restricts signals and abstract sockets."""
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
-"""On every architecture."""
+"""System call numbers, the same on every architecture."""
 _ASK_VERSION = 1
 _PATH_BENEATH = 1
 _SET_NO_NEW_PRIVS = 38
@@ -39,29 +39,29 @@ _ALL_FILES = (1 << 16) - 1
 _ALL_NETWORK = 0b11
 _ALL_SCOPES = 0b11
 _FIRST_THAT_MOVES = 2
-"""Before, nothing could be moved from one folder to another."""
+"""Earlier ABIs do not allow moving files from one folder to another."""
 _RIGHTS_OF_ABI = {2: 14, 3: 15, 4: 15}
 _OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 
 READ = _EXECUTE | _READ_FILE | _READ_DIR
 CHANGE = _ALL_FILES & ~(_MAKE_CHAR | _MAKE_SOCK | _MAKE_BLOCK | _IOCTL_DEV)
 USE = _READ_FILE | _WRITE_FILE | _TRUNCATE
-"""Of a device."""
+"""Rights for a device."""
 
 
 def landlock_abi() -> int:
-    """0 where there is none."""
+    """The kernel's Landlock ABI; 0 without Landlock."""
     if sys.platform != "linux":
         return 0
     return max(0, _libc().syscall(_CREATE, None, ctypes.c_size_t(0), ctypes.c_uint32(_ASK_VERSION)))
 
 
 def files_ruleset(allowed: Iterable[tuple[int, int]]) -> int:
-    """Nothing but what these descriptors are of, with what may be done below each; no TCP; no
-    abstract socket and no signal that leads out.
+    """Allow only the given rights below each descriptor; no TCP, and no abstract sockets or signals
+    to processes outside.
 
     Raises:
-        OSError: the kernel does not have all of that.
+        OSError: the kernel does not support all of that.
     """
     ruleset = _ruleset(_ALL_FILES, _ALL_NETWORK, _ALL_SCOPES)
     for place, rights in allowed:
@@ -70,7 +70,7 @@ def files_ruleset(allowed: Iterable[tuple[int, int]]) -> int:
 
 
 def paths_ruleset(allowed: Iterable[tuple[int, int]]) -> int | None:
-    """The same for files and nothing else, by kernels from 5.19 on; `None` where there is none."""
+    """Restrict only files; works from kernel 5.19 on. `None` without Landlock."""
     abi = landlock_abi()
     if abi < _FIRST_THAT_MOVES:
         return None
@@ -82,12 +82,12 @@ def paths_ruleset(allowed: Iterable[tuple[int, int]]) -> int | None:
 
 
 def signals_ruleset() -> int:
-    """Whoever is in it signals only who is in it too."""
+    """Processes in this domain can signal only each other."""
     return _ruleset(0, 0, _ALL_SCOPES)
 
 
 def enforce(ruleset: int) -> None:
-    """On this thread and all that it starts, for good."""
+    """Restrict this thread and all processes that it starts; it cannot be undone."""
     libc = _libc()
     _check_call(libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
     _check_call(libc.syscall(_RESTRICT, ctypes.c_int(ruleset), ctypes.c_uint32(0)), "landlock")

@@ -25,22 +25,23 @@ else:
 
 CONTROL_FD = 3
 RUN, KILL = b"r", b"k"
-"""As the agent has them, which takes longer to import than the keeper to start."""
+"""The same values as in the agent, whose import would take longer than the keeper's start."""
 
 _LAUNCH_SECONDS = 15.0
 _ATTEMPTS = 5
 _CHANGED = (CHANGED, "Race condition binding", "Can't find source path")
-"""What the agent and bubblewrap say when a name no longer stands for what was opened."""
+"""Messages of the agent and bubblewrap when a path no longer leads to what was opened."""
 _INT = 4
 _OUT_OF_THE_WAY = 256
-"""Sources are moved up here first: one must not be overwritten before it is in its place."""
+"""Descriptors are first moved to numbers from here on, so that none is overwritten before it is in
+its place."""
 
 
 class LaunchedSandbox:
-    """One start of the launcher. It is `ready` once the agent has said so.
+    """One start of the launcher. It is ready once the agent has said so.
 
     `given`: descriptors that the launcher gets from `CONTROL_FD` + 1 on; they are closed here.
-    `uid`: whom it runs as; the last of `given` are then `trees` of `idmap.map_mounts`.
+    `uid`: the uid that it runs as; the last of `given` are then `trees` of `idmap.map_mounts`.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class LaunchedSandbox:
         ours.setblocking(False)
 
     def read_messages(self) -> list[bytes] | None:
-        """Lines from the agent; `None` when it is gone."""
+        """Lines from the agent; `None` when the agent is gone."""
         space = _socket.CMSG_SPACE(_INT)
         try:
             piece, ancillary, _, _ = self.control.recvmsg(4096, space)
@@ -95,7 +96,8 @@ class LaunchedSandbox:
         return lines
 
     def start(self, request: bytes, streams: tuple[int, int, int]) -> None:
-        """
+        """Ask the agent to start a program.
+
         Raises:
             OSError: the agent is gone, so nothing was started.
         """
@@ -113,7 +115,7 @@ class LaunchedSandbox:
             return  # the agent is gone, and the program with it
 
     def end(self) -> None:
-        """Kill all of it."""
+        """Kill the launcher and every process of the sandbox."""
         while not self._own_pids and (left := descendants_of(self.pid)):
             for process in left:
                 _kill(process)
@@ -177,7 +179,7 @@ def _launch(config: KeeperConfig) -> LaunchedSandbox:
         try:
             workspace = sources[config.sources.index(config.workspace)]
             trees = map_mounts(sources, os.fstat(workspace).st_uid, uid)
-        except OSError:  # not on this file system: then it has to be our own
+        except OSError:  # no idmapped mounts here: use our own uid
             uid = None
     if uid is not None:
         for source in sources:
@@ -193,9 +195,10 @@ def _launch(config: KeeperConfig) -> LaunchedSandbox:
 
 
 def _open_source(config: KeeperConfig, path: str) -> int:
-    """
+    """Open what the launcher is to mount.
+
     Raises:
-        OSError: it is not there, or a program of the session may have put a link in its way.
+        OSError: it does not exist, or a program of the session may have put a link in its way.
     """
     try:
         is_real = path == config.workspace
@@ -208,7 +211,7 @@ def _open_source(config: KeeperConfig, path: str) -> int:
 
 
 def memory_file(content: bytes) -> int:
-    """A file that has no name, at its beginning."""
+    """An unnamed file with this content, positioned at its start."""
     if sys.platform == "linux":
         descriptor = os.memfd_create("mainspring")
     else:
@@ -222,8 +225,8 @@ def memory_file(content: bytes) -> int:
 
 
 def _offer_to_oom_killer(score: bytes | None) -> bytes | None:
-    """What is started meanwhile is what the machine does without first; what it was before. Only
-    root can set it so that programs cannot take it back: for others the agent sets it."""
+    """Set the OOM score that new processes inherit; returns the previous one. Only root can set it
+    so that programs cannot lower it again: for other users the agent sets it."""
     if os.geteuid() != 0 or score is None:
         return None
     try:

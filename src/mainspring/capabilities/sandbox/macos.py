@@ -1,5 +1,5 @@
-"""macOS: `sandbox-exec` with a profile that denies by default. There are no namespaces: the agent
-kills what it can reach, which the profile keeps to its own sandbox."""
+"""The macOS backend: `sandbox-exec` with a profile that denies by default. There are no namespaces:
+the agent kills every process that it can signal, which the profile limits to its own sandbox."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SERVICES = (
     *("com.apple.system.opendirectoryd.libinfo", "com.apple.bsd.dirhelper"),
     *("com.apple.trustd.agent", "com.apple.SystemConfiguration.configd"),
 )
-"""Without appleevents and lsopen, which start programs outside."""
+"""Without appleevents and lsopen, which can start programs outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Seatbelt:
         tmp.mkdir(parents=True, exist_ok=True, mode=0o700)
         text = profile(spec, tmp)
         rlimits = rlimits_of(spec.sandbox_limits)
-        del rlimits["NPROC"]  # would count everything that this user runs
+        del rlimits["NPROC"]  # it would count all processes of this user
         return Launch(
             argv=(PROGRAM, "-p", text, *bare_agent("reachable")),
             variables={
@@ -72,7 +72,7 @@ class Seatbelt:
 
 
 def profile(spec: SandboxSpec, tmp: Path, python: Path = Path(sys.base_prefix)) -> str:
-    """What programs of a site may do, in the language of sandbox-exec. Later rules win."""
+    """The rules for a sandbox's programs, in the language of sandbox-exec. Later rules win."""
     mine = [spec.workspace, tmp]
     hidden = [spec.workspace / path for path in spec.hidden]
     protected = [spec.workspace / path for path in spec.protected]
@@ -86,7 +86,7 @@ def profile(spec: SandboxSpec, tmp: Path, python: Path = Path(sys.base_prefix)) 
         _rule("allow", "file-write*", _subpaths(mine)),
         *_deny_rules("file-write*", _subpaths(protected)),
         *_deny_rules("file-read* file-write*", _subpaths(hidden)),
-        # Whoever can rename a folder above it can put another in its place.
+        # A program that can rename a folder above a protected path could replace the path.
         *_deny_rules(
             "file-write-unlink", _literals(_ancestors(spec.workspace, [*hidden, *protected]))
         ),
@@ -125,9 +125,10 @@ def _ancestors(root: Path, paths: Iterable[Path]) -> list[Path]:
 
 
 def _quote(path: Path) -> str:
-    """
+    """The path as a string of the profile language.
+
     Raises:
-        SandboxFailed: it has a character that a profile cannot be trusted with.
+        SandboxFailed: it has a character that is not safe in a profile.
     """
     text = str(path)
     if not text.isprintable():

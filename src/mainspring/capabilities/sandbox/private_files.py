@@ -1,6 +1,5 @@
-"""The operator's own files, which no session may see: where they are, and whether they are safe
-there.
-"""
+"""The operator's own files, which no session may see: their paths, and checks of their modes and
+location."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ class PrivateFiles(Struct, frozen=True, kw_only=True):
     """`None`: the store is a database server."""
     vault: Path | None
     workspaces: Path
-    """The folder in which the service's sessions work."""
+    """The folder with the workspaces of the service's sessions."""
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -34,7 +33,8 @@ class PrivateFiles(Struct, frozen=True, kw_only=True):
         return tuple(map(Path, (*store, *vault)))
 
     def require_apart(self) -> str | None:
-        """`None`, or what to change if an existing store is in the wrong place.
+        """Check that the store is not below the workspaces. `None`, or what to change for an
+        existing store.
 
         Raises:
             InvalidInput: a store that does not exist yet would be made there.
@@ -54,7 +54,7 @@ class PrivateFiles(Struct, frozen=True, kw_only=True):
         raise refused
 
     def probe(self, folder: Path) -> list[SandboxProbe]:
-        """Checks of this machine; `folder` is where the sessions of its user work."""
+        """Checks of this machine; `folder` is the workspace of its user's sessions."""
         if sys.platform == "win32":
             return []
         return [_check_user(), self._check_modes(), self._check_location(folder)]
@@ -63,7 +63,8 @@ class PrivateFiles(Struct, frozen=True, kw_only=True):
         return containing_paths(self.paths).get(file_identity(folder) or (0, 0))
 
     def _check_modes(self) -> SandboxProbe:
-        """Of what is there; a folder closed to others does not count, as mounts go around it."""
+        """Check the modes of existing files. A closed parent folder does not count: mounts bypass
+        it."""
         files = [path for path in self.paths if path.is_file()]
         open_ = [str(path) for path in files if path.stat().st_mode & _OTHERS_BITS]
         if open_:

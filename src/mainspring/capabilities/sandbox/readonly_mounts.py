@@ -1,7 +1,6 @@
 """Folders that programs in a sandbox can read and only we can write (certificates), and safe
-removal of a session's folders: by descriptors, through no link, however deep and whatever their
-modes.
-"""
+removal of a session's folders: by descriptors, without following links, at any depth and with
+any modes."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ _MODE = 0o700
 
 
 def remove_tree(above: Path, name: str) -> bool:
-    """Whether nothing is left of the folder `name` in `above`. A link is not removed."""
+    """Remove the folder `name` in `above`; whether nothing is left of it. A link is not removed."""
     try:
         parent = os.open(above, _FOLDER)
     except FileNotFoundError:
@@ -44,13 +43,14 @@ class _Level(Struct, frozen=True):
     name: str
     identity: tuple[int, int]
     folders: list[str]
-    """In it, and not looked into yet."""
+    """Subfolders that have not been visited yet."""
 
 
 def _empty(parent: int, name: str) -> None:
-    """
+    """Remove everything in a folder.
+
     Raises:
-        OSError: it cannot be opened, or somebody moves folders in it meanwhile.
+        OSError: it cannot be opened, or another process moves folders in it meanwhile.
     """
     current = _open_folder(parent, name)
     try:
@@ -58,7 +58,7 @@ def _empty(parent: int, name: str) -> None:
         while True:
             if levels[-1].folders:
                 inner = levels[-1].folders.pop()
-                with suppress(OSError):  # what stays is told at the end
+                with suppress(OSError):  # the caller reports what is left
                     current = _replace_descriptor(current, _open_folder(current, inner))
                     levels.append(_level(inner, current))
             elif len(levels) == 1:
@@ -75,7 +75,7 @@ def _empty(parent: int, name: str) -> None:
 
 
 def _level(name: str, folder: int) -> _Level:
-    """A folder, without the files in it."""
+    """Delete the files of a folder, and list its subfolders."""
     names, folders = list[str](), list[str]()
     with suppress(OSError):
         names = os.listdir(folder)
@@ -94,10 +94,10 @@ def _replace_descriptor(old: int, new: int) -> int:
 
 
 def _open_folder(parent: int, name: str) -> int:
-    """A folder, which its owner can enter and change from now on."""
+    """Open a folder, after giving its owner access if needed."""
     state = os.stat(name, dir_fd=parent, follow_symlinks=False)
     if stat.S_ISDIR(state.st_mode) and state.st_mode & _MODE != _MODE:
-        with suppress(OSError):  # another's: whether it can be entered is seen next
+        with suppress(OSError):  # not our folder: opening it may still work
             _make_accessible(parent, name)
     return os.open(name, _FOLDER, dir_fd=parent)
 
@@ -119,10 +119,11 @@ def _exists(parent: int, name: str) -> bool:
 
 
 def open_readonly_mount(session_id: str) -> Path:
-    """The session's, the same in every process: its sandbox may be older than this one.
+    """The session's read-only folder, at the same path in every process: its sandbox may be older
+    than this process.
 
     Raises:
-        SandboxFailed: somebody else got there first.
+        SandboxFailed: another user created it first.
     """
     user = _process_uid()
     share = _mount_path(session_id)
@@ -137,27 +138,27 @@ def open_readonly_mount(session_id: str) -> Path:
 
 
 def remove_readonly_mount(session_id: str) -> None:
-    """Of a session that is no more."""
+    """Remove the folder of a deleted session."""
     above = _mount_path(session_id).parent
     if above.is_dir() and above.lstat().st_uid == _process_uid():
         remove_sandbox_folders(above, session_id)
 
 
 def remove_sandbox_folders(folder: Path, session_id: str) -> None:
-    """What a session's hands have there, and those of its threads that worked apart."""
+    """Remove the folders of a session's sandbox, and of the sandboxes of its threads."""
     remove_folder(folder, session_id)
     for item in folder.glob(f"{glob.escape(session_id)}-*"):
         remove_folder(folder, item.name)
 
 
 def remove_folder(folder: Path, name: str) -> bool:
-    """A folder of ours with all that is in it, through no links; whether nothing is left of it.
-    Whoever wrote the name, it leads nowhere else: a log may have been imported."""
+    """Remove a folder with everything in it, without following links; whether nothing is left of
+    it. The name may come from an imported log, so it must not lead elsewhere."""
     return bool(re.fullmatch(r"[A-Za-z0-9_-]+", name)) and remove_tree(folder, name)
 
 
 def remove_transcripts(folder: Path, session_id: str) -> None:
-    """What hooks could read of a session that is no more."""
+    """Remove the transcripts for hooks of a deleted session."""
     remove_folder(folder, session_id)
     if re.fullmatch(r"[A-Za-z0-9_-]+", session_id) and not folder.is_symlink():
         (folder / f"{session_id}.jsonl").unlink(missing_ok=True)

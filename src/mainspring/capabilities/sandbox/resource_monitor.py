@@ -1,5 +1,5 @@
-"""Watches what a program takes that no rlimit bounds: memory, processes and disk of all of it
-together. Stopping it is the keeper's job."""
+"""Watches resources of a program that no rlimit bounds: the memory, processes and disk space of all
+its processes together. The keeper stops the program."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _BLOCK = 512
 _OWN_PROCESSES = 8
-"""Launcher, agent, and what they have for a moment."""
+"""The launcher, the agent, and their short-lived children."""
 _SLICE_SECONDS = 0.01
 _PAUSE_SECONDS = 0.05
 _REST = 10
-"""A look around is followed by a pause of this many times what it took."""
+"""A check is followed by a pause of this many times its duration."""
 
 
 class Quota:
@@ -30,7 +30,7 @@ class Quota:
 
 
 class ResourceMonitor:
-    """Over one program: everything below the process `root`, and what is new in `workspace`."""
+    """Monitors one program: all processes below `root`, and new data in `workspace`."""
 
     def __init__(
         self, root: int, quota: Quota, workspace: str, *, hidden: set[str], since_ns: int
@@ -42,7 +42,7 @@ class ResourceMonitor:
         self._disk = _Disk(workspace, hidden, since_ns, quota.disk_bytes)
 
     def breach(self) -> str | None:
-        """What it takes too much of. Most of the time the answer costs next to nothing."""
+        """The resource that exceeds its limit, if any. Most calls return without a check."""
         begun = time.monotonic()
         is_crowded = _tasks() - self._tasks_before > self._quota.processes
         if begun < self._not_before and not is_crowded:
@@ -57,14 +57,15 @@ class ResourceMonitor:
         if sum(family.values()) > self._quota.processes + _OWN_PROCESSES:
             return "processes"
         most = self._quota.memory_bytes
-        # the first sum is quick, but has shared pages once for each process that shares them
+        # the first sum is fast, but counts shared pages once for each process
         if sum(map(_resident, family)) > most and sum(map(_proportional, family)) > most:
             return "memory"
         return self._disk.breach(list(family))
 
 
 class _Disk:
-    """The free space of the file system says when to look; the files say whether it was us."""
+    """Low free space of the file system triggers a check; the files show whether this program used
+    it."""
 
     def __init__(self, workspace: str, hidden: set[str], since_ns: int, most: int) -> None:
         self._workspace = workspace
@@ -81,7 +82,7 @@ class _Disk:
         now = time.monotonic()
         if self._look is None:
             used = _used_bytes(self._workspace)
-            self._least_used = min(self._least_used, used)  # others may make room meanwhile
+            self._least_used = min(self._least_used, used)  # others may free space
             if now < self._not_before or used - self._least_used <= self._most // 2:
                 return None
             self._look = chain(
@@ -93,7 +94,7 @@ class _Disk:
             self._found += size
             if self._found > self._most:
                 return "disk"
-            if time.monotonic() - now > _SLICE_SECONDS:  # others wait for the keeper
+            if time.monotonic() - now > _SLICE_SECONDS:  # the keeper has other work
                 self._spent += time.monotonic() - now
                 return None
         self._look = None
@@ -102,7 +103,7 @@ class _Disk:
 
 
 def _tasks() -> int:
-    """Of the whole machine: one number that the kernel has at hand."""
+    """The number of tasks on the whole machine, which the kernel gives cheaply."""
     fields = (_read("/proc/loadavg") or b"").split()
     return int(fields[3].split(b"/")[1]) if fields else 0
 
@@ -113,7 +114,7 @@ def _used_bytes(path: str) -> int:
 
 
 def _changed_sizes(folder: str, hidden: set[str], since_ns: int) -> Iterator[int]:
-    """Sizes of what was written since then, as far as it can be seen."""
+    """Sizes of readable entries that were changed since then; 0 for the others."""
     pending = [folder]
     while pending:
         try:
@@ -134,7 +135,7 @@ def _changed_sizes(folder: str, hidden: set[str], since_ns: int) -> Iterator[int
 
 
 def _unlinked_bytes(processes: list[int]) -> int:
-    """What lies in files that are open and have no name any more, memfds among them."""
+    """The size of open files that were unlinked, including memfds."""
     sizes: dict[tuple[int, int], int] = {}
     for process in processes:
         for path in _descriptors(process):
@@ -194,5 +195,5 @@ def _read(path: str) -> bytes | None:
 
 
 def descendants_of(root: int) -> list[int]:
-    """The living processes below `root`, itself not among them."""
+    """The living processes below `root`, without `root` itself."""
     return [process for process in _descendants(root) if process != root and _resident(process)]

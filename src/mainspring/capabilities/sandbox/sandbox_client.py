@@ -56,14 +56,15 @@ def close_listener(listener: socket.socket) -> None:
 class ExecutionProgress(Struct, frozen=True, kw_only=True):
     is_running: bool
     result: ExecResult
-    """What it has said so far; all of it, once it runs no more."""
+    """The output so far; all of it, once the program has ended."""
 
 
 class KeeperSandbox:
-    """Programs of a session run in it one after the other.
+    """A session's sandbox, which runs its programs one after the other.
 
-    `on_listener` is given the listening socket of each sandbox that this one comes to use, if the
-    spec has a network: a sandbox that had to be started again has another.
+    `on_listener` gets the listening socket of every sandbox that this client uses, if the spec has
+    a
+    network: a restarted sandbox has a new one.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class KeeperSandbox:
         self._on_listener = on_listener
         self._lock = anyio.Lock()
         self._presence: KeeperConnection | None = None
-        """While this is open, the keeper keeps the sandbox."""
+        """While this connection is open, the keeper keeps the sandbox."""
         launch = backend.launch(self._spec)
         self._variables = launch.variables
         self._stamp = stamp(launch.fingerprint)
@@ -101,7 +102,7 @@ class KeeperSandbox:
         for _ in range(_ATTEMPTS):
             async with await self._connect() as connection:
                 record = await connection.perform(name, message, hear)
-            if record is None:  # the keeper is gone: did it start the program before?
+            if record is None:  # the keeper is gone: had the program started?
                 record = await to_thread.run_sync(self._stored, name)
             if record is not None:
                 return _parse_result(record)
@@ -110,7 +111,7 @@ class KeeperSandbox:
         )
 
     async def prepare(self) -> None:
-        """Start the sandbox before something is run in it. If that fails, `run` tells why."""
+        """Start the sandbox before a program needs it. If that fails, `run` reports the reason."""
         with suppress(SandboxFailed, OSError):
             async with await self._connect():
                 pass
@@ -134,7 +135,7 @@ class KeeperSandbox:
         """Like `run`, without waiting for the end; see `progress`.
 
         Raises:
-            SandboxFailed: it was not begun.
+            SandboxFailed: the program was not begun.
         """
         name = _name(wanted.key)
         async with await self._connect() as connection:
@@ -146,7 +147,7 @@ class KeeperSandbox:
         """Start a program with this input and output; it ends when the connection is closed.
 
         Raises:
-            SandboxFailed: it was not started.
+            SandboxFailed: the program was not started.
         """
         name = _name(wanted.key)
         connection = await self._connect()
@@ -188,11 +189,11 @@ class KeeperSandbox:
     async def close(self) -> None:
         """End the sandbox and everything in it. Results of programs stay on disk."""
         with CancelScope(shield=True), anyio.move_on_after(_PARTING_SECONDS):
-            async with self._lock:  # one that is being started is not left behind
+            async with self._lock:  # wait for a start in progress, to end it as well
                 pass
             if connection := await connect_to_keeper(self._spec.state):
                 async with connection:
-                    await connection.ask(frame(b"close"))  # answered by hanging up
+                    await connection.ask(frame(b"close"))  # the keeper answers by disconnecting
         await self.leave()
 
     async def __aenter__(self) -> Self:
@@ -228,7 +229,7 @@ class KeeperSandbox:
             return connection
 
     async def _start_and_connect(self) -> KeeperConnection:
-        """Start a keeper and connect. One that is ending may still hold the lock: try again."""
+        """Start a keeper and connect. A keeper that is ending may still hold the lock: retry."""
         with anyio.move_on_after(_WELCOME_SECONDS):
             while True:
                 await to_thread.run_sync(self._start)
@@ -237,7 +238,7 @@ class KeeperSandbox:
         raise self._no_answer()
 
     def _start(self) -> None:
-        # anew each time: what there is to protect in the workspace may have come to be since
+        # built again for each start: there may be new files to protect in the workspace
         check_private_paths(self._spec)
         launch = self._backend.launch(self._spec)
         start_keeper(self._spec, launch, linger_seconds=self._linger_seconds, stamp=self._stamp)
@@ -249,7 +250,7 @@ class KeeperSandbox:
             self._on_listener(listener)
 
     async def _wait_for_keeper(self) -> KeeperConnection:
-        """A keeper that somebody else has started may not be listening yet."""
+        """Wait until a keeper that another process started is listening."""
         with anyio.move_on_after(_WELCOME_SECONDS):
             while (connection := await connect_to_keeper(self._spec.state)) is None:  # noqa: ASYNC110 -- it is
                 await anyio.sleep(0.02)  # another process that we wait for
@@ -269,7 +270,8 @@ class KeeperSandbox:
 
 
 def _validate(spec: SandboxSpec) -> SandboxSpec:
-    """
+    """Make the spec's paths absolute.
+
     Raises:
         SandboxFailed: programs could reach the keeper's own files.
     """
@@ -304,8 +306,8 @@ _MOST = 4
 
 
 class SandboxServices:
-    """Of one session. All there is to know of them is on disk, so that a harness that comes back
-    finds them; one that does not leaves them to their time limits."""
+    """The services of one session. Their state is on disk, so that a restarted harness finds them;
+    without one, they run until their time limits."""
 
     def __init__(
         self, spec: SandboxSpec, backend: Backend, *, limits: SandboxLimits | None = None
@@ -315,10 +317,10 @@ class SandboxServices:
         self._folder = spec.state / "services"
 
     async def start(self, name: str, wanted: ExecRequest) -> None:
-        """Starting it again under the same key changes nothing.
+        """Start a service. Starting it again under the same key has no effect.
 
         Raises:
-            SandboxFailed: it was not started.
+            SandboxFailed: the service was not started.
         """
         await to_thread.run_sync(self._take_name, name, wanted.key)
         sandbox = self._sandbox(name)
@@ -326,12 +328,12 @@ class SandboxServices:
         await sandbox.leave()
 
     async def output(self, name: str) -> ExecutionProgress | None:
-        """What it has said so far; `None` if there is no such service."""
+        """The output of a service so far; `None` if there is no such service."""
         key = self._key_of(name)
         return await self._sandbox(name).progress(key) if key is not None else None
 
     async def stop(self, name: str) -> ExecResult | None:
-        """Kill it; what it has said in all. Its name is free again."""
+        """Kill a service and free its name; returns its result."""
         key = self._key_of(name)
         if key is None:
             return None
@@ -356,7 +358,7 @@ class SandboxServices:
         place = self._place(name)
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         (place / "key.new").write_text(key, encoding="utf-8")
-        (place / "key.new").replace(place / "key")  # there as a whole, or not at all
+        (place / "key.new").replace(place / "key")  # written completely or not at all
 
     def _key_of(self, name: str) -> str | None:
         try:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from mainspring.capabilities.sandbox.backend import SandboxLimits
 from mainspring.capabilities.sandbox.backend_selection import BackendName
 
 MAX_PROGRAM_SECONDS = 1800
+_PATH = "/usr/local/bin:/usr/bin:/bin"
 PackageSetName: TypeAlias = Literal["documents"]
 PACKAGE_SETS: dict[PackageSetName, tuple[str, ...]] = {
     "documents": (
@@ -33,12 +37,13 @@ class _Limits(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_
 class EnvironmentPackages(
     Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """Packages that programs find installed: of a registry, with or without a version."""
+    """Packages of a registry, with or without a version, that are installed for programs."""
 
     pip: tuple[str, ...] = ()
     npm: tuple[str, ...] = ()
+    apt: tuple[str, ...] = ()
     use: tuple[PackageSetName, ...] = ()
-    """Ready sets of packages."""
+    """Predefined sets of packages."""
 
     @property
     def python(self) -> tuple[str, ...]:
@@ -47,26 +52,47 @@ class EnvironmentPackages(
 
 
 class SandboxEnvironment(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Other keys, of other programs, are ignored."""
+    """Unknown keys belong to other programs and are ignored."""
 
     backend: BackendName | None = None
-    """Only this one; by default, the first that works."""
+    """Use only this backend; by default, the first that works."""
     disabled_backends: tuple[BackendName, ...] = ()
     allow_degraded: bool = False
     image: str | None = None
     """For the backend `docker`."""
     networking: dict[str, object] = field(default_factory=dict[str, object])
-    """As the Managed Agents API has it: `{"type": "limited", "allowed_hosts": [...]}`."""
+    """In the format of the Managed Agents API: `{"type": "limited", "allowed_hosts": [...]}`."""
     read_only: tuple[str, ...] = ()
     """Folders outside the workspace that programs may read: toolchains."""
     limits: _Limits = _Limits()
     secrets: tuple[str, ...] | None = None
     """Names of secrets in the vault that programs may use; by default, all that have hosts."""
     variables: dict[str, str] = field(default_factory=dict[str, str])
-    """For programs, in addition to `env` of the settings files."""
+    """Variables for programs, in addition to `env` of the settings files."""
     packages: EnvironmentPackages = EnvironmentPackages()
     program_seconds: Annotated[int, Meta(ge=1, le=MAX_PROGRAM_SECONDS)] = 600
-    """The longest that a call of `bash` can ask for."""
+    """The longest time limit that a call of `bash` can ask for."""
+
+    def with_additions(
+        self, packages: Mapping[str, Sequence[str]], folder: str
+    ) -> SandboxEnvironment:
+        """With more packages, by their manager, and a folder that programs may read."""
+        wanted = {
+            manager: tuple(
+                dict.fromkeys((*packages.get(manager, ()), *getattr(self.packages, manager)))
+            )
+            for manager in ("pip", "npm", "apt")
+        }
+        return replace(
+            self,
+            packages=replace(self.packages, **wanted),
+            read_only=(*self.read_only, folder),
+        )
+
+    def with_programs(self, folder: str | Path) -> SandboxEnvironment:
+        """With the programs of a folder before all others."""
+        path = f"{folder}:{self.variables.get('PATH', _PATH)}"
+        return replace(self, variables={**self.variables, "PATH": path})
 
     @property
     def sandbox_limits(self) -> SandboxLimits:

@@ -73,12 +73,12 @@ class SandboxRequest(Generic[Paths]):
 
 
 class Proxy(Protocol):
-    """What programs reach hosts by."""
+    """The proxy through which programs reach hosts."""
 
     async def serve(self, listening: socket.socket, /) -> None: ...
 
     def limited_to(self, networking: Mapping[str, object], /) -> Proxy:
-        """For programs that may reach only some of the hosts. Raises: InvalidInput."""
+        """A proxy for programs that may reach only some of the hosts. Raises: InvalidInput."""
         ...
 
 
@@ -86,12 +86,12 @@ class Proxy(Protocol):
 class PreparedSandbox:
     spec: SandboxSpec
     spec_of_another: Callable[[str], SandboxSpec]
-    """By a name: see `OpenSandbox`."""
+    """The spec of a further sandbox, by name: see `OpenSandbox`."""
     path_watcher: PathWatcher
     variables: Mapping[str, str]
-    """Those of the proxy."""
+    """Environment variables that point programs to the proxy."""
     proxy: Proxy | None
-    """Without it, there is no network."""
+    """`None`: programs have no network."""
 
 
 Prepare: TypeAlias = Callable[[SandboxRequest[Paths]], Awaitable[PreparedSandbox]]
@@ -100,8 +100,8 @@ Prepare: TypeAlias = Callable[[SandboxRequest[Paths]], Awaitable[PreparedSandbox
 class SandboxPool(Generic[Paths]):
     """Use it with `async with`: no sandbox outlives the block, unless the process is killed.
 
-    Of sessions that do not run, `most_idle` keep their sandboxes and services; those that ran
-    longest ago lose theirs, as if the process had ended.
+    Of sessions that do not run, `most_idle` keep their sandboxes and services; those idle for
+    longest lose theirs, as if the process had ended.
     """
 
     def __init__(
@@ -114,11 +114,11 @@ class SandboxPool(Generic[Paths]):
         self._idle: dict[str, SandboxSession] = {}
         """The longest idle first."""
         self._changing = anyio.Lock()
-        """No sandbox is opened while it is being closed."""
+        """Serializes opening and closing of sandboxes."""
         self._current: set[Path] = set()
-        """Folders of states in which no sandbox of another version runs any more."""
+        """Folders of states in which sandboxes of other versions have been ended."""
         self.resources = AsyncExitStack()
-        """Closed with the pool."""
+        """Resources that are closed with the pool."""
         self._group: TaskGroup | None = None
 
     async def __aenter__(self) -> Self:
@@ -137,7 +137,7 @@ class SandboxPool(Generic[Paths]):
 
     @property
     def group(self) -> TaskGroup:
-        """For what runs as long as the pool is open, unless it ends itself."""
+        """The task group for tasks that run while the pool is open."""
         assert self._group is not None
         return self._group
 
@@ -148,7 +148,8 @@ class SandboxPool(Generic[Paths]):
         environment: SandboxEnvironment,
         credentials: tuple[Credential, ...] | None = None,
     ) -> SandboxSession:
-        """For this session alone, until `release`. `credentials`: see `RunOptions`.
+        """Open or reuse the sandbox of this session, until `release`. `credentials`: see
+        `RunOptions`.
 
         Raises:
             SandboxFailed: this machine cannot isolate programs; the error says what to do.
@@ -157,7 +158,7 @@ class SandboxPool(Generic[Paths]):
             session = self._busy.get(session_id) or self._idle.pop(session_id, None)
             if session is not None and session.opened_with != (environment, credentials):
                 self._busy.pop(session_id, None)
-                await session.close()  # it may not use what was taken away since
+                await session.close()  # its old credentials may have been revoked
                 session = None
             if session is None:
                 await self.end_outdated(paths.state.parent)
@@ -174,8 +175,8 @@ class SandboxPool(Generic[Paths]):
             return session
 
     async def end_outdated(self, states: Path) -> None:
-        """End sandboxes that another version has left running there: they may be less safe. Each
-        folder is checked once."""
+        """End sandboxes that another version left running in this folder: they may be less safe.
+        Each folder is checked once."""
         if states not in self._current:
             self._current.add(states)
             if count := await to_thread.run_sync(end_stale_keepers, states):
@@ -198,7 +199,7 @@ class SandboxPool(Generic[Paths]):
                     await session.close()
 
     async def _close_all(self) -> None:
-        async with AsyncExitStack() as stack:  # each, even if another one fails
+        async with AsyncExitStack() as stack:  # closes each, even if another one fails
             for session in (*self._idle.values(), *self._busy.values()):
                 stack.push_async_callback(session.close)
 

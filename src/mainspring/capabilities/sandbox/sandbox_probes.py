@@ -1,4 +1,4 @@
-"""What this machine has to build a sandbox from. Tried, not guessed; for people to read."""
+"""Reports which parts of a sandbox this machine supports, by trying each; for people to read."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SandboxProbe:
 
 
 async def probe_sandboxes(settings: SandboxSettings) -> list[SandboxProbe]:
-    """The parts, and then whether a whole sandbox holds; nothing of it is kept."""
+    """The parts, and then whether a whole sandbox works; the result is not cached."""
     parts = await to_thread.run_sync(_parts)
     return [*parts, *await _verdicts(settings)]
 
@@ -69,7 +69,7 @@ def _verdict(backend: Backend) -> SandboxProbe:
 
 
 def _session_uids(backend: Backend) -> SandboxProbe:
-    if getattr(backend, "owns_uid", False):  # of those that can; the others have no such field
+    if getattr(backend, "owns_uid", False):  # other backends have no such field
         uids = available_uids()
         consequence = "no session's uid owns anything of another's, or of Mainspring's"
         found = f"yes, of {uids[0]} to {uids[-1]}"
@@ -104,7 +104,7 @@ def _bubblewrap() -> SandboxProbe:
 
 def _user_namespaces() -> SandboxProbe:
     name = "user namespaces"
-    # in a process of its own: ours must stay where it is
+    # in another process: ours must stay in its namespace
     if _succeeds([sys.executable, "-I", "-S", "-c", _NEW_USER_NAMESPACE]):
         return SandboxProbe(name, "ok", "yes", "a sandbox needs no root")
     consequence = "bubblewrap works for root only, if at all"

@@ -30,19 +30,20 @@ GIT_VARIABLES = {
     "GIT_CONFIG_KEY_1": "safe.directory",
     "GIT_CONFIG_VALUE_1": "*",
 }
-"""Git does not run what the configuration of a folder says that looks like a bare repository. The
-workspace may belong to another user: a sandbox can have its own uid."""
+"""Git must not use the configuration of a folder that looks like a bare repository. The workspace
+may belong to another user, since a sandbox can have its own uid."""
 
 
 class PathWatcher(Protocol):
     """Guards protected paths while programs run."""
 
     def begin(self) -> bool:
-        """A program is about to run: whether more has to be protected than before."""
+        """Call before a program runs: whether more paths must be protected than before."""
         ...
 
     def end(self) -> list[str]:
-        """It has ended: the paths it made that were moved away. Raises: SandboxFailed."""
+        """Call after the program has ended: the protected paths it created, which were moved away.
+        Raises: SandboxFailed."""
         ...
 
 
@@ -53,11 +54,12 @@ class OpenSandbox(Protocol):
         read_only: tuple[Path, ...] = (),
         networking: Mapping[str, object] | None = None,
     ) -> KeeperSandbox:
-        """Another sandbox over the same workspace, by a name: each runs one program at a time.
-        `read_only`: what it shows besides. `networking`: which of the session's hosts it may reach.
+        """Open another sandbox over the same workspace, by a name: each runs one program at a time.
+        `read_only`: further folders that it can read. `networking`: which of the session's hosts it
+        may reach.
 
         Raises:
-            InvalidInput: `networking` says nothing that can be held to.
+            InvalidInput: `networking` cannot be enforced.
         """
         ...
 
@@ -97,7 +99,7 @@ class LazySandbox:
 
 @dataclass(frozen=True, slots=True)
 class SandboxSession:
-    """A `Sandbox` for tools: programs find the variables of this session."""
+    """A `Sandbox` for tools; its programs get the variables of this session."""
 
     sandbox: KeeperSandbox | LazySandbox
     sandbox_services: SandboxServices
@@ -110,9 +112,9 @@ class SandboxSession:
     workspace: Path
     open_another: OpenSandbox
     group: TaskGroup
-    """For what has to go on between runs."""
+    """For tasks that continue between runs."""
     ran: set[str] = field(default_factory=set[str])
-    """Keys of the results that the sandbox still has."""
+    """Keys of programs whose results the sandbox still stores."""
     cleanup: AsyncExitStack = field(default_factory=AsyncExitStack)
     """Undoes everything when the session is closed."""
 
@@ -128,7 +130,7 @@ class SandboxSession:
         set_aside: list[str] = []
         try:
             if has_more_to_protect:
-                await self.sandbox.close()  # what is mounted when it starts again, is all of it
+                await self.sandbox.close()  # the restarted sandbox mounts all of it
             ran = await self.sandbox.run(self._equipped(wanted), hear)
         finally:
             set_aside = self.path_watcher.end()
@@ -149,7 +151,8 @@ class SandboxSession:
         return await attach_program(another, self._equipped(wanted))
 
     def prepare(self) -> None:
-        """A program is about to run: start the sandbox meanwhile, unless one has run in it."""
+        """Start the sandbox in the background, since a program is about to run; no effect if one
+        has run in it."""
         if not self.ran:
             self.group.start_soon(self.sandbox.prepare)
 
@@ -161,14 +164,14 @@ class SandboxSession:
         await self.sandbox.forget(key)
 
     async def forget_all(self) -> None:
-        """The log has everything of a run, without secrets; nothing else remains of it."""
+        """Delete the stored results of a run: the log has everything, without secrets."""
         while self.ran:
-            with suppress(ToolEnvironmentError):  # it is kept for longer than it need be
+            with suppress(ToolEnvironmentError):  # it stays longer than necessary
                 await self.forget(self.ran.pop())
 
     @asynccontextmanager
     async def for_thread(self, thread_id: str) -> AsyncGenerator[SandboxSession, None]:
-        """The same for another thread: its programs do not wait for those of others."""
+        """The same sandbox for another thread, whose programs do not wait for those of others."""
         sandbox = LazySandbox(self.box, partial(self.open_another, thread_id))
         own = replace(self, sandbox=sandbox, ran=set[str]())
         try:
@@ -200,7 +203,7 @@ def _with_removal_note(exec_result: ExecResult, set_aside: list[str]) -> ExecRes
 
 
 def check_protected_paths(path_watcher: PathWatcher) -> None:
-    """Once more when a session is closed: a service may have left something."""
+    """Check once more when a session is closed: a service may have created protected paths."""
     path_watcher.begin()
-    with suppress(ToolEnvironmentError):  # nobody is left to be told
+    with suppress(ToolEnvironmentError):  # nobody is left to report it to
         path_watcher.end()

@@ -1,6 +1,6 @@
-"""The system calls that a program in a sandbox has no business with, as a BPF program.
+"""The system calls that programs in a sandbox must not use, as a BPF program.
 
-Written out by hand: there is no library to install, and what is refused can be read here.
+It is written by hand: no library is needed, and everything that is refused can be read here.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 ORDINARY_FAMILIES = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
 
 _LAST_KNOWN = 462
-"""mseal, Linux 6.10. What is newer has not been judged, so it does not exist."""
+"""mseal, Linux 6.10. Newer calls have not been reviewed, so they do not exist inside."""
 
 _NEW_NAMESPACES = 0x7E020000
 _TERMINAL_INJECTIONS = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 _SHARED_MEMORY_BYTES = 64 * 1024
-"""Of one System V segment. Nobody sees what lies in one that nobody has attached."""
+"""The size of one System V segment. Memory in a segment that no process has attached is not counted
+for any process."""
 
 
 class _Machine(Struct, frozen=True):
     audit_arch: int
     has_x32: bool
     calls: Mapping[str, int]
-    """Those whose numbers differ between machines."""
+    """Calls whose numbers differ between architectures."""
 
 
 _SINCE_5_1 = {
@@ -50,7 +51,7 @@ _SINCE_5_1 = {
     "statmount": 457,
     "listmount": 458,
 }
-"""The same number everywhere."""
+"""The same numbers on every architecture."""
 
 _X86_64 = _Machine(
     0xC000003E,
@@ -99,10 +100,10 @@ _AARCH64 = _Machine(
     },
 )
 MACHINES: Mapping[str, _Machine] = {"x86_64": _X86_64, "aarch64": _AARCH64}
-"""By what `os.uname().machine` says."""
+"""By `os.uname().machine`."""
 
-# A libc that gets "no such call" takes the older way, whose arguments can be looked at. A memfd
-# is memory that belongs to no process' size; who needs one makes do with /dev/shm, which is small.
+# When libc gets ENOSYS, it uses the older call, whose arguments the filter can check. The memory of
+# a memfd is not counted for any process; programs can use /dev/shm, which is small.
 _ABSENT = frozenset(
     (
         *("clone3", "io_uring_setup", "io_uring_enter", "io_uring_register"),
@@ -110,14 +111,14 @@ _ABSENT = frozenset(
     )
 )
 _OF_THE_HOST = frozenset(("mq_open", "msgget", "prlimit64", "semget", "shmget", "socketpair"))
-"""Reach beyond the sandbox where it has no namespaces of its own."""
+"""Calls that reach beyond the sandbox if it has no namespaces of its own."""
 _MODE_AT = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "creat": 1, "mknod": 1, "mknodat": 2}
 _FLAGS_AT = {"open": 1, "openat": 2}
 _LOOKED_AT = frozenset(
     ("clone", "ioctl", "personality", "shmget", "socket", *_OF_THE_HOST, *_MODE_AT, *_FLAGS_AT)
 )
 _OTHERS_RIGHTS = 0o6000
-"""Whoever starts a program with these bits gets the rights of its owner: of root, maybe."""
+"""Setuid and setgid: a program with these bits runs with the rights of its owner, perhaps root."""
 _MAKES_A_FILE = 0x400040  # O_CREAT, O_TMPFILE
 _DATAGRAMS = 2
 
@@ -131,7 +132,7 @@ _REFUSED, _NOT_THERE = _ERROR | errno.EPERM, _ERROR | errno.ENOSYS
 def seccomp_program(
     machine: str, families: Iterable[int] = ORDINARY_FAMILIES, *, has_namespaces: bool = True
 ) -> bytes:
-    """For `machine`, letting sockets of these families be made.
+    """The filter for `machine`, which allows sockets of these families only.
 
     Raises:
         KeyError: there is no list for this machine.
@@ -169,7 +170,7 @@ def _when(test: int, value: int, verdict: int = _REFUSED) -> list[bytes]:
 
 
 def _only_for(number: int, steps: list[bytes]) -> list[bytes]:
-    """Steps that end in a verdict, or else allow: nothing after them is about this call."""
+    """Steps for one system call, which is allowed if none of them returns a verdict."""
     whole = [*steps, _step(_RETURN, _ALLOW)]
     return [_step(_EQUAL, number, 0, len(whole)), *whole]
 
@@ -189,8 +190,8 @@ def _small_segments() -> list[bytes]:
 
 
 def _nothing_of_the_host(numbers: Mapping[str, int]) -> list[bytes]:
-    """No shared memory, queues or semaphores, no limits of others, and no pair of datagram
-    sockets: an end of one can send to any socket that has a name."""
+    """Refuse shared memory, queues and semaphores, limits of other processes, and datagram socket
+    pairs: one end could send to any socket with a name."""
     steps: list[bytes] = []
     for name in ("mq_open", "msgget", "semget", "shmget"):
         steps += _when(_EQUAL, numbers[name])
@@ -200,7 +201,8 @@ def _nothing_of_the_host(numbers: Mapping[str, int]) -> list[bytes]:
 
 
 def _ordinary_personalities() -> list[bytes]:
-    """Asking, and the usual ones; not those that take the randomness out of addresses."""
+    """Allow queries and the usual personalities, but not those that disable address
+    randomization."""
     steps = _argument(0)
     for usual in (0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF):
         steps += _when(_EQUAL, usual, _ALLOW)
@@ -219,7 +221,7 @@ def _no_rights_of_others(numbers: Mapping[str, int]) -> list[bytes]:
 
 
 def _made_without_rights(flags_at: int) -> list[bytes]:
-    """The mode counts only where a file is made; elsewhere it may be anything."""
+    """Check the mode only if the call creates a file; otherwise it may be anything."""
     return [
         *_argument(flags_at),
         _step(_ANY_BIT, _MAKES_A_FILE, 1, 0),
@@ -230,10 +232,11 @@ def _made_without_rights(flags_at: int) -> list[bytes]:
 
 
 def _sockets(families: Iterable[int]) -> list[bytes]:
-    """An empty network namespace has no say in vsock, which reaches the hypervisor, nor in ALG."""
+    """Allow only these families: a network namespace restricts neither vsock, which reaches the
+    hypervisor, nor AF_ALG."""
     steps = _argument(0)
     for family in families:
-        if family == AF_NETLINK:  # routing only, which libc lists interfaces with
+        if family == AF_NETLINK:  # only routing, with which libc lists interfaces
             routing = [*_argument(2), *_when(_GREATER, 0), _step(_RETURN, _ALLOW)]
             steps += [_step(_EQUAL, family, 0, len(routing)), *routing]
         else:

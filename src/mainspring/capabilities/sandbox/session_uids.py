@@ -1,4 +1,4 @@
-"""A uid for each session's programs, no two sessions the same, where the harness is root.
+"""A separate uid for the programs of each session, if the harness is root.
 
 A claim is a symbolic link in a private folder of this machine: its name is the uid, its target the
 session's hash. All processes on the machine share the folder, whichever store they use.
@@ -23,7 +23,7 @@ if sys.platform != "win32":
     import fcntl
 
 SUBUID_NAME = "mainspring"
-"""Whose line in /etc/subuid says which uids may be used."""
+"""The name in /etc/subuid whose line says which uids may be used."""
 _SUBUID = Path("/etc/subuid")
 _DEFAULT = range(0x7000_0000, 0x7FFE_0000)
 """Unused by convention: below are systemd-nspawn's, above systemd's own and the signed limit."""
@@ -31,7 +31,7 @@ _CLAIMS = (Path("/var/lib/mainspring/uids"), Path("/run/mainspring/uids"))
 _NOBODY = 65_534
 _FEWEST = 1024
 _ATTEMPTS = 32
-"""Neighbours of the first choice; if all are taken, the range is as good as full."""
+"""Uids tried from the session's first choice on; if all are taken, the range is nearly full."""
 
 
 class SessionUids(Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class SessionUids(Struct, frozen=True, kw_only=True):
     claims: Path
 
     def uid(self, session_id: str) -> int:
-        """The session's own, claimed if it has none: the same each time until it is released.
+        """The uid of a session, claimed if it has none: the same each time until it is released.
 
         Raises:
             SandboxFailed: there is no uid left, or no place to write claims to.
@@ -58,7 +58,7 @@ class SessionUids(Struct, frozen=True, kw_only=True):
             raise SandboxFailed(f"no uid could be claimed in {self.claims}: {error}") from error
 
     def release(self, session_id: str) -> None:
-        """The session is deleted, and so is all that its programs have written."""
+        """Release the uid of a deleted session, whose programs' files must be deleted, too."""
         key = _key(session_id)
         with self._locked():
             for uid in self._candidates(key):
@@ -67,7 +67,7 @@ class SessionUids(Struct, frozen=True, kw_only=True):
 
     @contextmanager
     def _locked(self) -> Generator[None]:
-        """One process at a time: what is free now is still free when it is claimed."""
+        """Lock the claims: a uid that is free stays free until it is claimed."""
         with OpenDescriptor(
             os.open(self.claims, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         ) as folder:
@@ -84,7 +84,7 @@ class SessionUids(Struct, frozen=True, kw_only=True):
         )
 
     def _candidates(self, key: str) -> Iterator[int]:
-        """By hash: where a shared disk is used by several machines, they agree."""
+        """Derived from the hash, so that machines with a shared disk use the same uids."""
         start = int(key[:16], 16)
         for step in range(min(_ATTEMPTS, len(self.uids))):
             yield self.uids[(start + step) % len(self.uids)]
@@ -97,7 +97,7 @@ class SessionUids(Struct, frozen=True, kw_only=True):
 
 
 def session_uids() -> SessionUids:
-    """Of this machine.
+    """The uids of this machine.
 
     Raises:
         SandboxFailed: there are too few uids, or no place to write claims to.
@@ -117,7 +117,7 @@ def session_uid(session_id: str) -> int:
 
 
 def release_session_uid(session_id: str) -> None:
-    """See `SessionUids.release`. Nothing to do where sessions have no uids of their own."""
+    """See `SessionUids.release`. No effect where sessions have no uids of their own."""
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         for claims in _CLAIMS:
             if claims.is_dir():
@@ -125,13 +125,13 @@ def release_session_uid(session_id: str) -> None:
 
 
 def available_uids() -> range:
-    """What /etc/subuid grants us, else what nobody else uses, as far as it exists here; none if
-    there are too few."""
+    """The range that /etc/subuid grants us, else the unused default, as far as it exists here;
+    empty if there are too few uids."""
     granted = _subuid_range() or _DEFAULT
     mapped = _mapped_uid_count()
     if mapped >= granted.stop and len(granted) >= _FEWEST:
         return granted
-    # in a user namespace, where there are few: its upper half, without `nobody`
+    # a user namespace with few uids: its upper half, without `nobody`
     few = range(mapped // 2, mapped if mapped // 2 > _NOBODY else min(mapped, _NOBODY))
     return few if len(few) >= _FEWEST else range(0)
 
@@ -150,7 +150,7 @@ def _subuid_range() -> range | None:
 
 
 def _mapped_uid_count() -> int:
-    """How many uids there are from 0 on."""
+    """The number of uids in this user namespace, from 0 on."""
     for line in Path("/proc/self/uid_map").read_text().splitlines():
         inside, _, count = map(int, line.split())
         if inside == 0:
@@ -170,9 +170,10 @@ def _claims_folder() -> Path:
 
 
 def _make_private(folder: Path) -> None:
-    """
+    """Create the folder, or check that it is ours and close it to other users.
+
     Raises:
-        OSError: it cannot be made, or somebody else's is in its place.
+        OSError: it cannot be made, or another user's folder is in its place.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.lstat()

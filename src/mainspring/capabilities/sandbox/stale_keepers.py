@@ -1,7 +1,8 @@
-"""Sandboxes that another version, or other settings, have left running: they are ended.
+"""Ends sandboxes that another version, or other settings, left running.
 
-A keeper is known by its socket, in a folder that is ours alone, and ended through a descriptor of
-its process: never by a name, nor by a number that another process may have by now. Blocks.
+A keeper is found by its socket in a folder that only we can access, and ended through a pidfd:
+never
+by name or by a PID, which another process may have got meanwhile. Blocks.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _CREDENTIALS = 3 * 4
 
 @cache
 def source_version() -> str:
-    """Of all the code that a sandbox is made by."""
+    """A hash of all code that a sandbox is made by."""
     digest = hashlib.sha256()
     for source in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(source.read_bytes())
@@ -34,18 +35,19 @@ def source_version() -> str:
 
 
 def stamp(fingerprint: str) -> str:
-    """What a keeper notes of itself: which code made it, and how tight its sandbox is."""
+    """A keeper's stamp: which code started it, and how strict its sandbox is."""
     return f"{source_version()} {hashlib.sha256(fingerprint.encode()).hexdigest()[:16]}"
 
 
 def end_keeper_if_stale(stamp: str, state: Path, *, seconds: float = _SECONDS) -> None:
-    """The keeper of this folder, with all that runs in its sandbox, if its stamp is another."""
+    """End the keeper of this folder, with all programs in its sandbox, if its stamp differs."""
     if (state / SOCKET).exists() and ExecutionRecords(str(state)).stamp() != stamp:
         _end(state, seconds)
 
 
 def end_stale_keepers(folder: Path, *, seconds: float = _SECONDS) -> int:
-    """Those below a folder of sessions' states that other code has made; how many there were."""
+    """End all keepers below a folder of sessions' states that other code started; returns their
+    number."""
     count = 0
     for state in _states(folder):
         if ExecutionRecords(str(state)).stamp().partition(" ")[0] != source_version():
@@ -60,7 +62,7 @@ def _states(folder: Path) -> Iterator[Path]:
 
 
 def _end(state: Path, seconds: float) -> bool:
-    """Whether there was one."""
+    """End the keeper of this state; whether there was one."""
     try:
         folder = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
@@ -70,11 +72,11 @@ def _end(state: Path, seconds: float) -> bool:
             return False
         with socket.socket(socket.AF_UNIX) as visit:
             visit.settimeout(seconds)
-            try:  # a socket's own path must not be longer than 107 bytes
+            try:  # a socket path may have at most 107 bytes
                 linux = sys.platform == "linux"
                 visit.connect(f"/proc/self/fd/{folder}/{SOCKET}" if linux else f"{state}/{SOCKET}")
             except OSError:
-                return False  # nobody listens there any more
+                return False  # no keeper listens there
             _end_peer(visit, seconds)
             return True
     finally:
@@ -86,7 +88,7 @@ def _is_ours(folder: os.stat_result) -> bool:
 
 
 def _end_peer(visit: socket.socket, seconds: float) -> None:
-    """Asked first, so that what became of its program is kept; killed if that is no use."""
+    """Ask the keeper to close, so that its program's result is stored; kill it if it does not."""
     process = _process(visit)
     try:
         _ask_to_close(visit)
@@ -99,7 +101,7 @@ def _end_peer(visit: socket.socket, seconds: float) -> None:
 
 
 def _process(visit: socket.socket) -> int | None:
-    """A descriptor of the process that listens there, if it is one of ours."""
+    """A pidfd of the process that listens there, if it has our uid."""
     if sys.platform != "linux":
         return None
     packed = visit.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS)
@@ -110,7 +112,7 @@ def _process(visit: socket.socket) -> int | None:
         process = os.pidfd_open(pid)
     except OSError:
         return None
-    if _is_disconnected(visit):  # it died before: the number may be another's by now
+    if _is_disconnected(visit):  # it died: another process may have its PID
         os.close(process)
         return None
     return process
@@ -132,7 +134,7 @@ def _is_disconnected(visit: socket.socket) -> bool:
 def _ask_to_close(visit: socket.socket) -> None:
     try:
         visit.sendall(frame(b"close"))
-        while visit.recv(65536):  # answered by hanging up
+        while visit.recv(65536):  # the keeper answers by disconnecting
             continue
     except OSError:
         return

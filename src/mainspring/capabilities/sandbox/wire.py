@@ -1,5 +1,5 @@
-"""How the keeper, its clients and its files spell things: a list of byte strings, each after its
-length. The keeper starts in a few milliseconds because it needs no JSON."""
+"""The format of the keeper's messages and files: a list of byte strings, each after its length.
+Without JSON, the keeper starts in a few milliseconds."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 SOCKET = "keeper.sock"
-"""In the keeper's folder."""
+"""The socket in the keeper's folder."""
 READY, HELD = b"ready", b"held"
-"""What a new keeper says of itself: programs can be run; there is another one already."""
+"""The first message of a new keeper: programs can be run; another keeper already exists."""
 
 CHANGED = "the workspace was changed while its sandbox was set up"
-"""In the launcher's log: another attempt may succeed."""
+"""A message in the launcher's log: another attempt may succeed."""
 
 _LENGTH = 4
 MAX_FRAME = 64 * 1024 * 1024
@@ -24,10 +24,8 @@ def pack(fields: Iterable[bytes]) -> bytes:
 
 
 def unpack(packed: bytes) -> list[bytes]:
-    """
-    Raises:
-        ValueError: it is cut off.
-    """
+    """Raises:
+    ValueError: it is cut off."""
     fields: list[bytes] = []
     at = 0
     while at < len(packed):
@@ -54,7 +52,7 @@ def frame(*fields: bytes) -> bytes:
 
 
 class Frames:
-    """Puts together what a stream brings in pieces."""
+    """Splits a byte stream into messages."""
 
     def __init__(self) -> None:
         self._pending = bytearray()
@@ -63,7 +61,7 @@ class Frames:
         """The messages that are complete now.
 
         Raises:
-            ValueError: this is not one of ours.
+            ValueError: the bytes are not a valid message.
         """
         self._pending += piece
         whole: list[list[bytes]] = []

@@ -1,4 +1,4 @@
-"""The artifact tool: files of the workspace, published so that people can have them."""
+"""The artifact tool publishes files of the workspace for people."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from mainspring.function_tools.define import tool
 from mainspring.function_tools.wrap import filtered
 
 StoreFile: TypeAlias = Callable[[bytes, str], Awaitable[BlobSource]]
-"""Stores bytes of a media type where they can be had later, and says where."""
+"""Stores bytes of a media type for later download, and returns their location."""
 
 _MAX_FILES = 50
 _MAX_NAME = 200
-# The machine's own tables of types differ; what is published does not depend on them.
+# The machine's own tables of types differ between systems; published types must not depend on them.
 _TYPES = mimetypes.MimeTypes(filenames=())
 _MORE_TYPES = {".md": "text/markdown", ".yaml": "application/yaml", ".yml": "application/yaml"}
 
 
 def artifact(workspace: Workspace, keep: StoreFile, *, max_bytes: int = 50_000_000) -> Tool:
-    """Publish files; each is kept as it is at that moment, up to `max_bytes` for all of a call."""
+    """Publish files; each is stored as it is now, up to `max_bytes` for all files of a call."""
 
-    @tool(in_doubt="retry")  # the same bytes have the same hash: publishing twice is once
+    @tool(in_doubt="retry")  # the same bytes have the same hash, so publishing is idempotent
     async def artifact(path: str = "", paths: list[str] = [], name: str = "") -> ToolResult:  # noqa: B006
         """Publish one or more files of the workspace, so that the user can see and download them
         as they are now. Publish what was asked for, not what you needed on the way.
@@ -64,7 +64,7 @@ def artifact(workspace: Workspace, keep: StoreFile, *, max_bytes: int = 50_000_0
 
 
 def _with_absolute_paths(workspace: Workspace, given: Mapping[str, object]) -> Mapping[str, object]:
-    """With absolute paths; one that leads nowhere is left as it is, and refused later."""
+    """The input with absolute paths; an invalid path is unchanged, and refused later."""
     absolute = dict(given)
     try:
         if path := given.get("path"):
@@ -86,7 +86,7 @@ def _refusal(given: Mapping[str, object]) -> str | None:
 
 
 def _name_problem(name: str) -> str | None:
-    """A name is a relative path that means the same wherever it is unpacked."""
+    """The problem with a name, which must be a relative path that is valid on every system."""
     if not name:
         return None
     if len(name.encode("utf-8", "replace")) > _MAX_NAME:
@@ -132,7 +132,7 @@ def _path_in_workspace(workspace: Workspace, path: str) -> PurePosixPath:
 
 
 def _safe_name(path: PurePosixPath) -> str:
-    """The file's own path, or as much of it as is safe."""
+    """The file's own path, or a safe form of its name."""
     name = str(path)
     if _name_problem(name) is None:
         return name
@@ -146,7 +146,7 @@ def _name_with_number(name: str, count: int) -> str:
 
 
 def media_type_of(name: str, content: bytes) -> str:
-    """By the name's ending; else text, if it is."""
+    """By the name's ending; otherwise plain text if it is valid UTF-8."""
     suffix = PurePosixPath(name).suffix.lower()
     guessed = _MORE_TYPES.get(suffix) or _TYPES.guess_type(f"x{suffix}")[0]
     if guessed:

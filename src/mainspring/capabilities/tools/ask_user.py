@@ -1,6 +1,6 @@
 """The ask_user tool: questions that a person answers. The client runs it; the session waits.
 
-The shape is that of Claude Code's AskUserQuestion, so that clients made for it can show it.
+The format is that of Claude Code's AskUserQuestion, so that clients made for it can show it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _refusal(given: Mapping[str, object]) -> str | None:
 
 _ASKED = filtered(tool(_ask_user, name="ask_user"), _refusal)
 ASK_USER = _ASKED.spec
-"""To be declared as a tool that clients run."""
+"""The spec of a tool that clients run."""
 
 
 def _exit_plan_mode(plan: Annotated[str, Meta(min_length=1, max_length=50_000)]) -> None:
@@ -65,7 +65,7 @@ def _exit_plan_mode(plan: Annotated[str, Meta(min_length=1, max_length=50_000)])
 
 _PLAN = tool(_exit_plan_mode, name="exit_plan_mode")
 EXIT_PLAN = _PLAN.spec
-"""To be declared as a tool that clients run."""
+"""The spec of a tool that clients run."""
 
 CLIENT_INPUT_CHECKS = {item.spec.name: item.invalid for item in (_ASKED, _PLAN)}
-"""What is wrong with an input, in words for the model: nobody is shown invalid questions."""
+"""What is wrong with an input, as text for the model, so that no invalid question is shown."""

@@ -1,6 +1,6 @@
-"""The tools of a client with hands of its own: we say what they take, it does them.
+"""The tools that a client runs in its own environment: we declare their inputs, it executes them.
 
-They are the ones of the Managed Agents toolset, as its workers know them.
+They are those of the Managed Agents toolset, as its workers implement them.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _client_traits(_given: Mapping[str, object]) -> Traits:
 
 
 def client_tools(names: Collection[str]) -> list[Tool]:
-    """Those of these names that a client does."""
+    """The tools of these names that a client runs."""
     return [
         replace(item, traits=_client_traits)
         for item in (bash, read, write, edit, glob, grep)

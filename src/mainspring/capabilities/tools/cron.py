@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Annotated
 
@@ -17,7 +18,9 @@ Prompt = Annotated[str, Meta(min_length=1, max_length=8_000, pattern=r"\S")]
 Cents = Annotated[int, Meta(ge=1, le=100_000)]
 
 
-def cron_tools(schedules: Schedules) -> list[Tool]:
+def cron_tools(open_schedules: Callable[[], Schedules]) -> list[Tool]:
+    """The cron tools. `open_schedules` is called on first use: most sessions schedule nothing."""
+
     @tool(in_doubt="retry")
     async def cron_create(
         call: Call,
@@ -43,7 +46,7 @@ def cron_tools(schedules: Schedules) -> list[Tool]:
             budget_usd=Decimal(budget_cents) / 100,
         )
         try:
-            made = await schedules.create(scheduled, key=call.idempotency_key)
+            made = await open_schedules().create(scheduled, key=call.idempotency_key)
         except InvalidInput as error:
             return ToolResult.text(f"Not scheduled: {error}", ok=False)
         return ToolResult.text(f"Scheduled. {_line(made)}")
@@ -51,7 +54,7 @@ def cron_tools(schedules: Schedules) -> list[Tool]:
     @tool(read_only=True, in_doubt="retry")
     async def cron_list() -> ToolResult:
         """List the scheduled prompts of this folder."""
-        lines = [f"{_line(item)}\n  {item.prompt}" for item in await schedules.list()]
+        lines = [f"{_line(item)}\n  {item.prompt}" for item in await open_schedules().list()]
         return ToolResult.text("\n".join(lines) or "Nothing is scheduled.")
 
     @tool(in_doubt="retry")
@@ -62,7 +65,7 @@ def cron_tools(schedules: Schedules) -> list[Tool]:
             schedule_id: As cron_list shows it.
         """
         try:
-            await schedules.delete(schedule_id)
+            await open_schedules().delete(schedule_id)
         except InvalidInput as error:
             return ToolResult.text(str(error), ok=False)
         return ToolResult.text(f"Deleted {schedule_id}.")

@@ -1,6 +1,5 @@
-"""The tool `edit`: one text in a file replaced by another, with a hint at the nearest match if
-it is not there.
-"""
+"""The tool `edit` replaces text in a file, and hints at the nearest match if the text is not
+found."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ _NUMBERED = re.compile(r"^\s*\d+\t")
 
 
 def nearest_match_hint(text: str, wanted: str) -> str:
-    """In a sentence or a few lines, for the model that looked for it; empty if nothing is near."""
+    """A hint for the model in a sentence or a few lines; empty if nothing is similar."""
     lines, asked = text.split("\n"), wanted.split("\n")
     if all(_NUMBERED.match(line) for line in asked if line):
         return "The numbers before the lines are not in the file: leave them out."
@@ -47,7 +46,7 @@ def nearest_match_hint(text: str, wanted: str) -> str:
 
 
 def _find_ignoring_spaces(lines: list[str], asked: list[str]) -> int | None:
-    """Where the same words stand with other spaces between them."""
+    """The first line where the same words are found with different spaces."""
     wanted = [line.split() for line in asked]
     if not any(wanted):
         return None
@@ -59,7 +58,7 @@ def _find_ignoring_spaces(lines: list[str], asked: list[str]) -> int | None:
 
 
 def _find_similar(lines: list[str], asked: list[str]) -> int | None:
-    """Where the longest line of what was asked for has its likest, counted from the first one."""
+    """The first line of the match, where the longest line of `asked` has its most similar line."""
     offset, longest = max(enumerate(asked), key=lambda line: len(line[1].strip()))
     matcher = SequenceMatcher(b=longest.strip()[:_MAX_CHARS], autojunk=False)
     best, where = _MIN_SIMILARITY, None
@@ -136,13 +135,13 @@ def edit_tool(files: SessionFiles) -> Tool:
 
 
 def _is_applied(text: str, wanted: _Input) -> bool:
-    """The new text is there, and the old one nowhere but in it."""
+    """Whether the new text is there, and the old one nowhere outside it."""
     rest = text.replace(wanted.new, "\0") if wanted.new else text
     return wanted.new in text and wanted.old not in rest
 
 
 def _apply_edit(source: DecodedText, wanted: _Input) -> str:
-    """Raises ToolError: there is nothing to replace, or too much."""
+    """Raises ToolError: there is nothing to replace, or more than one place."""
     if not wanted.old:
         raise ToolError("old_string is empty: to create or rewrite a file, use write")
     if wanted.old == wanted.new:

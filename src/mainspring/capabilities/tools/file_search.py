@@ -1,6 +1,7 @@
-"""Lines of open files that match an expression: with ripgrep if there is one, else by ourselves.
+"""Searches open files for lines that match an expression: with ripgrep if available, else in
+Python.
 
-Files come as descriptors, so that no name is looked up a second time by anyone.
+Files are passed as descriptors, so that no path is resolved a second time.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _MAX_CHARS = 5000
 
 
 def compile_regex(expression: str, *, ignore_case: bool = False) -> re2.Pattern[bytes]:
-    """Raises InvalidInput: it is not an expression, or too long for one."""
+    """Raises InvalidInput: it is not a valid expression, or too long."""
     if not expression or len(expression) > _MAX_CHARS:
         raise InvalidInput(f"an expression has 1 to {_MAX_CHARS:,} characters")
     options = re2.Options()
@@ -54,7 +55,7 @@ class SearchQuery(Struct, frozen=True, kw_only=True):
     ignore_case: bool = False
     context: int = 0
     max_matches: int
-    """In each file."""
+    """The limit per file."""
 
     @property
     def pattern(self) -> re2.Pattern[bytes]:
@@ -73,11 +74,11 @@ class OpenSource(Struct, frozen=True):
 
 
 SearchHits: TypeAlias = dict[str, list[MatchedLine]]
-"""By the path of a file, for those that have any; in the order of the files, and of their lines."""
+"""By the path of each file with matches; in the order of the files, and of their lines."""
 
 
 def find_ripgreps() -> list[str]:
-    """The system's own, then the one in the `ripgrep` wheel."""
+    """The system's ripgrep, then the one in the `ripgrep` wheel."""
     schemes = (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))
     folders = [sysconfig.get_path("scripts", scheme) for scheme in schemes]
     paths = [shutil.which("rg"), *(shutil.which("rg", path=folder) for folder in folders)]
@@ -85,7 +86,7 @@ def find_ripgreps() -> list[str]:
 
 
 def is_searchable(opened: int) -> bool:
-    """Whether it is a text of a size that is worth it."""
+    """Whether the file is text, and not too large to search."""
     if os.fstat(opened).st_size > MAX_FILE_BYTES:
         return False
     start = os.pread(opened, _SNIFFED_BYTES, 0)
@@ -116,19 +117,21 @@ def _search_in_python(query: SearchQuery, sources: Sequence[OpenSource]) -> Sear
 
 
 def _names_ends(expression: str) -> bool:
-    """Of the text, which are those of a line to us and of a file to others."""
+    """Whether an expression has anchors of the text, which mean a line to us and a file to
+    ripgrep."""
     return "\\A" in expression or "\\z" in expression
 
 
 def _multiline_pattern(query: SearchQuery) -> re2.Pattern[bytes] | None:
-    """Finds at least what single lines have, in the whole file at once: most have nothing."""
+    """A pattern for the whole file that finds at least what single lines contain: most files have
+    no match."""
     if _names_ends(query.expression) or "(?" in query.expression:
         return None
     return compile_regex(f"(?m){query.expression}", ignore_case=query.ignore_case)
 
 
 def _content(opened: int) -> bytes:
-    """As UTF-8, with plain line ends, as far as anyone can say."""
+    """The content as UTF-8 with LF line ends, as far as it can be decoded."""
     with os.fdopen(os.dup(opened), "rb") as file:
         content = file.read(MAX_FILE_BYTES)
     if content.startswith(_WIDE):
@@ -159,7 +162,7 @@ def _matching(
 async def _search_with_ripgrep(
     program: str, query: SearchQuery, sources: Sequence[OpenSource]
 ) -> SearchHits | None:
-    """`None` if it would not."""
+    """`None` if ripgrep fails."""
     argv = [
         program,
         *("--no-config", "--no-ignore", "--hidden", "--text", "--crlf", "--no-mmap"),
@@ -190,7 +193,7 @@ async def _search_with_ripgrep(
 
 
 async def _output(process: Process) -> tuple[bytes, int | None]:
-    """What it says, and how it ended; `None` if that was by us, because it said too much."""
+    """The output and exit status; `None` if we killed it because of too much output."""
     assert process.stdout is not None
     pieces: list[bytes] = []
     size = 0
@@ -212,12 +215,12 @@ async def _output(process: Process) -> tuple[bytes, int | None]:
 def _parse_output(
     output: bytes, paths: dict[str, str], sources: Sequence[OpenSource]
 ) -> SearchHits:
-    """From `/dev/fd/7\\0` + `12:text` for a match, `12-text` for what is around one."""
+    """Parse `/dev/fd/7\\0` + `12:text` for a match, `12-text` for context."""
     found: SearchHits = {}
     for line in output.split(b"\n"):
         name, is_line, rest = line.partition(b"\0")
         if not is_line:
-            continue  # between two stretches of a file
+            continue  # separates two parts of a file
         number = rest[: len(rest) - len(rest.lstrip(b"0123456789"))]
         sign, text = rest[len(number) : len(number) + 1], rest[len(number) + 1 :]
         path = paths[name.rpartition(b"/")[2].decode()]

@@ -17,7 +17,7 @@ from mainspring.core.tool import Tool
 def file_tools(
     workspace: Workspace, *, ripgrep: str | None = None, earlier: Mapping[str, int] | None = None
 ) -> list[Tool]:
-    """`ripgrep`: where the program is, an absolute path; without it we search ourselves.
+    """`ripgrep`: the absolute path of the program; without it, the search runs in Python.
     `earlier`: see `SessionFiles`."""
     files = SessionFiles(workspace, earlier)
     return [

@@ -1,6 +1,5 @@
-"""The tool `glob`: files by their names, with globs as ripgrep reads them (`**` spans folders,
-`{a,b}` chooses, a bare name is at any depth).
-"""
+"""The tool `glob` finds files by name, with ripgrep's globs (`**` spans folders, `{a,b}` chooses, a
+bare name matches at any depth)."""
 
 from __future__ import annotations
 
@@ -23,10 +22,10 @@ _OPEN_BRACE = re.compile(r"(?<!\\)\{[^}]*$")
 
 
 def compile_search(glob: str) -> Callable[[str], bool]:
-    """Whether a path, relative to where the search begins, matches a glob.
+    """A function that tests whether a path, relative to the start of the search, matches a glob.
 
     Raises:
-        InvalidInput: it is not a glob.
+        InvalidInput: it is not a valid glob.
     """
     if not glob or len(glob) > _MAX_CHARS:
         raise InvalidInput(f"a glob has 1 to {_MAX_CHARS} characters")
@@ -49,7 +48,7 @@ def _segments(glob: str) -> tuple[Segment, ...]:
 
 
 VERSION_CONTROL = frozenset({".git", ".hg", ".svn", ".jj"})
-"""Entered only when they are where the search begins."""
+"""Folders that are searched only if the search starts in them."""
 MAX_WALKED = 200_000
 _MAX_RESULTS = 1000
 
@@ -89,7 +88,7 @@ def glob_error(glob: object) -> str | None:
 def relative_names(
     workspace: Workspace, path: str, found: list[FileEntry]
 ) -> list[tuple[str, FileEntry]]:
-    """Each file with its path from where the search began."""
+    """Each file with its path relative to the start of the search."""
     begun = workspace.locate(path)
     if begun.is_relative_to(workspace.root):
         begun = begun.relative_to(workspace.root)
@@ -115,5 +114,5 @@ def _listing(wanted: list[FileEntry], *, is_cut: bool) -> str:
 
 
 def printable_path(path: str) -> str:
-    """A path on one line, also one that a hostile program has made."""
+    """A path on one line, even one with characters that a hostile program chose."""
     return path if path.isprintable() else ascii(path)

@@ -1,4 +1,4 @@
-"""The tool `grep`: lines of files by a regular expression."""
+"""The tool `grep` finds lines of files by a regular expression."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _MAX_MATCHES = {"content": MAX_LINES, "files_with_matches": 1, "count": 1_000_00
 _MAX_CONTEXT = 20
 _MAX_LINE_CHARS = 500
 _BATCH_FILES = 200
-"""Files that are open at a time."""
+"""How many files are open at a time."""
 
 
 class _FileMatches(Struct, frozen=True):
@@ -51,7 +51,7 @@ class _FileMatches(Struct, frozen=True):
 
 
 def grep_tool(files: SessionFiles, ripgrep: str | None) -> Tool:
-    """`ripgrep` is the path of a program, never one from the workspace."""
+    """`ripgrep`: the path of the program, never one from the workspace."""
 
     @tool(read_only=True, concurrent=True, max_chars=100_000)
     async def grep(
@@ -142,7 +142,7 @@ def _open_files(workspace: Workspace, paths: Sequence[str]) -> list[OpenSource]:
         try:
             opened = workspace.open_file(path)
         except ToolEnvironmentError:
-            continue  # gone, or not for us
+            continue  # removed, or not accessible
         if is_searchable(opened):
             sources.append(OpenSource(path, opened))
         else:
@@ -151,7 +151,7 @@ def _open_files(workspace: Workspace, paths: Sequence[str]) -> list[OpenSource]:
 
 
 class _Lines:
-    """The result, as far as it has come."""
+    """Collects the result."""
 
     def __init__(self, mode: Mode) -> None:
         self._mode: Mode = mode
@@ -159,7 +159,7 @@ class _Lines:
         self._is_full = False
 
     def take(self, matches: _FileMatches) -> bool:
-        """Whether there is room for more."""
+        """Add a file's matches; whether there is room for more."""
         path = printable_path(matches.path)
         if self._mode == "files_with_matches":
             self._lines.append(path)
@@ -185,7 +185,7 @@ class _Lines:
 
 
 def _format_lines(path: str, lines: Sequence[MatchedLine], *, is_first: bool) -> list[str]:
-    """As grep has it: `path:12:text`, `path-13-text` around a match, `--` between stretches."""
+    """The format of grep: `path:12:text`, `path-13-text` around a match, `--` between parts."""
     has_context = any(not line.is_match for line in lines)
     told: list[str] = [] if is_first or not has_context else ["--"]
     before = lines[0].number - 1

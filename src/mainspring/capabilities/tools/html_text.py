@@ -1,6 +1,4 @@
-"""HTML made readable, in time that grows with its length only: text with headings, lists, links,
-tables and code, as in Markdown.
-"""
+"""Converts HTML to text in linear time: headings, lists, links, tables and code, as in Markdown."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ _RAW_ENDS = {tag: re.compile(f"</{tag}", re.IGNORECASE) for tag in ("script", "s
 class StartTag:
     tag: str
     rest: str
-    """What stands behind the name, as written."""
+    """The text after the name, as written."""
 
     def attribute(self, name: str) -> str:
         """`href` or `alt`; empty if there is none."""
@@ -40,10 +38,11 @@ Token: TypeAlias = StartTag | EndTag | str
 
 
 def tokenize_html(page: str) -> Iterator[Token]:
-    """Tags and texts in order; comments and what is in scripts and styles are left out.
+    """Tags and text in order, without comments, scripts and styles.
 
-    What is begun and never closed goes to the end of the page, as browsers have it: nothing is
-    looked for twice.
+    Anything that is opened and never closed extends to the end of the page, as in browsers: nothing
+    is
+    searched twice.
     """
     at = 0
     while (begin := page.find("<", at)) >= 0:
@@ -69,7 +68,7 @@ def tokenize_html(page: str) -> Iterator[Token]:
 
 
 def _after_markup(page: str, begin: int) -> int:
-    """Where a comment or a declaration ends; right behind `<` if it is neither."""
+    """Where a comment or a declaration ends; directly after `<` if it is neither."""
     if page.startswith("<!--", begin):
         close = page.find("-->", begin + 4)
         return len(page) if close < 0 else close + 3
@@ -80,7 +79,7 @@ def _after_markup(page: str, begin: int) -> int:
 
 
 def _tag_end(page: str, at: int) -> int:
-    """Where a tag's `>` is: not one in a quoted value. -1 if there is none."""
+    """The position of a tag's `>`, outside of quoted values; -1 if there is none."""
     while (met := _MEETS.search(page, at)) is not None:
         if met[0] == ">":
             return met.start()
@@ -96,7 +95,7 @@ def _tag_end(page: str, at: int) -> int:
 def unescape_html(text: str) -> str:
     try:
         return html.unescape(text)
-    except ValueError:  # the number of a character with thousands of digits
+    except ValueError:  # a character number with thousands of digits
         return text
 
 
@@ -139,7 +138,7 @@ class _Page:
         self._lists: list[int | None] = []
         """For each open list: the number of its last item, `None` if it has no numbers."""
         self._link: tuple[str, int] | None = None
-        """Where the open link leads, and where in the line its text begins."""
+        """The target of the open link, and where its text begins in the line."""
         self._verbatim = 0
         self._is_title = False
         self._title = ""
@@ -293,11 +292,11 @@ class _Page:
             self._out.append(line)
         self._line.clear()
         if self._link is not None:
-            self._link = (self._link[0], 0)  # it goes on in the next line
+            self._link = (self._link[0], 0)  # the link continues on the next line
 
 
 def _absolute_link(url: str, href: str) -> str:
-    """Where a link leads, if that is a page."""
+    """The absolute target of a link, if it is a page."""
     try:
         target = urljoin(url, href.strip())
     except ValueError:

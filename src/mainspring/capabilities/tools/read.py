@@ -1,6 +1,4 @@
-"""The tool `read`: text with line numbers, images, Jupyter notebooks, and what a folder has in
-it.
-"""
+"""The tool `read`: text with line numbers, images, Jupyter notebooks, and listings of folders."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ class _Notebook(Struct, frozen=True):
 
 
 def notebook_text(content: str) -> str | None:
-    """The cells one after the other; `None` if it is no notebook after all."""
+    """The cells in order; `None` if it is not a valid notebook."""
     try:
         notebook = msgspec.json.decode(content, type=_Notebook)
     except msgspec.DecodeError:
@@ -68,7 +66,7 @@ def _output_text(output: _Output) -> str:
 
 
 def _join_lines(text: object) -> str:
-    """As the format has it: a text, or its lines."""
+    """Text in the notebook format: a string, or a list of its lines."""
     return "".join(map(str, cast("list[object]", text))) if isinstance(text, list) else str(text)
 
 
@@ -97,13 +95,13 @@ def image_type(content: bytes) -> str | None:
 
 
 def describe_binary(content: bytes) -> str:
-    """What a file that is no text may be."""
+    """The likely type of a file that is not text."""
     known = (kind for start, kind in _OTHERS if content.startswith(start))
     return next(known, "of an unknown type")
 
 
 MAX_BYTES = 80_000
-"""Of one result: about 25,000 tokens of code."""
+"""The limit of one result: about 25,000 tokens of code."""
 MAX_LINE_CHARS = 2000
 MAX_IMAGE_BYTES = 5_000_000
 _MAX_LISTED = 500

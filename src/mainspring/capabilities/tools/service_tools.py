@@ -1,4 +1,4 @@
-"""The service tools: programs that keep running while the session works, each by its name."""
+"""The service tools: named programs that keep running while the session works."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class ServiceProgress(Protocol):
     def is_running(self) -> bool: ...
     @property
     def result(self) -> ExecResult:
-        """What it has written so far; all of it, once it runs no more."""
+        """The output so far; all of it, once the program has ended."""
         ...
 
 
 class BackgroundServices(Protocol):
-    """Programs of a session that outlive a call, each by its name."""
+    """Named programs of a session that outlive a call."""
 
     async def start(self, name: str, wanted: ExecRequest) -> None:
-        """Starting it again under the same key changes nothing.
+        """Start a service. Starting it again under the same key has no effect.
 
         Raises:
             SandboxFailed: it was not started; it says why.
@@ -44,7 +44,7 @@ class BackgroundServices(Protocol):
         ...
 
     async def stop(self, name: str) -> ExecResult | None:
-        """Kill it, and all that it started; `None` if there is no such service."""
+        """Kill a service and all that it started; `None` if there is no such service."""
         ...
 
 
@@ -54,7 +54,8 @@ def service_tools(
     judge: Callable[[str], tuple[bool, bool]],
     max_seconds: float = 3600,
 ) -> tuple[Tool, Tool, Tool]:
-    """`service_start`, `service_output`, `service_stop`; a service ends after `max_seconds`."""
+    """`service_start`, `service_output`, `service_stop`; a service is stopped after
+    `max_seconds`."""
     return (_start_tool(services, judge, max_seconds), _output_tool(services), _stop_tool(services))
 
 
@@ -82,7 +83,7 @@ def _start_tool(
         return ToolResult.text(f"{name} has started; service_output shows its output.")
 
     def traits(given: Mapping[str, object]) -> Traits:
-        # Under its key a service is started once, however often that is tried.
+        # A service is started once per key, however often the call is repeated.
         return Traits(destructive=judge(str(given.get("command", "")))[1], in_doubt="retry")
 
     async def preview(call: Call) -> str | None:

@@ -1,6 +1,5 @@
-"""The files of a session as its tools know them: which version was read, how text is encoded,
-and the diff of a change.
-"""
+"""The files of a session as its tools know them: which version was read, how text is encoded, and
+the diff of a change."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ _HUNK = re.compile(r"@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
 
 
 def diff_of(path: str, before: str, after: str) -> str:
-    """A unified diff. What is the same at both ends is not even looked at, so it is never slow."""
+    """A unified diff. Equal lines at both ends are skipped, so it is never slow."""
     old, new = before.splitlines(), after.splitlines()
     head = _common_lines(old, new)
     tail = _common_lines(old[head:][::-1], new[head:][::-1])
@@ -65,18 +64,18 @@ def _shift_hunk(hunk: re.Match[str], by: int) -> str:
 MAX_FILE_BYTES = 20_000_000
 _MAX_SEEN = 10_000
 _MAX_SHOWN = 4000
-"""Characters of a diff: the model knows what it wrote."""
+"""The limit for a diff in characters: the model knows what it wrote."""
 
 READ_AGAIN = "read it again, then decide what to change"
 
 
 class PlannedChange(Struct, frozen=True, kw_only=True):
-    """A change to a file that can be made as things stand."""
+    """A change to a file that is valid for its current version."""
 
     path: str
     content: bytes
     expected: str
-    """The version it is to replace; empty: no file is there."""
+    """The version that it replaces; empty: the file does not exist."""
     before: str
     after: str
 
@@ -86,17 +85,17 @@ class PlannedChange(Struct, frozen=True, kw_only=True):
 
 
 PlanChange: TypeAlias = Callable[[Call], Awaitable[PlannedChange]]
-"""Raises ToolError, ToolEnvironmentError: why it cannot be made, in words for the model."""
+"""Raises ToolError, ToolEnvironmentError: why the change is not possible, as text for the model."""
 
 
 class SessionFiles:
-    """What was read is known by its version in this process, and by the time of reading from
-    earlier ones. If a person has agreed to a diff, nothing need have been read: that may have been
-    in another process, days ago."""
+    """Tracks which files the model has read: by version in this process, and by time of reading for
+    earlier ones. If a person approved a diff, no earlier read is needed: it may have been in
+    another process, days ago."""
 
     def __init__(self, workspace: Workspace, earlier: Mapping[str, int] | None = None) -> None:
-        """`earlier`: paths that the session's log says were read or written by an earlier process,
-        and the last moment, in nanoseconds, at which the model knew them."""
+        """`earlier`: paths that an earlier process read or wrote according to the session's log,
+        with the last time, in nanoseconds, at which the model knew their content."""
         self.workspace = workspace
         self._earlier = dict(earlier or {})
         self._seen: OrderedDict[tuple[str, str, PurePosixPath], str] = OrderedDict()
@@ -114,7 +113,7 @@ class SessionFiles:
             return None
 
     def check_read(self, call: Call, path: str, found: FileState) -> None:
-        """Raises ToolError: the model does not know what is in this file."""
+        """Raises ToolError: the model does not know the current content of this file."""
         seen = self._seen.get(self._key(call, path))
         read_at = self._read_earlier(path) if seen is None else None
         if read_at is not None and found.changed_ns > read_at:
@@ -135,7 +134,7 @@ class SessionFiles:
         return _change_result(planned)
 
     async def text_if_present(self, path: str) -> DecodedText | None:
-        """`None` also if it cannot be read, or is no text."""
+        """The text of a file; `None` also if it cannot be read, or is not text."""
         try:
             found = await self.read_if_present(path)
         except ToolEnvironmentError:
@@ -143,7 +142,8 @@ class SessionFiles:
         return None if found is None else decode_text(found.content)
 
     def changing_tool(self, tool: Tool, plan: PlanChange) -> Tool:
-        """A tool that changes the file `file_path`: what speaks against a call, and its diff."""
+        """A tool that changes the file `file_path`, with its objections and the preview of its
+        diff."""
 
         async def objection(call: Call) -> str | None:
             try:
@@ -162,7 +162,7 @@ class SessionFiles:
         return replace(tool, objection=objection, preview=preview, normalize_input=normalize)
 
     def reading_tool(self, tool: Tool, field: str) -> Tool:
-        """A tool that reads what an input field names: why it cannot be asked for at all."""
+        """A tool that reads the path in an input field, with its objections."""
 
         async def objection(call: Call) -> str | None:
             try:
@@ -175,9 +175,9 @@ class SessionFiles:
         return replace(tool, objection=objection, normalize_input=normalize)
 
     def _normalize_input(self, given: Mapping[str, object], field: str) -> Mapping[str, object]:
-        """The input with an absolute path, as it was named: rules are held against a link and
-        against what it leads to. With `..` behind a link it is not what it looks like, so then it
-        is the path that is meant."""
+        """The input with an absolute path, as it was named: rules are matched against a link and
+        against its target. A path with `..` after a link may lead elsewhere than it seems, so it
+        is resolved."""
         path = str(given.get(field) or ".")
         where = self.workspace.named(path)
         if ".." in path.split("/"):
@@ -186,7 +186,7 @@ class SessionFiles:
         return {**given, field: where}
 
     def _read_earlier(self, path: str) -> int | None:
-        """When an earlier process last knew the file, under whatever name."""
+        """When an earlier process last knew the file, under any name."""
         if not self._earlier:
             return None
         place = self.workspace.locate(path)
@@ -240,32 +240,32 @@ _MAX_CONTROLS = 0.01
 
 class DecodedText(Struct, frozen=True, kw_only=True):
     text: str
-    """Its lines end as they do in the file."""
+    """The text, with the line ends of the file."""
     encoding: str = "utf-8"
     mark: bytes = b""
-    """What the file begins with to say how it is encoded."""
+    """The byte order mark at the start of the file."""
 
     @property
     def newline(self) -> str:
-        """How most lines end."""
+        """The line end of most lines."""
         ends = self.text.count("\n")
         return "\r\n" if ends and self.text.count("\r\n") * 2 > ends else "\n"
 
     @property
     def plain(self) -> str:
-        """With lines that end as models write them."""
+        """The text with LF line ends, as models write them."""
         return self.text.replace("\r\n", "\n")
 
     def encoded(self, text: str) -> bytes:
-        """Another text as this one is encoded.
+        """Another text in the encoding of this one.
 
         Raises:
-            UnicodeEncodeError: it has characters that the encoding has not.
+            UnicodeEncodeError: it has characters that the encoding does not have.
         """
         return self.mark + text.encode(self.encoding)
 
     def with_newlines(self, text: str) -> str:
-        """A model's text with the line ends of this one; other than LF is never made LF."""
+        """A model's text with the line ends of this one; CRLF never becomes LF."""
         return text if self.newline == "\n" else to_lf(text).replace("\n", self.newline)
 
 
@@ -274,7 +274,7 @@ def to_lf(text: str) -> str:
 
 
 def decode_text(content: bytes) -> DecodedText | None:
-    """Read a file's content; `None` if it is no text."""
+    """Decode a file's content; `None` if it is not text."""
     for mark, encoding in _MARKS:
         if content.startswith(mark) and not content.startswith(codecs.BOM_UTF32_LE):
             try:
@@ -288,7 +288,7 @@ def decode_text(content: bytes) -> DecodedText | None:
         return DecodedText(text=content.decode())
     except UnicodeDecodeError:
         pass
-    # Any bytes are Latin-1, and come back as the same bytes; those of programs and pictures tell.
+    # Any bytes are valid Latin-1 and round-trip; control characters show that a file is binary.
     controls = len(content) - len(content.translate(None, _CONTROLS))
     is_text = controls <= len(content) * _MAX_CONTROLS
     return DecodedText(text=content.decode("latin-1"), encoding="latin-1") if is_text else None
@@ -302,9 +302,9 @@ def occurrences(text: str, wanted: str) -> Iterator[int]:
 
 
 def replace_text(source: DecodedText, old: str, new: str, *, everywhere: bool) -> str:
-    """The text with `new` for `old`, the first or every one; both have plain line ends.
+    """The text with the first or every `old` replaced by `new`; both have LF line ends.
 
-    Nothing else is touched, also in a file whose lines end one way here and another there.
+    Nothing else is changed, even in a file with mixed line ends.
     """
     ends = [at - number for number, at in enumerate(occurrences(source.text, "\r\n"))]
     written = new.replace("\n", source.newline)

@@ -1,6 +1,5 @@
-"""The bash tool: one command at a time in the session's sandbox, as if in one shell, and its
-terminal output as plain text.
-"""
+"""The bash tool: one command at a time in the session's sandbox, as if in one shell, with its
+terminal output as plain text."""
 
 from __future__ import annotations
 
@@ -21,9 +20,9 @@ from mainspring.core.tool import Call, Tool, ToolResult, Traits
 from mainspring.function_tools.define import tool
 from mainspring.function_tools.wrap import filtered
 
-# Each alternative stops at the next ESC, so the whole is linear in the text.
+# Each alternative stops at the next ESC, so matching is linear in the text.
 _ESCAPES = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colors, cursor
     r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC: titles, links
     r"|\x1b[PX^_][^\x1b]*\x1b\\"  # DCS, SOS, PM, APC
     r"|\x1b[ -/]*[0-OQ-WYZ\\`a-~]"  # any other
@@ -34,13 +33,13 @@ _MAX_HELD = 200
 
 
 def strip_escapes(text: str) -> str:
-    """Without control sequences; a carriage return ends a line as a newline does."""
+    """Remove control sequences; a carriage return ends a line like a newline."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     return _CONTROLS.sub("", _ESCAPES.sub("", lines))
 
 
 def captured_text(stream: CapturedOutput) -> str:
-    """A stream as text; where its middle is missing, how much that was."""
+    """A stream as text; if its middle was dropped, with the size of the gap."""
     if stream.left_out <= 0:
         return strip_escapes((stream.head + stream.tail).decode("utf-8", "replace"))
     head = stream.head.decode("utf-8", "replace")
@@ -50,7 +49,7 @@ def captured_text(stream: CapturedOutput) -> str:
 
 
 class LiveText:
-    """Output in pieces, as it comes; no piece ends inside a character or an escape sequence."""
+    """Live output in chunks; no chunk ends inside a character or an escape sequence."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -66,7 +65,7 @@ class LiveText:
 
 
 def _unfinished_escape(text: str) -> str:
-    """The end of a text that may be the beginning of an escape sequence or of a line's end."""
+    """The end of a text that may be the beginning of an escape sequence or of a line end."""
     finished = max((found.end() for found in _ESCAPES.finditer(text)), default=0)
     begun = _BEGUN.search(text, finished)
     held = "" if begun is None else begun[0]
@@ -74,7 +73,7 @@ def _unfinished_escape(text: str) -> str:
 
 
 CommandJudge: TypeAlias = Callable[[str], tuple[bool, bool]]
-"""Whether a command only reads, and whether it destroys."""
+"""Whether a command only reads, and whether it is destructive."""
 
 _MAX_OUTPUT_BYTES = 200_000
 _EMPTY = CapturedOutput()
@@ -94,8 +93,7 @@ _FAILURES: Mapping[StopCause, Failure] = {
     "cancelled": "cancelled",
     "lost": "in_doubt",
 }
-# Generous on purpose: a command that has one of these in a quoted string runs alone instead of
-# beside others, and that is all.
+# Broad on purpose: a command with one of these in a quoted string only loses concurrency.
 _CHANGES_SHELL = re.compile(
     r"(?<![\w-])(?:cd|pushd|popd|dirs|export|unset|declare|typeset|local|readonly|source|eval|exec"
     r"|set|shopt|trap|umask|ulimit|read|mapfile|readarray|getopts|let|function|exit|printf\s+-v)"
@@ -113,18 +111,19 @@ def bash(
     max_seconds: float = 600,
     resumed: bool = False,
 ) -> Tool:
-    """Run commands in the sandbox; the folder, exported variables and functions last.
+    """Run commands in the sandbox; the folder, exported variables and functions persist.
 
-    A command that only reads, and cannot change the shell, runs beside others and leaves the shell
-    as it was. Results of other commands are kept by the sandbox until the next such command
-    starts, so that must not be before they are in the log.
+    A command that only reads and cannot change the shell runs concurrently, and leaves the shell
+    unchanged. The sandbox keeps results of other commands until the next such command starts, so
+    that
+    must not be before they are in the log.
 
     Args:
-        sandbox: the session's.
-        judge: what a command is like, by its words.
-        default_seconds: how long a command may take, unless the call says.
-        max_seconds: the longest that a call can ask for.
-        resumed: the session had a shell before this process, so a fresh one is a loss to tell.
+        sandbox: the session's sandbox.
+        judge: classifies a command by its words.
+        default_seconds: the time limit of a command, unless the call sets one.
+        max_seconds: the longest time limit that a call can set.
+        resumed: the session had a shell before this process, so the loss of its state is reported.
     """
     shell = _Shell(sandbox, judge, default_seconds, resumed=resumed)
 
@@ -181,16 +180,16 @@ def _refusal(given: Mapping[str, object], max_seconds: float) -> str | None:
 
 @dataclass(slots=True)
 class _Shell:
-    """What is remembered between the calls of one session in this process."""
+    """The state kept between the calls of one session in this process."""
 
     sandbox: Sandbox
     judge: CommandJudge
     default_seconds: float
     resumed: bool = field(kw_only=True)
     used: set[str] = field(default_factory=set[str])
-    """Shells that have run something here: if their state is gone, that is a loss."""
+    """Shells that have run a command here: if their state is gone, that is reported."""
     collected: set[str] = field(default_factory=set[str])
-    """Keys whose results were given to the harness, and which the sandbox still keeps."""
+    """Keys of results that the harness has received, and that the sandbox still stores."""
 
     def traits(self, given: Mapping[str, object]) -> Traits:
         command = str(given.get("command", ""))
@@ -201,7 +200,7 @@ class _Shell:
             concurrent=stateless,
             destructive=destructive,
             in_doubt="retry" if stateless else "probe",
-            cascades=not stateless,  # a read that fails changes nothing for the next one
+            cascades=not stateless,  # a failed read changes nothing for the next call
         )
 
     def _keeps_state(self, given: Mapping[str, object]) -> bool:
@@ -230,7 +229,7 @@ class _Shell:
         try:
             ran = await self.sandbox.run(wanted, LiveText(call.say))
             if ran.stop_cause == "lost" and not keeps_state:
-                await self.sandbox.forget(wanted.key)  # it only reads: once more does no harm
+                await self.sandbox.forget(wanted.key)  # it only reads: running it again is safe
                 ran = await self.sandbox.run(wanted, LiveText(call.say))
         except SandboxFailed as error:
             return ToolResult.text(f"Not run: {error}", ok=False, error="unavailable")
@@ -254,14 +253,12 @@ class _Shell:
     async def _forget_collected(self) -> None:
         while self.collected:
             key = self.collected.pop()
-            with suppress(
-                ToolEnvironmentError
-            ):  # what it keeps too long costs a little memory, no more
+            with suppress(ToolEnvironmentError):  # a result kept too long only costs memory
                 await self.sandbox.forget(key)
 
 
 def _execution_key(call: Call) -> str:
-    """Each thread has a shell of its own."""
+    """The id of the shell; each thread has its own."""
     whole = f"{call.session_id}/{call.thread_id}"
     return hashlib.sha256(whole.encode()).hexdigest()[:16]
 

@@ -1,19 +1,20 @@
-"""What `bash` runs around a command, so that a shell of its own each time feels like one shell.
+"""The script that `bash` runs around a command, so that a new process each time behaves like one
+shell.
 
-The state (folder, exported environment, functions) stays in the sandbox: its owner is the program
-that may write there anyway, and the host reads none of it. The environment is data, separated by
-NUL; only the functions are code, and they come back only to calls that were not judged by their
-words alone. A shell that ends without telling (`exec`, a signal) leaves the state as it was.
+The state (folder, exported environment, functions) stays in the sandbox, where programs could write
+anyway; the host never reads it. The environment is data, separated by NUL; only the functions are
+code, and they are restored only for calls that were not judged by their words alone. A shell that
+ends without its trap (`exec`, a signal) leaves the state unchanged.
 """
 
 from __future__ import annotations
 
 MAX_COMMAND_BYTES = 100_000
-"""Of one argument Linux takes 128 KiB."""
+"""Linux limits one argument to 128 KiB."""
 
 # Variables that begin with __ms_ are not exported, so they reach neither programs nor the state.
-# It has to run in the bash 3.2 of macOS: no associative arrays, no mapfile.
-# It forks only to make its folder, once, and to put the new state in place: that is what it costs.
+# It must run in the bash 3.2 of macOS: no associative arrays, no mapfile.
+# It forks only to create its folder, once, and to move the new state into place, to keep it cheap.
 _PROLOGUE = r"""
 exec 2>&1
 cd -P .
@@ -71,9 +72,9 @@ fi
 unset -v __ms_record __ms_name __ms_left __ms_restart __ms_seen __ms_folder __ms_code
 """
 
-# Run last, however the command ended: by itself, by `exit`, by `set -e`, by a syntax error. It
-# silences what the command may have left on: xtrace, errexit, traps. It runs once more as the trap
-# on EXIT, unless the command has set another, and then only hands on the status.
+# Runs last, however the command ended: normally, by `exit`, by `set -e`, by a syntax error. It
+# disables what the command may have left on: xtrace, errexit, traps. It runs once more as the EXIT
+# trap, unless the command has set another, and then only passes on the status.
 _EPILOGUE = r"""{ __ms_status=$?; set +x; trap - DEBUG ERR RETURN; } >/dev/null 2>&1
 [ "$__ms_saved" = 1 ] || {
   __ms_saved=1; set +euf +o posix; IFS=
@@ -114,15 +115,15 @@ if [ -n "$__ms_notice" ]; then builtin echo "$__ms_notice" 2>/dev/null; __ms_not
 exit $__ms_status
 """
 
-# `eval` must neither be in a condition, where `set -e` means nothing, nor have redirections, which
-# an `exec` of the command's would undo.
+# `eval` must neither be in a condition, where `set -e` has no effect, nor have redirections, which
+# an `exec` of the command would undo.
 _BODY = 'eval "$__ms_command"\n'
 
 
 def wrap_command(
     command: str, *, shell: str, keeps_state: bool, was_used: bool, restart: bool
 ) -> tuple[str, ...]:
-    """The program to run. `shell` names the state; `was_used`: it is a loss if there is none."""
+    """The command to run. `shell` names the state; `was_used`: report if the state is missing."""
     script = _PROLOGUE + _BODY + (_EPILOGUE if keeps_state else "")
     flags = ["1" if flag else "0" for flag in (was_used, keeps_state, restart)]
     return (

@@ -1,6 +1,5 @@
-"""The task tools: a list of tasks with dependencies. The log has each task as it was last written,
-so that no compaction loses the list.
-"""
+"""The task tools: a list of tasks with dependencies. The log has the last state of each task, so
+that no compaction loses the list."""
 
 from __future__ import annotations
 
@@ -28,9 +27,9 @@ NewStatus = Literal["pending", "in_progress", "completed", "failed", "deleted"]
 
 
 def task_tools(tasks: Mapping[str, Task]) -> list[Tool]:
-    """`tasks`: what the log says of the thread's tasks, by id; it grows with the log."""
-    # They change nothing but the log's own record. They are not concurrent: calls of one turn
-    # number the tasks in the order in which the model made them.
+    """`tasks`: the thread's tasks in the log, by id; updated with the log."""
+    # They change only the log's own record. They are not concurrent: calls of one turn number the
+    # tasks in the order in which the model made them.
     return [_create(tasks), _get(tasks), _list(tasks), _update(tasks)]
 
 
@@ -171,7 +170,7 @@ def _is_in_cycle(tasks: Mapping[str, Task], task: Task) -> bool:
 
 
 def _changes(tasks: Mapping[str, Task], task: Task) -> str:
-    """What the model reads: the task, and what can begin because of it."""
+    """The text for the model: the task, and the tasks that can now begin."""
     now = {**tasks, task.id: task}
     lines = [_task_line(now, task)]
     if task.status in ("completed", "deleted"):

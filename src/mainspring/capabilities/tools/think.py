@@ -1,4 +1,4 @@
-"""The think tool: room to reason before acting. It does nothing."""
+"""The think tool lets the model reason before acting. It has no effect."""
 
 from __future__ import annotations
 

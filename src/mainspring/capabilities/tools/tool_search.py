@@ -1,6 +1,5 @@
-"""The tool_search tool: which tools are deferred, and how the model finds and loads them, so
-that their schemas need not be sent before.
-"""
+"""The tool_search tool: which tools are deferred, and how the model finds and loads them, so that
+their schemas are not sent earlier."""
 
 from __future__ import annotations
 
@@ -23,21 +22,21 @@ from mainspring.retrieval.bm25 import Bm25Index, Encode, Text
 
 MAX_LOADED_TOOLS = 40
 _SHARE_OF_WINDOW = 10
-"""The tools of MCP servers take at most one of so many parts of the context window."""
+"""Tools of MCP servers may take at most 1/10 of the context window."""
 _MAX_LISTED_TOOLS = 100
-"""Of more than these, only their servers are listed."""
+"""With more tools than this, only their servers are listed."""
 _SELECT = "select:"
 _MAX_LISTED_SERVERS = 150
 _MAX_LINE = 120
 _MAX_ALSO_NAMED = 10
-"""Tools that a search names without loading them."""
+"""How many tools a search names without loading them."""
 _MAX_SCHEMA_DEPTH = 3
 _MAX_VALUES = 20
-"""Values of an input that count in a search."""
+"""How many values of an input are included in the search."""
 _SERVER_PREFIX = "mcp__"
 
 OpenEncode: TypeAlias = Callable[[], Encode | None]
-"""Opened with the first search: a table of vectors takes a moment to read."""
+"""Called at the first search: reading a table of vectors takes a moment."""
 
 
 def _words_alone() -> None:
@@ -45,15 +44,15 @@ def _words_alone() -> None:
 
 
 class ToolLoading(Struct, frozen=True):
-    """How a thread's tools come to the model."""
+    """How a thread's tools are presented to the model."""
 
     deferred: frozenset[str]
-    """Not defined in the prompt until they are loaded."""
+    """Tools that are not in the prompt until they are loaded."""
     facts: tuple[ToolsLoaded, ...]
-    """What is loaded at once, if that is decided now: it holds as long as the session."""
+    """The tools that are loaded at once, if that is decided now; it holds for the whole session."""
     search_tools: tuple[Tool, ...]
     make_search: Callable[[Sequence[ToolSpec]], Tool] | None = None
-    """Makes the search tool again when the deferred tools change, if there is one."""
+    """Creates the search tool again when the deferred tools change, if there is one."""
 
 
 def plan_tool_loading(
@@ -63,8 +62,8 @@ def plan_tool_loading(
     open_encode: OpenEncode = _words_alone,
 ) -> ToolLoading:
     """Tools of MCP servers are loaded at once if they are few and small, and so are the first of
-    the agent's own. `loaded`: what the log says was loaded before, `None` if nothing was decided.
-    """
+    the agent's own. `loaded`: the tools that the log says were loaded, `None` if nothing was
+    decided."""
     own = [name for name in tools if not name.startswith(_SERVER_PREFIX)]
     foreign = [name for name in tools if name.startswith(_SERVER_PREFIX)]
     facts: tuple[ToolsLoaded, ...] = ()
@@ -125,7 +124,7 @@ def tool_search(deferred: Sequence[ToolSpec], open_encode: OpenEncode = _words_a
 
 
 def search_text(spec: ToolSpec) -> Text:
-    """A tool as it is searched: by its server, its name, its description, and its inputs."""
+    """The searchable text of a tool: its server, name, description, and inputs."""
     server, _, name = spec.name.removeprefix(_SERVER_PREFIX).partition("__")
     if not (spec.name.startswith(_SERVER_PREFIX) and name):
         server, name = "", spec.name
@@ -158,7 +157,7 @@ def _description(specs: Sequence[ToolSpec]) -> str:
 
 
 def _server_lines(specs: Sequence[ToolSpec]) -> list[str]:
-    """Where tools come from, how many, and three of their names."""
+    """The servers of the tools, with the number of tools and three of their names."""
     servers: dict[str, list[str]] = defaultdict(list)
     for spec in specs:
         server, _, name = spec.name.removeprefix(_SERVER_PREFIX).partition("__")

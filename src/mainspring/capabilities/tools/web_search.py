@@ -1,6 +1,5 @@
-"""The web_search tool: results of a search provider as text. Asking it is the provider's adapter's
-business.
-"""
+"""The web_search tool returns results of a search provider as text. The provider's adapter sends
+the request."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from mainspring.function_tools.define import tool
 
 _MAX_TEXT = 600
 _SPARE = 2
-"""So many times the results are asked for, as some may be of other domains."""
+"""Request this many times more results, since some may be of other domains."""
 
 Query = Annotated[str, Meta(min_length=1, max_length=400, pattern=r"\S")]
 Count = Annotated[int, Meta(ge=1, le=20)]
@@ -27,7 +26,7 @@ Domains = Annotated[tuple[str, ...], Meta(max_length=50)]
 def web_search(
     search: Search, *, allowed: Sequence[str] | None = None, blocked: Sequence[str] = ()
 ) -> Tool:
-    """`allowed` and `blocked`: domains, whatever the model asks for."""
+    """`allowed` and `blocked`: domain limits, whatever the model asks for."""
 
     @tool(read_only=True, concurrent=True)
     async def web_search(

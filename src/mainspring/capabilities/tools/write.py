@@ -1,4 +1,4 @@
-"""The tool `write`: a file as a whole."""
+"""The tool `write` writes a whole file."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def write_tool(files: SessionFiles) -> Tool:
 
 
 def _encoded(content: str, there: DecodedText) -> bytes:
-    """As the file that is replaced is written; what its encoding lacks makes it UTF-8."""
+    """In the encoding of the replaced file, or in UTF-8 if that lacks a character."""
     spelled = there.with_newlines(content)
     try:
         return there.encoded(spelled)

@@ -1,1 +1,1 @@
-"""Secrets: kept encrypted, known by name, recognised wherever they turn up."""
+"""Secrets: stored encrypted, by name, and recognised in any text."""

@@ -1,4 +1,4 @@
-"""The seal of what the service keeps secret: AES-256-GCM with a key made of the vault's."""
+"""Encrypts the service's secrets: AES-256-GCM with a key derived from the vault's key."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _NONCE_BYTES = 12
 
 
 class AesSeal:
-    """What it seals begins with a version and a nonce; the context is authenticated with it, so
-    that what was sealed for one thing does not open as another's."""
+    """A sealed value begins with a version and a nonce; the context is authenticated, so that a
+    value sealed for one purpose cannot be opened for another."""
 
     def __init__(self, key: bytes) -> None:
-        # a key of its own: what is sealed here never opens as an entry of the vault's file
+        # a separate key, so that no sealed value can be opened as an entry of the vault's file
         own = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"mainspring service seal")
         self._cipher = AESGCM(own.derive(key))
 

@@ -1,5 +1,5 @@
-"""Values that are set to names such as `password` or `api_key`: secret, whatever they look like,
-unless they are placeholders or code."""
+"""Values assigned to names such as `password` or `api_key`: secret, whatever they look like, unless
+they are placeholders or code."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ SHORTEST_PASSWORD = 4
 _SHORTEST_WORD = 8
 
 _HARMLESS = compile_pattern(
-    rb"(?i)[$%*.~/]|https?://|\w+://"  # variables, paths, addresses
+    rb"(?i)[$%*.~/]|https?://|\w+://"  # variables, paths, URLs
     rb"|(?:sha|md)\d+[:-]|msk_placeholder_|redacted"
     rb"|[a-z]{3,5}_[0-9a-f]{32}$"  # our ids
     rb"|\d{4}-\d\d-\d\d"
-    rb"|[a-z]+(?:[_-][a-z]+)+[_-]?\d{0,2}$"  # names of things
-    rb"|[a-z_]\w*(?:\.[a-z_]\w*)+$"  # and of what is in them
+    rb"|[a-z]+(?:[_-][a-z]+)+[_-]?\d{0,2}$"  # identifiers
+    rb"|[a-z_]\w*(?:\.[a-z_]\w*)+$"  # dotted identifiers
 )
 _NOT_ABOUT_ACCESS = compile_pattern(
     rb"(?i)page|next|cursor|contin|sync|csrf|xsrf|public|max|count|hash(?:er|ing)|policy|field"
@@ -38,7 +38,7 @@ _IS_PASSWORD = compile_pattern(rf"(?i)(?:{PASSWORD_NAMES})$".encode())
 _WORDS = compile_pattern(rb"[A-Z]?[a-z]+|[A-Z]+")
 _IDENTIFIER = compile_pattern(rb"[A-Za-z_]\w*")
 _VARIABLE = compile_pattern(rb"[A-Za-z_]+\d{0,2}(?:[._][A-Za-z_]*\d{0,2})+")
-_REFERENCE = compile_pattern(  # to where a value is kept, or how it is made
+_REFERENCE = compile_pattern(  # to where a value is stored, or how it is made
     rb"(?i)[$<{%@(\[`]|\.\.|\*\*|(?:env|secret|vault|file|ref|arn|op|ssm|keyring|pass)[:/]"
     rb"|(?:os|process|config|settings|self|this)\.|\w+\.\w+[.(\[]|.*(?:\$\{|\{\{|<[a-z_ -]+>)"
     rb"|[x*.#?_\x80-\xff-]+$|\d{1,5}$|(?:sha|md)\d+[:-]|msk_placeholder_|\[?redacted|[a-z]+:$"
@@ -74,12 +74,12 @@ _SENTENCE = _PLACEHOLDERS | frozenset(
 
 
 def looks_secret(value: bytes) -> bool:
-    """Whether what a password or a token is set to is one, not a word or a variable."""
+    """Whether a value assigned to a password or token is a secret, not a word or a variable."""
     return len(value) >= 8 and is_varied(value) and _HARMLESS.match(value) is None
 
 
 def is_varied(value: bytes) -> bool:
-    """Whether it is no word: letters and digits, and not a few over and over."""
+    """Whether it is not a word: letters and digits, not just a few of them repeated."""
     has_letters = any(65 <= item <= 90 or 97 <= item <= 122 for item in value)
     return has_letters and any(48 <= item <= 57 for item in value) and _bits(value) >= 2.5
 
@@ -90,7 +90,7 @@ def _bits(value: bytes) -> float:
 
 
 def is_placeholder(value: bytes) -> bool:
-    """Whether it stands for a value: a reference, a mask, or words that examples are made of."""
+    """Whether it stands for a value: a reference, a mask, or words typical of examples."""
     if _REFERENCE.match(value) is not None:
         return True
     words = [word.group().lower() for word in _WORDS.finditer(value)]
@@ -106,15 +106,16 @@ def is_real_value(value: bytes) -> bool:
 
 
 def names_secret(name: bytes) -> bool:
-    """Whether what goes by this name is meant to be secret."""
+    """Whether the value of this name is meant to be secret."""
     return _NAME.fullmatch(name) is not None and _NOT_ABOUT_ACCESS.search(name) is None
 
 
 def is_assigned_secret(name: bytes, value: bytes, *, is_quoted: bool, ends_line: bool) -> bool:
-    """Whether a value that a secret's name is set to is that secret.
+    """Whether a value that is assigned to a secret's name is that secret.
 
-    A word without quotes may be a variable or a type: it counts where a configuration file would
-    have it (`ends_line`).
+    A word without quotes may be a variable or a type: it counts only where a configuration file
+    would
+    have a value (`ends_line`).
     """
     if not names_secret(name) or (not is_quoted and _is_variable_of_secret(value)):
         return False
@@ -134,20 +135,20 @@ def is_assigned_secret(name: bytes, value: bytes, *, is_quoted: bool, ends_line:
 
 
 def _is_variable_of_secret(value: bytes) -> bool:
-    """Whether code passes on what is kept elsewhere: `form.password`, `old_password_1`."""
+    """Whether code refers to a value stored elsewhere: `form.password`, `old_password_1`."""
     last = value.rpartition(b".")[2].rstrip(b"0123456789").rstrip(b"_")
     return _VARIABLE.fullmatch(value) is not None and names_secret(last)
 
 
 def is_passphrase(value: bytes) -> bool:
-    """Whether words are one, and not a sentence about it."""
+    """Whether these words are a passphrase, and not a sentence about one."""
     words = value.split(b" ")
     is_plain = 4 <= len(words) <= 12 and all(3 <= len(word) <= 12 for word in words)
     return is_plain and value.islower() and len(_SENTENCE.intersection(words)) < 2
 
 
 def is_login(name: bytes, value: bytes) -> bool:
-    """Whether this is how programs keep a name and a password together: `auth`, in base64."""
+    """Whether this is a user name and password in base64, as programs store them under `auth`."""
     if name != b"auth" or len(value) < 8:
         return False
     try:

@@ -1,6 +1,5 @@
-"""Secrets that nobody told us about: every detector in the order in which they are tried, those
-for wrapped and encoded tokens among them.
-"""
+"""All detectors of unknown secrets in the order in which they are tried, including those for
+wrapped and encoded tokens."""
 
 from __future__ import annotations
 
@@ -25,12 +24,12 @@ _BREAK = rf"(?:\\?\r?\n|\\+n)[ \t]*(?:{LINE_PREFIX}[ \t]*)?"
 _GROUP = (
     r"[CDI-Za-f][ACDEFGHQSTUVWXgijklmnwyz0123][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]"
 )
-"""Three characters of plain text, in base64."""
+"""Three ASCII characters of text, in base64."""
 _FULL_LINE = 60
 
 
 class WrappedTokens(Struct, frozen=True):
-    """Tokens that go on in the next line."""
+    """Tokens that continue on the next line."""
 
     tokens: Sequence[Detector]
     kind = "wrapped_token"
@@ -71,7 +70,7 @@ class WrappedTokens(Struct, frozen=True):
 
 
 class EncodedSecrets(Struct, frozen=True):
-    """Base64 of plain text that has a secret in it."""
+    """Base64 of text that contains a secret."""
 
     has_secret: Callable[[bytes], bool]
     kind = "encoded_secret"

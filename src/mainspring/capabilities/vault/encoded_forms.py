@@ -1,4 +1,4 @@
-"""How a known secret may be written: as it is, escaped, encoded. Pure."""
+"""The ways a known secret may be written: as it is, escaped, encoded. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from urllib.parse import quote, quote_plus
 import msgspec
 
 SHORTEST_SECRET = 8
-"""Shorter values are words, not secrets: taking them out would garble what people say."""
+"""Shorter values may be ordinary words: redacting them would garble text."""
 
 
 def encoded_forms(value: str) -> tuple[bytes, ...]:
-    """Every way of writing it that is long enough to be recognised, the longest first."""
+    """All encodings of a value that are long enough to be recognised, the longest first."""
     found = {form for form in _forms(value.strip()) if len(form) >= SHORTEST_SECRET}
     return tuple(sorted(found, key=lambda form: (-len(form), form)))
 
@@ -40,6 +40,6 @@ def _lower_escapes(quoted: str) -> str:
 
 
 def aligned_part(encoded: bytes, before: int, size: int, bits: int) -> bytes:
-    """Of base64 (6 bits a character) or base32 (5), what depends on `size` bytes behind `before`
-    others alone, whatever stands around them."""
+    """The part of base64 (6 bits per character) or base32 (5) that depends only on the `size` bytes
+    after the first `before`, whatever surrounds them."""
     return encoded[-(-before * 8 // bits) : (before + size) * 8 // bits]

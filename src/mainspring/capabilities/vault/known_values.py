@@ -1,9 +1,9 @@
-"""Known values found in bytes, in whatever encoding they are written.
+"""Finds known values in bytes, in any encoding.
 
 The bytes are decoded as their reader would decode them: percent, JSON and C escapes, HTML entities,
-quoted-printable, UTF-16 (its zero bytes are left out), each of them repeatedly and in any mixture.
-Base64, base32 and hexadecimal are compared in encoded form, at every alignment. White space counts
-nowhere, so a value that is wrapped over lines is found; an empty line ends one.
+quoted-printable, UTF-16 (without its zero bytes), each of them repeatedly and in any combination.
+Base64, base32 and hexadecimal are compared in encoded form, at every alignment. White space is
+ignored, so a value that is wrapped over lines is found; an empty line ends it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mainspring.capabilities.vault.traced_decoding import (
 
 _SHORTEST_DECODED = 6
 _LONGEST = 4096
-"""Longer values are looked for in parts."""
+"""Longer values are searched for in parts."""
 _HEAD = 12
 _WINDOW = 512
 _MOST_HELD = 16 << 10
@@ -45,10 +45,9 @@ _MARGIN = 64
 @dataclass(frozen=True, slots=True)
 class ValueMatches:
     spans: tuple[tuple[int, int, int], ...]
-    """Where a value begins and ends, and the number of it; in order and apart from each other."""
+    """Begin and end of each value, and its number; sorted, without overlaps."""
     open: int
-    """Where a value may begin of which the end has not come yet; the end of the content, if none
-    does."""
+    """Where a value may begin that is not complete yet; the end of the content if there is none."""
 
 
 _STANDARD = bytes.maketrans(b"-_", b"+/")
@@ -63,7 +62,7 @@ _HEX: tuple[DecodingStep, ...] = (MapStep(bytes.lower), DeleteStep(_WHITE + b":;
 
 
 class KnownValues:
-    """A search for some values, each known by its number."""
+    """A search for values, each identified by its number."""
 
     def __init__(self, values: Sequence[str]) -> None:
         stripped = [value.strip() or value for value in values]
@@ -93,7 +92,7 @@ class KnownValues:
 
 
 class _DecodedSearch:
-    """Content after some steps, seen in several views."""
+    """Decodes content in some steps, then searches it in several encodings."""
 
     def __init__(
         self, steps: tuple[DecodingStep, ...], searches: Sequence[_EncodingSearch]
@@ -126,7 +125,7 @@ class _DecodedSearch:
                 yield from ((*original_span(layers, begin, end), item) for begin, end, item in hits)
 
     def open(self, content: bytes) -> int:
-        """Where a value may begin that goes on behind the content."""
+        """Where a value may begin that continues after the content."""
         size = _WINDOW
         while True:
             skipped = max(0, len(content) - size)
@@ -138,7 +137,7 @@ class _DecodedSearch:
 
 
 class _EncodingSearch:
-    """A text after some steps, and the values as they look then."""
+    """Searches text, after some steps, for the values in one encoding."""
 
     def __init__(self, steps: tuple[DecodingStep, ...], written: dict[bytes, int]) -> None:
         self._steps = steps
@@ -166,7 +165,7 @@ class _EncodingSearch:
         return [(*span, self._written[form]) for span, form in spans]
 
     def open(self, text: bytes) -> int:
-        """Where a value may begin that goes on behind the text."""
+        """Where a value may begin that continues after the text."""
         seen, layers = apply_steps(self._steps, text, is_cut=True)
         begin = len(seen)
         for at in range(max(0, len(seen) - self.longest + 1), len(seen)):
@@ -191,7 +190,7 @@ class _EncodingSearch:
 def _encoded_values(
     values: Sequence[str], ways: Callable[[str], Iterable[bytes]]
 ) -> dict[bytes, int]:
-    """How the values look, and the number of each."""
+    """The encoded forms of the values, with the number of each value."""
     found: dict[bytes, int] = {}
     for number, value in enumerate(values):
         for form in ways(value):
@@ -212,7 +211,7 @@ def _plain_forms(value: str) -> Iterator[bytes]:
 
 
 def _text_encodings(value: str) -> Iterator[bytes]:
-    """In the encodings that text has."""
+    """The value in the usual character encodings."""
     if len(value) < SHORTEST_SECRET:
         return
     for charset in ("utf-8", "utf-16-le", "utf-16-be"):
@@ -225,7 +224,7 @@ def _text_forms(steps: Iterable[DecodingStep], value: str) -> Iterator[bytes]:
     for content in (*_text_encodings(value), *_text_encodings(value[::-1]), *wide):
         for step in steps:
             content = step.apply(content)
-        content = content.rstrip(b"\\%&")  # an escape could begin with it
+        content = content.rstrip(b"\\%&")  # it could begin an escape
         if len(content) >= _SHORTEST_DECODED:
             yield content
     for content in _text_encodings(value):
@@ -247,7 +246,7 @@ def _hex_forms(value: str) -> Iterator[bytes]:
 
 
 def _nested_forms(value: str) -> Iterator[bytes]:
-    """As it may have been written before it was encoded once more."""
+    """The value in an inner encoding, which is then encoded once more."""
     if len(value) < SHORTEST_SECRET:
         return
     content = value.encode(errors="surrogatepass")

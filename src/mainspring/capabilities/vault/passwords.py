@@ -1,6 +1,6 @@
-"""Secrets that are known by where they stand: in an option, a header, a URL, an assignment, prose.
+"""Secrets that are recognised by their context: an option, a header, a URL, an assignment, prose.
 
-The last group of a pattern is what is taken out.
+The last group of a pattern is redacted.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _PAIR_END = compile_pattern(rb"$|[\s\x1b\"'\\;&]")
 
 
 def _ends_line(text: bytes, start: int, stop: int) -> bool:
-    """Whether a configuration has nothing more to say: at the end of a line, also of one in a
-    string; before a comment; and of `NAME=VALUE` before the next such pair."""
+    """Whether a value ends where one in a configuration would: at the end of a line, also in a
+    string; before a comment; and for `NAME=VALUE` before the next such pair."""
     is_pair = text[start - 1 : start] == b"=" and text[start - 2 : start - 1].isalnum()
     return (_PAIR_END if is_pair else _LINE_END).match(text[stop : stop + 40]) is not None
 
@@ -60,14 +60,14 @@ def _is_assignment(match: re2.Match[bytes], text: bytes) -> bool:
     follows = after == before or text[stop : stop + 2] == b"\\" + before
     is_quoted = before in (b'"', b"'") and follows
     if after == b"(" or (before in (b'"', b"'") and not is_quoted and after == b" "):
-        return False  # what a function gives; a sentence
+        return False  # a function call, or a sentence
     ends_line = _ends_line(text, start, stop)
     name = _whole_name(text, match.span(1)[0]) + match.group(1)
     return is_assigned_secret(name, match.group(2), is_quoted=is_quoted, ends_line=ends_line)
 
 
 def _whole_name(text: bytes, end: int) -> bytes:
-    """What stands before a part of a name and belongs to it."""
+    """The part of the name that precedes the match."""
     found = _NAME_BEFORE.search(text[max(0, end - _LONGEST_NAME) : end])
     return b"" if found is None else found.group(1)
 
@@ -77,14 +77,14 @@ _SETS = compile_pattern(rb"(?i)\b(?:set|chang|reset|updat|rotat|switch|initiali[
 
 
 def _is_stated_in_prose(match: re2.Match[bytes], text: bytes) -> bool:
-    """Whether prose says what a password is, and not how."""
+    """Whether prose states a password, and does not just describe one."""
     value = match.group(1).rstrip(b".,;:!?")
     start, _ = match.span(1)
     if not is_real_value(value) or len(value) < 5:
         return False
     begin, _ = match.span()
     if _TO.search(match.group()) and not _SETS.search(text[max(begin - 60, 0) : begin]):
-        return False  # "the arguments to pass to main": nobody sets one
+        return False  # "the arguments to pass to main" sets none
     return text[start - 1 : start] in (b'"', b"'", b"`") or _OF_PROSE.match(value) is None
 
 
@@ -122,7 +122,7 @@ _PROGRAMS: tuple[tuple[str, str, str], ...] = (
     ("htpasswd", r"-\w*b\w*", rf"\s+(?:\S+\s+)?\S+\s+({_WORD}{{4,}})"),
     ("openssl", r"(?:-pass(?:in|out)?\s+[\\\"']*pass:|-[kK]\s+)", rf"({_WORD}{{3,}})"),
 )
-"""Programs that take a password as an argument, and how."""
+"""Programs that take a password as an argument, and the syntax of the option."""
 
 
 def _program(name: str, option: str, value: str) -> Detector:

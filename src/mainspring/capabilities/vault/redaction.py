@@ -1,4 +1,4 @@
-"""Redact everything on its way into the log: known secrets, and what looks like a secret.
+"""Redacts everything before it is written to the log: known secrets, and what looks like a secret.
 
 Content without secrets costs one pass of each of two automata. In JSON, whole strings are replaced
 by strings and numbers by numbers, so it keeps its structure.
@@ -29,20 +29,20 @@ from mainspring.capabilities.vault.secret_detector import (
 )
 
 _KNOWN_PATTERN = 0
-"""Stands for known secrets; the numbers of the detectors follow."""
+"""The number for known secrets; the numbers of the detectors follow."""
 _TOKEN = compile_pattern(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?[0-9][0-9.eE+-]*|[:,{}\[\]]')
 _PREFIX_BYTES = 12
-"""Bytes by which a known secret is looked for; only what begins like one is compared."""
+"""A known secret is searched by this prefix; the whole is compared only where it matches."""
 _MAX_PASSES = 8
-"""What stood against a secret may be seen to be one when that is gone."""
+"""After one redaction, the text next to it may be recognised as a secret, too."""
 _SECRET_HEADERS = (b'"cookie"', b'"set-cookie"', b'"authorization"', b'"proxy-authorization"')
-"""Names that say what their values are."""
+"""Headers whose values are secrets."""
 _JSON_STARTS = (b"{", b"[", b'"')
 
 
 class Scrubber:
-    """A `Scrub`. Puts `[NAME]` in the place of each value, however it is written, and
-    `[redacted:KIND]` in that of what only looks like a secret."""
+    """A `Scrub`. Replaces each known value, in any encoding, by `[NAME]`, and anything that only
+    looks like a secret by `[redacted:KIND]`."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         self._names = {value: name for name, value in secrets.items()}
@@ -54,7 +54,7 @@ class Scrubber:
         return self._redactor.scrub(content)
 
     def learn(self, secrets: Mapping[str, str]) -> None:
-        """From now on these are known, too."""
+        """Add known secrets."""
         for name, value in secrets.items():
             if value not in self._names:
                 self._names[value] = name
@@ -65,8 +65,8 @@ class Scrubber:
 
 
 def multi_word_secrets(secrets: Mapping[str, str], boundaries: str) -> tuple[str, ...]:
-    """Every encoding of the values that consist of several words, with one of `boundaries` between
-    them: a redactor that reads word by word has to know those as a whole."""
+    """All encodings of values that contain one of `boundaries`: a redactor that works word by word
+    must know these as a whole."""
     written = {
         form.decode(errors="replace") for value in secrets.values() for form in encoded_forms(value)
     }
@@ -75,7 +75,7 @@ def multi_word_secrets(secrets: Mapping[str, str], boundaries: str) -> tuple[str
 
 @cache
 def _detector_triggers() -> PatternSet:
-    """Made once in a process: it takes 7 ms, and every run of a served session has a scrubber."""
+    """Built once per process: it takes 7 ms, and every run of a served session has a scrubber."""
     return PatternSet(item.trigger.encode() for item in DETECTORS)
 
 
@@ -87,7 +87,7 @@ class _Redactor:
             form: f"[{name}]".encode()
             for name, value in secrets
             for form in encoded_forms(value)
-            if form not in labels  # a label is never taken for a secret
+            if form not in labels  # a label is never redacted as a secret
         }
         self._known = _KnownValues(self._labels)
         escaped = [
@@ -97,7 +97,7 @@ class _Redactor:
         self._triggers = _detector_triggers()
 
     def _hints(self, content: bytes) -> list[int]:
-        """Numbers of the detectors that may find something; `_KNOWN_PATTERN` for known secrets."""
+        """Numbers of the detectors that may match; `_KNOWN_PATTERN` for known secrets."""
         hints = [number + 1 for number in self._triggers(content)]
         if self._labels and self._known_prefixes.search(content) is not None:
             hints.append(_KNOWN_PATTERN)
@@ -131,7 +131,7 @@ class _Redactor:
     def _scrub_json(self, content: bytes) -> bytes:
         pieces: list[bytes] = []
         end = 0
-        before, name = b"", b""  # the token before, and the last name that a value may follow
+        before, name = b"", b""  # the previous token, and the last name before a value
         for match in _TOKEN.finditer(content):
             token = match.group()
             if token == b":":
@@ -157,8 +157,8 @@ class _Redactor:
 
 
 class _KnownValues:
-    """Texts to be found wherever they are. By how they begin: an automaton of all that they say
-    would be too large for a dozen tokens."""
+    """Finds texts by their prefixes: an automaton of the whole texts would be too large for a dozen
+    tokens."""
 
     def __init__(self, texts: Iterable[bytes]) -> None:
         self._by_start: dict[bytes, list[bytes]] = {}
@@ -168,7 +168,8 @@ class _KnownValues:
         self._starts = compile_pattern(any_literal(self._by_start))
 
     def found(self, content: bytes) -> Generator[tuple[int, bytes]]:
-        """Where one begins, and the longest that does there; what overlaps one is passed over."""
+        """Each position with the longest text that begins there; overlapping matches are
+        skipped."""
         at = 0
         while (match := self._starts.search(content, at)) is not None:
             begin = match.span()[0]

@@ -1,6 +1,5 @@
-"""One kind of secret: how it is found, by regular expressions over bytes in linear time (RE2),
-and what is put in its place.
-"""
+"""One kind of secret: how it is detected, by regular expressions over bytes in linear time (RE2),
+and the label that replaces it."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ _BYTEWISE.max_mem = 32 << 20
 
 
 class LazyPattern:
-    """Compiled when it is first used: most of a hundred detectors never are."""
+    """A pattern compiled on first use: most of a hundred detectors are never used."""
 
     __slots__ = ("_compiled", "_pattern")
 
@@ -51,20 +50,19 @@ def compile_pattern(pattern: bytes) -> LazyPattern:
 
 
 def escape_literal(text: bytes) -> bytes:
-    """A pattern for exactly this text."""
+    """A pattern that matches exactly this text."""
     return re2.escape(text)
 
 
 def any_literal(texts: Iterable[bytes]) -> bytes:
-    """A pattern for exactly these texts; for nothing, if there are none."""
+    """A pattern that matches exactly these texts; without any, it matches nothing."""
     return b"|".join(map(escape_literal, texts)) or rb"[^\x00-\xff]"
 
 
 class PatternSet:
-    """Many patterns looked for in two passes. A pattern that counts many characters (`{64}`) would
-    multiply the states of the others: most bytes of an id would make a new one, at fifty times the
-    cost of a known one. Those go into an automaton of their own.
-    """
+    """Searches for many patterns in two passes. A pattern with a large count (`{64}`) would
+    multiply the states of the others: most bytes of an id would create a new state, at fifty
+    times the cost of a known one. Those patterns get an automaton of their own."""
 
     def __init__(self, patterns: Iterable[bytes]) -> None:
         numbered = list(enumerate(patterns))
@@ -73,7 +71,7 @@ class PatternSet:
         self._automata = [_automaton(group) for group in (rest, counting) if group]
 
     def __call__(self, text: bytes) -> list[int]:
-        """The numbers of those that are somewhere in the text, in no order."""
+        """The numbers of the patterns that match somewhere in the text, in no order."""
         return [numbers[place] for match, numbers in self._automata for place in match(text) or ()]
 
 
@@ -91,19 +89,19 @@ def _automaton(
 
 
 LINE_PREFIX = r"(?:[^\s\\:]{1,200}[:-])?\d{1,6}(?:\t|\\+t|→|[:|-])"
-"""What tools put before a line: the file that it is from, and its number."""
+"""What tools print before a line: its file and its number."""
 SecretCheck: TypeAlias = Callable[["re2.Match[bytes]", bytes], bool]
-"""Of a match in a text: whether it is a secret."""
+"""Whether a match in a text is a secret."""
 
 
 class Detector(Struct, frozen=True):
     kind: str
     trigger: str
-    """A cheap pattern that is in every text that has such a secret, and in few others."""
+    """A cheap pattern that matches every text with such a secret, and few others."""
     pattern: LazyPattern
     is_secret: SecretCheck = lambda _, __: True
     group: int = 1
-    """What is taken out; the last one."""
+    """The group that is redacted; the last one."""
 
     def redacted(self, text: bytes) -> bytes:
         pieces: list[bytes] = []
@@ -123,7 +121,7 @@ def redaction_label(kind: str) -> bytes:
 def value_detector(
     kind: str, trigger: str, pattern: str, is_value: Callable[[bytes], bool] | None = None
 ) -> Detector:
-    """One whose secret is the first group, if the value passes."""
+    """A detector whose secret is the first group, if `is_value` accepts it."""
     if is_value is None:
         return Detector(kind, trigger, compile_pattern(pattern.encode()))
     compiled = compile_pattern(pattern.encode())

@@ -1,7 +1,6 @@
-"""Tokens and private keys, known by how they begin or what they are made of. Patterns are for
-RE2: linear in any text. A pattern ends where its characters end or at a word's end, so that what
-is taken out uncovers nothing.
-"""
+"""Tokens and private keys, recognised by their prefix or their characters. Patterns are for RE2:
+linear in any text. A pattern ends where its characters end or at a word boundary, so that
+redaction leaves no rest of a secret."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from mainspring.capabilities.vault.assignments import is_varied
 from mainspring.capabilities.vault.secret_detector import Detector, compile_pattern, value_detector
 
 START = r"(?:\b|\\[nrt]|\[[0-9;]*m)"
-"""Of a token: also after an escaped line end and after a colour."""
+"""The start of a token, also after an escaped line break and after a color code."""
 
 _TOKENS: Mapping[str, tuple[str, str]] = {
     # kind: (trigger, the rest); the trigger is where the token begins
@@ -105,7 +104,7 @@ TOKENS: tuple[Detector, ...] = (
     value_detector("telegram_token", r"\d:AA", r"\b(\d{8,10}:AA[A-Za-z0-9_-]{32,})"),
     value_detector(
         "discord_token",
-        r"\.[A-Za-z0-9_-]{6}\.",  # what comes before would make too many states
+        r"\.[A-Za-z0-9_-]{6}\.",  # a prefix would make too many states
         rf"{START}([MNO][A-Za-z0-9_-]{{23,27}}\.[A-Za-z0-9_-]{{6}}\.[A-Za-z0-9_-]{{27,}})",
     ),
     value_detector(
@@ -131,7 +130,7 @@ TOKENS: tuple[Detector, ...] = (
     ),
 )
 BEGINNINGS = "|".join(trigger for trigger, _ in _TOKENS.values()) + "|sk-"
-"""Of tokens."""
+"""The prefixes of tokens."""
 
 
 _BEFORE = (
@@ -139,15 +138,16 @@ _BEFORE = (
     r"|\^?[0-9a-f]{7,40} [^\n\\()]{0,80}\([^\n\\()]{1,100}\d\) "
     r"|\d{4}-\d\d-\d\d[T ][\d:.,+Z]+ )?"
 )
-"""What tools put before a line: the file that it is from and its number, the sign of a diff or a
-quotation, the commit and its author, a time."""
+"""What tools print before a line: its file and number, the sign of a diff or a quotation, the
+commit and its author, a time."""
 _GAP = r"(?:\\+[nrt]|\s|\d{1,6}(?:\t|\\t|→|[:|])|\^M\$|\$(?:\\n|\s)|\^I|\\\$)*"
-"""Between the lines of a key: ends of lines, also escaped or shown ones, and numbers of lines."""
+"""What is between the lines of a key: line breaks, also escaped or visible ones, and line
+numbers."""
 _BEGINNING = (
     r"(?:MII[A-Za-z0-9+/]{3}IBA[AD]|MI[GH][A-Za-z0-9+/]AgE[AB]|M[C-H][A-Za-z0-9+/]CAQ[AE]"
     r"|MI[IGH][A-Za-z0-9+/]{2,6}BgkqhkiG9w0BB[QM]|b3BlbnNzaC1rZXktdjE)"
 )
-"""How the encoded content of a private key begins, in all formats, with and without encryption."""
+"""The beginning of the encoded content of a private key, in all formats, encrypted or not."""
 _BASE64 = r"[A-Za-z0-9+/]"
 _LINE = rf"{_BASE64}{{64}}(?:{_BASE64}{{6}})?"
 _NEXT = r"(?:\^M)?[^A-Za-z0-9+/\n\\]*(?:\r?\n|\\+[rn])"
@@ -164,7 +164,7 @@ def _is_private(encoded: bytes) -> bool:
 
 
 def _is_private_body(match: re2.Match[bytes], text: bytes) -> bool:
-    """Lines like those of a key, of which nothing says that they are public."""
+    """Whether lines look like those of a key, and nothing before them says that it is public."""
     start, stop = match.span(1)
     before = text[max(0, start - _LOOK_BEHIND) : start]
     if _PUBLIC.search(before[before.rfind(b"-----END") + 1 :]) is not None:

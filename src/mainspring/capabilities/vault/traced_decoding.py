@@ -1,4 +1,4 @@
-"""Text made of other text step by step, with the way back from each byte to where it came from."""
+"""Decodes text step by step, and maps each decoded byte to its position in the original."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from html.entities import html5
 from typing import TypeAlias
 
 _DEPTH = 5
-"""How often something may be encoded."""
+"""How many times text may be encoded."""
 _LONGEST_ESCAPE = 64
 
 _ESCAPE = (
@@ -45,7 +45,7 @@ _BYTES = ("byte", "pct", "x", "octal")
 
 
 class OffsetMap:
-    """Where each byte of a text comes from in the text that it was made of."""
+    """Maps positions in a decoded text to positions in the text before."""
 
     def __init__(self) -> None:
         self._made: list[int] = [0]
@@ -53,7 +53,7 @@ class OffsetMap:
         self._is_copy: list[bool] = [True]
 
     def replaced(self, size: int, length: int, begin: int, end: int) -> None:
-        """`size` bytes so far, the next `length` were made of `begin` to `end`."""
+        """After `size` bytes, the next `length` bytes were made from `begin` to `end`."""
         self._made += (size, size + length)
         self._given += (begin, end)
         self._is_copy += (False, True)
@@ -64,7 +64,7 @@ class OffsetMap:
         return self._given[part] + inside
 
     def end(self, at: int) -> int:
-        """Behind the byte before `at`."""
+        """The end, in the text before, of the byte before `at`."""
         part = bisect_right(self._made, at - 1) - 1
         if self._is_copy[part]:
             return self._given[part] + at - self._made[part]
@@ -72,13 +72,13 @@ class OffsetMap:
 
 
 DecodingStep: TypeAlias = "DeleteStep | DecodeStep | MapStep"
-"""`apply` is `traced` without the way back, and faster. What is traced may be cut off by the end:
-then an escape that is not complete is left out."""
+"""`apply` is a faster `traced` without the map. `is_cut`: the text may continue, so an incomplete
+escape at its end is left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class MapStep:
-    """Byte for byte."""
+    """Maps byte for byte."""
 
     apply: Callable[[bytes], bytes]
 
@@ -87,7 +87,7 @@ class MapStep:
 
 
 class DeleteStep:
-    """All of some bytes, and a word."""
+    """Deletes some bytes and a word."""
 
     def __init__(self, unwanted: bytes, word: bytes = b"") -> None:
         self._unwanted, self._word = unwanted, word
@@ -106,7 +106,7 @@ class DeleteStep:
 
 
 class DecodeStep:
-    """Until nothing is left to decode."""
+    """Decodes escapes until none is left."""
 
     def __init__(self, pattern: re.Pattern[bytes]) -> None:
         self._pattern = pattern

@@ -1,4 +1,4 @@
-"""The vault of one user: its file, where its key comes from, and what is sealed with that key."""
+"""The vault of one user: its file, the source of its key, and what is sealed with that key."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from mainspring.core.ports import Credential
 
 if TYPE_CHECKING:
     from mainspring.capabilities.vault import aes_seal, vault_file, vault_key
-else:  # a command that needs no vault does not wait for the import of cryptography
+else:  # importing cryptography is slow, and most commands need no vault
     aes_seal = LazyModule("mainspring.capabilities.vault.aes_seal")
     vault_file = LazyModule("mainspring.capabilities.vault.vault_file")
     vault_key = LazyModule("mainspring.capabilities.vault.vault_key")
 
 
 class UserVault(Struct, frozen=True, kw_only=True):
-    """Also a `Seal` of the service's secrets, whose key is read when something is to be sealed."""
+    """Also a `Seal` for the service's secrets, which reads the key only when it is used."""
 
     path: Path
     written_key: str | None = None
@@ -37,7 +37,7 @@ class UserVault(Struct, frozen=True, kw_only=True):
         return self.path.is_file()
 
     def open(self) -> vault_file.Vault:
-        """To store secrets: a key is made on first use.
+        """Open the vault to store secrets; the key is created on first use.
 
         Raises:
             InvalidInput: there is no key, or it is invalid.
@@ -45,15 +45,15 @@ class UserVault(Struct, frozen=True, kw_only=True):
         return vault_file.Vault(self.path, self._key(), clock=clock.now)
 
     def secrets(self) -> list[vault_file.Secret]:
-        """Raises: InvalidInput: there is a vault that cannot be opened."""
+        """Raises: InvalidInput: the vault exists and cannot be opened."""
         return self.open().secrets() if self.exists else []
 
     def values(self) -> dict[str, str]:
-        """By name. Raises: as `secrets`."""
+        """The values by name. Raises: as `secrets`."""
         return {secret.name: secret.value for secret in self.secrets()}
 
     def put(self, name: str, value: str) -> None:
-        """Without hosts: no program may use it. Raises: InvalidInput."""
+        """Store a secret without hosts, so that no program may use it. Raises: InvalidInput."""
         self.open().put(name, value, ())
 
     def remove(self, name: str) -> None:
@@ -70,11 +70,12 @@ class UserVault(Struct, frozen=True, kw_only=True):
         )
 
     def lock(self, name: str) -> AbstractContextManager[None]:
-        """For one process at a time; it waits as long as it takes."""
+        """A lock for one process at a time; entering it waits without limit."""
         return vault_file.locked(self.path.with_name(f"{name}.lock"))
 
     def open_seal(self) -> aes_seal.AesSeal:
-        """
+        """A seal with this vault's key.
+
         Raises:
             InvalidInput: there is no key, or it is invalid.
         """
@@ -87,7 +88,7 @@ class UserVault(Struct, frozen=True, kw_only=True):
         return self.open_seal().unseal(sealed, context)
 
     def _key(self) -> bytes:
-        """Made on first use, but never for a vault that was made with another."""
+        """The key, created on first use, but never for an existing vault, which has another key."""
         create = not self.exists
         if self.written_key is not None:
             return vault_key.decoded(self.written_key, source="MAINSPRING_VAULT_KEY")

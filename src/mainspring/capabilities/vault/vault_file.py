@@ -1,7 +1,7 @@
 """The vault's file: secrets by name, each encrypted, all of them sealed together.
 
-What can be read without the key (names, hosts, times) cannot be changed without it: it is
-authenticated with each value, and the seal covers which entries there are.
+Names, hosts and times can be read without the key, but not changed: they are authenticated with
+each value, and the seal covers the set of entries.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _HOST = re.compile(
 class Secret:
     name: str
     hosts: tuple[str, ...]
-    """Where it may be sent; nowhere, if there are none."""
+    """Hosts that it may be sent to; none if empty."""
     created: datetime
     updated: datetime
     value: str = field(repr=False)
@@ -68,7 +68,7 @@ class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Vault:
-    """Every call reads the file, so that what another process has changed is seen."""
+    """Every call reads the file, so that changes by other processes are seen."""
 
     def __init__(self, path: Path, key: bytes, *, clock: Clock) -> None:
         if len(key) != KEY_BYTES:
@@ -78,7 +78,7 @@ class Vault:
         self._clock = clock
 
     def secrets(self) -> list[Secret]:
-        """All of them, by name.
+        """All secrets, sorted by name.
 
         Raises:
             InvalidInput: the key is another, or somebody has changed the file.
@@ -97,10 +97,10 @@ class Vault:
         return self._opened(name, entries[name])
 
     def put(self, name: str, value: str, hosts: Sequence[str]) -> Secret:
-        """Keep a secret, in place of one of the same name.
+        """Store a secret, and replace one of the same name.
 
         Raises:
-            InvalidInput: a name, value or host that cannot be; or as `secrets`.
+            InvalidInput: an invalid name, value or host; or as `secrets`.
         """
         allowed = tuple(sorted({_host(host) for host in hosts}))
         _check(name, value)
@@ -177,14 +177,14 @@ class Vault:
 
     @contextmanager
     def _locked(self) -> Generator[None, None, None]:
-        """One writer at a time, in any process."""
+        """Lock the file for one writer at a time, across processes."""
         with locked(self.path.with_suffix(".lock")):
             yield
 
 
 @contextmanager
 def locked(path: Path) -> Generator[None, None, None]:
-    """One process at a time; it waits as long as it takes."""
+    """A lock for one process at a time; entering it waits without limit."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with OpenDescriptor(os.open(path, os.O_RDWR | os.O_CREAT, 0o600)) as lock:
         _lock(lock)

@@ -1,4 +1,4 @@
-"""Where the vault's key comes from: a variable, the system's keyring, or a file of its own."""
+"""The source of the vault's key: a variable, the system's keyring, or a file of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENTRY = "vault"
 
 
 class Keyring(Protocol):
-    """What we use of the package of that name."""
+    """The part of the package `keyring` that we use."""
 
     def get_password(self, service: str, username: str) -> str | None: ...
     def set_password(self, service: str, username: str, password: str) -> None: ...
@@ -29,10 +29,7 @@ def new_key() -> str:
 
 
 def decoded(written: str, *, source: str) -> bytes:
-    """
-    Raises:
-        InvalidInput: it is no key; what it is, is not told.
-    """
+    """Raises: InvalidInput: it is not a key; the error does not contain it."""
     try:
         key = urlsafe_b64decode(written.strip().replace("+", "-").replace("/", "_"))
     except ValueError as error:
@@ -49,10 +46,10 @@ def _no_key(source: str) -> InvalidInput:
 
 
 def from_file(path: Path, *, create: bool) -> bytes:
-    """The key in a file that nobody else can read.
+    """The key in a file that no other user can read.
 
     Raises:
-        InvalidInput: it is not there and not to be made, open to others, or has no key.
+        InvalidInput: it is missing and not to be created, open to others, or has no key.
     """
     if create:
         _make(path)
@@ -75,7 +72,7 @@ def _make(path: Path) -> None:
             file.write(new_key().encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
-        os.link(ready, path)  # whole, and only if there is none: two may be here for the first time
+        os.link(ready, path)  # atomic, and keeps the file of a concurrent first use
     except FileExistsError:
         return
     finally:
@@ -85,7 +82,7 @@ def _make(path: Path) -> None:
 def _check_private(path: Path, found: os.stat_result) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise InvalidInput(f"{path}: the vault's key is no ordinary file")
-    if not hasattr(os, "getuid"):  # Windows has other ways to say who may read
+    if not hasattr(os, "getuid"):  # Windows controls access in other ways
         return
     if found.st_mode & 0o077 or found.st_uid not in (os.getuid(), 0):
         exposed = InvalidInput(f"{path}: others can read the vault's key")
@@ -94,7 +91,7 @@ def _check_private(path: Path, found: os.stat_result) -> None:
 
 
 def from_keyring(*, create: bool, keyring: Keyring | None = None) -> bytes:
-    """The key in the keyring of the system.
+    """The key in the system's keyring.
 
     Raises:
         InvalidInput: there is no keyring, it does not open, or it has no key.
@@ -105,7 +102,7 @@ def from_keyring(*, create: bool, keyring: Keyring | None = None) -> bytes:
         if written is None and create:
             store.set_password(_SERVICE, _ENTRY, new_key())
             written = store.get_password(_SERVICE, _ENTRY)
-    except Exception as error:  # every system's keyring has errors of its own
+    except Exception as error:  # each keyring backend has errors of its own
         raise InvalidInput(f"the keyring does not open: {type(error).__name__}") from error
     if written is None:
         raise InvalidInput("the keyring has no key of a vault")
@@ -113,7 +110,7 @@ def from_keyring(*, create: bool, keyring: Keyring | None = None) -> bytes:
 
 
 def _system_keyring() -> Keyring:
-    try:  # by name: it is an extra
+    try:  # imported by name: an optional dependency
         return cast("Keyring", import_module("keyring"))
     except ModuleNotFoundError as error:
         missing = InvalidInput("the keyring package is not installed")

@@ -1,1 +1,1 @@
-"""The files that a session may touch: a folder of the host, and earlier states of it."""
+"""The files of a session: a folder of the host, and snapshots of it."""

@@ -1,4 +1,4 @@
-"""`core.ports.Workspace` over folders of the host, Linux and macOS."""
+"""`core.ports.Workspace` over folders of the host, on Linux and macOS."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ from mainspring.core.ports import FileEntry, FileState
 from mainspring.files.openat import OpenDescriptor
 
 PERMISSION_BITS = 0o777
-"""No file that we make runs as somebody else."""
+"""Without setuid and setgid: no file that we create runs as another user."""
 
 
 class FileAttributes(Struct, frozen=True):
-    """Mode and owner of a file to be made; `None`: as the system and its folder say."""
+    """Mode and owner of a new file; `None`: the system's default, and the owner of its folder."""
 
     mode: int | None = None
     owner: tuple[int, int] | None = None
@@ -55,9 +55,9 @@ class FileAttributes(Struct, frozen=True):
 def put_file(
     folder: int, name: str, fill: Callable[[int], None], attributes: FileAttributes
 ) -> None:
-    """Make a file beside the place, fill it, and move it there."""
+    """Create and fill a temporary file in the folder, then rename it to `name`."""
     with _temporary_name(folder) as aside:
-        # Whoever may not read the finished file may not read it while it is made.
+        # Users who may not read the finished file may not read the temporary one.
         mode = 0o666 if attributes.mode is None else 0o600
         with OpenDescriptor(os.open(aside, CREATE_FILE, mode, dir_fd=folder)) as opened:
             _apply_attributes(opened, folder, attributes)
@@ -79,7 +79,7 @@ def write_all(opened: int, content: bytes) -> None:
 
 @contextmanager
 def _temporary_name(folder: int) -> Generator[str]:
-    """A name that nobody can have waiting for us; nothing is left under it."""
+    """A random name, which no program can predict. If the block fails, the file is removed."""
     name = f".{secrets.token_hex(16)}.part"
     try:
         yield name
@@ -102,16 +102,16 @@ MAX_WRITE_BYTES = 64_000_000
 
 
 class FolderWorkspace:
-    """Relative paths are below `root`; others of `extra` are named absolutely.
+    """Relative paths are below `root`; paths in the roots of `extra` are absolute.
 
-    `hidden`: what no path leads to, from each root, or absolute. A write replaces a file between
-    two looks at it; a program that writes to the old one in that instant writes to nothing.
-
-    `is_guarded`: what may be changed only under its own name. Whoever let it be changed has seen
-    that name, and a link that leads there may be newer.
+    `hidden`: paths that cannot be reached, relative to each root, or absolute. A write renames a
+    new
+    file over the old one; what a program writes to the old file at that moment is lost.
+    `is_guarded`: whether a path may be changed only under its own name. The person who approved the
+    change saw that name, and a link to it may be newer.
 
     Raises:
-        InvalidInput: a root is no folder.
+        InvalidInput: a root is not a folder.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class FolderWorkspace:
 
             def fill(opened: int) -> None:
                 write_all(opened, content)
-                if expected is not None:  # last of all: nothing slow comes after it
+                if expected is not None:  # last, so that the rename follows at once
                     _check_version(spot, path, expected)
 
             look = FileAttributes(mode) if there is None else _attributes(there, mode)
@@ -236,7 +236,7 @@ def _version(digest: bytes, mode: int) -> str:
 
 
 def _regular_file_state(resolved: ResolvedPath) -> os.stat_result | None:
-    """What is to be replaced; only plain files are."""
+    """The state of the file to be replaced; only regular files are replaced."""
     if resolved.state is not None:
         check_regular_file(resolved.state)
     return resolved.state
@@ -254,7 +254,7 @@ def _check_version(resolved: ResolvedPath, path: str, expected: str) -> None:
 
 
 def _version_at(resolved: ResolvedPath) -> str | None:
-    """`""` if nothing is there, `None` if it is no file that could be read."""
+    """`""` if the file does not exist, `None` if it is not a readable regular file."""
     try:
         opened = os.open(resolved.name, OPEN_FILE, dir_fd=resolved.folder)
     except FileNotFoundError:

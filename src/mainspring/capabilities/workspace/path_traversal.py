@@ -1,6 +1,5 @@
-"""Resolve paths and walk folders of a workspace by descriptors. Links are followed in path
-resolution only; a walk follows none and meets nothing hidden.
-"""
+"""Resolves paths and walks folders of a workspace by descriptors. Path resolution follows links; a
+walk does not, and skips everything hidden."""
 
 from __future__ import annotations
 
@@ -36,20 +35,20 @@ _IS_LINK = (errno.ELOOP, errno.ENOTDIR, errno.EMLINK)
 
 
 class ResolvedPath(Struct, frozen=True):
-    """Where a path leads: a name in an open folder, and what was there a moment ago."""
+    """The target of a path: a name in an open folder, and its state when it was resolved."""
 
     parts: PathParts
     folder: int | None
-    """`None`: the folder itself is not there."""
+    """`None`: the folder itself does not exist."""
     name: str
     state: os.stat_result | None
     is_linked: bool = False
-    """There was a link on the way."""
+    """Whether the path contained a link."""
 
 
 @contextmanager
 def translate_os_errors(path: str) -> Generator[None]:
-    """The system's errors, in our words and with the path that was asked for."""
+    """Translate `OSError` into our errors, with the requested path."""
     try:
         yield
     except FileNotFoundError:
@@ -61,7 +60,7 @@ def translate_os_errors(path: str) -> Generator[None]:
 
 
 def hidden_identities(roots: WorkspaceRoots) -> frozenset[tuple[int, int]]:
-    """Device and inode of what is hidden, by which it is known under any name."""
+    """Device and inode of hidden files, which identify them under any name."""
     found: set[tuple[int, int]] = set()
     for parts in roots.hidden:
         with suppress(OSError):
@@ -71,7 +70,7 @@ def hidden_identities(roots: WorkspaceRoots) -> frozenset[tuple[int, int]]:
 
 
 class PathResolver:
-    """One way down. A context manager: what it opened is closed at its end."""
+    """Resolves one path. A context manager, which closes the folders that it opened."""
 
     def __init__(self, roots: WorkspaceRoots, path: str) -> None:
         self._roots = roots
@@ -93,7 +92,7 @@ class PathResolver:
             os.close(self._folders.pop())
 
     def resolve(self, *, make_folders: bool = False) -> ResolvedPath:
-        """Follow the path to its end, making folders that are missing if that is wanted."""
+        """Follow the path to its end; `make_folders` creates missing folders."""
         todo = self._begin(self._path)
         while todo:
             step = todo.pop()
@@ -131,7 +130,8 @@ class PathResolver:
         return place.steps[::-1]
 
     def _leave(self) -> None:
-        """Up along the way we came: the system's `..` leads out of a folder that was moved."""
+        """Go up the folders that we opened: the system's `..` would lead out of a folder that was
+        moved."""
         if not self._names:
             raise OutsideWorkspace(f"{printable_path(self._path)} leads out of the workspace")
         self._names.pop()
@@ -147,7 +147,7 @@ class PathResolver:
         return state
 
     def _enter(self, step: str) -> None:
-        """Raises NotADirectoryError when it is none, also one that was swapped for a link."""
+        """Open a folder. Raises NotADirectoryError if it is not one, or was replaced by a link."""
         if len(self._folders) > MAX_DEPTH:
             raise FileRefused(f"more than {MAX_DEPTH} folders inside each other")
         try:
@@ -182,7 +182,8 @@ class PathResolver:
             chown_like_folder(step, folder)
 
     def _missing(self, step: str, todo: list[str]) -> ResolvedPath:
-        """Nothing is there: what follows is only text."""
+        """The path does not exist from here on, so the remaining steps are only compared as
+        text."""
         folder = None if todo else self._folders[-1]
         names = [*self._names, step]
         for later in reversed(todo):
@@ -204,7 +205,8 @@ class PathResolver:
 
 
 def check_not_guarded(roots: WorkspaceRoots, parts: PathParts, path: str) -> None:
-    """Raises: FileRefused: it was reached by a link, and is to be changed under its own name."""
+    """Raises: FileRefused: the path was reached by a link, and may be changed only under its own
+    name."""
     meant = absolute_path(parts)
     if roots.is_guarded(meant):
         raise FileRefused(
@@ -214,8 +216,8 @@ def check_not_guarded(roots: WorkspaceRoots, parts: PathParts, path: str) -> Non
 
 
 def chown_like_folder(name: str, folder: int) -> None:
-    """Give a new folder in another to the other's owner, for whom root works; anyone else owns
-    what he makes anyway. By descriptor: a file linked there meanwhile is not given away."""
+    """Root gives a new folder to the owner of its parent; for other users it is already theirs. By
+    descriptor, so that a link put there meanwhile is not given away."""
     if os.geteuid() != 0:
         return
     with OpenDescriptor(os.open(name, OPEN_FOLDER, dir_fd=folder)) as opened:
@@ -227,7 +229,7 @@ def chown_like_folder(name: str, folder: int) -> None:
 def resolve_path(
     roots: WorkspaceRoots, path: str, *, make_folders: bool = False
 ) -> Generator[ResolvedPath]:
-    """The spot that a path leads to, open until the end of the block."""
+    """The target of a path; its folder stays open until the end of the block."""
     with ExitStack() as stack:
         stack.enter_context(translate_os_errors(path))
         descent = stack.enter_context(PathResolver(roots, path))
@@ -240,7 +242,7 @@ def locate_path(roots: WorkspaceRoots, path: str) -> PurePosixPath:
 
 
 def open_resolved_file(resolved: ResolvedPath) -> int:
-    """Open the plain file at a spot; anything else is not even waited for."""
+    """Open the regular file at a resolved path, without blocking on anything else."""
     if resolved.state is None or resolved.folder is None:
         raise FileNotFoundError(errno.ENOENT, "nothing there")
     check_regular_file(resolved.state)
@@ -262,10 +264,10 @@ def check_regular_file(state: os.stat_result) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WalkEntry:
-    """Something on the way. Its folder is open until the next one is asked for."""
+    """An entry of a walk. Its folder stays open until the next entry is requested."""
 
     path: str
-    """From where the walk began."""
+    """Relative to the start of the walk."""
     name: str
     folder: int
     state: os.stat_result
@@ -301,12 +303,12 @@ class TreeWalk(Struct, frozen=True):
                 os.close(inner)
 
     def _entered(self, entry: WalkEntry) -> int | None:
-        """Open a folder, if it still is the one that was met."""
+        """Open a folder if it is still the one that was listed."""
         try:
             inner = os.open(entry.name, OPEN_FOLDER, dir_fd=entry.folder)
         except OSError:
             return None
-        with suppress(OSError):  # one that may be read and not searched gives names, and no more
+        with suppress(OSError):  # without search permission, only its names can be read
             if os.path.samestat(os.stat(".", dir_fd=inner), entry.state):
                 return inner
         os.close(inner)
@@ -321,7 +323,7 @@ def walk_tree(
     depth: int = MAX_DEPTH,
     skip: Collection[str] = (),
 ) -> Generator[WalkEntry]:
-    """All that is below an open folder, each folder before what is in it, names in order."""
+    """Everything below an open folder, sorted by name, each folder before its content."""
     return TreeWalk(roots, hidden_identities(roots), depth, skip).below(folder, parts, "")
 
 
@@ -329,5 +331,5 @@ def _scan_folder(folder: int) -> Iterator[tuple[str, os.stat_result]]:
     with os.scandir(folder) as found:
         entries = sorted(found, key=lambda entry: entry.name)
     for entry in entries:
-        with suppress(FileNotFoundError):  # gone since
+        with suppress(FileNotFoundError):  # removed meanwhile
             yield entry.name, entry.stat(follow_symlinks=False)

@@ -1,6 +1,5 @@
-"""Workspaces of the service's sessions: make them, and put files into them. Programs of a session
-may be running, and replace folders by links.
-"""
+"""Creates workspaces of the service's sessions, and writes files into them. Programs of a session
+may be running, and may replace folders by links."""
 
 from __future__ import annotations
 
@@ -19,12 +18,12 @@ from mainspring.core.errors import InvalidInput
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedFiles:
     hidden: str
-    """The folder in a workspace that clients cannot name."""
+    """The folder in a workspace that clients cannot access."""
     state: str
     """The folder beside the workspaces for the state of their sandboxes."""
 
     def make(self, workspace: Path) -> None:
-        # others may not list it; a sandbox that has its own user must get through
+        # other users may not list it, but a sandbox with its own uid must be able to enter
         workspace.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
         make_private(workspace.parent / self.state)
         make_private(workspace)
@@ -41,7 +40,7 @@ class ServedFiles:
         await FolderWorkspace(workspace, hidden=(self.hidden,)).write(path, content)
 
     def move_into(self, workspace: Path, path: str, folder: Path) -> None:
-        """Move a folder into the workspace. Raises: InvalidInput: something is there already."""
+        """Move a folder into the workspace. Raises: InvalidInput: the path already exists."""
         tree = FolderWorkspace(workspace, hidden=(self.hidden,))
         with resolve_path(tree.bounds, path, make_folders=True) as spot:
             if spot.state is not None:
@@ -50,8 +49,8 @@ class ServedFiles:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that the users of other sessions cannot enter, whatever is mounted by mistake;
-    close one to them that an older version has made."""
+    """Create a folder that other sessions' uids cannot enter, even if it is mounted by mistake;
+    restrict one that an older version created."""
     folder.mkdir(mode=0o700, exist_ok=True)
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:

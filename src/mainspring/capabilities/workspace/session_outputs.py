@@ -1,7 +1,7 @@
-"""The files that a session hands over: what stands in the folder `outputs` of its workspace.
+"""The files that a session delivers: the content of the folder `outputs` of its workspace.
 
-The session's programs may change the folder while it is read, and swap links in. So everything is
-opened by descriptors and through no link, and what was checked is what is read.
+The session's programs may change the folder while it is read, and replace files by links. So
+everything is opened by descriptors, without following links, and what was checked is what is read.
 """
 
 from __future__ import annotations
@@ -9,9 +9,13 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+from anyio import to_thread
 
 from mainspring.files.openat import OpenDescriptor, open_absolute, open_beneath
 
@@ -20,21 +24,21 @@ _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 _MAX_DEPTH = 16
 _MAX_ENTRIES = 10_000
-"""That are looked at: files, folders, links and all else."""
+"""How many entries are examined: files, folders, links and others."""
 _MAX_PATH_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class OutputFile:
     path: str
-    """Below the folder `outputs`."""
+    """Relative to the folder `outputs`."""
     stamp: str
     """Changes whenever the file does; programs cannot set it to an earlier value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A file as it was read."""
+    """The content of a file when it was read."""
 
     content: bytes
     sha256: str
@@ -43,24 +47,24 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableOutput:
-    """A file that is not handed over, and why."""
+    """Why a file is not delivered."""
 
     reason: str
 
 
 def make_outputs(workspace: Path) -> None:
-    """Make the folder, if nothing has its name."""
+    """Create the folder, unless something has its name."""
     with _open_outputs(workspace) as root, suppress(FileExistsError):
         os.mkdir(FOLDER, 0o755, dir_fd=root)
 
 
 def list_outputs(workspace: Path, *, max_entries: int = _MAX_ENTRIES) -> list[OutputFile]:
-    """Plain files, sorted by path. Links, devices and hidden files of ours are not listed, nor what
-    has too long a path; the listing ends after `max_entries`, whatever they are."""
+    """Regular files, sorted by path. Links, devices, files with several names and too long paths
+    are not listed; the listing ends after `max_entries` entries of any kind."""
     with _open_outputs(workspace) as root:
         try:
             folder = open_beneath(root, FOLDER, _OPEN_FOLDER)
-        except OSError:  # it is not there, or no folder
+        except OSError:  # missing, or not a folder
             return []
         listing = _Listing(max_entries)
         try:
@@ -101,7 +105,7 @@ class _Listing:
                 if self._left <= 0:
                     return
                 self._left -= 1
-                with suppress(OSError, UnicodeEncodeError):  # it is gone, or has no proper name
+                with suppress(OSError, UnicodeEncodeError):  # removed, or an invalid name
                     self._look_at(folder, entry.name, path, depth)
 
     def _look_at(self, folder: int, name: str, path: str, depth: int) -> None:
@@ -116,9 +120,28 @@ class _Listing:
 
 
 def _is_plain(state: os.stat_result) -> bool:
-    """A second name may be that of a file which the session may not read."""
+    """A second name may be that of a file that the session may not read."""
     return stat.S_ISREG(state.st_mode) and state.st_nlink == 1
 
 
 def _stamp(state: os.stat_result) -> str:
     return f"{state.st_dev}:{state.st_ino}:{state.st_size}:{state.st_mtime_ns}:{state.st_ctime_ns}"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFolder:
+    """The output files of a workspace, which may be gone."""
+
+    workspace: Path
+
+    async def list(self) -> Sequence[OutputFile]:
+        return await to_thread.run_sync(self._list)
+
+    def _list(self) -> Sequence[OutputFile]:
+        return list_outputs(self.workspace) if self.workspace.is_dir() else []
+
+    async def read(self, path: str, max_bytes: int) -> Output | str:
+        """The file; or the reason why it is not handed over."""
+        reading = partial(read_output, self.workspace, path, max_bytes=max_bytes)
+        output = await to_thread.run_sync(reading)
+        return output if isinstance(output, Output) else output.reason

@@ -1,6 +1,5 @@
-"""What a snapshot is stored as: a manifest of every path with its kind, mode and content, the
-contents by their hash, and how two manifests differ.
-"""
+"""The storage format of snapshots: a manifest of every path with its kind, mode and content, the
+contents by their hash, and the difference between two manifests."""
 
 from __future__ import annotations
 
@@ -27,11 +26,11 @@ FOLDER = b"folder"
 class ManifestEntry(Struct, frozen=True, array_like=True, gc=False):
     path: bytes
     kind: Kind
-    """`unreadable`: it was there and we may not read it; a restore leaves it as it is."""
+    """`unreadable`: we were not allowed to read it; a restore does not change it."""
     mode: int = 0
     content: bytes = b""
-    """The hash of a file's content, in hexadecimal; where a link leads; `FOLDER` of an unreadable
-    folder."""
+    """The hash of a file's content, in hexadecimal; the target of a link; `FOLDER` for an
+    unreadable folder."""
 
     @property
     def is_folder(self) -> bool:
@@ -39,13 +38,13 @@ class ManifestEntry(Struct, frozen=True, array_like=True, gc=False):
 
 
 ManifestEntries: TypeAlias = dict[bytes, ManifestEntry]
-"""By path."""
+"""Entries by path."""
 
 _DECODER = msgspec.msgpack.Decoder(list[ManifestEntry])
 
 
 def pack_manifest(items: Iterable[ManifestEntry]) -> tuple[str, bytes]:
-    """The id of a snapshot, which says all that is in it, and its bytes."""
+    """The id of a snapshot, which is the hash of its manifest, and the compressed manifest."""
     plain = msgspec.msgpack.encode(sorted(items, key=lambda item: item.path))
     return hashlib.sha256(plain).hexdigest(), zlib.compress(plain, 1)
 
@@ -64,7 +63,8 @@ def unpack_manifest(name: str, stored: bytes) -> ManifestEntries:
 def diff_manifests(
     older: Mapping[bytes, ManifestEntry], newer: Mapping[bytes, ManifestEntry]
 ) -> list[FileChange]:
-    """What differs, sorted by path; a folder that comes or goes with what is in it is not told."""
+    """The differences, sorted by path; a folder that was added or removed with its content is left
+    out."""
     paths = older.keys() | newer.keys()
     differing = sorted(path for path in paths if older.get(path) != newer.get(path))
     telling = {parent for path in differing for parent in _parents(path)}
@@ -96,21 +96,23 @@ def read_chunks(file: BufferedIOBase) -> Iterator[bytes]:
 
 
 class ObjectStore:
-    """Programs of the session never reach this folder, so plain paths are safe in it."""
+    """Contents by their hash. The session's programs cannot access this folder, so plain paths are
+    safe."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._unfinished = folder / "unfinished"
 
     def prepare(self) -> None:
-        """Remove what a crash left behind. Hold the lock: nobody else may write meanwhile."""
+        """Remove temporary files that a crash left behind. Hold the lock, so that no one else
+        writes."""
         for name in (self._folder, self._unfinished):
             name.mkdir(mode=0o700, parents=True, exist_ok=True)
         for left in self._unfinished.iterdir():
             left.unlink()
 
     def digests(self) -> set[str]:
-        """The hashes of all that is kept."""
+        """The hashes of all stored contents."""
         return {
             shelf.name + kept
             for shelf in self._folder.iterdir()
@@ -119,7 +121,7 @@ class ObjectStore:
         }
 
     def put(self, pieces: Iterable[bytes]) -> str:
-        """Store a content and return its hash."""
+        """Store content and return its hash."""
         aside = self._unfinished / secrets.token_hex(8)
         digest = hashlib.sha256()
         with aside.open("xb") as file:
@@ -132,10 +134,10 @@ class ObjectStore:
         return digest.hexdigest()
 
     def copy(self, name: str, write: Callable[[bytes], None]) -> None:
-        """Pass a content to `write`, piece by piece.
+        """Pass content to `write`, in chunks.
 
         Raises:
-            ToolEnvironmentError: it is missing or damaged; ignore the pieces then.
+            ToolEnvironmentError: it is missing or damaged; ignore the chunks then.
         """
         digest = hashlib.sha256()
         try:
@@ -149,7 +151,7 @@ class ObjectStore:
             raise ToolEnvironmentError(f"the snapshot has a damaged content {name}")
 
     def keep_only(self, names: set[str]) -> int:
-        """Remove all others; how many were removed."""
+        """Remove all other contents; returns how many were removed."""
         gone = self.digests() - names
         for name in gone:
             self._place(name).unlink()

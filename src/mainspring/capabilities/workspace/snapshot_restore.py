@@ -1,6 +1,7 @@
-"""A workspace made what a snapshot says. Only what differs is touched; done again, it is finished.
+"""Restores a workspace to a snapshot. Only differences are changed; an interrupted restore can be
+repeated.
 
-Nothing is followed and nothing is written through: each change is made by name in an open folder.
+No link is followed or written through: each change is made by name in an open folder.
 """
 
 from __future__ import annotations
@@ -44,10 +45,11 @@ class SnapshotRestore:
         self._objects = store
         self._hidden = hidden_identities(roots)
         self._loosened: set[bytes] = set()
-        """Folders that we had to open up; they get their modes last."""
+        """Folders whose modes we had to widen; their modes are restored last."""
 
     def opened_up(self, current: ManifestEntries, target: ManifestEntries) -> bool:
-        """Whether there were closed folders that the snapshot has open, to be looked into now."""
+        """Open folders that are unreadable now and readable in the snapshot; whether there were
+        any, so that the workspace must be scanned again."""
         closed = [
             path
             for path, item in current.items()
@@ -59,10 +61,10 @@ class SnapshotRestore:
         return bool(closed)
 
     def run(self, current: ManifestEntries, target: ManifestEntries) -> None:
-        """Make what is now what is wanted.
+        """Change the workspace from `current` to `target`.
 
         Raises:
-            ToolEnvironmentError: the snapshot is not whole; nothing was touched.
+            ToolEnvironmentError: the snapshot is incomplete; nothing was changed.
             OSError: something was in the way.
         """
         self._check_contents(current, target)
@@ -80,7 +82,7 @@ class SnapshotRestore:
         self._set_modes(target[path] for path in sorted(folders, reverse=True) if path in target)
 
     def _check_contents(self, current: ManifestEntries, target: ManifestEntries) -> None:
-        """Before anything is touched."""
+        """Check that all contents are stored, before anything is changed."""
         needed = {
             item.content.decode()
             for path, item in target.items()
@@ -94,11 +96,12 @@ class SnapshotRestore:
             os.unlink(name, dir_fd=folder)
         except FileNotFoundError:
             return
-        except (IsADirectoryError, PermissionError):  # the latter from macOS, for a folder
+        except (IsADirectoryError, PermissionError):  # macOS raises PermissionError for a folder
             self._remove_folder(folder, name, path)
 
     def _remove_folder(self, folder: int, name: str, path: bytes) -> None:
-        """With all that no snapshot has: pipes, sockets. What is hidden stays, and its folder."""
+        """Remove a folder with everything that snapshots leave out: pipes, sockets. Hidden files
+        stay, and so does their folder."""
         with OpenDescriptor(self._entered(folder, name, path)) as inner:
             for item in os.listdir(inner):
                 below = path + b"/" + os.fsencode(item)
@@ -159,7 +162,7 @@ class SnapshotRestore:
                 os.close(folder)
 
     def _entered(self, folder: int, name: str, path: bytes) -> int:
-        """Open a folder in which we may do as we like from now on."""
+        """Open a folder, after giving ourselves full access if needed."""
         try:
             opened = os.open(name, OPEN_FOLDER, dir_fd=folder)
         except PermissionError:
@@ -174,7 +177,7 @@ class SnapshotRestore:
 
 
 def _paths_to_remove(current: ManifestEntries, target: ManifestEntries) -> list[bytes]:
-    """What is not in the snapshot, or cannot be replaced by what is; not what it could not read."""
+    """Paths that are not in the snapshot or whose type differs, except those it could not read."""
     spared = tuple(path for path, item in target.items() if item.kind == "unreadable")
     within = tuple(path + b"/" for path in spared)
     return [
@@ -194,7 +197,7 @@ def _owner(folder: int, name: str) -> tuple[int, int] | None:
 
 
 def _make_accessible(folder: int, name: str) -> None:
-    """Let ourselves into a folder of ours; never through a link that stands in its place."""
+    """Give ourselves access to our own folder, without following a link in its place."""
     if not sys.platform.startswith("linux"):
         os.chmod(name, _USABLE, dir_fd=folder, follow_symlinks=False)
         return

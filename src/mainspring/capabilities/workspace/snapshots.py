@@ -1,4 +1,4 @@
-"""`core.ports.Snapshots`: earlier states of a workspace, kept in a folder of ours."""
+"""`core.ports.Snapshots`: snapshots of a workspace, stored in a folder of ours."""
 
 from __future__ import annotations
 
@@ -48,13 +48,14 @@ _LOOK_AGAIN_SECONDS = 0.02
 
 
 class WorkspaceSnapshots:
-    """Of the first root of a workspace; `store` is for this workspace alone, and not in it.
+    """Snapshots of the first root of a workspace; `store` is for this workspace alone, and not in
+    it.
 
-    Hidden paths are neither kept nor touched. A program that writes meanwhile is not waited for:
-    its files are kept as they are when they are read.
+    Hidden paths are neither stored nor changed. Programs that write at the same time are not waited
+    for: their files are stored as they are when they are read.
 
     Raises:
-        InvalidInput: the store is inside the workspace, where every snapshot would keep the last.
+        InvalidInput: the store is inside the workspace, so every snapshot would contain the last.
     """
 
     def __init__(
@@ -82,18 +83,18 @@ class WorkspaceSnapshots:
         return await self._alone(partial(self._diff, older, newer))
 
     async def keep_only(self, snapshots: Collection[str]) -> int:
-        """Forget all others; how many contents were freed.
+        """Delete all other snapshots; returns how many contents were freed.
 
         Raises:
-            ToolEnvironmentError: one of them is not here, and nothing was forgotten.
+            ToolEnvironmentError: one of them does not exist, and nothing was deleted.
         """
         return await self._alone(partial(self._keep_only, snapshots))
 
     async def forget(self, snapshots: Collection[str]) -> int:
-        """Those that are here; how many contents were freed.
+        """Delete these snapshots, as far as they exist; returns how many contents were freed.
 
         Raises:
-            ToolEnvironmentError: one of the others is damaged, and nothing was forgotten.
+            ToolEnvironmentError: one of the others is damaged, and nothing was deleted.
         """
         return await self._alone(partial(self._forget, snapshots))
 
@@ -103,11 +104,11 @@ class WorkspaceSnapshots:
 
     @asynccontextmanager
     async def _locked(self) -> AsyncGenerator[None]:
-        """One at a time, over all processes; a lock goes with the process that holds it."""
+        """Hold the lock of the store across all processes; it is released when its process ends."""
         self._store.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (self._store / "lock").open("ab") as file:
             with anyio.move_on_after(_PATIENCE_SECONDS) as waiting:
-                # What another process does is no event of ours.
+                # Another process sends us no event when it releases the lock.
                 while not _try_lock(file.fileno()):  # noqa: ASYNC110
                     await anyio.sleep(_LOOK_AGAIN_SECONDS)
             if waiting.cancelled_caught:
@@ -193,7 +194,7 @@ class WorkspaceSnapshots:
         return {}
 
     def _now_ns(self) -> int:
-        """By the clock that marks files, which is not quite the one that programs read."""
+        """The time of the file system's clock, which may differ slightly from the system's."""
         with (self._store / "lock").open("ab") as file:
             os.utime(file.fileno())
             return os.fstat(file.fileno()).st_mtime_ns

@@ -1,4 +1,5 @@
-"""Paths of a workspace as text: the root each lies under, and which are hidden. No I/O but one."""
+"""Paths of a workspace as text: the root of each, and which are hidden. No I/O, except to resolve
+roots."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from mainspring.files.file_names import fold_name
 from mainspring.files.openat import real_path
 
 PathParts: TypeAlias = tuple[str, ...]
-"""The names of an absolute path, from the top."""
+"""The components of an absolute path."""
 
 MAX_PATH_BYTES = 4096
 
@@ -25,7 +26,7 @@ class Root(Struct, frozen=True, kw_only=True):
 
 
 class RequestedPath(Struct, frozen=True):
-    """A path as it was asked for: where to begin, and which way to go."""
+    """A requested path: the root to start from, and the steps to follow."""
 
     root: PathParts
     steps: list[str]
@@ -36,12 +37,12 @@ def path_parts(path: str) -> PathParts:
 
 
 def printable_path(path: str) -> str:
-    """A path for people and models: one line, and no half characters."""
+    """A path for people and models: on one line, without invalid characters."""
     return path if path.isprintable() else ascii(path)
 
 
 class WorkspaceRoots:
-    """The roots of a workspace, the first one the root of relative paths, and what is hidden."""
+    """The roots of a workspace, the first of which is for relative paths, and the hidden paths."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class WorkspaceRoots:
         is_guarded: Callable[[str], bool] = lambda _: False,
         aliases: Collection[str] = (),
     ) -> None:
-        """`aliases`: absolute paths that mean the first root, whatever is there on the host."""
+        """`aliases`: absolute paths that mean the first root, whatever exists there on the host."""
         self.is_guarded = is_guarded
         if os.name != "posix":
             raise InvalidInput("a workspace needs Linux or macOS")
@@ -63,7 +64,7 @@ class WorkspaceRoots:
         for root, real in zip(roots, self._roots, strict=True):
             if not os.path.isdir(absolute_path(real)):
                 raise InvalidInput(f"{root.path}: there is no such folder")
-        # As the caller writes them, too: on macOS /tmp is a link, and links are written with it.
+        # Also as the caller writes them: on macOS /tmp is a link, and link targets contain it.
         named = {
             path_parts(os.path.abspath(root.path)): real
             for root, real in zip(roots, self._roots, strict=True)
@@ -88,10 +89,10 @@ class WorkspaceRoots:
         return self._roots[0]
 
     def place(self, path: str) -> RequestedPath:
-        """Where a path begins.
+        """The root of a path, and the steps below it.
 
         Raises:
-            OutsideWorkspace: it is no path, or under none of the roots.
+            OutsideWorkspace: it is not a path, or under none of the roots.
         """
         _check_path(path)
         steps = path_parts(path)
@@ -104,30 +105,31 @@ class WorkspaceRoots:
         raise OutsideWorkspace(f"{printable_path(path)} is outside the workspace {where}")
 
     def named(self, path: str) -> str:
-        """The absolute path as text, without aliases: rules are held against this name."""
+        """The absolute path as text, without aliases: permission rules are matched against this."""
         named = os.path.normpath(os.path.join(absolute_path(self.main), path))
         steps = path_parts(named)
-        for known, _ in self._known:  # a root that lies below an alias comes before it
+        for known, _ in self._known:  # sorted: a root below an alias comes first
             if steps[: len(known)] == known:
                 is_alias = known in self._aliases
                 return absolute_path((*self.main, *steps[len(known) :])) if is_alias else named
         return named
 
     def is_hidden(self, parts: PathParts) -> bool:
-        """Whether this very path is hidden; whoever descends asks at every step."""
+        """Whether exactly this path is hidden; path resolution checks every step."""
         return len(parts) in self._hidden_depths and _folded_parts(parts) in self._folded_hidden
 
     def is_read_only(self, parts: PathParts) -> bool:
-        """As the innermost root around it says; what is in none is not to be written."""
+        """Whether the innermost root around a path is read-only; paths outside all roots are."""
         around = [root for root in self._roots if parts[: len(root)] == root]
         return self._read_only[max(around, key=len)] if around else True
 
 
 def _real_root(root: Root, main: str) -> str:
-    """Where another root is; no link of the workspace leads there, which a program may have made.
+    """The real path of a further root, without following a link in the workspace, which a program
+    may have made.
 
     Raises:
-        InvalidInput: it is not there.
+        InvalidInput: it does not exist.
     """
     try:
         return real_path(os.path.abspath(root.path), distrusted=[main])

@@ -1,4 +1,4 @@
-"""A workspace as it is now: every file hashed, unless it is known not to have changed."""
+"""Scans a workspace: every file is hashed, unless the cache shows that it has not changed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from mainspring.capabilities.workspace.snapshot_objects import (
 from mainspring.capabilities.workspace.workspace_roots import WorkspaceRoots
 from mainspring.core.errors import ToolEnvironmentError
 
-# Of what is restored nothing runs as somebody else, so those bits are not kept.
+# No setuid and setgid: no restored file runs as another user.
 _FILE_MODE = 0o777
 _FOLDER_MODE = 0o1777
 
@@ -38,14 +38,14 @@ _COARSE_TICK_NS = 2_000_000_000
 
 
 class ScanLimits(Struct, frozen=True, kw_only=True):
-    """How large a workspace may be to be kept."""
+    """The largest workspace that can be stored."""
 
     max_files: int = 200_000
     max_bytes: int = 8_000_000_000
 
 
 class CachedFile(Struct, frozen=True, array_like=True, gc=False):
-    """A file that had this content when it looked like this from outside."""
+    """The content hash of a file, and the metadata that it had then."""
 
     modified_ns: int
     changed_ns: int
@@ -60,11 +60,11 @@ CACHE_DECODER = msgspec.msgpack.Decoder(dict[bytes, CachedFile])
 
 
 class WorkspaceScan:
-    """One pass. `keep`: where contents go that are not kept yet; `None` only looks.
+    """One scan. `keep` stores contents that are not stored yet; with `None` nothing is stored.
 
-    `now_ns` is the file system's own time before the pass. A file that was changed since, or in
-    the same tick of the clock, may change again without looking different, so it is not taken for
-    known the next time: the rule of git's index.
+    `now_ns` is the file system's own time before the scan. A file that was changed since, or in the
+    same tick of the clock, may change again with the same metadata, so it is not cached: the rule
+    of git's index.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class WorkspaceScan:
             target = os.readlink(os.fsencode(entry.name), dir_fd=entry.folder)
             return ManifestEntry(path, "link", 0, target)
         except OSError:
-            return None  # gone, or something else by now
+            return None  # removed or replaced
 
     def _file(self, path: bytes, entry: WalkEntry) -> ManifestEntry | None:
         self._bytes += entry.state.st_size
@@ -133,7 +133,7 @@ class WorkspaceScan:
         return newest + (_COARSE_TICK_NS if is_coarse else _TICK_NS) < self._now_ns
 
     def _read(self, file: BufferedReader) -> CachedFile:
-        """Errors of the disk, theirs or ours, end the scan: what is left out would be lost."""
+        """Read and hash a file. I/O errors end the scan: a file that was left out would be lost."""
         state = os.fstat(file.fileno())
         if state.st_size <= CHUNK:
             pieces = [file.read()]
@@ -143,7 +143,7 @@ class WorkspaceScan:
             file.seek(0)
             pieces = read_chunks(file)
         if self._keep is not None and content not in self._kept:
-            # The hash is of what is kept: a large file may be another one when it is read again.
+            # Use the hash of what was stored: a large file may have changed since the first read.
             content = self._keep.put(pieces)
             self._kept.add(content)
         return _cached_file(state, content.encode())
@@ -170,7 +170,7 @@ def _cached_file(state: os.stat_result, content: bytes) -> CachedFile:
 
 
 def _open_entry(entry: WalkEntry) -> BufferedReader | None:
-    """`None`: it is gone, or something else by now."""
+    """`None`: it was removed or replaced."""
     try:
         file = os.fdopen(os.open(entry.name, OPEN_FILE, dir_fd=entry.folder), "rb")
     except OSError as error:

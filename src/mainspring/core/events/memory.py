@@ -21,10 +21,12 @@ class MemoryRecalled(Payload, frozen=True, kw_only=True, tag="memory.recalled"):
     """A memory was shown to the model."""
 
     store_id: str
-    """The scope `agent` or `user`, or a memory store."""
+    """The scope `agent` or `user`, or a memory store; of a message in an earlier session, `session`
+    if a person said it and `session_agent` if the agent did."""
     path: str
+    """Of a message, the id of its session."""
     version: str
-    """Hash of its content."""
+    """Hash of its content; of a message, the id of its event."""
     rank: int
     score_parts: dict[str, float]
     """What its score was the sum of; empty if it was read by its path."""

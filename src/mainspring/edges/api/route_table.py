@@ -7,6 +7,7 @@ from mainspring.config import FOLDER
 from mainspring.edges.api.replays import Replays
 from mainspring.edges.api.route import Route, routes_of
 from mainspring.edges.api.routes.agents import AgentRoutes
+from mainspring.edges.api.routes.alarms import AlarmRoutes
 from mainspring.edges.api.routes.approvals import ApprovalRoutes
 from mainspring.edges.api.routes.audit import AuditRoutes
 from mainspring.edges.api.routes.deployments import DeploymentRoutes, DeploymentRunRoutes
@@ -69,6 +70,7 @@ def _resource_routes(service: Service) -> tuple[Route, ...]:
         MemoryStoreRoutes(memory.stores),
         MemoryRoutes(memory.memories, memory.versions, memory.search),
         DreamRoutes(service.dreams),
+        AlarmRoutes(service.evals.alarms),
         DeploymentRoutes(schedules.deployments, schedules.deployment_runner),
         DeploymentRunRoutes(schedules.runs),
         TriggerRoutes(schedules.triggers, schedules.trigger_intake),
@@ -114,7 +116,7 @@ def _access_routes(service: Service) -> tuple[Route, ...]:
 
 
 def _mcp_routes(service: Service) -> tuple[Route, ...]:
-    """Any host name will do: every request needs a key, which no page in a browser has."""
+    """The MCP endpoint. Any host name is accepted: requests need a key, which no web page has."""
     return mcp_routes(
         new_server("mainspring", instructions=INSTRUCTIONS),
         lambda who: AgentFeatures(ServiceAgents(service.resources, service.sessions, who)),

@@ -53,6 +53,9 @@ COMMANDS = {
     "replay": CommandEntry("replay_command", "replay", "Run a session again without its model."),
     "test": CommandEntry("replay_command", "test", "Turn sessions into tests."),
     "eval": CommandEntry("eval", "app", "Run eval suites: does the agent do what it should?"),
+    "environment": CommandEntry(
+        "environment", "app", "Set up what a repository's programs and tests need."
+    ),
     "models": CommandEntry("models", "app", "List and test models."),
     "plugin": CommandEntry("plugin", "app", "Install, show and remove plugins."),
     "mcp": CommandEntry("mcp_serve", "app", "Use MCP servers, and be one."),

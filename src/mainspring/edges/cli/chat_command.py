@@ -39,9 +39,9 @@ from mainspring.runtime.agent import Agent
 from mainspring.runtime.command_results import SubmittedResult
 from mainspring.runtime.corrections import Corrections
 from mainspring.runtime.run_options import RunOptions
-from mainspring.runtime.session.lease import record_updates
 from mainspring.runtime.session.run_result import RunResult
 from mainspring.runtime.session.session import Session
+from mainspring.runtime.session.session_updates import record_updates
 from mainspring.runtime.slash_commands import (
     PROMPT_PREFIX,
     CommandContext,

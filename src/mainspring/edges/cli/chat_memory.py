@@ -16,8 +16,8 @@ from mainspring.runtime.memory.memory_mode import (
     read_memory_mode,
     with_memory_mode,
 )
-from mainspring.runtime.session.lease import read_metadata, record_updates
 from mainspring.runtime.session.session import Session
+from mainspring.runtime.session.session_updates import read_metadata, record_updates
 
 USAGE = "/memory [ls], show|edit|forget PATH, search QUERY, add TEXT, on|read_only|off"
 _NAME_WORDS = 8

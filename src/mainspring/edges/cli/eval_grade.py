@@ -47,7 +47,8 @@ async def grade(
     ] = False,
     json: JsonOption = False,
 ) -> int:
-    """Grade the share of real sessions that `grade` in agent.yaml states, each once."""
+    """Grade the share of real sessions that `grade` in agent.yaml states, each once. `mainspring
+    serve` does so by itself."""
     folder = Path(settings.folder, agent or ".")
     stated = await to_thread.run_sync(read_grading, folder)
     if stated is None:

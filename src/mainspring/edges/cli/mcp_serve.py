@@ -35,10 +35,12 @@ from mainspring.edges.mcp.http_server import mcp_http_server, mcp_routes, new_se
 from mainspring.edges.mcp.local_agents import LocalAgents
 from mainspring.edges.mcp.standard_streams import standard_streams
 from mainspring.log.records import Records
+from mainspring.runtime.memory.memory_mode import MemoryMode
 from mainspring.runtime.run_options import RunOptions
 from mainspring.service.access.api_keys import ensure_first_key
 from mainspring.service.access.principal import CLI_PRINCIPAL, Principal
 from mainspring.service.authorization.authentication import Authenticator
+from mainspring.wiring.memory import served_memory
 from mainspring.wiring.stores import open_store
 
 __all__ = ["app", "serve"]
@@ -150,6 +152,8 @@ async def serve(
         return await _serve_file(settings, Path(settings.folder, file), http_arguments)
     async with _open_agents(settings, arguments) as runners:
         log = next(iter(runners.values())).runtime.log
+        modes: list[MemoryMode] = [runner.agent.memory for runner in runners.values()]
+        options = arguments.options(None)
 
         def features_for(principal: Principal) -> Features:
             if principal.tenant != _TENANT or principal.agent_id is not None:
@@ -160,6 +164,7 @@ async def serve(
                     log=log,
                     principal=principal,
                     answers_by_call=arguments.allow_answers,
+                    memory=served_memory(settings, options, modes, principal.key_id),
                 )
             )
 

@@ -38,7 +38,8 @@ from mainspring.runtime.memory.note import (
     note_path,
     parse_note,
 )
-from mainspring.wiring.memory import AGENT, USER, memory_folders, open_memory_index
+from mainspring.runtime.memory_setup import AGENT, USER
+from mainspring.wiring.memory import memory_folders, open_memory_index
 
 app = command_group()
 
@@ -127,9 +128,14 @@ async def search(
 
     def work() -> list[MemoryHit]:
         with closing(open_memory_index(settings, folders)) as index:
-            return index.search(query, list(folders), limit)
+            hits = index.search(query, list(folders), limit)
+            problems.append(index.problem)
+        return hits
 
+    problems: list[str | None] = []
     hits = await to_thread.run_sync(work)
+    if problems[0]:
+        print_note(settings, f"searched by words only: {problems[0]}")
     return print_list(
         settings,
         [_hit_view(hit) for hit in hits],

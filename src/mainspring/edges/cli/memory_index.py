@@ -1,4 +1,5 @@
-"""`mainspring memory doctor`, `import`, `export` and `vectors`: files and index as a whole."""
+"""`mainspring memory doctor`, `import`, `export`, `encrypt`, `vectors`: files and index as a
+whole."""
 
 from __future__ import annotations
 
@@ -23,9 +24,8 @@ from mainspring.runtime.memory.note_import import import_notes
 from mainspring.runtime.memory.vector_settings import (
     read_vector_settings,
     remove_vectors,
-    set_vectors,
 )
-from mainspring.wiring.memory import open_memory_index
+from mainspring.wiring.memory import open_memory_index, purge_indexes, set_memory_vectors
 
 
 @command(app)
@@ -123,25 +123,46 @@ async def vectors(
     table: Annotated[
         str,
         typer.Argument(
-            metavar="[TABLE]",
-            help="An .npz table, or a folder of model2vec; `off` searches by words only.",
+            metavar="[TABLE|MODEL]",
+            help="An .npz table, a folder of model2vec, or an embedding model of a provider as"
+            " openai:text-embedding-3-small; `off` searches by words only.",
         ),
     ] = "",
     json: JsonOption = False,
 ) -> int:
-    """Search by vectors too, with a table of yours. Without TABLE, show which one is used."""
+    """Search by vectors too: of a table of yours, or of a provider, which then receives the texts
+    of memories and questions. Without an argument, show what is used."""
     home = Path(settings.home)
     if table == "off":
         remove_vectors(home)
     elif table:
-        await to_thread.run_sync(set_vectors, home, Path(table))
+        await to_thread.run_sync(set_memory_vectors, settings, table)
     current = read_vector_settings(home)
     if json:
         Screen(settings).json(current)
     elif current is None:
         print_note(settings, "searches by words only")
     else:
-        print_note(settings, f"searches with {current.table} ({current.fingerprint})")
+        print_note(settings, f"searches with {current.source} ({current.fingerprint})")
+    return 0
+
+
+@command(app)
+async def encrypt(settings: Settings, *, scope: ScopeOption = "agent") -> int:
+    """Encrypt the files and versions of a scope with the key of the vault."""
+    (folder,) = scoped_folders(settings, scope).values()
+    count = await to_thread.run_sync(folder.encrypt)
+    await to_thread.run_sync(purge_indexes, settings, scope)
+    print_note(settings, f"encrypted {plural(count, 'file')} of {folder.root}")
+    return 0
+
+
+@command(app)
+async def decrypt(settings: Settings, *, scope: ScopeOption = "agent") -> int:
+    """Store the files and versions of a scope in the clear again."""
+    (folder,) = scoped_folders(settings, scope).values()
+    count = await to_thread.run_sync(folder.decrypt)
+    print_note(settings, f"decrypted {plural(count, 'file')} of {folder.root}")
     return 0
 
 

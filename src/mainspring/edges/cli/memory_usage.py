@@ -3,8 +3,9 @@ how they are removed."""
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import AsyncExitStack
 from datetime import datetime
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -24,14 +25,15 @@ from mainspring.edges.cli.memory import (
     change_by_hand,
     find_memory,
     print_version,
+    scoped_folders,
 )
 from mainspring.edges.cli.options import JsonOption, SessionArgument
 from mainspring.edges.cli.printing import local_time, plural, print_list, print_note
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
-from mainspring.log.redaction import redact_texts
-from mainspring.runtime.memory.memory_purge import purge_memory, stored_texts
+from mainspring.runtime.memory.memory_folder import MemoryFolder
+from mainspring.runtime.memory.memory_purge import purge_memory
 from mainspring.runtime.utility.utility_table import update_utility
-from mainspring.wiring.memory import memory_folders, open_memory_index, open_utility_table
+from mainspring.wiring.memory import open_utility_table, purge_indexes
 from mainspring.wiring.stores import has_store
 
 _TYPES = ("memory", "skill", "prompt_fragment", "tool")
@@ -134,29 +136,28 @@ async def forget(
     json: JsonOption = False,
 ) -> int:
     """Forget a memory. `memory revert` brings it back, unless it is purged."""
-    found, folder = find_memory(settings, path, scope)
+    found, folder = _find_forgettable(settings, path, scope)
     change = change_by_hand(settings, reason)
     if not purge:
         version = await to_thread.run_sync(folder.forget, path, change)
         return print_version(settings, version, "forgotten", json=json)
-    texts = await to_thread.run_sync(stored_texts, folder, path)
-    if has_store(settings):  # the logs first: what a crash leaves is still found by its file
-        async with open_existing_log(settings) as log:
-            why = f"memory purged: {reason}"
-            report = await redact_texts(log, texts, reason=why, by=change.author)
-        if report.held:
-            raise InvalidInput(f"sessions are running: {', '.join(report.held)}; try again later")
-        if not json:
-            print_note(settings, f"removed from {plural(report.events, 'event')}")
-    version = await to_thread.run_sync(purge_memory, folder, path, change)
-    await to_thread.run_sync(_purge_index, settings, found)
+    async with AsyncExitStack() as stack:
+        log = None
+        if has_store(settings):
+            log = await stack.enter_async_context(open_existing_log(settings))
+        index = partial(purge_indexes, settings, found, path)
+        version, events = await purge_memory(folder, path, change, log=log, purge_index=index)
+    if not json:
+        print_note(settings, f"removed from {plural(events, 'event')}")
     return print_version(settings, version, "purged", json=json)
 
 
-def _purge_index(settings: Settings, scope: str) -> None:
-    with closing(open_memory_index(settings, memory_folders(settings))) as index:
-        index.update(scope)
-        index.purge()
+def _find_forgettable(settings: Settings, path: str, scope: str) -> tuple[str, MemoryFolder]:
+    """Also a memory whose purge was not finished."""
+    for found, folder in scoped_folders(settings, scope).items():
+        if path in folder.unfinished_purges():
+            return found, folder
+    return find_memory(settings, path, scope)
 
 
 def _parts_text(parts: dict[str, float]) -> str:

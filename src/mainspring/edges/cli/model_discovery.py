@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import anyio
 import msgspec
@@ -19,7 +21,9 @@ else:
 
 _SECONDS = 1.0
 """That a server on this machine has to answer; most are not there."""
-_MAX_BYTES = 1_000_000
+_CONNECT_SECONDS = 0.3
+_EMBEDDING = "embed"
+"""In the names of models that do not converse."""
 _MAX_LISTED = 20
 
 
@@ -42,18 +46,39 @@ async def find_models(settings: Settings) -> list[str]:
     return list(dict.fromkeys([*named, *keyed, *await _local_models(settings)]))
 
 
-async def _local_models(settings: Settings) -> list[str]:
+async def find_local_model(settings: Settings) -> str | None:
+    """The first model for conversations that a server on this machine has."""
+    models = await _local_models(settings, only_loopback=True)
+    return next((model for model in models if _EMBEDDING not in model.lower()), None)
+
+
+async def _local_models(settings: Settings, *, only_loopback: bool = False) -> list[str]:
     found: dict[str, list[str]] = {}
 
     async def look(name: str, provider: Provider) -> None:
         url = settings.secrets.get(provider.address or "", provider.url)
-        found[name] = [f"{name}:{model}" for model in await _server_models(url)]
+        if not only_loopback or await _is_listening(url):
+            found[name] = [f"{name}:{model}" for model in await _server_models(url)]
 
     async with anyio.create_task_group() as group:
         for name, provider in PROVIDERS.items():
             if provider.key is None:
                 group.start_soon(look, name, provider)
     return [model for name in PROVIDERS for model in found.get(name, ())][:_MAX_LISTED]
+
+
+async def _is_listening(url: str) -> bool:
+    """Whether something on this machine does. An HTTP client takes longer to import than that."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port or 80
+        if host != "localhost" and not ip_address(host).is_loopback:
+            return False
+        with anyio.fail_after(_CONNECT_SECONDS):
+            await (await anyio.connect_tcp(host, port)).aclose()
+    except (TimeoutError, OSError, ValueError):
+        return False
+    return True
 
 
 async def _server_models(url: str) -> list[str]:
@@ -64,8 +89,7 @@ async def _server_models(url: str) -> list[str]:
                 aiohttp.ClientSession() as session,
                 session.get(f"{url.rstrip('/')}/models", allow_redirects=False) as response,
             ):
-                content = await response.content.read(_MAX_BYTES)
-                listing = msgspec.json.decode(content, type=_ModelListing)
+                listing = msgspec.json.decode(await response.read(), type=_ModelListing)
     except (TimeoutError, OSError, ValueError, aiohttp.ClientError, msgspec.MsgspecError):
         return []
     return [entry.id for entry in listing.data]

@@ -40,7 +40,6 @@ from mainspring.log import search as searching
 from mainspring.log.store import all_sessions
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.approvals import Answer, answer_call, parse_form, subject_of
-from mainspring.runtime.session.lease import set_title
 from mainspring.runtime.session.session_summary import (
     SessionSummary,
     Status,
@@ -48,6 +47,7 @@ from mainspring.runtime.session.session_summary import (
     read_open_calls,
     summarize_session,
 )
+from mainspring.runtime.session.session_updates import set_title
 from mainspring.wiring.stores import has_store
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -20,6 +21,7 @@ from mainspring.capabilities.providers.script_file import OFFLINE_MODEL, scripte
 from mainspring.config import FOLDER, Settings
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
+from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Delta
 from mainspring.core.model_facts import ModelFacts
 from mainspring.edges.cli.approval_prompt import is_interactive
@@ -44,6 +46,11 @@ from mainspring.wiring.agent_selection import agent_selection, open_agent
 from mainspring.wiring.runtime_assembly import open_runtime
 from mainspring.wiring.settings_files import with_key_helper
 
+if TYPE_CHECKING:
+    from mainspring.edges.cli import model_discovery
+else:
+    model_discovery = LazyModule("mainspring.edges.cli.model_discovery")  # for who has no model
+
 _SEEN_FOLDER = "seen-warnings"
 
 
@@ -67,7 +74,8 @@ def _warnings_digest(text: str) -> str:
 
 OFFLINE_LABEL = "this is the offline demonstration model; --model or a key brings a real one"
 NO_MODEL = (
-    "no model is set up, so this is the offline demonstration model. For a real one:",
+    "no model is set up and no server on this machine (Ollama, LM Studio) has one, so this is the"
+    " offline demonstration model. For a real one:",
     "  export ANTHROPIC_API_KEY=...     or OPENAI_API_KEY, GEMINI_API_KEY",
     "  --model ollama:NAME              a model that runs on this machine; vllm:, lmstudio: too",
     "  mainspring models ls             what there is, and which keys are set",
@@ -76,6 +84,7 @@ ASSUMED_LABEL = (
     "warning: {} is not in the catalogue: a window of {:,} tokens and a high price are assumed;"
     " .mainspring/models.toml can say more"
 )
+LOCAL_LABEL = "no model is set up; {} runs on this machine and answers. --model names another"
 SCRIPT_LABEL = "{} answers, a script; what it does is real. --model brings a real model"
 
 
@@ -138,11 +147,13 @@ async def open_session_runner(
     *,
     answered_later: bool = False,
     unattended: bool = False,
+    change_agent: Callable[[Agent], Agent] = lambda agent: agent,
 ) -> AsyncGenerator[SessionRunner, None]:
     """Everything that can be wrong with an agent or its model is found before a session begins.
 
     `answered_later`: nobody is at the terminal, yet what needs a person waits for one.
     `unattended`: nobody is asked, even at a terminal.
+    `change_agent`: what the session gets of the agent that was opened.
     """
     if resume is not None:
         require_store(settings)
@@ -163,7 +174,10 @@ async def open_session_runner(
         recorded = None if row is None else await summarize_session(runtime.log, row)
         opened = partial(open_agent, settings, options, recorded, facts=runtime.models.facts)
         loaded = await anyio.to_thread.run_sync(opened)
-        agent = loaded.agent
+        agent = change_agent(loaded.agent)
+        is_chosen = options.model or settings.model or loaded.agent_manifest.model or recorded
+        if not is_chosen:
+            agent = await _with_local_model(settings, notes, agent, runtime.models.facts)
         await share_repository(settings, runtime, row and row.id)
         try:
             scripts = await anyio.to_thread.run_sync(scripted_models, agent.model, loaded.folder)
@@ -181,10 +195,7 @@ async def open_session_runner(
         await _warn_if_expired(notes, Path(settings.home), runtime.models.facts(agent.model))
         if options.agent is not None and not loaded.is_described:
             notes.paragraph((f"warning: {options.agent} has no instruction files", "yellow"))
-        if runtime.models.facts(agent.model).id == OFFLINE_MODEL:
-            is_chosen = options.model or settings.model or loaded.agent_manifest.model or recorded
-            for line in (OFFLINE_LABEL,) if is_chosen else NO_MODEL:
-                notes.paragraph((line, "yellow"))
+        _warn_if_offline(notes, runtime.models.facts(agent.model), is_chosen=bool(is_chosen))
         yield SessionRunner(
             runtime=runtime,
             notices=notices,
@@ -194,6 +205,24 @@ async def open_session_runner(
             origin=agent_selection(settings).origin(options),
             outcome=loaded.agent_manifest.outcome,
         )
+
+
+async def _with_local_model(
+    settings: Settings, notes: Screen, agent: Agent, facts: Callable[[str], ModelFacts]
+) -> Agent:
+    """If there is no other model, one that runs on this machine, if there is one."""
+    if facts(agent.model).id != OFFLINE_MODEL:
+        return agent
+    if (model := await model_discovery.find_local_model(settings)) is None:
+        return agent
+    notes.paragraph((LOCAL_LABEL.format(model), "yellow"))
+    return replace(agent, model=model)
+
+
+def _warn_if_offline(notes: Screen, facts: ModelFacts, *, is_chosen: bool) -> None:
+    if facts.id == OFFLINE_MODEL:
+        for line in (OFFLINE_LABEL,) if is_chosen else NO_MODEL:
+            notes.paragraph((line, "yellow"))
 
 
 def _warn_if_assumed(notes: Screen, facts: ModelFacts) -> None:

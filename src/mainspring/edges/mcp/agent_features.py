@@ -33,6 +33,7 @@ from mainspring.capabilities.mcp.server.features import (
 from mainspring.capabilities.mcp.server.refusals import no_resource
 from mainspring.core.errors import Forbidden, InvalidInput, NotFound, StaleVersion
 from mainspring.edges.mcp.agent_host import AgentHost, PendingApproval, PublishedAgent, RunReport
+from mainspring.edges.mcp.memory_features import SERVED, MemoryFeatures
 from mainspring.edges.mcp.skill_features import SkillFeatures
 from mainspring.function_tools.json_schema import schema_problems
 from mainspring.log.task_groups import unwrap_single_error
@@ -95,6 +96,7 @@ class AgentFeatures:
         self.changes = ChangeFeed()
         self._host = host
         self._skills = SkillFeatures(host.skills)
+        self._memory = MemoryFeatures(host.memory_tools)
         self._tools: dict[str, tuple[ToolDefinition, _Handler]] = {
             definition.name: (definition, handler)
             for definition, handler in (
@@ -121,7 +123,8 @@ class AgentFeatures:
     async def tools(self) -> Sequence[ToolDefinition]:
         agents = await self._agents() if self._host.may_run else {}
         runs = [_agent_tool(name, agent) for name, agent in agents.items()]
-        return [*runs, *(definition for definition, _ in self._tools.values())]
+        own = [definition for definition, _ in self._tools.values()]
+        return [*runs, *own, *self._memory.definitions()]
 
     async def call_tool(
         self, name: str, arguments: Mapping[str, object], exchange: Exchange
@@ -130,6 +133,8 @@ class AgentFeatures:
         try:
             if name in self._tools:
                 return await self._tools[name][1](arguments, exchange)
+            if self._memory.has(name):
+                return await self._memory.call(name, arguments, exchange)
             agents = await self._agents() if self._host.may_run else {}
             if name not in agents:
                 raise no_tool(name)
@@ -284,7 +289,10 @@ class AgentFeatures:
 
 _Handler: TypeAlias = Callable[[Mapping[str, object], Exchange], Awaitable[ToolReply]]
 _RESERVED = frozenset(
-    ("list_sessions", "read_session", "search_sessions", "list_approvals", "answer_approval")
+    (
+        *("list_sessions", "read_session", "search_sessions", "list_approvals"),
+        *("answer_approval", *SERVED),
+    )
 )
 _LIST = "List sessions of the agents, the newest first."
 _READ = "Read what was said and done in a session, as Markdown."

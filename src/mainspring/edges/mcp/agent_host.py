@@ -12,6 +12,7 @@ from mainspring import __version__
 from mainspring.core import events
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event
+from mainspring.core.tool import Tool
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 from mainspring.runtime.export_sessions.exporter import export_session
@@ -81,6 +82,11 @@ class AgentHost(Protocol):
     def may_answer(self) -> bool:
         """By a call of its own. A person who is asked by the client may answer all the same, if
         the caller has the right."""
+        ...
+
+    @property
+    def memory_tools(self) -> Mapping[str, Tool]:
+        """By name; for what the caller may read and write of memories."""
         ...
 
     async def agents(self) -> Sequence[PublishedAgent]: ...

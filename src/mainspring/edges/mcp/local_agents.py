@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import anyio
@@ -13,6 +13,7 @@ from anyio import CancelScope
 
 from mainspring.core.errors import Forbidden, InvalidInput, LeaseHeld, NotFound, SessionNotFound
 from mainspring.core.sender import Origin
+from mainspring.core.tool import Tool
 from mainspring.edges.cli.session_runner import SessionRunner
 from mainspring.edges.mcp.agent_host import (
     PendingApproval,
@@ -54,6 +55,8 @@ class LocalAgents:
     principal: Principal
     answers_by_call: bool
     """Whether the client itself may answer approvals, not only the person whom it asks."""
+    memory: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
+    """The tools of the memory that the agents share."""
 
     @property
     def may_run(self) -> bool:
@@ -67,6 +70,17 @@ class LocalAgents:
     def _has_right(self) -> bool:
         """As in the service by default; what acts for an agent never has it."""
         return self.principal.is_person and self.principal.is_at_least("user")
+
+    @property
+    def memory_tools(self) -> Mapping[str, Tool]:
+        """A person is asked before a write, and so needs the right to answer."""
+        if not self.may_run:
+            return {}
+        return {
+            name: tool
+            for name, tool in self.memory.items()
+            if self._has_right or name != "memory_write"
+        }
 
     async def agents(self) -> Sequence[PublishedAgent]:
         return [

@@ -4,7 +4,7 @@ same checks, as the API. Sessions run in workers, not in the request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Literal
@@ -16,6 +16,7 @@ from mainspring.core import events
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, MainspringError, NotFound
 from mainspring.core.sender import Origin
+from mainspring.core.tool import Tool
 from mainspring.edges.mcp.agent_host import (
     FinalTexts,
     PendingApproval,
@@ -61,6 +62,10 @@ class ServiceAgents:
     @property
     def may_answer(self) -> bool:
         return self.principal.is_person and self.principal.is_at_least("user")
+
+    @property
+    def memory_tools(self) -> Mapping[str, Tool]:
+        return {}  # memory stores are the API's
 
     async def agents(self) -> Sequence[PublishedAgent]:
         page = await self.resources.agents.page(self.principal.tenant, ListQuery(limit=_MAX_AGENTS))

@@ -16,6 +16,8 @@ from mainspring.core.envelope import AnyPayload
 from mainspring.core.model import Effort
 from mainspring.harness.permissions.tool_names import NETWORK_TOOLS, canonical_name
 
+AGENT_IN_SESSION = "session_agent"
+"""The `store_id` of a recalled message that an agent said in an earlier session."""
 _MAX_CALLS = 30
 _CHANGES_FOLDER = re.compile(r"cd|pushd|popd|eval|source|(?:^|[\s;&|({])\.\s|\$'")
 _ULTRATHINK = re.compile(r"\bultrathink\b", re.IGNORECASE)
@@ -62,7 +64,7 @@ class SessionState(Struct):
     """Store, path and version of memories that the model was shown."""
     foreign_reads: list[str] = field(default_factory=list[str])
     """The first call of the session, in any thread, that asked for text that others wrote: pages,
-    and what MCP servers give."""
+    and what MCP servers give. What an agent said in an earlier session may be such text, too."""
     snapshot: str | None = None
     """The newest snapshot of the workspace."""
     permissions: list[AnyPayload] = field(default_factory=list[AnyPayload])
@@ -133,8 +135,8 @@ class SessionState(Struct):
                 self._check_ultrathink(self.prompts[-1])
             case events.AgentToolUse() | events.AgentMcpToolUse():
                 self._add_call(payload)
-            case events.MemoryRecalled(store_id=store_id, path=path, version=version):
-                self.recalled.add((store_id, path, version))
+            case events.MemoryRecalled():
+                self._add_recalled(payload)
             case events.SessionImported():  # an imported file grants nothing
                 self._forget()
             case events.SkillUsed():
@@ -172,6 +174,11 @@ class SessionState(Struct):
             self.foreign_reads[:] = self.foreign_reads or [call.name]
         if name == "bash":
             self._add_command(str(call.input.get("command", "")))
+
+    def _add_recalled(self, memory: events.MemoryRecalled) -> None:
+        self.recalled.add((memory.store_id, memory.path, memory.version))
+        if memory.store_id == AGENT_IN_SESSION:
+            self.foreign_reads[:] = self.foreign_reads or [memory.store_id]
 
     def _add_command(self, command: str) -> None:
         is_moving = _CHANGES_FOLDER.search(command) or _CHANGES_FOLDER.search(

@@ -34,7 +34,9 @@ JUDGEMENT = "judgement"
 """The purpose of a model request of the authorizer: only its cost counts."""
 RECALL = "recall"
 """The purpose of one that picks memories for a message."""
-BESIDE = frozenset((JUDGEMENT, RECALL))
+SEARCH = "search"
+"""The purpose of one by which the model's API searches the web."""
+BESIDE = frozenset((JUDGEMENT, RECALL, SEARCH))
 """Purposes of requests that only their end is recorded of."""
 SUMMARY = "summary"
 """The purpose of one that shortens the conversation."""

@@ -25,9 +25,9 @@ from mainspring.core.events import (
     SessionCreated,
 )
 from mainspring.core.sender import Origin, Sender
+from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.memory.memory_edits import MemoryEdit
-from mainspring.runtime.session.lease import hold_session
 
 DreamStatus: TypeAlias = Literal["running", "proposed", "applied", "rolled_back"]
 _TRIES = 300

@@ -41,12 +41,12 @@ from mainspring.improve.dreams.memory_upkeep import Upkeep, keep_up
 from mainspring.improve.dreams.model_lessons import AskDream, model_lessons
 from mainspring.improve.dreams.session_lessons import SessionRecord, lessons
 from mainspring.improve.evals.judge_calls import RunBudget
+from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.log.writer import Writer
 from mainspring.runtime.memory.consolidation import Consolidation
 from mainspring.runtime.memory.memory_edits import AppliedEdits, MemoryEdit
 from mainspring.runtime.memory.recall import UtilityValues
-from mainspring.runtime.session.lease import hold_session
 from mainspring.runtime.session_context import Models
 
 MAX_SESSIONS = 100

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from mainspring.core.events import EvalCaseEnded
 from mainspring.improve.evals.comparison import case_results, summarize
+from mainspring.improve.evals.grading import holds_constraints
 from mainspring.improve.evals.production import LISTED_AS
-from mainspring.improve.evals.run_log import existing_runs
+from mainspring.improve.evals.run_log import EvalRun, existing_runs
 from mainspring.improve.evals.statistics import Interval, mean_interval
 from mainspring.log.session_log import SessionLog
 
@@ -30,6 +34,9 @@ class ProductionScore(Struct, frozen=True, kw_only=True):
     production: Score
     lab: Score | None
     """The newest run of the suite that ended; `None`: there is none."""
+    lab_by_same_graders: Score | None
+    """Of the same run, without what graders of single cases said; judges that were not asked do
+    not count."""
     ungraded: int
     """Sessions for which a grader gave no verdict; they do not count."""
     grading_usd: str
@@ -39,13 +46,20 @@ class ProductionScore(Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         real = self.production
-        words = f"{real.pass_rate:.1%} (95 %: {real.interval}) of graded sessions ({real.count})"
+        words = f"{_text(real)} of graded sessions ({real.count})"
         if self.ungraded:
             words += f", {self.ungraded} without a verdict"
         if self.lab is None:
             return f"production {words}; no run in the lab"
-        lab = self.lab
-        return f"production {words}; lab {lab.pass_rate:.1%} (95 %: {lab.interval})"
+        shown = f"production {words}; lab {_text(self.lab)}"
+        same = self.lab_by_same_graders
+        if same is None or same == self.lab:
+            return shown
+        return f"{shown}, {_text(same)} by the same graders"
+
+
+def _text(score: Score) -> str:
+    return f"{score.pass_rate:.1%} (95 %: {score.interval})"
 
 
 async def production_score(log: SessionLog, agent_name: str, suite: str) -> ProductionScore | None:
@@ -55,6 +69,8 @@ async def production_score(log: SessionLog, agent_name: str, suite: str) -> Prod
     passed = [float(item.outcome == "passed") for item in results if item.outcome != "error"]
     if not passed:
         return None
+    graders = {grade.grader for item in results for grade in item.grades}
+    lab = await _newest_run(log, agent_name, suite)
     notes = {grade.note for item in results for grade in item.grades if grade.note is not None}
     return ProductionScore(
         suite=suite,
@@ -63,18 +79,32 @@ async def production_score(log: SessionLog, agent_name: str, suite: str) -> Prod
             pass_rate=sum(passed) / len(passed),
             interval=mean_interval(passed),
         ),
-        lab=await _lab_score(log, agent_name, suite),
+        lab=None if lab is None else _lab_score(lab.results.values()),
+        lab_by_same_graders=None
+        if lab is None
+        else _lab_score(_by_graders(lab.results.values(), graders)),
         ungraded=len(results) - len(passed),
         grading_usd=str(sum((Decimal(item.grading_usd) for item in results), Decimal(0))),
         notes=tuple(sorted(notes)),
     )
 
 
-async def _lab_score(log: SessionLog, agent_name: str, suite: str) -> Score | None:
-    for run in await existing_runs(log, agent_name, suite, newest=_LAB_RUNS):
-        if run.ended is not None and run.results:
-            summary = summarize(case_results(run.results.values()))
-            return Score(
-                count=summary.cases, pass_rate=summary.pass_rate, interval=summary.interval
-            )
-    return None
+async def _newest_run(log: SessionLog, agent_name: str, suite: str) -> EvalRun | None:
+    runs = await existing_runs(log, agent_name, suite, newest=_LAB_RUNS)
+    return next((run for run in runs if run.ended is not None and run.results), None)
+
+
+def _by_graders(results: Iterable[EvalCaseEnded], graders: set[str]) -> Iterator[EvalCaseEnded]:
+    """Trials that all these graders have judged, as if there were no others."""
+    for item in results:
+        grades = tuple(grade for grade in item.grades if grade.grader in graders)
+        is_bad = not holds_constraints(grades)
+        if is_bad or graders <= {grade.grader for grade in grades}:
+            yield replace(item, outcome="failed" if is_bad else "passed", grades=grades)
+
+
+def _lab_score(results: Iterable[EvalCaseEnded]) -> Score | None:
+    summary = summarize(case_results(results))
+    if not summary.cases:
+        return None
+    return Score(count=summary.cases, pass_rate=summary.pass_rate, interval=summary.interval)

@@ -21,8 +21,8 @@ from mainspring.core.events import (
     SessionCreated,
 )
 from mainspring.core.sender import Origin, Sender
+from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
-from mainspring.runtime.session.lease import hold_session
 
 _CREATED = event_types(EvalRunCreated)
 _INDEX_TRIES = 300

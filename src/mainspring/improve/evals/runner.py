@@ -37,10 +37,10 @@ from mainspring.improve.evals.trials import (
     discard_workspace,
     run_trial,
 )
+from mainspring.log.session_lease import hold_session
 from mainspring.log.task_groups import unwrap_single_error
 from mainspring.log.writer import Writer
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.session.lease import hold_session
 from mainspring.runtime.session.pinned_agent import definition_of
 from mainspring.runtime.session.session import Runtime
 

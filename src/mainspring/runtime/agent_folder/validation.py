@@ -334,7 +334,8 @@ def _service_only(agent_manifest: manifest.AgentManifest) -> PartReport:
         supported = (*supported, "slo: `mainspring slo` compares it with what sessions were like")
     if (grade := agent_manifest.grade) is not None:
         what = f"grade {grade.share:.0%} of sessions by evals/{grade.suite}.yaml"
-        supported = (*supported, f"{what}: `mainspring eval grade` does it")
+        where = "by `mainspring eval grade`, and in `mainspring serve` once this folder is trusted"
+        supported = (*supported, f"{what}: {where}")
     return PartReport(name=PLANNED, supported=supported, ignored=ignored)
 
 

@@ -4,7 +4,7 @@ from logs; sessions of evals, graders and dreams do not count.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -84,13 +84,23 @@ class _Tally:
     bad: int = 0
 
 
-async def service_levels(log: SessionLog, *, since: datetime | None = None) -> list[ServiceLevels]:
-    """One for each agent, by name. `since`: only sessions that were created then or later."""
+async def _includes_all(session_id: str) -> bool:
+    return True
+
+
+async def service_levels(
+    log: SessionLog,
+    *,
+    since: datetime | None = None,
+    includes: Callable[[str], Awaitable[bool]] = _includes_all,
+) -> list[ServiceLevels]:
+    """One for each agent, by name. `since`: only sessions that were created then or later;
+    `includes`: only sessions for whose id it says so."""
     tallies: dict[str, _Tally] = {}
     async for row in all_sessions(log.store):
         if since is not None and from_micros(row.created) < since:
-            continue
-        if (await origin_of(log, row)).type in _LAB:
+            break  # they come newest first
+        if (await origin_of(log, row)).type in _LAB or not await includes(row.id):
             continue
         read = await log.read(row.id, types=_TYPES)
         own = [event for event in read if event.seq > row.parent_seq]

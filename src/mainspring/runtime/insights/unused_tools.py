@@ -74,16 +74,7 @@ class UnusedDetector:
                         group, self._sessions[digest], size
                     )
         return [
-            Insight(
-                kind="unused",
-                topic="unused_tool",
-                title=f"tool that was never called: {name}",
-                count=group.count,
-                sessions=len(group.sessions),
-                tokens=group.tokens,
-                places=tuple(group.places.values()),
-                action=_tool_action(name),
-            )
+            group.insight("unused_tool", f"tool that was never called: {name}", _tool_action(name))
             for name, group in groups.items()
             if group.count >= _MIN_REQUESTS
         ]
@@ -102,17 +93,7 @@ class UnusedDetector:
                         group, self._sessions[digest], cost
                     )
         return [
-            Insight(
-                kind="unused",
-                topic="unused_skill",
-                title=f"skill that was never used: {name}",
-                count=group.count,
-                sessions=len(group.sessions),
-                tokens=group.tokens,
-                places=tuple(group.places.values()),
-                action=f"mainspring skill disable {name}, or say better in its description when"
-                " it is to be used",
-            )
+            group.insight("unused_skill", f"skill that was never used: {name}", _skill_action(name))
             for name, group in groups.items()
             if group.count >= _MIN_REQUESTS
         ]
@@ -135,6 +116,24 @@ class _UnusedItem:
         for place in insight_group.shown_by():
             if len(self.places) < MAX_PLACES:
                 self.places.setdefault(place.session_id, place)
+
+    def insight(self, topic: str, title: str, action: str) -> Insight:
+        return Insight(
+            kind="unused",
+            topic=topic,
+            title=title,
+            count=self.count,
+            sessions=len(self.sessions),
+            tokens=self.tokens,
+            places=tuple(self.places.values()),
+            action=action,
+        )
+
+
+def _skill_action(name: str) -> str:
+    return (
+        f"mainspring skill disable {name}, or say better in its description when it is to be used"
+    )
 
 
 def _tool_action(name: str) -> str:

@@ -73,6 +73,11 @@ class MemoryIndex:
     def close(self) -> None:
         self._passages.close()
 
+    @property
+    def problem(self) -> str | None:
+        """Why the last search went without vectors."""
+        return self._passages.problem
+
     def search(
         self,
         query: str,

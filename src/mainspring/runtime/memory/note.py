@@ -32,6 +32,7 @@ _MAX_PATH = 200
 _MAX_DESCRIPTION = 300
 _SAFE = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9 _./,()'+-]*")
 _DAILY = re.compile(r"(?:.*/)?\d{4}-\d{2}-\d{2}\.md")
+_CONFLICT = re.compile(rb"(?m)^<{7} .*\n(?s:.*?)^={7}\n(?s:.*?)^>{7} ")
 _SLUG = re.compile(r"[^a-z0-9]+")
 _OWN_FIELDS = frozenset(
     (
@@ -70,6 +71,11 @@ class Note:
 
 def content_hash(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
+
+
+def has_git_conflict(content: bytes | None) -> bool:
+    """Whether git has left both sides of a merge in a file."""
+    return content is not None and _CONFLICT.search(content) is not None
 
 
 def check_note_path(path: str) -> str:
@@ -141,6 +147,25 @@ def render_note(note: Note) -> str:
     }
     lines = [f"{key}: {_yaml(value)}" for key, value in fields.items() if value not in ("", [])]
     return "\n".join(["---", *lines, "---", "", note.body.strip("\n"), ""])
+
+
+def with_index_line(text: str, note: Note) -> str:
+    """An index file with a line for a memory, in the place of the one it has."""
+    if note.is_daily or note.path == INDEX_FILE:
+        return text
+    line = f"- [{note.name}]({note.path})"
+    line += f": {note.description}" if note.description else ""
+    lines = text.splitlines()
+    for at, existing in enumerate(lines):
+        if f"]({note.path})" in existing:
+            lines[at] = line
+            return "\n".join([*lines, ""])
+    return "\n".join([*(lines or ["# Memory", ""]), line, ""])
+
+
+def without_index_line(text: str, path: str) -> str:
+    lines = [line for line in text.splitlines() if f"]({path})" not in line]
+    return "\n".join([*lines, ""]) if lines else ""
 
 
 def _yaml(value: object) -> str:

@@ -12,7 +12,8 @@ from datetime import datetime
 
 from mainspring.core.envelope import Event, message_text
 from mainspring.core.errors import SessionNotFound
-from mainspring.core.events import AgentMessage, UserMessage
+from mainspring.core.events import AgentMessage, SessionCreated, UserMessage
+from mainspring.core.sender import OriginType
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SearchHit, SessionScope
 from mainspring.retrieval.cues import PassageCues
@@ -21,7 +22,8 @@ from mainspring.retrieval.stems import content_words
 from mainspring.runtime.memory.note import Note
 
 SESSION = "session"
-"""The scope of what comes from a session, in place of a folder's."""
+"""The scope of what comes from a session, in place of that of a folder."""
+_NOT_WORK: tuple[OriginType, ...] = ("eval", "grader", "dream", "campaign")
 _CANDIDATES = 40
 _MAX_CHARACTERS = 20_000
 
@@ -60,15 +62,33 @@ class PastMessage:
 
 @dataclass(frozen=True, slots=True)
 class PastSessions:
+    """The sessions before one: of the same agent and the same person, on their machine."""
+
     log: SessionLog
-    scope: SessionScope
+    session_id: str
 
     async def search(self, query: str) -> list[PastMessage]:
-        if not content_words(query):
+        if not content_words(query) or (scope := await self._scope()) is None:
             return []
-        hits = await search_history(self.log, query, scope=self.scope, limit=_CANDIDATES)
+        hits = await search_history(self.log, query, scope=scope, limit=_CANDIDATES)
         messages = [message for hit in hits if (message := await self._message(hit)) is not None]
         return _without_copies(messages)
+
+    async def _scope(self) -> SessionScope | None:
+        """`None`: the log does not say whose session this is."""
+        (first,) = await self.log.read(self.session_id, limit=1)
+        match first.payload:
+            case SessionCreated(agent_name=str(agent)) if first.sender is not None:
+                lineage = await self.log.lineage(self.session_id)
+                return SessionScope(
+                    tenant=None,
+                    agent=agent,
+                    user=first.sender.id,
+                    without_origins=_NOT_WORK,
+                    without_sessions=tuple(segment.session_id for segment in lineage),
+                )
+            case _:
+                return None
 
     async def _message(self, hit: SearchHit) -> PastMessage | None:
         """`None`: it is no message, or it was deleted meanwhile."""

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import cast
 
@@ -21,9 +21,10 @@ from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.events import ContextAdded, KnownPayload, MemoryRecalled
 from mainspring.core.sender import Sender
+from mainspring.harness.state.session_state import AGENT_IN_SESSION
 from mainspring.runtime.memory.memory_folder import MemoryFolder, age_in_words
 from mainspring.runtime.memory.memory_index import MemoryHit, MemoryIndex, note_time
-from mainspring.runtime.memory.note import CONFLICTS, INDEX_FILE, Note, parse_note
+from mainspring.runtime.memory.note import CONFLICTS, INDEX_FILE, Note, has_git_conflict, parse_note
 from mainspring.runtime.memory.past_sessions import SESSION, PastMessage, PastSessions
 
 _BYTES_PER_TOKEN = 3.5
@@ -58,6 +59,9 @@ class SessionMemory:
     """Whether the model was shown text of pages or of MCP servers, as the log says: what it writes
     then may come from there, whatever it says."""
 
+    _problems: set[str] = field(default_factory=set[str])
+    """What the user was warned of."""
+
     async def wake_up(self) -> list[KnownPayload]:
         """What a session is told of memory when it begins."""
         return await self._or_warn(self._wake_up)
@@ -73,7 +77,11 @@ class SessionMemory:
     def search(self, query: str, limit: int, past: Sequence[PastMessage] = ()) -> list[MemoryHit]:
         """Blocks."""
         with closing(self.open_index()) as index:
-            return index.search(query, list(self.folders), limit, past)
+            hits = index.search(query, list(self.folders), limit, past)
+            if index.problem and index.problem not in self._problems:
+                self._problems.add(index.problem)
+                self.warn(f"memory is searched by words only: {index.problem}")
+        return hits
 
     async def search_all(
         self, query: str, limit: int, *, only_of_people: bool = False
@@ -99,7 +107,7 @@ class SessionMemory:
             self.folders[scope].note_readers(self.session_id, hashes)
         return [
             MemoryRecalled(
-                store_id=self.store_id(hit.scope),
+                store_id=self._store_id(hit),
                 path=hit.note.path,
                 version=hit.hash,
                 rank=rank,
@@ -114,7 +122,11 @@ class SessionMemory:
         return f"{scope}:{self.owner}" if self.owner else scope
 
     def is_shown(self, hit: MemoryHit) -> bool:
-        return (self.store_id(hit.scope), hit.note.path, hit.hash) in self.recalled
+        return (self._store_id(hit), hit.note.path, hit.hash) in self.recalled
+
+    def _store_id(self, hit: MemoryHit) -> str:
+        is_of_agent = hit.scope == SESSION and hit.note.trust != "person"
+        return AGENT_IN_SESSION if is_of_agent else self.store_id(hit.scope)
 
     def lines(self, hits: Iterable[MemoryHit]) -> list[str]:
         return [_line(hit, self.clock()) for hit in hits]
@@ -162,6 +174,7 @@ def _line(hit: MemoryHit, now: datetime) -> str:
         "" if time is None else age_in_words(time, now),
         "written by others, not verified" if hit.note.trust == "foreign" else "",
         _disagreement(hit.note),
+        "an unresolved conflict of git" if has_git_conflict(hit.note.body.encode()) else "",
     ]
     return f"[{', '.join(filter(None, notes))}]\n{quoted(hit.text)}"
 

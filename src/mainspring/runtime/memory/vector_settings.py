@@ -1,10 +1,14 @@
-"""Which table of vectors searches use, if any: a person sets it once for all agents."""
+"""Which vectors searches use, if any: of a table or of an embedding endpoint. A person sets it once
+for all agents."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -16,18 +20,31 @@ from mainspring.retrieval.bm25 import Encode
 from mainspring.retrieval.passage_index import Vectors
 
 if TYPE_CHECKING:
-    from mainspring.retrieval import passage_vectors, static_vectors
+    from mainspring.retrieval import endpoint_vectors, passage_vectors, static_vectors
 else:
+    endpoint_vectors = LazyModule("mainspring.retrieval.endpoint_vectors")
     passage_vectors = LazyModule("mainspring.retrieval.passage_vectors")  # they need numpy
     static_vectors = LazyModule("mainspring.retrieval.static_vectors")
 
 _FILE = ".mainspring/memory-vectors.json"
 
 
-class VectorSettings(Struct, frozen=True, kw_only=True):
-    table: str
+class VectorSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    table: str = ""
     """An `.npz` file, or a folder of model2vec."""
+    model: str = ""
+    """Of an embedding endpoint, as `openai:text-embedding-3-small`."""
+    dimensions: int = 0
+    """Of the endpoint's vectors."""
     fingerprint: str = ""
+
+    @property
+    def source(self) -> str:
+        return self.model or self.table
+
+
+OpenEndpoint: TypeAlias = "Callable[[str], endpoint_vectors.Embed]"
+"""The endpoint of a model. Raises: InvalidInput: its provider has none, or no key is known."""
 
 
 def read_vector_settings(home: Path) -> VectorSettings | None:
@@ -42,10 +59,17 @@ def read_vector_settings(home: Path) -> VectorSettings | None:
         raise InvalidInput(f"{home / _FILE}: {error}") from error
 
 
-def set_vectors(home: Path, table: Path) -> VectorSettings:
-    """Raises: InvalidInput: it is no table, or numpy is missing."""
-    vectors = _vectors(str(table.absolute()), _stamp(table))
-    settings = VectorSettings(table=str(table.absolute()), fingerprint=vectors.fingerprint)
+def set_vectors(home: Path, source: str, open_endpoint: OpenEndpoint) -> VectorSettings:
+    """A path, or `provider:model` of an embedding endpoint, which is asked once. Blocks.
+
+    Raises: InvalidInput: it is no table, or numpy is missing; ProviderFailed.
+    """
+    if ":" in source and not Path(source).exists():
+        settings = _endpoint_settings(source, open_endpoint)
+    else:
+        table = Path(source).absolute()
+        vectors = _table_vectors(str(table), _stamp(table))
+        settings = VectorSettings(table=str(table), fingerprint=vectors.fingerprint)
     write_atomic(home / _FILE, msgspec.json.encode(settings))
     return settings
 
@@ -54,12 +78,31 @@ def remove_vectors(home: Path) -> None:
     (home / _FILE).unlink(missing_ok=True)
 
 
-def open_vectors(home: Path) -> Vectors | None:
-    """Raises: InvalidInput: the table is gone, or numpy is missing."""
+def open_vectors(home: Path, open_endpoint: OpenEndpoint) -> Vectors | None:
+    """Raises: InvalidInput: the table is gone, no key is known, or numpy is missing."""
     settings = read_vector_settings(home)
     if settings is None:
         return None
-    return _vectors(settings.table, _stamp(Path(settings.table)))
+    if settings.model:
+        return _endpoint_vectors(open_endpoint(settings.model), settings.dimensions)
+    return _table_vectors(settings.table, _stamp(Path(settings.table)))
+
+
+def _endpoint_settings(model: str, open_endpoint: OpenEndpoint) -> VectorSettings:
+    embed = open_endpoint(model)
+    ((*vector,),) = embed(["How many numbers has a vector?"])
+    vectors = _endpoint_vectors(embed, len(vector))
+    return VectorSettings(model=model, dimensions=len(vector), fingerprint=vectors.fingerprint)
+
+
+_ENDPOINTS: dict[str, Vectors] = {}
+"""By fingerprint: they have the vectors of an index in memory."""
+
+
+def _endpoint_vectors(embed: endpoint_vectors.Embed, dimensions: int) -> Vectors:
+    with _needs_numpy():
+        encoder = endpoint_vectors.EndpointEncoder(embed, dimensions, time.monotonic)
+        return _ENDPOINTS.setdefault(encoder.fingerprint, passage_vectors.PassageVectors(encoder))
 
 
 def _stamp(table: Path) -> float:
@@ -73,11 +116,11 @@ def _stamp(table: Path) -> float:
 
 def open_encode(home: Path) -> Encode | None:
     """For searches in memory. Without a table that can be read, they search by words alone: what
-    is wrong with it, `open_vectors` says.
+    is wrong with it, `open_vectors` says. An endpoint is not asked for these.
     """
     try:
         settings = read_vector_settings(home)
-        if settings is None:
+        if settings is None or not settings.table:
             return None
         table = _static_table(settings.table, _stamp(Path(settings.table)))
     except InvalidInput:
@@ -86,14 +129,20 @@ def open_encode(home: Path) -> Encode | None:
 
 
 @cache
-def _vectors(table: str, stamp: float) -> Vectors:
+def _table_vectors(table: str, stamp: float) -> Vectors:
     return passage_vectors.PassageVectors(_static_table(table, stamp))
 
 
 @cache
 def _static_table(table: str, _stamp: float) -> static_vectors.StaticTable:
-    try:
+    with _needs_numpy():
         return static_vectors.read_static_table(Path(table))
+
+
+@contextmanager
+def _needs_numpy() -> Generator[None]:
+    try:
+        yield
     except ImportError as error:
         raise InvalidInput(
             "vectors need numpy: install mainspring[vectors], or run `mainspring memory vectors"

@@ -18,6 +18,7 @@ from anyio import to_thread
 from mainspring.core import ids
 from mainspring.core.errors import InvalidInput, SessionGone, SessionNotFound, StaleVersion
 from mainspring.core.events import SessionMoved, SessionReceived
+from mainspring.log.session_lease import hold_session, local_owner
 from mainspring.log.session_log import SessionLog
 from mainspring.log.transfer import import_lines
 from mainspring.runtime.move_sessions.session_bundle import (
@@ -26,7 +27,6 @@ from mainspring.runtime.move_sessions.session_bundle import (
     open_checked,
 )
 from mainspring.runtime.move_sessions.workspace_archive import MAX_ENTRIES
-from mainspring.runtime.session.lease import hold_session, local_owner
 from mainspring.runtime.session.session_summary import summarize_session, workspace_of
 
 _LIMITS = UploadLimits(max_bytes=8 << 30, max_entries=MAX_ENTRIES + 2)

@@ -27,8 +27,8 @@ from mainspring.core.events import (
     UserMessage,
 )
 from mainspring.core.model import Assistant, Message, Thinking, ToolResultBlock, ToolUse, User
+from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
-from mainspring.runtime.session.lease import hold_session
 
 HistoryMessage: TypeAlias = Message | Mapping[str, object]
 """A message as `Session.history` returns it, or as JSON: `{"role": "user", "content": "..."}`."""

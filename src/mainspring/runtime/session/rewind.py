@@ -12,9 +12,9 @@ from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
 from mainspring.core.ports import FileChange, Snapshots
 from mainspring.harness.state.thread import Thread
+from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
-from mainspring.runtime.session.lease import hold_session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

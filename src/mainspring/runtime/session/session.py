@@ -31,6 +31,7 @@ from mainspring.harness.event_sink import EventSink, ignore_event
 from mainspring.harness.permissions.grant_state import check_updates
 from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.harness.thread_context import ThreadContext, ignore_delta
+from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
 from mainspring.runtime.agent import Agent, AnyAgent, Output, check_deps
@@ -38,7 +39,6 @@ from mainspring.runtime.approvals import Answer
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.event_stream import EventStream
 from mainspring.runtime.session.history import add_history
-from mainspring.runtime.session.lease import hold_session
 from mainspring.runtime.session.message_content import Content, content_blocks
 from mainspring.runtime.session.pinned_agent import pin_agent
 from mainspring.runtime.session.run_arguments import RunArguments, StartOptions

@@ -20,11 +20,11 @@ from mainspring.harness.state.open_call import OpenCall
 from mainspring.harness.state.session_state import skill_model
 from mainspring.harness.state.thread import Thread
 from mainspring.harness.state.thread_tree import SpendAccount, ThreadNode, ThreadTree
+from mainspring.log.session_lease import is_dead
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow, all_sessions
 from mainspring.runtime.approvals import Answer, AnswerEvent, answer_call
 from mainspring.runtime.memory.memory_mode import MEMORY_KEY, MemoryMode, read_memory_mode
-from mainspring.runtime.session.lease import is_dead
 from mainspring.runtime.skills.substitution import typed_text
 
 Status: TypeAlias = Literal["new", "running", "unfinished", "requires_action", "idle", "moved"]

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias, cast
 
@@ -19,6 +19,7 @@ from msgspec import Struct
 from mainspring.core.errors import InvalidInput
 from mainspring.files.atomic_file import read_bounded, write_atomic
 from mainspring.runtime.agent_folder import manifest
+from mainspring.runtime.agent_folder.mcp_edits import WritableScope, servers_file
 from mainspring.runtime.agent_folder.mcp_file import PROJECT_FILES as SERVER_FILES
 from mainspring.runtime.agent_folder.subagent_files import read_servers
 from mainspring.runtime.definition_files.frontmatter_fields import Fields, read_frontmatter
@@ -155,6 +156,37 @@ def trust(folder: Path, project_files: ProjectFiles, *, home: Path) -> None:
         raise InvalidInput(f"{folder}: there is no such folder")
     trusted = {**_read_trusted(home), os.path.realpath(folder): project_files.fingerprint}
     _write_trusted(trusted, home)
+
+
+def trust_current_files(folder: Path, *, home: Path, read_scripts: ReadScripts) -> None:
+    """Trust a folder's settings, and the files that its hooks run, as they are now.
+
+    Raises: InvalidInput.
+    """
+    trust(folder, read_project_files(folder, home=home, read_scripts=read_scripts), home=home)
+
+
+def edit_servers(
+    folder: Path,
+    scope: WritableScope,
+    edit: Callable[[Path], bytes],
+    *,
+    home: Path,
+    read_scripts: ReadScripts,
+) -> Path:
+    """Change a file that names MCP servers. A trusted folder stays trusted.
+
+    Raises: InvalidInput.
+    """
+    file = servers_file(scope, folder=folder, home=home)
+    project = read_project_files(folder, home=home, read_scripts=read_scripts)
+    was_trusted = is_trusted(folder, project, home=home)
+    content = edit(file)
+    if scope == "project" and was_trusted:
+        # what was read and written here: a program may have changed the files meanwhile
+        servers = {**project.servers, file.name: content}
+        trust(folder, replace(project, servers=servers), home=home)
+    return file
 
 
 def distrust(folder: Path, *, home: Path) -> bool:

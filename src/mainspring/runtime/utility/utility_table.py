@@ -20,6 +20,7 @@ from mainspring.core.envelope import Event
 from mainspring.core.errors import LeaseHeld, SessionGone, SessionNotFound
 from mainspring.core.events import UtilityCredited, UtilityType
 from mainspring.harness.state.utility import RELEVANT_TYPES, fold_utility
+from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 from mainspring.runtime.utility.ranking import START, Utility, credited
@@ -188,11 +189,8 @@ async def credit_session(log: SessionLog, session_id: str) -> int:
     if not fold_utility(await log.read(session_id, types=RELEVANT_TYPES)).due():
         return 0
     with suppress(LeaseHeld, SessionGone):
-        writer = await log.hold(session_id, owner="utility")
-        try:  # again: another may have been faster
+        async with hold_session(log, session_id) as writer:  # another may have been faster
             due = fold_utility(await log.read(session_id, types=RELEVANT_TYPES)).due()
             await writer.append(*due)
-        finally:
-            await writer.release()
         return len(due)
     return 0

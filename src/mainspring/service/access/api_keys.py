@@ -56,8 +56,8 @@ class Key(Struct, frozen=True, kw_only=True):
     agent_id: str | None = None
     """The only agent that it may use."""
     grants: tuple[str, ...] = ()
-    """With an agent: vaults, memory stores, files, skills and self-hosted environments that it may
-    give to sessions, by their ids."""
+    """For a key of one agent: ids of the vaults, memory stores, files, skills and self-hosted
+    environments that it may give to sessions."""
     environment_id: str | None = None
     """The only environment whose work it may take: the key of a self-hosted worker."""
     lent_to: str | None = None
@@ -102,7 +102,7 @@ class _StoredKey(Struct, frozen=True, kw_only=True):
 
     key: Key
     digest: str
-    """SHA-256 of the secret, all of it; the id has the first half, so that it is found by it."""
+    """SHA-256 of the whole secret; the id contains the first half, so that keys are found by it."""
 
     @property
     def id(self) -> str:
@@ -124,7 +124,7 @@ class Keys:
         self._new_secret = new_secret
 
     async def create(self, principal: Principal, request: CreateKey) -> NewKey:
-        """A key of the same tenant, with at most the permissions of its creator.
+        """Create a key of the same tenant, with at most the permissions of its creator.
 
         Raises: Forbidden, InvalidInput.
         """
@@ -145,7 +145,8 @@ class Keys:
         return (await self._repository.page(tenant, query)).map(lambda stored: stored.key)
 
     async def revoke(self, tenant: str, key_id: str) -> Key:
-        """Permanent; takes effect within seconds on every machine. A key may revoke itself.
+        """Revoke a key permanently; takes effect within seconds on every machine. A key may revoke
+        itself.
 
         Raises: NotFound.
         """
@@ -157,7 +158,7 @@ class Keys:
         return (await self._repository.update(tenant, key_id, change)).key
 
     async def find_any_tenant(self, id_or_secret: str) -> Key:
-        """Of any tenant, for the operator of the machine: by its id, or by the key itself.
+        """A key of any tenant, for the operator of the machine: by its id, or by the key itself.
 
         Raises: NotFound.
         """
@@ -180,7 +181,8 @@ class Keys:
         return stored.key
 
     async def note_use(self, key: Key) -> None:
-        """Accurate to the hour: a write for every request would be too expensive."""
+        """Record the last use, accurate to the hour: a write for every request would be too
+        expensive."""
         now = self._clock()
         if key.last_used_at is None or now - key.last_used_at >= LAST_USED_INTERVAL:
             await self._repository.update(
@@ -196,7 +198,7 @@ class Keys:
         return self._repository.put_change(ROOT_TENANT, stored)
 
     async def set_admin_secret(self, secret: str) -> None:
-        """Use a chosen secret as the administrator's; the one before it is revoked.
+        """Use a chosen secret as the administrator's key; the previous one is revoked.
 
         Raises: InvalidInput: it is easily guessed, or was revoked.
         """
@@ -297,8 +299,8 @@ _ID_PREFIX = "key"
 
 
 def _id_of(digest: str) -> str:
-    """Keys are found by their digest without a second index. 128 bits of it reveal nothing about
-    a secret that cannot be guessed."""
+    """The id of a key, so that it is found by its digest without a second index. 128 bits of the
+    digest reveal nothing about a secret that cannot be guessed."""
     return f"{_ID_PREFIX}_{digest[:32]}"
 
 

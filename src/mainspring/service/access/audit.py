@@ -1,8 +1,8 @@
-"""The audit: what was done to the service, by whom, from where. No content and no secret.
+"""The audit log: what was done to the service, by whom, from where. No content and no secret.
 
-Each tenant has one chain: an entry holds the hash of the one before it, so that none can be
-changed or removed unnoticed. A writer claims the next number by its unique name; of two processes
-that claim the same number, the second reads the end of the chain again. All entries that wait in a
+Each tenant has one chain: an entry contains the hash of the one before it, so that none can be
+changed or removed unnoticed. A writer claims the next number by its unique name; if two processes
+claim the same number, the second reads the end of the chain again. All entries that wait in a
 process are written together.
 """
 
@@ -63,7 +63,7 @@ class AuditAction(Struct, frozen=True, kw_only=True):
 class AuditEntry(AuditAction, frozen=True, kw_only=True):
     id: str
     seq: int
-    """From 1, without a gap."""
+    """From 1, without gaps."""
     time: datetime
     """Never earlier than that of the previous entry."""
     tenant_id: str
@@ -71,12 +71,12 @@ class AuditEntry(AuditAction, frozen=True, kw_only=True):
     previous: str
     """The hash of the previous entry."""
     hash: str = ""
-    """SHA-256 of all of this, as JSON with sorted names and without the hash itself."""
+    """SHA-256 of the whole entry, as JSON with sorted names and without the hash itself."""
     type: Literal["audit_entry"] = "audit_entry"
 
 
 class AuditAnchor(Struct, frozen=True, kw_only=True):
-    """The last entry that was pruned: where the chain starts now."""
+    """The last entry that was pruned: the chain now starts after it."""
 
     id: str
     seq: int
@@ -114,7 +114,7 @@ class _ChainEnd:
 class _Chain:
     tenant: str
     end: _ChainEnd | None = None
-    """As far as this process knows."""
+    """The end of the chain, as far as this process knows; `None`: read it again."""
 
 
 class Audit:
@@ -135,7 +135,7 @@ class Audit:
         self._commits: dict[str, GroupCommit[_PendingEntry]] = {}
 
     async def note(self, tenant: str, action: AuditAction) -> None:
-        """Durable when this returns.
+        """Write an entry; it is durable when this returns.
 
         Raises: StoreFailed, StaleVersion: others kept writing.
         """
@@ -153,7 +153,7 @@ class Audit:
         return await self._repository.page(tenant, query)
 
     async def entries(self, tenant: str) -> AsyncGenerator[AuditEntry, None]:
-        """All of them, from the first."""
+        """All entries, from the first."""
         after: RecordRow | None = None
         while rows := await self._records.list(
             RecordQuery(kind=KIND, tenant=tenant, order="asc", after=after, limit=_BATCH)
@@ -232,7 +232,7 @@ class Audit:
         raise StaleVersion("the audit: others kept writing")
 
     def _link(self, tenant: str, pending: _PendingEntry, end: _ChainEnd) -> tuple[Put, _ChainEnd]:
-        # lists are in the order of the chain
+        # lists must be in the order of the chain
         created = max(to_micros(pending.moment), end.created + 1)
         bare = copy_fields(
             AuditEntry,
@@ -285,7 +285,7 @@ async def delete_expired_data(
 
 
 def attribute_to(action: AuditAction, who: Principal | None) -> AuditAction:
-    """With its principal."""
+    """The action with its principal."""
     if who is None or not who.key_id:
         return action
     return replace(

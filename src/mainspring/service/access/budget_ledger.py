@@ -1,8 +1,8 @@
 """Daily budgets of keys, agents and tenants, over all workers: the harness's ledger on counters.
 
-A call's highest cost is set aside before it and replaced by what it cost after it. What a crash
-leaves set aside stays counted until the day ends (UTC): nobody knows what that call cost, and the
-session's own log counts it in full as well.
+A call's highest cost is reserved before it and replaced by its actual cost after it. Reservations
+that a crash leaves behind count until the day ends (UTC): the cost of that call is not known, and
+the session's own log counts it in full as well.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ LIMIT_SECONDS = 5.0
 """How long a changed budget may take to apply."""
 KEPT_DAYS = 90
 _MAX_OPEN = 100_000
-"""Calls in progress. Interrupted calls are never settled; they are evicted in time."""
+"""The limit of calls in progress. Interrupted calls are never settled; they are evicted
+eventually."""
 _MICRO = Decimal(1_000_000)
 _ANY_NAME = "*"
 
@@ -60,7 +61,7 @@ class DailyBudgetLedger:
         self._open: LruCache[str, _OpenReservation] = LruCache(_MAX_OPEN)
 
     def budget(self, tenant: str, key_id: str, *, rate: SpendRate | None = None) -> Budget:
-        """For sessions that this key created: the key, its tenant and the agent pay."""
+        """The budget of sessions that this key created: the key, its tenant and the agent pay."""
         return Budget(ledger=self, rate=rate, user=key_id, tenant=tenant)
 
     async def reserve(self, charge: Charge) -> str | None:
@@ -69,7 +70,7 @@ class DailyBudgetLedger:
         day = self._clock().date()
         tenant = charge.tenant or ""
         limits = [await self.limit_usd(tenant, payer, name) for payer, name in charge.payers()]
-        if all(limit is None for limit in limits):  # nothing to reserve: counted when it is settled
+        if all(limit is None for limit in limits):  # no limit: counted when it is settled
             self._open.put(
                 charge.reservation_id, _OpenReservation(day=day, charge=charge, micros=0)
             )
@@ -109,8 +110,8 @@ class DailyBudgetLedger:
         return self._clock().date()
 
     async def _add(self, day: date, charge: Charge, micros: int) -> list[int]:
-        """For all payers at once. If two charges together exceed a limit, both may be refused, but
-        never both accepted."""
+        """Add an amount for all payers at once. If two charges together exceed a limit, both may be
+        refused, but never both accepted."""
         tenant = charge.tenant or ""
         return await self._records.tally(
             [(_counter(day, tenant, payer, name), micros) for payer, name in charge.payers()]
@@ -122,7 +123,7 @@ class DailyBudgetLedger:
             if kind == "user":
                 return (await self._keys.get(tenant, name)).daily_budget_usd
             current = await self._tenants.get(tenant)
-        except NotFound:  # a person of an issuer's, or no tenants at all: without a limit
+        except NotFound:  # a subject of an issuer, or no tenants: no limit
             return None
         if kind == "tenant":
             return current.daily_budget_usd

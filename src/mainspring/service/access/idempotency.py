@@ -2,7 +2,7 @@
 
 The response is kept for a day, sealed because some contain a secret. So is the fingerprint of the
 request: from a plain hash, a short secret in the request could be guessed. If a process dies during
-a request, nobody knows how far it came: after a minute the same request is executed again.
+a request, its progress is unknown: after a minute the same request is executed again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class RequestRecord(Struct, frozen=True, kw_only=True):
     begun_at: datetime
     expires_at: datetime
     sealed_request: bytes = b""
-    """What was asked, and with which rights, as `_Asked`: nothing else gets this answer."""
+    """The request and its permissions, as `_SealedRequest`: only the same request gets this
+    answer."""
     sealed: bytes | None = None
     """The response; `None` if there is none yet."""
 
@@ -72,10 +73,10 @@ class IdempotentRequests:
     async def begin(
         self, principal: Principal, operation: str, key: str, fingerprint: str
     ) -> RequestRecord:
-        """The request as it stands: with the answer, or for the caller to do it now.
+        """The record of a request: with the answer, or for the caller to execute it now.
 
         Raises: InvalidInput: the key is malformed, or was given with another request. Forbidden:
-        what the caller may do has changed since. Stale: somebody does it just now.
+        the caller's permissions have changed since. StaleVersion: another process executes it.
         """
         now = self._clock()
         asked = _SealedRequest(fingerprint=fingerprint, rights=_rights(principal))
@@ -150,8 +151,8 @@ def _request_id(principal: Principal, operation: str, key: str) -> str:
 
 
 def _rights(principal: Principal) -> list[str]:
-    """An answer is for the rights that it was given under: a key that may do less now, or other
-    things, does not get it."""
+    """The permissions that an answer was given under: a key with fewer or other permissions does
+    not get it."""
     bounds = (
         principal.agent_id,
         principal.environment_id,

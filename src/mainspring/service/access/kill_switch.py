@@ -1,4 +1,4 @@
-"""The kill switch: stops an agent, a tenant or everything until somebody resumes it."""
+"""The kill switch: stops an agent, a tenant or everything until a person resumes it."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ class Halts:
         await self._repository.remove(tenant, _id_of(tenant, agent_id))
 
     async def of(self, tenant: str) -> list[Halt]:
-        """The active stops of a tenant."""
+        """The active halts of a tenant."""
         return [*await self._list_halts(ALL_TENANTS), *await self._list_halts(tenant)]
 
     async def everything(self) -> list[Halt]:
         return await self._list_halts(None)
 
     async def why_stopped(self, tenant: str, agent_id: str | None = None) -> str | None:
-        """The reason why it is stopped; `None` if it may run."""
+        """The reason for the halt; `None` if it may run."""
         for scope in ((ALL_TENANTS, None), (tenant, None), (tenant, agent_id)):
             if (why := await self._recent.get(scope)) is not None:
                 return why
@@ -98,7 +98,7 @@ class Halts:
         return await self.why_stopped(tenant, agent_id) is not None
 
     async def _find_reason(self, scope: tuple[str, str | None]) -> str | None:
-        """Each by its own id: however many others there are, none is overlooked."""
+        """Each halt is read by its own id, so that none is missed, however many there are."""
         tenant, agent_id = scope
         halt = await self._repository.find(tenant, _id_of(tenant, agent_id))
         if halt is not None:
@@ -112,7 +112,7 @@ class Halts:
 
 
 def _id_of(tenant: str, agent_id: str | None) -> str:
-    """One for each thing that can be stopped."""
+    """One id for each agent or tenant that can be stopped."""
     if tenant == ALL_TENANTS:
         return "halt_*"
     return f"halt_{tenant}" if agent_id is None else f"halt_{tenant}.{agent_id}"

@@ -9,10 +9,10 @@ from mainspring.core.errors import Forbidden
 from mainspring.core.sender import Sender, local_user
 
 Role: TypeAlias = Literal["viewer", "user", "operator", "admin"]
-"""Each includes those before it: read; run sessions; change agents and environments, answer for
-others, read the audit; manage keys."""
+"""Each role includes those before it: read; run sessions; change agents and environments, answer
+for others, read the audit; manage keys."""
 CLI_PRINCIPAL = "cli"
-"""The `key_id` of whoever uses the command line on the machine of the store."""
+"""The `key_id` of a person who uses the command line on the machine of the store."""
 ROLES: tuple[Role, ...] = ("viewer", "user", "operator", "admin")
 
 
@@ -20,9 +20,9 @@ ROLES: tuple[Role, ...] = ("viewer", "user", "operator", "admin")
 class Principal:
     tenant: str
     key_id: str
-    """Of the key, or `oidc:<subject>`."""
+    """The id of the key, or `oidc:<subject>`."""
     issuer: str = ""
-    """Who vouches for the subject; two issuers may have subjects of the same name."""
+    """The issuer of the subject; two issuers may have subjects of the same name."""
     role: Role
     name: str = ""
     """The name of the key, or the e-mail address of the subject."""
@@ -35,7 +35,7 @@ class Principal:
     session_id: str | None = None
     """The only session that it may use: the token of a work item."""
     work_id: str | None = None
-    """That item."""
+    """The work item of the token."""
     acting_agent: str | None = None
     """The agent that makes this request, with a key that was given to it."""
     system: str | None = None
@@ -56,7 +56,7 @@ class Principal:
 
     @property
     def is_person(self) -> bool:
-        """It acts neither for an agent nor as the worker of an environment."""
+        """Whether it acts neither for an agent nor as the worker of an environment."""
         return self.acting_agent is None and self.environment_id is None
 
     def is_at_least(self, role: Role) -> bool:

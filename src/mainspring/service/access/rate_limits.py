@@ -1,6 +1,5 @@
-"""Rate limits: token buckets of this process only. With several API processes each counts for
-itself.
-"""
+"""Rate limits: token buckets in this process only. With several API processes, each counts
+separately."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 
 _BURST_SECONDS = 10
 _EPSILON = 1e-6
-"""Smaller differences are errors of floating point."""
+"""Smaller differences are rounding errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class RateLimitStatus:
     """Requests that may still come at once."""
     full_in_seconds: float
     wait_seconds: float = 0.0
-    """0 if it was accepted."""
+    """0 if the request was accepted."""
 
     @property
     def is_refused(self) -> bool:

@@ -1,6 +1,5 @@
-"""The ids that a request names, found by their types, and whether what they name exists. Whether
-a key may name them is decided in `key_scope`.
-"""
+"""The ids in a request, found by their types, and whether their resources exist. `key_scope`
+decides whether a key may name them."""
 
 from __future__ import annotations
 
@@ -29,6 +28,7 @@ _KIND_BY_PATH_NAME = {
     "skill_id": "skill",
     "deployment_id": "deployment",
     "dream_id": "dream",
+    "alarm_id": "alarm",
     "deployment_run_id": "deployment_run",
     "approval_id": "approval",
     "webhook_id": "webhook",
@@ -47,13 +47,13 @@ class NamedId(NamedTuple):
     """The kind of resource that it identifies."""
     id: str
     where: str
-    """As `resources[0].file_id`."""
+    """The path in the request, such as `resources[0].file_id`."""
     may_be_gone: bool = False
-    """It need not exist: the request undoes something."""
+    """Whether it need not exist, because the request undoes something."""
 
 
 def ids_in_path(path: Mapping[str, str]) -> list[NamedId]:
-    """An unknown name is a kind that no key of limited scope may name."""
+    """The ids in a path. An unknown name becomes a kind that no key of limited scope may name."""
     return [
         NamedId(_KIND_BY_PATH_NAME.get(name, name), value, name)
         for name, value in path.items()
@@ -121,7 +121,7 @@ _RECORD_KINDS = frozenset(
     {"agent", "environment", "file", "skill", "vault", "memory_store", "session", "deployment"}
 )
 """Ids of records. Others are looked up where they are used: threads and calls in their session,
-models in the catalogue."""
+models in the catalog."""
 _GRANTABLE_KINDS = ("vault", "memory_store", "file", "skill", "environment")
 
 

@@ -38,7 +38,7 @@ class Tenant(Struct, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     requests_per_minute: int | None = None
-    """Of all its keys together, for each API process; `None`: the platform's default."""
+    """The limit of all its keys together, for each API process; `None`: the platform's default."""
     daily_budget_usd: Usd | None = None
     agent_daily_budgets_usd: AgentBudgets = {}
     """By the agent's name; `*` for all others."""
@@ -85,7 +85,8 @@ class Tenants:
         return await self._repository.get(PLATFORM_TENANT, tenant_id)
 
     async def is_disabled(self, tenant_id: str) -> bool:
-        """If so, neither requests nor schedules of the tenant are served."""
+        """Whether the tenant is disabled: then neither its requests nor its schedules are
+        served."""
         tenant = await self._repository.find(PLATFORM_TENANT, tenant_id)
         return tenant is not None and tenant.disabled_at is not None
 
@@ -98,7 +99,8 @@ class Tenants:
         return await self._repository.update(PLATFORM_TENANT, tenant_id, change)
 
     async def disable(self, tenant_id: str) -> Tenant:
-        """Within seconds its keys are refused and its agents stop; nothing is deleted.
+        """Disable a tenant: within seconds its keys are refused and its agents stop; nothing is
+        deleted.
 
         Raises: InvalidInput: the root tenant, without which nobody could enable it again.
         """

@@ -1,1 +1,1 @@
-"""Calls that wait for a person: who may answer, by when, and who did."""
+"""Calls that wait for a person: who may answer, the deadline, and who answered."""

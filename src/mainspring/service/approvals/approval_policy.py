@@ -39,17 +39,17 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
     role: AnswerRole = "user"
     """The minimum role that may answer."""
     four_eyes: bool = False
-    """Whoever created the session or spoke in it may not answer."""
+    """Whether the creator of the session, and everyone who sent messages in it, may not answer."""
     expires_after_seconds: int | None = None
     on_expiry: OnExpiry = "deny"
-    """`leave`: it is shown as overdue and keeps waiting."""
+    """`leave`: the approval is shown as overdue and keeps waiting."""
     escalate_after_seconds: int | None = None
     escalate_to: str | None = None
     """Free text that names whom to notify; it is sent with the webhook."""
     escalated_role: AnswerRole | None = None
     """The minimum role after escalation, if it is higher."""
     updated_at: datetime | None = None
-    """`None` for the built-in policy, which nobody has set."""
+    """`None` for the built-in policy, which applies if none is set."""
     type: Literal["approval_policy"] = "approval_policy"
 
     def needed_role(self, *, is_escalated: bool) -> AnswerRole:
@@ -60,7 +60,8 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
 
 
 class SetApprovalPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Unset fields stay, or are the tenant's for an agent without a policy; `null` clears them."""
+    """Unset fields stay; for an agent without a policy they are the tenant's. `null` clears
+    them."""
 
     agent_id: Annotated[AgentId, Meta(min_length=1, max_length=128)] | None = None
     role: AnswerRole | UnsetType = UNSET
@@ -85,7 +86,8 @@ class ApprovalPolicies:
         return ApprovalPolicy(id=_id(tenant, None))
 
     async def require_overriding(self, principal: Principal, agent_id: str) -> None:
-        """Only those who may approve calls may weaken the policy.
+        """Check that the principal may weaken the policy: only those who may approve calls may do
+        so.
 
         Raises: Forbidden.
         """
@@ -93,7 +95,7 @@ class ApprovalPolicies:
         principal.require("operator" if policy.four_eyes and policy.role == "user" else policy.role)
 
     async def set(self, principal: Principal, request: SetApprovalPolicy) -> ApprovalPolicy:
-        """Who may answer changes at once; deadlines of waiting calls do not change.
+        """Set a policy. Who may answer changes at once; deadlines of waiting calls do not change.
 
         Raises: InvalidInput, Forbidden: an agent would set its own.
         """
@@ -117,7 +119,7 @@ class ApprovalPolicies:
             return await self._repository.update(tenant, id_, change)
 
     async def unset(self, principal: Principal, agent_id: str | None = None) -> ApprovalPolicy:
-        """The policy that applies now.
+        """Remove a policy; returns the one that applies now.
 
         Raises: NotFound: there was none; Forbidden.
         """
@@ -156,7 +158,7 @@ class _Speaker(Struct, frozen=True, kw_only=True):
 
 
 ANSWERED_BY_EXPIRY = "expired"
-"""Recorded as the answerer if nobody answered in time. No key has this id: key ids are longer."""
+"""The recorded answerer of an expired approval. No key has this id: key ids are longer."""
 
 
 class AnswerPermission:
@@ -176,7 +178,7 @@ class AnswerPermission:
     async def check(
         self, principal: Principal, session: SessionRecord, askings: Mapping[str, int]
     ) -> None:
-        """`askings`: the calls, and where in the log each was asked.
+        """`askings`: the calls, and the log position of each question.
 
         Raises: Forbidden.
         """
@@ -191,12 +193,12 @@ class AnswerPermission:
             )
 
     async def note_speaker(self, principal: Principal, session: SessionRecord) -> None:
-        """Record that somebody spoke in a session: with four eyes, they may not approve its calls.
-        The creator of the session need not be recorded."""
+        """Record that a principal sent a message in a session: with four eyes, it may not approve
+        calls of the session. The creator need not be recorded."""
         if await self._has_spoken(principal, session):
             return
         id_ = _speaker_id(session.id, principal.key_id)
-        with suppress(AlreadyExists):  # two messages of theirs at once
+        with suppress(AlreadyExists):  # two messages at the same time
             await self._speakers.put(
                 principal.tenant, _Speaker(id=id_, session_id=session.id, key_id=principal.key_id)
             )
@@ -214,7 +216,7 @@ class AnswerPermission:
             return False
         for call_id, asked in askings.items():
             id_ = approval_id(session_id, call_id, asked)
-            approval = await self._approvals.find(tenant, id_)  # `None`: it is too new
+            approval = await self._approvals.find(tenant, id_)  # `None`: too new
             if approval is not None and approval.escalated_at is not None:
                 return True
         return False

@@ -43,7 +43,7 @@ class Approval(Struct, frozen=True, kw_only=True):
     name: str
     """The name of the tool."""
     input: CallInput
-    """As in the log, without secrets."""
+    """The input as in the log, without secrets."""
     preview: str | None
     """The tool's preview of the effect: a diff, a command."""
     is_cut: bool
@@ -74,7 +74,7 @@ class Approval(Struct, frozen=True, kw_only=True):
     question_id: str | None = None
     """The id of the approval in the session's log, if the call asks a question of its own."""
     question: str | None = None
-    """What the call asks in mid-call; `None`: it asks for permission to run."""
+    """The question that a running call asks; `None`: the approval is for running the call."""
     form_schema: dict[str, Any] | None = None
     """JSON Schema of the form that goes with `allow`."""
     form: dict[str, Any] | None = None
@@ -90,7 +90,7 @@ class Approval(Struct, frozen=True, kw_only=True):
 
 
 def approval_id(session_id: str, call_id: str, asked: int) -> str:
-    """Questions asked at the same time keep the order of their calls."""
+    """Starts with the log position, so that questions keep the order of their calls."""
     _, _, digits = stable_id("", session_id, call_id, str(asked)).partition("_")
     return f"appr_{asked:06x}{digits[:26]}"
 
@@ -110,7 +110,7 @@ def _index_columns(approval: Approval) -> IndexColumns:
 
 
 def shorten_input(input_: Mapping[str, object]) -> tuple[CallInput, bool]:
-    """The input, and whether some of it was left out: of one that is too long, the beginnings."""
+    """The input, shortened if it is too long, and whether it was."""
     if len(msgspec.json.encode(input_)) <= MAX_INPUT_BYTES:
         return dict(input_), False
     names = list(input_)[:_CUT_FIELDS]

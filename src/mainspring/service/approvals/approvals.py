@@ -110,10 +110,10 @@ class Approvals:
     async def answer(
         self, principal: Principal, approval_id: str, answer: ApprovalAnswer
     ) -> Approval:
-        """Repeating the same answer returns the same approval.
+        """Answer an approval. Repeating the same answer returns the same approval.
 
-        Raises: NotFound, InvalidInput, Forbidden: they may not; Stale: somebody else has answered
-        already, or it waits no more.
+        Raises: NotFound, InvalidInput, Forbidden: they may not; StaleVersion: somebody else has
+        already answered, or it no longer waits.
         """
         approval = await self._load(principal, approval_id)
         principal.require_human()
@@ -173,7 +173,7 @@ class Approvals:
         notice = Notification(tenant=tenant, type="mainspring.approval_escalated", id=approval.id)
         escalated = replace(approval, escalated_at=now)
         if not await self.keeper.replace(tenant, row, escalated, [notice]):
-            await self.attend(job)  # somebody changed it first: check again
+            await self.attend(job)  # it was changed concurrently: check again
 
     async def _expire(self, tenant: str, approval: Approval) -> None:
         assert approval.expires_at is not None
@@ -216,7 +216,7 @@ class Approvals:
         return True
 
     async def _asked_call(self, session: SessionRecord, approval: Approval) -> OpenCall | None:
-        """The call, if the question is still open by the log; the record may be older."""
+        """The call, if its question is still open in the log; the record may be older."""
         try:
             digest = await self.keeper.digests.of(await self._log.session(session.id))
         except SessionNotFound:
@@ -232,7 +232,7 @@ class Approvals:
         return approval
 
     async def _with_policy(self, tenant: str, approval: Approval) -> Approval:
-        """With the current role that may answer."""
+        """The approval with the role that may answer now."""
         if approval.status != "waiting":
             return approval
         policy = await self.policies.of(tenant, approval.agent_id)

@@ -1,6 +1,5 @@
-"""Reconciles approval records with the session logs, which are the truth: one record for each
-call that waits. It may run anywhere, at any time, several at once.
-"""
+"""Reconciles approval records with the session logs, which are the truth: one record for each call
+that waits. It may run anywhere, at any time, concurrently."""
 
 from __future__ import annotations
 
@@ -113,7 +112,7 @@ async def read_approval_state(
 ) -> ApprovalState:
     """Raises: SessionNotFound."""
     pending = await _pending_answers(log, session.id)
-    row = await log.session(session.id)  # after that: an item that left the inbox is in the log
+    row = await log.session(session.id)  # read later: an item that left the inbox is in the log
     digest = await digests.of(row)
     is_open = session.archived_at is None and digest.status != "terminated"
     calls = (
@@ -161,7 +160,7 @@ class NotificationWriter(Protocol):
 
 
 class NoNotifications:
-    """For processes without webhooks."""
+    """Discards notifications, for processes without webhooks."""
 
     async def prepare_changes(self, *notices: Notification) -> list[RecordChange]:
         return []
@@ -194,8 +193,8 @@ class ApprovalReconciler:
         self._upto: SessionRow | None = None
 
     async def catch_up(self, tenant: str, session_id: str) -> None:
-        """Record which calls wait now, and the answers to those that did. May run at any time,
-        several at once."""
+        """Record which calls wait now, and the answers to those that waited. May run at any time,
+        concurrently."""
         for _ in range(_TRIES):  # again after each change: the log may have grown in the meantime
             try:
                 session = await self.sessions.get(tenant, session_id)
@@ -230,7 +229,7 @@ class ApprovalReconciler:
         approval: Approval,
         notifications: Sequence[Notification] = (),
     ) -> bool:
-        """Write it with its notifications; False if somebody else changed it first."""
+        """Write an approval with its notifications; False if another process changed it first."""
         telling = await self._renderer.prepare_changes(*notifications)
         try:
             await self._records.write(self.repository.replace_change(row, approval), *telling)

@@ -1,4 +1,4 @@
-"""Authentication: who makes a request, whether they may make it, and whether they make too many."""
+"""Authentication: the principal of a request, its permissions, and its rate limits."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class RequestCredentials:
     address: str = ""
     """The address of the client."""
     is_inside: bool = False
-    """A re-check of an open stream, not a new request."""
+    """Whether this is a re-check of an open stream, not a new request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthenticationResult:
     who: Principal
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Sent with any response."""
+    """Headers that are sent with any response."""
     refusal: MainspringError | None = None
     """Why the request is refused although its principal is known."""
 
@@ -79,7 +79,7 @@ _LOG = logging.getLogger("mainspring.door")
 
 KEY_CACHE_SECONDS = 3.0
 ACTING_AGENT_HEADER = "x-mainspring-agent"
-"""Names the agent that makes a request. It only ever removes permissions."""
+"""Names the agent that makes a request. It can only remove permissions."""
 WORKSPACE_HEADER = "anthropic-workspace-id"
 ANONYMOUS = Principal(tenant="", key_id="", role="viewer", name="nobody")
 """The principal of routes that need no key."""
@@ -101,7 +101,7 @@ class TokenVerifier(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateLimits:
-    """For principals without a limit of their own."""
+    """Limits for principals without limits of their own."""
 
     key: Rate = field(default_factory=lambda: Rate(12_000))
     tenant: Rate = field(default_factory=lambda: Rate(60_000))
@@ -241,8 +241,8 @@ class Authenticator:
     async def check_named(
         self, principal: Principal, path: Mapping[str, str], query: DecodedPart, body: DecodedPart
     ) -> None:
-        """Whether it may name what it does in its query and body, and whether what the body names
-        exists. A query only chooses from what there is.
+        """Check that the principal may name the ids in the query and body, and that those in the
+        body exist. A query only selects from what exists.
 
         Raises: Forbidden, NotFound.
         """

@@ -1,8 +1,8 @@
-"""What a key of limited scope may name: one that is for one agent, or for the work of one
-environment. Every id of a request is checked here, in its path, query and body alike; a kind of id
-that has no rule may not be named.
+"""The ids that a key of limited scope may name: a key for one agent, or for the work of one
+environment. Every id of a request is checked here, in its path, query and body; an id of a kind
+without a rule may not be named.
 
-Ids of a tenant-wide key are not: what it names is looked up among what its tenant has.
+Ids of a tenant-wide key are not checked here: they are looked up among its tenant's resources.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.storage.repository import SESSION_KIND, Repository
 
 _WITHIN_SESSION = ("thread", "tool_use", "session_resource")
-"""Looked up in the session of the path, which has been checked."""
+"""Looked up in the session of the path, which has already been checked."""
 _UNSCOPED = ("model", "external")
 _USED_BY_SESSION = ("memory_store_id", "skill_id")
 
@@ -105,7 +105,7 @@ class KeyScope:
         principal.require_agent((await self._sessions.get(principal.tenant, session_id)).agent.id)
 
     async def _agents_environment(self, principal: Principal, environment_id: str) -> None:
-        """A cloud environment describes a sandbox; a self-hosted one is somebody's machine."""
+        """A cloud environment describes a sandbox; a self-hosted one is a client's machine."""
         environment = await self._environments.get(principal.tenant, environment_id)
         if not isinstance(environment.config, CloudConfig):
             await _require_granted(principal, environment_id)

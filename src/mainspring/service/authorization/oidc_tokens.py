@@ -1,4 +1,4 @@
-"""Verify tokens of external issuers; their library is imported only if any are configured."""
+"""Verifies tokens of external issuers; the library is imported only if any are configured."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def open_tokens(
     """Raises: InvalidInput: an issuer is invalid, or the extra is not installed."""
     if not oidc_issuers:
         return None
-    try:  # by name: it is an extra
+    try:  # imported by name: an optional dependency
         module = import_module("mainspring.service.access.oidc")
     except ModuleNotFoundError as error:
         if error.name != "jwt":
@@ -32,7 +32,7 @@ def open_tokens(
 
 
 class CombinedTokens:
-    """Verify tokens of several kinds; the first kind that recognises one decides."""
+    """Verifies tokens of several kinds; the first kind that recognises one decides."""
 
     def __init__(self, *kinds: TokenVerifier | None) -> None:
         self._kinds = tuple(kind for kind in kinds if kind is not None)

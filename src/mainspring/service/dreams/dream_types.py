@@ -1,4 +1,4 @@
-"""Dreams as the API shows them."""
+"""The API types of dreams."""
 
 from __future__ import annotations
 

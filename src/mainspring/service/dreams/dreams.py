@@ -59,7 +59,7 @@ PutJob: TypeAlias = Callable[[Job], Awaitable[None]]
 
 
 class ScheduledDream(Protocol):
-    """What a deployment says about its dreams."""
+    """The settings of a deployment for its dreams."""
 
     @property
     def memory_store_id(self) -> str: ...
@@ -72,7 +72,7 @@ class ScheduledDream(Protocol):
 
 
 class _Canceled(MainspringError):
-    """Somebody has canceled the dream: it stops before it writes."""
+    """The dream was canceled: it stops before it writes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ class Dreams:
     async def create(
         self, principal: Principal, request: CreateDream, *, dream_id: str | None = None
     ) -> DreamObject:
-        """`dream_id`: chosen by a caller that must not make it twice.
+        """`dream_id`: chosen by a caller that must not create it twice.
 
         Raises: NotFound; InvalidInput; StaleVersion: another dream writes the same store;
         AlreadyExists.
@@ -126,7 +126,7 @@ class Dreams:
     async def start_scheduled(
         self, principal: Principal, agent_id: str, action: ScheduledDream, key: str
     ) -> str:
-        """The session of a dream over an agent's newest sessions; one dream for a key.
+        """Start a dream over an agent's newest sessions, one for each key; returns its session.
 
         Raises: InvalidInput: it is not due, or cannot be made; NotFound; StaleVersion.
         """
@@ -213,7 +213,7 @@ class Dreams:
         except _Canceled:
             return
         except LeaseHeld:
-            raise  # another worker runs it: the job is tried again
+            raise  # another worker runs it: the job is retried
         except MainspringError as error:
             failed = DreamError(type=type(error).__name__, message=str(error))
             await self._end(tenant, dream.id, "failed", failed)

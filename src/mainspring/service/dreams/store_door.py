@@ -1,4 +1,4 @@
-"""A memory store of the API as dreams read and change it."""
+"""Access of dreams to a memory store of the API."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class StoreDoor:
     target: str
     """The store that is written: the same, or a new one."""
     session_id: str
-    """The dream's own session: the author of what it writes."""
+    """The dream's own session, which is the author of its changes."""
     clock: Clock
     check: Callable[[], Awaitable[None]]
-    """Raises what stops the dream: somebody canceled it."""
+    """Raises an error that stops the dream, if it was canceled."""
 
     async def texts(self) -> Mapping[str, str]:
         await self.check()
@@ -41,7 +41,7 @@ class StoreDoor:
         }
 
     async def apply(self, dream_id: str, edits: Sequence[MemoryEdit]) -> AppliedEdits:
-        """What is there already is not written again."""
+        """Apply edits; an edit that is already in place is not written again."""
         await self.check()
         if self.target != self.source:
             await self._copy()

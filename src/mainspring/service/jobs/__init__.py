@@ -1,1 +1,1 @@
-"""Dispatch and workers: jobs that are done once, soon or at a given time."""
+"""Dispatch and workers: jobs that run once, now or at a given time."""

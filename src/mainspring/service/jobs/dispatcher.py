@@ -1,6 +1,5 @@
-"""The dispatcher port: jobs that are done once, soon or at a given time, and how a service
-enqueues one without knowing the engine.
-"""
+"""The dispatcher port: jobs that run once, now or at a given time, and how a service enqueues one
+without knowing the engine."""
 
 from __future__ import annotations
 
@@ -21,8 +20,8 @@ class Job(Struct, frozen=True, kw_only=True):
     task: str
     """The name of a registered task, such as `wake`."""
     key: str
-    """Of what: a session, a delivery. Jobs of one task and key never run at once, and of those
-    that wait there is only one."""
+    """The object of the job: a session, a delivery. Jobs of one task and key never run
+    concurrently, and at most one of them waits."""
     tenant: str
     """For fairness: a tenant with many jobs does not delay one with few."""
 
@@ -39,14 +38,14 @@ FailureHandler: TypeAlias = Callable[[Job, Exception], Awaitable[None]]
 
 class Dispatcher(Protocol):
     async def put(self, job: Job, *, at: datetime | None = None) -> None:
-        """Have it done, now or at that time; durable when this returns. If one with its task and
-        key waits already, it is done at the earlier of the two times; if one runs, once more
-        after it."""
+        """Enqueue a job for now or for that time; it is durable when this returns. If one with its
+        task and key already waits, it runs at the earlier of the two times; if one is running,
+        it runs once more after it."""
         ...
 
     async def remind(self, jobs: Sequence[Job]) -> None:
         """Enqueue jobs that polling would find anyway: they may be lost with the process. A job
-        that waits or runs already does not change."""
+        that already waits or runs is not changed."""
         ...
 
     async def cancel(self, task: str, key: str) -> None:
@@ -61,12 +60,13 @@ class Dispatcher(Protocol):
         closing: Event,
         on_failure: FailureHandler | None = None,
     ) -> None:
-        """Take jobs and do them, so many at once. Once `closing` is set none is taken any more,
-        and this returns when those that run are done; cancel it to cancel them, which gives them
-        to whoever works then.
+        """Take jobs and run them, up to `concurrency` at once. Once `closing` is set no more are
+        taken, and this returns when the running ones have ended; cancel it to cancel them, which
+        gives them to other workers.
 
-        A job whose `do` raises is done again later, `ATTEMPTS` times in all. A store that is
-        unavailable is no fault of the job's, and does not count.
+        A job whose `handle` raises is run again later, `ATTEMPTS` times in all. An unavailable
+        store is not
+        the job's fault, and does not count.
         """
         ...
 

@@ -1,4 +1,5 @@
 """A dispatcher that needs only the database of the log, for one process or a few on one machine.
+
 Tenants take turns. Jobs are records; reminders are only in memory.
 """
 
@@ -41,14 +42,14 @@ class FairQueue:
     def __init__(self) -> None:
         self._waiting: dict[str, tuple[datetime, int]] = {}
         self._queues: dict[str, list[tuple[datetime, int, str]]] = {}
-        """By tenant, in the order of turns; entries that differ from `_waiting` do not count."""
+        """By tenant, in the order of turns; entries that differ from `_waiting` are outdated."""
         self._arrivals = count()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def put(self, name: str, tenant: str, at: datetime) -> None:
-        """Enqueue a job; if it waits already, its time changes."""
+        """Enqueue a job; if it already waits, its time changes."""
         place = (at, next(self._arrivals))
         self._waiting[name] = place
         heappush(self._queues.setdefault(tenant, []), (*place, name))
@@ -64,7 +65,7 @@ class FairQueue:
             head = self._head(tenant)
             if head is None or head[0] > now or is_full(tenant):
                 continue
-            queue = self._queues.pop(tenant)  # and to the end of the row
+            queue = self._queues.pop(tenant)  # moves to the end of the turns
             _, _, name = heappop(queue)
             del self._waiting[name]
             if queue:
@@ -92,11 +93,12 @@ _POLL_SECONDS = 1.0
 """How often to poll for jobs that other processes have put."""
 _LOOKAHEAD = timedelta(seconds=2 * _POLL_SECONDS)
 _MAX_JOBS_READ = 1000
-"""Records read at once; fairness ends if one tenant has more jobs due."""
+"""How many records are read at once; with more due jobs of one tenant, turns are no longer fair."""
 
 
 class EmbeddedDispatcher:
-    """Keeps jobs that are due soon in memory, in turns; claiming the record decides."""
+    """Keeps jobs that are due soon in memory, in turns; the process that claims the record runs the
+    job."""
 
     def __init__(
         self,
@@ -116,9 +118,9 @@ class EmbeddedDispatcher:
         self._soon: dict[str, tuple[Job, datetime]] = {}
         """Waiting jobs; one whose name is running waits without a turn."""
         self._records_of: set[str] = set()
-        """Those that have a record."""
+        """Names of waiting jobs that have a record."""
         self._running: dict[str, bool] = {}
-        """By name, and whether it has a record."""
+        """Running jobs by name, and whether each has a record."""
         self._tenants: Counter[str] = Counter()
         self._changed = Event()
 
@@ -239,7 +241,7 @@ class EmbeddedDispatcher:
 
     async def _poll_forever(self) -> None:
         while True:
-            with suppress(StoreFailed):  # the next poll will do
+            with suppress(StoreFailed):  # the next poll retries
                 await self.poll()
             await anyio.sleep(_POLL_SECONDS)
 

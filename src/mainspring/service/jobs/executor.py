@@ -42,7 +42,7 @@ class JobQueue(Protocol):
     async def finish(self, claim: ClaimedJob) -> None: ...
 
     async def postpone(self, claim: ClaimedJob, *, seconds: float, is_failure: bool) -> None:
-        """Give it back to the queue, to be taken again after so long."""
+        """Return it to the queue, to be taken again after this time."""
         ...
 
     async def changed(self) -> None:
@@ -78,7 +78,7 @@ class JobExecutor:
         while not self._closing.is_set():
             taken: ClaimedJob | None = None
             try:
-                with CancelScope(shield=True):  # what is taken is not lost on the way here
+                with CancelScope(shield=True):  # a taken job must not be lost to a cancellation
                     taken = await self._queue.take()
             except StoreFailed as error:
                 _LOG.warning("cannot look for jobs: %s", error)
@@ -144,7 +144,8 @@ class JobExecutor:
         await self._queue.postpone(claim, seconds=seconds, is_failure=False)
 
     async def _settle(self, settle: Callable[[], Awaitable[None]]) -> None:
-        """If the store stays unavailable, nothing is lost: the queue finds unsettled jobs."""
+        """Settle a job. If the store stays unavailable, nothing is lost: the queue finds unsettled
+        jobs."""
         with CancelScope(shield=True), anyio.move_on_after(_SETTLE_SECONDS):
             try:
                 await retry_unavailable(settle)

@@ -1,7 +1,7 @@
 """Jobs as records: waiting and running ones, each under its own name.
 
 Taking a job moves it from waiting to running in one write, so that only one process gets it. A
-running job must be renewed; else its worker has died, and the job waits again.
+running job must be renewed; otherwise its worker has died, and the job waits again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class JobRecords:
         self._holder = holder
 
     async def put(self, job: Job, at: datetime) -> None:
-        """Enqueue it; a job that waits already waits no longer than this."""
+        """Enqueue a job; one that already waits is moved to this time if it is earlier."""
         for _ in range(_TRIES):
             with suppress(AlreadyExists):
                 await self._records.write(Put(row=self._waiting(StoredJob(job=job), at)))
@@ -72,7 +72,7 @@ class JobRecords:
         return [(stored.job, from_micros(row.due or 0)) for row, stored in due]
 
     async def take(self, name: str) -> StoredJob | None:
-        """`None` if it is gone, or a job of that name runs already."""
+        """Claim a waiting job; `None` if it is gone, or a job of that name already runs."""
         try:
             waiting = await self._records.get(_WAITING_KIND, name)
             stored = msgspec.structs.replace(self._jobs.read(waiting), holder=self._holder)
@@ -100,7 +100,7 @@ class JobRecords:
                 return
 
     async def release_expired(self) -> None:
-        """Enqueue jobs again whose worker died."""
+        """Enqueue the jobs of dead workers again."""
         now = self._clock()
         for row, _ in await self._running.due(now):
             await self._give_back(row, now, is_failure=True)
@@ -110,7 +110,7 @@ class JobRecords:
         stored = StoredJob(job=stored.job, failures=stored.failures + is_failure)
         try:
             await self._records.write(Remove(row=row), Put(row=self._waiting(stored, at)))
-        except AlreadyExists:  # another was put in the meantime and serves for both
+        except AlreadyExists:  # another was put meanwhile and counts for both
             return await self._running.remove_row(row)
         except (StaleVersion, NotFound):
             return False

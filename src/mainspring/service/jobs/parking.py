@@ -1,4 +1,4 @@
-"""Parking: a session whose wakes keep failing is not run any more, and everybody can see why.
+"""Parking: a session whose wakes keep failing is no longer run, and shows the reason.
 
 Runs that raise are counted here, in the store's tallies; runs that die with their process are
 counted by the harness, in the log (`recovery_exhausted`). Each sees what the other cannot.
@@ -35,14 +35,14 @@ from mainspring.core.events import (
 from mainspring.harness.crash_recovery import closing_events, recovery_events
 from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.log.records import RecordQuery
+from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.log.writer import Writer
-from mainspring.runtime.session.lease import hold_session
 from mainspring.service.jobs.dispatcher import ATTEMPTS, Dispatcher, Job, backoff_seconds
 from mainspring.service.storage.repository import Repository
 
 AfterParking: TypeAlias = Callable[[str, str], Awaitable[None]]
-"""Tenant and session: called after a session is parked, while it is held, as after a run."""
+"""Called with tenant and session after a session is parked, while it is held, as after a run."""
 
 _LOG = logging.getLogger("mainspring.worker")
 KIND = "parked"
@@ -53,14 +53,14 @@ _MESSAGES = frozenset({str(UserMessage.__struct_config__.tag)})
 
 class ParkedSession(Struct, frozen=True, kw_only=True):
     id: str
-    """Of the session."""
+    """The id of the session."""
     reason: str
     failures: int
     parked_at: datetime
     is_told: bool
     """Whether it could be written to the log."""
     position: int = 0
-    """The last item in its inbox at that time."""
+    """The position of the last item in its inbox at that time."""
     type: Literal["parked_session"] = "parked_session"
 
 
@@ -82,7 +82,7 @@ class Parking:
         self._clock = clock
 
     async def unpark(self, tenant: str, session_id: str) -> None:
-        """Try again, with a new count of failures.
+        """Run it again, with a new count of failures.
 
         Raises: NotFound: it is not parked.
         """
@@ -90,15 +90,15 @@ class Parking:
         await self._dispatcher.put(Job(task=WAKE_TASK, key=session_id, tenant=tenant))
 
     async def ids(self) -> frozenset[str]:
-        """Of all tenants."""
+        """Parked sessions of all tenants."""
         rows = await self._records.list(RecordQuery(kind=KIND, limit=_MAX_PARKED))
         return frozenset(item.id for item in rows)
 
     async def is_parked(self, job: Job) -> bool:
-        """Whether its session is parked, and no message has come since to unpark it."""
+        """Whether its session is parked, and no later message has arrived to unpark it."""
         try:
             parked = await self._repository.find(job.tenant, job.key)
-        except StoreCorrupt as error:  # it is still parked; unparking removes it unread
+        except StoreCorrupt as error:  # still parked; unparking removes it unread
             _LOG.error("%s", error)
             return True
         if parked is None:
@@ -126,7 +126,7 @@ class Parking:
             await self._records.forget_tallies(_failure_counter(job))
 
     async def forget(self, job: Job) -> None:
-        """It runs again, or the session no longer exists."""
+        """Forget the failures of a session that runs again or no longer exists."""
         await self._records.forget_tallies(_failure_counter(job))
         with suppress(NotFound, StaleVersion):
             await self._repository.remove(job.tenant, job.key)
@@ -145,9 +145,9 @@ class Parking:
         await self._repository.save(job.tenant, parked)
 
     async def _write_to_log(self, job: Job, reason: str, failures: int) -> bool:
-        """Write it to the log, after the inbox; returns whether that was possible.
+        """Write the reason to the log, after the inbox; returns whether that was possible.
 
-        Raises: LeaseHeld: another runs it. StoreUnavailable.
+        Raises: LeaseHeld: another worker runs it. StoreUnavailable.
         """
         try:
             async with hold_session(self._log, job.key) as writer:
@@ -166,7 +166,7 @@ class Parking:
             _LOG.exception("session %s was parked, and not everybody could be told", job.key)
 
     async def _close(self, writer: Writer, reason: str, failures: int) -> None:
-        """Ends all threads."""
+        """Append the events that end all threads and report the failure."""
         thread_tree = ThreadTree.of(await self._log.read(writer.session_id), writer.thread_id)
         for event in await writer.stage_inbox(thread_tree.addressee):
             thread_tree.apply(event)
@@ -189,7 +189,8 @@ class Parking:
 
 
 def reason_of(error: Exception) -> str:
-    """Our own errors explain themselves; the text of others may contain a secret."""
+    """The reason for people: our own errors explain themselves; the text of others may contain a
+    secret."""
     if isinstance(error, MainspringError):
         return str(error)
     return f"{type(error).__name__}; the worker's log has the details at level debug"

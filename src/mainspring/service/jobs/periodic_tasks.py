@@ -1,4 +1,5 @@
-"""Tasks that a worker repeats, or runs after a session: each on its own, whatever fails."""
+"""Tasks that a worker repeats, or runs after a session: each independent of failures of the
+others."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 BEAT_SECONDS = 1.0
 STALLED_SECONDS = 3.0
-"""After this time without a heartbeat a worker is dead and others take its jobs."""
+"""After this time without a heartbeat, a worker counts as dead and others take its jobs."""
 _POLL_SECONDS = 1.0
 _LOOKAHEAD_SECONDS = 60.0
 _WAKE_MARGIN_SECONDS = 0.01
@@ -88,7 +88,7 @@ class ProcrastinateConnector(BaseAsyncConnector):
         return await self.rows(query, **arguments)
 
     async def listen_notify(self, on_notification: Notify, channels: Iterable[str]) -> None:
-        """Until the connection breaks."""
+        """Pass on notifications until the connection breaks."""
         connection = await connect(self._pool.address)
         try:
             for channel in channels:
@@ -117,15 +117,15 @@ class PostgresDispatcher:
         self._backoff = backoff
         self._me = 0
         self._running: set[int] = set()
-        self._taking = anyio.Lock()  # what is being taken is not yet among those that run
+        self._taking = anyio.Lock()  # a job that is being taken is not in `_running` yet
         self._changed = Event()
         self._looked = self._changed
         self._looks: list[float] = []
-        """When jobs put here are due within the next minute."""
+        """When jobs that were put here become due, within the next minute."""
         self._clock = clock
 
     async def put(self, job: Job, *, at: datetime | None = None) -> None:
-        # a span, not a moment: the server's clock may be another than ours
+        # a duration, not a time: the server's clock may differ from ours
         seconds = 0.0 if at is None else max((at - self._clock()).total_seconds(), 0.0)
         await retry_unavailable(lambda: self._db.rows(sql.PUT, **_job_values(job), seconds=seconds))
         if seconds:
@@ -164,7 +164,7 @@ class PostgresDispatcher:
 
     async def take(self) -> ClaimedJob | None:
         async with self._taking:
-            self._looked = self._changed  # what is told from here on may be too late for this look
+            self._looked = self._changed  # later signals may be too late for this query
             if not self._me:
                 self._me = await self._manager.register_worker()
             is_any, queues = await self._open_queues()
@@ -180,7 +180,7 @@ class PostgresDispatcher:
             await self._db.rows(sql.FINISH, id=claim.ticket, me=self._me)
         finally:
             self._running.discard(claim.ticket)  # at the latest, `_rescue` finds it
-        self._signal()  # one of the same name may have waited
+        self._signal()  # a job of the same name may be waiting
 
     async def postpone(self, claim: ClaimedJob, *, seconds: float, is_failure: bool) -> None:
         try:
@@ -197,8 +197,8 @@ class PostgresDispatcher:
         self._look_in(seconds)
 
     async def changed(self) -> None:
-        """Other processes signal jobs for now; later ones are found by polling, and on time if
-        they were put here."""
+        """Wait for new jobs. Other processes signal jobs that are due now; later ones are found by
+        polling, and on time if they were put here."""
         now = anyio.current_time()
         while self._looks and self._looks[0] <= now:
             heappop(self._looks)
@@ -234,14 +234,14 @@ class PostgresDispatcher:
             await anyio.sleep(BEAT_SECONDS)
 
     async def _beat(self) -> None:
-        """A worker that was declared dead registers as a new one."""
+        """Send a heartbeat. A worker that was declared dead registers as a new one."""
         async with self._taking:
             if not self._me or not await self._db.rows(sql.BEAT, me=self._me):
                 self._me = await self._manager.register_worker()
 
     async def _rescue(self) -> None:
-        """Every worker does this, so that one is enough; also for jobs that it failed to settle
-        itself."""
+        """Release jobs of dead workers, and jobs that this one failed to settle. Every worker does
+        this, so that one survivor is enough."""
         await self._manager.prune_stalled_workers(STALLED_SECONDS)
         async with self._taking:
             try:
@@ -249,13 +249,13 @@ class PostgresDispatcher:
             except StoreFailed as error:
                 if not isinstance(error.__cause__, psycopg.errors.UniqueViolation):
                     raise
-                return  # one of the same name was put just then: next time
+                return  # the same name was just put: next time
         if rescued:
             self._signal()
 
     async def _listen(self) -> None:
         while True:
-            with suppress(psycopg.Error, OSError, ValueError):  # not JSON: sent by somebody else
+            with suppress(psycopg.Error, OSError, ValueError):  # invalid JSON: not from us
                 await self._manager.listen_for_jobs(on_notification=self._heard)
             await anyio.sleep(BEAT_SECONDS)
 
@@ -295,10 +295,10 @@ async def open_fleet(
     max_connections: int = 4,
     clock: Clock = clocks.now,
 ) -> AsyncGenerator[PostgresDispatcher, None]:
-    """A dispatcher on the database at `url`; Procrastinate's tables are made if need be, in a
-    schema of their own. Working takes one connection more than `max_connections`.
+    """A dispatcher on the database at `url`; Procrastinate's tables are created if necessary, in
+    their own schema. `work` uses one connection more than `max_connections`.
 
-    `tenant_limit`: how many jobs of one tenant all workers together do at once, or nearly so.
+    `tenant_limit`: how many jobs of one tenant all workers together run at once, approximately.
 
     Raises: InvalidInput, StoreFailed.
     """

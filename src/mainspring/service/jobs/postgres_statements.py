@@ -1,12 +1,12 @@
-"""What Procrastinate's own functions do not do: jobs that move, fair places, jobs of the dead.
+"""SQL for what Procrastinate's own functions lack: rescheduling, fair order, jobs of dead workers.
 
-Its `retry_job` fails when another of the same name was queued meanwhile, and leaves the job in
-`doing` for ever; its `finish_job` also ends a job that somebody else has been given since. These
-statements ask who does a job, and let one that waits stand for one that is given back.
+Its `retry_job` fails when another job of the same name was queued meanwhile, and leaves the job in
+`doing` forever; its `finish_job` also ends a job that another worker has taken since. These
+statements check which worker runs a job, and let a waiting job replace one that is given back.
 
 A tenant is a queue. A job's place (a priority, the higher the sooner) is one behind its tenant's
-last, and not before what is due next: so tenants take turns, and none is ahead for having been
-quiet. What is due later has no place until it is due.
+last, and not before the next due job: so tenants take turns, and none gets ahead for having been
+idle. A job that is due later has no place until it is due.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 
 SCHEMA: Final = "procrastinate"
 LATER_PRIORITY: Final = -2_000_000_000
-"""The place of what is not due yet."""
+"""The place of a job that is not due yet."""
 
 PREPARE: Final = f"""
     create schema if not exists {SCHEMA};

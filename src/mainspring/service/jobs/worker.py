@@ -31,7 +31,7 @@ from mainspring.service.storage import repository
 
 RunSession: TypeAlias = Callable[[str], Awaitable[None]]
 """Builds a session's agent and runs it until nothing is left to do; raises `LeaseHeld` if another
-has it."""
+worker has it."""
 
 _LOG = logging.getLogger("mainspring.worker")
 _MAX_SWEPT = 1000
@@ -43,7 +43,7 @@ _HELD_SECONDS = 1.0
 
 
 class Postponed(MainspringError):
-    """The session must not run now because somebody has stopped it; this is not a failure."""
+    """The session must not run now because a person has stopped it; this is not a failure."""
 
     def __init__(self, why: str, *, seconds: float) -> None:
         super().__init__(why)
@@ -54,7 +54,7 @@ _HARMLESS_ERRORS = (Postponed, StoreUnavailable, StoreFull, Fenced, LeaseHeld, S
 
 
 def harmless_cause(error: Exception) -> Exception:
-    """Of several errors raised together, the one that is not the session's fault."""
+    """The error in a group that is not the session's fault; else the error itself."""
     together = list(_leaf_errors(error))
     return next((item for item in together if isinstance(item, _HARMLESS_ERRORS)), error)
 
@@ -119,7 +119,8 @@ class Worker:
         self.parking.after = after
 
     async def work(self, closing: Event) -> None:
-        """Run until `closing` is set and running jobs have ended or had time to."""
+        """Run until `closing` is set and the running jobs have ended, or their time to drain is
+        over."""
         async with run_in_background(self._sweep), anyio.create_task_group() as group:
             group.start_soon(self._drain, closing, group.cancel_scope)
             await self._dispatcher.work(
@@ -140,7 +141,7 @@ class Worker:
         for session_id in session_ids:
             tenant = await self._tenant_of(session_id)
             if tenant is None:
-                continue  # a session of the command line: not ours to run
+                continue  # a session of the command line, which workers do not run
             job = Job(task=WAKE_TASK, key=session_id, tenant=tenant)
             if session_id not in parked or not await self.parking.is_parked(job):
                 jobs.append(job)
@@ -188,7 +189,7 @@ class Worker:
     async def _has_failed(self, job: Job, error: Exception) -> None:
         match error:
             case StoreFailed(retryable=True):
-                raise error  # the dispatcher tries again without counting it
+                raise error  # the dispatcher retries without counting it
             case LeaseHeld(seconds=seconds):
                 again = timedelta(seconds=min(seconds, _HELD_SECONDS) + _AFTER_LEASE_SECONDS)
                 await self._dispatcher.put(job, at=self._clock() + again)

@@ -1,6 +1,4 @@
-"""Memories: texts at paths of a memory store. Every change is written together with the version
-that records it.
-"""
+"""Memories: texts at paths of a memory store. Every change is written together with its version."""
 
 from __future__ import annotations
 
@@ -51,7 +49,7 @@ from mainspring.service.storage.pagination import Page, cut_page, decode_cursor
 from mainspring.service.storage.repository import row_at
 
 MAX_MEMORIES = 10_000
-"""Of a store."""
+"""The limit per store."""
 MAX_FULL_PAGE = 20
 _TRIES = 64
 _BATCH, _LONG_BATCH = 100, 1_000
@@ -74,10 +72,10 @@ class MemoryListing(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class _ListItem:
-    """A memory, or a folder that stands for the memories in it."""
+    """A memory, or a folder that represents the memories in it."""
 
     name: str
-    """The list continues after it."""
+    """The list continues after this name."""
     row: RecordRow | None = None
 
     @property
@@ -204,7 +202,7 @@ class Memories:
         *,
         expected_sha256: str | None = None,
     ) -> None:
-        """Its versions stay. Allowed in an archived store too.
+        """Delete a memory; its versions stay. Allowed in an archived store, too.
 
         Raises: NotFound; MemoryChanged: it is not what was expected.
         """
@@ -224,7 +222,7 @@ class Memories:
         await _retry_on_conflict(attempt)
 
     async def all(self, tenant: str, store_id: str) -> list[MemoryObject]:
-        """By path, without their texts.
+        """All memories by path, without their texts.
 
         Raises: NotFound: the store.
         """
@@ -239,7 +237,7 @@ class Memories:
     async def page(
         self, tenant: str, store_id: str, listing: MemoryListing
     ) -> Page[MemoryObject | MemoryPrefix]:
-        """By path. Folders stand for what is deeper than requested.
+        """A page of memories by path. Folders represent memories that are deeper than requested.
 
         Raises: NotFound: the store; InvalidInput.
         """
@@ -250,7 +248,7 @@ class Memories:
         return Page(data=[item for item in entries if item], next_page=page.next_page)
 
     async def _items(self, tenant: str, store_id: str, listing: MemoryListing) -> list[_ListItem]:
-        """One more than fits on the page, if there is one."""
+        """The items of a page, and one more if there is one."""
         prefix = check_prefix(listing.path_prefix)
         cursor = listing.page
         name, id_ = ("", "") if cursor is None else decode_cursor(cursor, tuple[str, str])
@@ -258,7 +256,7 @@ class Memories:
         while batch := await self._after(tenant, store_id, prefix, name, id_):
             for row in batch:
                 path = row.name or ""
-                if path < name:  # in the folder that was listed just now
+                if path < name:  # in a folder that was already listed
                     continue
                 folder = folder_at_depth(path, prefix, listing.depth)
                 is_memory = folder is None
@@ -273,7 +271,7 @@ class Memories:
     async def _list_entry(
         self, item: _ListItem, view: MemoryView
     ) -> MemoryObject | MemoryPrefix | None:
-        """`None`: it was deleted since it was listed."""
+        """The entry of an item; `None`: the memory was deleted since it was listed."""
         if item.row is None:
             return MemoryPrefix(path=item.name.removesuffix(LAST_CHARACTER))
         memory = self._repository.read(item.row)
@@ -298,7 +296,7 @@ class Memories:
     async def _require_free(
         self, tenant: str, store_id: str, path: str, *, besides: str = ""
     ) -> None:
-        """As in a file system, a path is either a memory or a folder."""
+        """Check that a path is free: as in a file system, it is either a memory or a folder."""
         rows = await self._records.list(
             RecordQuery(
                 kind=MEMORY_KIND, tenant=tenant, parent=store_id, name_from=f"{path}/", limit=2
@@ -349,7 +347,7 @@ def _query(
 
 
 async def _retry_on_conflict(attempt: Callable[[], Awaitable[T]]) -> T:
-    """Start again whenever somebody else wrote in between."""
+    """Retry whenever another process wrote in between."""
     for _ in range(_TRIES):
         try:
             return await attempt()

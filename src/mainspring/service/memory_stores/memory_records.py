@@ -1,6 +1,5 @@
-"""A memory and its versions as they are stored and shown, and what a memory path may be. The
-text is stored with the version; the memory says which version is current.
-"""
+"""Memories and their versions as they are stored and shown, and the rules for memory paths. The
+text is stored with the version; the memory says which version is current."""
 
 from __future__ import annotations
 
@@ -63,7 +62,7 @@ class MemoryObject(Struct, frozen=True, kw_only=True, tag_field="type", tag="mem
 
 
 class MemoryPrefix(Struct, frozen=True, kw_only=True, tag_field="type", tag="memory_prefix"):
-    """Stands for the memories in a folder."""
+    """Represents the memories in a folder."""
 
     path: str
 
@@ -176,7 +175,7 @@ def version_repository(records: Records, clock: Clock) -> Repository[MemoryVersi
 MAX_PATH_BYTES = 1024
 MAX_SEGMENTS = 20
 _FORBIDDEN_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
-"""Categories: controls, formats, halves of pairs, separators of lines and paragraphs."""
+"""Categories: controls, formats, surrogates, line and paragraph separators."""
 LAST_CHARACTER = "\U0010ffff"
 """Greater than any character of a path: sorts after all paths in a folder."""
 
@@ -220,13 +219,13 @@ def _is_forbidden(character: str) -> bool:
 
 
 def parent_folders(path: str) -> list[str]:
-    """Its parent folders: none of them may be a memory."""
+    """The parent folders of a path, none of which may be a memory."""
     segments = path.split("/")
     return ["/".join(segments[:end]) for end in range(2, len(segments))]
 
 
 def folder_at_depth(path: str, prefix: str, depth: int) -> str | None:
-    """The folder that stands for it in a list of this depth; `None`: it is listed itself."""
+    """The folder that represents a path in a list of this depth; `None`: it is listed itself."""
     below = path[len(prefix) :].split("/")
     if depth == 0 or len(below) <= depth:
         return None

@@ -1,6 +1,5 @@
-"""Search over the memories of a store: an index that is brought up to date when it is asked, like
-that of the folders (`runtime/memory/memory_index.py`). It is derived from the memories.
-"""
+"""Search over the memories of a store: a derived index that is updated before each search, like
+that of memory folders (`runtime/memory/memory_index.py`)."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from mainspring.service.memory_stores.memory_records import MemoryObject
 
 _BATCH = 100
 _MORE_HITS = 4
-"""Passages to look at for each memory that is wanted: several may be of one memory."""
+"""How many passages are read for each requested memory: several may be of one memory."""
 
 T = TypeVar("T")
 
@@ -32,7 +31,7 @@ class SearchMemories(Struct, frozen=True, kw_only=True):
 
 
 class MemoryMatch(Struct, frozen=True, kw_only=True):
-    """A memory that answers a question, with the part of it that does."""
+    """A memory that matches a query, with its matching part."""
 
     memory_id: str
     memory_store_id: str
@@ -41,13 +40,13 @@ class MemoryMatch(Struct, frozen=True, kw_only=True):
     text: str
     score: float
     score_parts: dict[str, float]
-    """What the score is the sum of."""
+    """The parts that the score is the sum of."""
     type: Literal["memory_match"] = "memory_match"
 
 
 @dataclass(frozen=True, slots=True)
 class StoreIndex:
-    """The passages of all memory stores, each of which is a scope."""
+    """The index of all memory stores, each of which is a scope."""
 
     open: Callable[[], PassageIndex]
 
@@ -59,8 +58,8 @@ class StoreIndex:
         return await to_thread.run_sync(run)
 
     async def forget(self, tenant: str, store_id: str) -> None:
-        """Leave no word of a store in the index. What the store still has is indexed by the next
-        search."""
+        """Remove everything of a store from the index. The next search indexes again what the store
+        still has."""
         scope = _scope(tenant, store_id)
 
         def forget(index: PassageIndex) -> None:
@@ -145,7 +144,7 @@ class MemorySearch:
         )
 
     async def _text(self, tenant: str, memory: MemoryObject) -> str | None:
-        """`None`: it was changed or deleted since it was listed."""
+        """The text; `None`: it was changed or deleted since it was listed."""
         try:
             full = await self.memories.get(tenant, memory.memory_store_id, memory.id)
         except NotFound:

@@ -27,7 +27,7 @@ from mainspring.service.storage.repository import (
 )
 
 ForgetStore = Callable[[str, str], Awaitable[None]]
-"""Leave no word of a tenant's store in the index."""
+"""Removes everything of a tenant's store from the index."""
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
 Description = Annotated[str, Meta(max_length=1024)]
 
@@ -82,7 +82,7 @@ class MemoryStores:
     async def create(
         self, tenant: str, request: CreateMemoryStore, *, store_id: str | None = None
     ) -> MemoryStore:
-        """`store_id`: chosen by a caller that must not make it twice.
+        """`store_id`: chosen by a caller that must not create it twice.
 
         Raises: AlreadyExists.
         """
@@ -117,7 +117,7 @@ class MemoryStores:
         return await self._repository.update(tenant, store_id, change)
 
     async def archive(self, tenant: str, store_id: str) -> MemoryStore:
-        """Permanent: it is read-only from now on, and no new session can use it."""
+        """Archive a store permanently: it becomes read-only, and no new session can use it."""
         is_new = False
 
         def change(current: MemoryStore) -> MemoryStore:
@@ -132,7 +132,8 @@ class MemoryStores:
         return archived
 
     async def delete(self, tenant: str, store_id: str) -> None:
-        """With its memories and all their versions. Repeat it after a crash to finish it."""
+        """Delete a store with its memories and all their versions. After a crash, repeat it to
+        finish."""
         records = self._repository.records
 
         async def prepare() -> tuple[None, list[Remove]]:
@@ -140,15 +141,15 @@ class MemoryStores:
             # memories first: while there is one, it may still get versions
             for kind in (MEMORY_KIND, VERSION_KIND):
                 await delete_children(records, kind, tenant=tenant, parent=store_id)
-            return None, [Remove(row=row)]  # refused if it got a memory in the meantime
+            return None, [Remove(row=row)]  # fails if it got a memory meanwhile
 
-        await self.forget(tenant, store_id)  # first: a crash may come before the second
+        await self.forget(tenant, store_id)  # before: a crash may prevent the second one
         await self._repository.transact(store_id, prepare)
-        await self.forget(tenant, store_id)  # what a search has indexed in the meantime
+        await self.forget(tenant, store_id)  # what a search indexed meanwhile
         await self._notify_change(tenant, store_id, "deleted")
 
     async def active(self, tenant: str, store_id: str) -> MemoryStore:
-        """For a new session that uses it.
+        """The store, for a new session that uses it.
 
         Raises: NotFound; InvalidInput: it is archived.
         """
@@ -157,8 +158,8 @@ class MemoryStores:
         return store
 
     async def writable(self, tenant: str, store_id: str) -> RecordRow:
-        """Its record. Written together with a new path, it ensures that nothing else got one, and
-        that the store was neither archived nor deleted in the meantime.
+        """The record of the store. Written together with a new path, it ensures that no other path
+        was added, and that the store was neither archived nor deleted, in the meantime.
 
         Raises: NotFound; InvalidInput: it is archived.
         """

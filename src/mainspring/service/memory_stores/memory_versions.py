@@ -100,7 +100,7 @@ class MemoryVersions:
     async def _matching(
         self, tenant: str, store_id: str, listing: VersionListing
     ) -> list[RecordRow]:
-        """One more than fits on the page, if there is one."""
+        """The records of a page, and one more if there is one."""
         page = listing.page
         query = RecordQuery(
             kind=VERSION_KIND,
@@ -121,7 +121,7 @@ class MemoryVersions:
     async def redact(
         self, tenant: str, store_id: str, version_id: str, actor: MemoryActor
     ) -> MemoryVersion:
-        """Delete its path and content; that there was a change, and by whom, stays.
+        """Delete the path and content of a version; that there was a change, and by whom, stays.
 
         Raises: NotFound; InvalidInput: it is the current version.
         """
@@ -136,11 +136,11 @@ class MemoryVersions:
             return redacted, [self._repository.replace_change(row, redacted, content=b"")]
 
         redacted = await self._repository.transact(version_id, prepare)
-        await self._stores.forget(tenant, store_id)  # the index may have its words
+        await self._stores.forget(tenant, store_id)  # the index may contain its text
         return redacted
 
     async def _require_past(self, tenant: str, version: MemoryVersion) -> None:
-        """A past version never becomes current again."""
+        """Check that a version is not current; a past version never becomes current again."""
         memory = await self._memories.find(tenant, version.memory_id)
         if memory is not None and memory.memory_version_id == version.id:
             raise InvalidInput(

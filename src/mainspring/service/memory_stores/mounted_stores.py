@@ -1,9 +1,10 @@
-"""Memory stores as folders of a session's workspace: put there before a run, and what the agent has
-changed in them saved before the session is idle.
+"""Memory stores as folders of a session's workspace: written before a run, and saved with the
+agent's changes before the session is idle.
 
-What was put there is noted beside the workspace, so that after a crash the next run saves first. A
-memory that somebody else has changed meanwhile is not overwritten: the agent's text becomes a
-memory of its own beside it.
+What was written is recorded beside the workspace, so that after a crash the next run saves first. A
+memory that was changed elsewhere meanwhile is not overwritten: the agent's text becomes a new
+memory
+beside it.
 """
 
 from __future__ import annotations
@@ -38,14 +39,14 @@ from mainspring.service.memory_stores.memory_records import (
 _MAX_FILES = 10_000
 
 WriteFile = Callable[[Path, str, bytes], Awaitable[None]]
-"""Into a workspace, as the session's programs see it."""
+"""Writes a file into a workspace, for the session's programs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MountedStore:
     store_id: str
     folder: str
-    """In the workspace."""
+    """The path in the workspace."""
     is_writable: bool
 
 
@@ -55,7 +56,7 @@ class _Memory(Struct, frozen=True):
 
 
 class _Noted(Struct, frozen=True):
-    """What was put into the workspace, by store and path."""
+    """What was written to the workspace, by store and path."""
 
     stores: dict[str, dict[str, _Memory]] = {}
 
@@ -68,7 +69,8 @@ class MountedStores:
     async def put(
         self, tenant: str, session_id: str, workspace: Path, stores: Sequence[MountedStore]
     ) -> None:
-        """Make the folders as the stores are now; first save what a killed run has left."""
+        """Write the folders with the current content of the stores; first save what a killed run
+        left."""
         await self.save(tenant, session_id, workspace, stores)
         for store in stores:
             present = await _files(workspace, store.folder) or {}
@@ -111,7 +113,7 @@ class MountedStores:
 
 @dataclass(frozen=True, slots=True)
 class _Saving:
-    """One store, after the agent has worked in its folder."""
+    """Saves one store after the agent has worked in its folder."""
 
     memories: Memories
     tenant: str
@@ -133,7 +135,7 @@ class _Saving:
         return self._saved
 
     async def _delete(self, path: str, before: _Memory) -> None:
-        with suppress(NotFound, MemoryChanged):  # somebody has deleted or changed it: theirs stays
+        with suppress(NotFound, MemoryChanged):  # changed elsewhere: that stays
             await self.memories.delete(
                 self.tenant, self.store.store_id, before.id, self.actor,
                 expected_sha256=before.sha256,
@@ -172,7 +174,7 @@ class _Saving:
         return await self.memories.create(self.tenant, self.store.store_id, request, self.actor)
 
     def _beside(self, path: str) -> str:
-        """Where the agent's text goes if its path has another one by now."""
+        """The path for the agent's text if its own path now has another memory."""
         folder, _, name = path.rpartition("/")
         stem, dot, end = name.rpartition(".")
         mark = f"conflict-{self.actor.session_id[-8:]}"
@@ -180,8 +182,8 @@ class _Saving:
 
 
 async def _files(workspace: Path, folder: str) -> dict[str, str] | None:
-    """The hashes of files by path in the store, empty for one that is no memory. Links are not
-    followed. `None`: there is no such folder, which is not the same as an empty one."""
+    """The hashes of files by path in the store, empty for one that cannot be a memory. Links are
+    not followed. `None`: there is no such folder, which is not the same as an empty one."""
 
     def look() -> dict[str, str] | None:
         found: dict[str, str] = {}
@@ -210,7 +212,7 @@ def _walk(workspace: Path, folder: str, prefix: str) -> Iterator[str]:
 
 
 def _read(workspace: Path, path: str) -> bytes | None:
-    """`None`: it is gone, a link leads there, or it is too long for a memory."""
+    """The content; `None`: it is gone, behind a link, or too long for a memory."""
     try:
         with open_folder(workspace) as root:
             return read_file(root, path, max_bytes=MAX_CONTENT_BYTES)

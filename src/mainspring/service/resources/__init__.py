@@ -1,1 +1,1 @@
-"""What people describe: agents with their versions, environments, skills, files."""
+"""Resources that people define: agents with their versions, environments, skills, files."""

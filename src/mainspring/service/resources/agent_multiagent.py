@@ -1,4 +1,4 @@
-"""Which agents an agent may call: the two shapes of `multiagent`, as requested and as stored."""
+"""The agents that an agent may call: the two forms of `multiagent`, as requested and as stored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class AgentReference(Struct, frozen=True, kw_only=True, tag_field="type", tag="a
 
 
 class Advisor(Struct, frozen=True, kw_only=True, tag_field="type", tag="advisor"):
-    """A model that is asked for advice in the middle of a turn."""
+    """A model that gives advice in the middle of a turn."""
 
     model: Annotated[str, Meta(min_length=1, max_length=256)]
 
@@ -130,7 +130,7 @@ class MultiagentResolver:
     owner: str
     """The agent whose `multiagent` it is."""
     version: int
-    """Its current version."""
+    """The current version of the owner."""
     find_agent: FindAgent
 
     async def resolve(self, params: MultiagentParams, current: Multiagent | None) -> Multiagent:
@@ -242,7 +242,7 @@ def advisor_model(multiagent: Multiagent | None) -> str | None:
 def with_self_reference(
     multiagent: Multiagent | None, owner: str, self_: AgentReference
 ) -> Multiagent | None:
-    """With another reference in place of the owner's reference to itself."""
+    """`multiagent` with another reference in place of the owner's reference to itself."""
 
     def swapped(reference: AgentReference) -> AgentReference:
         return self_ if reference.id == owner else reference

@@ -1,4 +1,4 @@
-"""The tools of an agent: as requested, as stored, and which are enabled in the end."""
+"""The tools of an agent: as requested, as stored, and which are effectively enabled."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class BuiltinConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
     allowed_domains: tuple[str, ...] | None = None
     blocked_domains: tuple[str, ...] | None = None
     max_content_tokens: int | None = None
-    """Of `web_fetch`."""
+    """Only for `web_fetch`."""
     url_sources: UrlSources | None = None
-    """Of `web_fetch`."""
+    """Only for `web_fetch`."""
     user_location: SearchLocation | None = None
-    """Of `web_search`."""
+    """Only for `web_search`."""
 
 
 class McpToolConfig(Struct, frozen=True, kw_only=True):
@@ -151,7 +151,7 @@ ToolsParams = Annotated[tuple[ToolParams, ...], Meta(max_length=MAX_TOOLS)]
 
 
 def resolve_tools(params: Sequence[ToolParams]) -> tuple[AgentTool, ...]:
-    """With every default filled in.
+    """The tools with every default filled in.
 
     Raises: InvalidInput: a configuration does not fit the tool that it names.
     """
@@ -235,7 +235,7 @@ class HasTools(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveMcpTools:
-    """What an agent may use of an MCP server. The server says which tools exist."""
+    """The tools of an MCP server that an agent may use. The server says which tools exist."""
 
     server: UrlMcpServer
     tool_defaults: ToolDefaults

@@ -1,4 +1,4 @@
-"""Agents, with every version that there was of each."""
+"""Agents, with all their versions."""
 
 from __future__ import annotations
 
@@ -113,9 +113,9 @@ class AgentVersion(Struct, frozen=True, kw_only=True):
     id: str
     agent: AgentObject
     content_hash: str
-    """SHA-256 of what defines the agent: see `content_hash`."""
+    """SHA-256 of the agent's definition: see `content_hash`."""
     version: ledger.Version | None = None
-    """`None` in records from before there was a ledger."""
+    """`None` in records from before the version ledger."""
 
 
 class Agents:
@@ -189,7 +189,7 @@ class Agents:
     async def update(
         self, tenant: str, agent_id: str, request: UpdateAgent, *, author: str | None = None
     ) -> AgentObject:
-        """A new version, unless nothing would change.
+        """Create a new version, unless nothing would change.
 
         Raises: NotFound, InvalidInput, StaleVersion: it has another version than was expected.
         """
@@ -213,7 +213,8 @@ class Agents:
         )
 
     async def archive(self, tenant: str, agent_id: str) -> AgentObject:
-        """It can no longer be changed or start sessions; existing sessions continue."""
+        """Archive an agent: it can no longer be changed or start sessions; existing sessions
+        continue."""
 
         def change(current: AgentObject) -> AgentObject:
             if current.archived_at:
@@ -264,7 +265,7 @@ class Agents:
         )
 
     async def with_pinned_skills(self, tenant: str, agent: AgentObject) -> AgentObject:
-        """With the latest versions of its skills."""
+        """The agent with the latest versions of its skills."""
         skills = [await self._skills.pin(tenant, skill) for skill in agent.skills]
         return replace(agent, skills=tuple(skills))
 
@@ -310,7 +311,7 @@ def _ledger_entry(agent: AgentObject) -> ledger.Version:
 
 
 def content_hash(agent: AgentObject) -> str:
-    """SHA-256 of what defines the agent: everything except its id, version and times."""
+    """SHA-256 of the agent's definition: everything except its id, version and times."""
     nobody = AgentReference(id="", version=0)
     defined = replace(
         agent,
@@ -341,7 +342,7 @@ def _check_changeable(current: AgentObject, request: UpdateAgent) -> None:
 
 
 def _sortable(version: int) -> str:
-    """As a name that sorts like the number."""
+    """A name that sorts like the number."""
     return f"{version:08d}"
 
 
@@ -366,7 +367,7 @@ class Effort(Struct, frozen=True, kw_only=True):
 class ModelConfig(Struct, frozen=True, kw_only=True):
     id: str
     effort: Effort | None = None
-    """`None`: the model's own."""
+    """`None`: the model's default."""
     inference_geo: str | None = None
     speed: Speed | None = None
 
@@ -382,7 +383,7 @@ ModelParams: TypeAlias = ModelId | ModelConfigParams
 
 
 def resolve_model(params: ModelParams, current: ModelConfig | None = None) -> ModelConfig:
-    """Everything is replaced except an unset effort, which stays."""
+    """The new configuration of a model; an unset effort keeps its current value."""
     if isinstance(params, str):
         params = ModelConfigParams(id=params)
     effort = params.effort

@@ -27,7 +27,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=256)]
 Hosts = Annotated[tuple[str, ...], Meta(max_length=256)]
 PackageList: TypeAlias = tuple[str, ...]
 EnvironmentScope: TypeAlias = Literal["organization"]
-"""Who sees an environment: everybody in its workspace. There is no other."""
+"""Who sees an environment: everybody in its workspace. There is no other scope."""
 
 
 class UnrestrictedNetwork(Struct, frozen=True, kw_only=True, tag_field="type", tag="unrestricted"):
@@ -128,7 +128,8 @@ class Environments:
     async def update(
         self, tenant: str, environment_id: str, request: UpdateEnvironment
     ) -> Environment:
-        """Sessions that were created with it keep the former configuration.
+        """Update an environment; sessions that were created with it keep the previous
+        configuration.
 
         Raises: InvalidInput: the type of the configuration or the scope would change.
         """
@@ -151,7 +152,7 @@ class Environments:
         return await self._repository.update(tenant, environment_id, change)
 
     async def archive(self, tenant: str, environment_id: str) -> Environment:
-        """No new sessions can use it; existing ones continue."""
+        """Archive an environment: no new sessions can use it; existing ones continue."""
 
         def change(current: Environment) -> Environment:
             now = self._clock()
@@ -166,7 +167,7 @@ def _check_scope(scope: str | UnsetType | None) -> None:
 
 
 def _without_empty(patch: MetadataPatch | UnsetType) -> MetadataPatch | UnsetType:
-    """An empty value removes a pair: the API has this rule for environments only."""
+    """Treat an empty value as removal: the API has this rule for environments only."""
     if isinstance(patch, UnsetType):
         return patch
     return {key: value or None for key, value in patch.items()}

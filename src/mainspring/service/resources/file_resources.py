@@ -21,11 +21,11 @@ from mainspring.service.storage.repository import IndexColumns, Repository
 
 MAX_FILENAME = 255
 Lifetime = Annotated[int, Meta(ge=3600, le=7_776_000)]
-"""Seconds: an hour to ninety days."""
+"""Seconds: one hour to ninety days."""
 
 _TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]{0,62}/[a-z0-9][a-z0-9!#$&^_.+-]{0,126}")
 _UNKNOWN_TYPE = "application/octet-stream"
-_TYPES = mimetypes.MimeTypes()  # not what the machine's own files add to it
+_TYPES = mimetypes.MimeTypes()  # without the types of the machine's own files
 
 
 class FileScope(Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class File(Struct, frozen=True, kw_only=True):
 class NewFile:
     content: bytes
     filename: str | None = None
-    """As received: only what follows the last slash is stored."""
+    """As received: only the part after the last slash is stored."""
     mime_type: str | None = None
     expires_in_seconds: int | None = None
     session_id: str | None = None
@@ -106,7 +106,7 @@ class Files:
         return [file for file in files if file is not None]
 
     async def remove_expired(self) -> int:
-        """Of all tenants; returns how many. Call it periodically."""
+        """Remove expired files of all tenants; returns how many. Call it periodically."""
         return await self._repository.remove_due(self._clock())
 
 

@@ -1,6 +1,4 @@
-"""Skills that were uploaded, with all their versions: checked, packed into an archive and
-stored.
-"""
+"""Uploaded skills with all their versions: checked, packed into an archive and stored."""
 
 from __future__ import annotations
 
@@ -53,12 +51,12 @@ class SkillBundle:
     name: str
     description: str
     files: tuple[UploadedFile, ...]
-    """In the order of their paths, which are relative to the skill's folder."""
+    """Sorted by path, which is relative to the skill's folder."""
     content_hash: str
 
 
 def read_skill_bundle(uploads: Sequence[UploadedFile], limits: PackageLimits) -> SkillBundle:
-    """Files under one folder, or that folder as a zip archive.
+    """Read a skill from files under one folder, or from that folder as a zip archive.
 
     Raises: InvalidInput, TooLarge: with the file and the reason.
     """
@@ -114,7 +112,7 @@ def _read_manifest(folder: str, files: Sequence[UploadedFile]) -> tuple[str, str
         head = read_frontmatter(manifest.content.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise InvalidInput(f"{where}: not UTF-8") from None
-    if head.issues:  # what is published has to be right
+    if head.issues:  # published skills must be valid
         odd = head.issues[0]
         raise InvalidInput(f"{where}:{odd.line}: {odd.what}")
     name = _check_name(head.fields.get("name", folder), where)
@@ -145,11 +143,11 @@ def _content_hash(files: Sequence[UploadedFile]) -> str:
 
 
 LATEST = "latest"
-"""Names the newest version."""
+"""The name of the newest version."""
 
 _MAX_VERSIONS_READ = 1000
 _CONFLICTS = (StaleVersion, NotFound)
-"""Somebody changed or deleted the skill in the meantime: read it again."""
+"""The skill was changed or deleted meanwhile: read it again."""
 
 DisplayName = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[^\r\n]*$")]
 
@@ -176,7 +174,8 @@ class SkillVersion(Struct, frozen=True, kw_only=True):
     """The same for all versions of a skill."""
     skill_id: str
     content_hash: str
-    """SHA-256 of the paths and the contents of its files. Ours: the wire type has no such field."""
+    """SHA-256 of the paths and contents of its files. An extension: the wire type has no such
+    field."""
     type: Literal["skill_version"] = "skill_version"
 
 
@@ -246,7 +245,7 @@ class Skills:
         return skill
 
     async def delete(self, tenant: str, skill_id: str) -> None:
-        """With all its versions. Raises: NotFound."""
+        """Delete a skill with all its versions. Raises: NotFound."""
 
         async def prepare() -> tuple[None, list[RecordChange]]:
             row = await self._skills.row(tenant, skill_id)
@@ -279,7 +278,7 @@ class Skills:
         return await self._skills.transact(skill_id, prepare, conflicts=_CONFLICTS)
 
     async def version(self, tenant: str, skill_id: str, version_id: str) -> SkillVersion:
-        """By its id, or the `latest`. Raises: NotFound."""
+        """A version by its id, or the `latest`. Raises: NotFound."""
         skill = await self._skills.get(tenant, skill_id)
         if version_id == LATEST:
             version_id = skill.latest_version_id
@@ -318,7 +317,7 @@ class Skills:
         return await self._skills.transact(skill_id, prepare, conflicts=_CONFLICTS)
 
     async def pin(self, tenant: str, skill: AgentSkill) -> AgentSkill:
-        """With the id of the latest version."""
+        """The skill with the id of its latest version."""
         if isinstance(skill, AnthropicSkill) or skill.version != LATEST:
             return skill
         try:

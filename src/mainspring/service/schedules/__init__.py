@@ -1,1 +1,1 @@
-"""What starts sessions by itself: deployments with schedules, and triggers."""
+"""What starts sessions automatically: deployments with schedules, and triggers."""

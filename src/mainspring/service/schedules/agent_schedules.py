@@ -1,6 +1,5 @@
 """Prompts that an agent of a folder scheduled with the cron tools: deployments of the service, so
-that there is one scheduler. They keep the agent as it was when they were made.
-"""
+that there is one scheduler. They keep the agent as it was when they were created."""
 
 from __future__ import annotations
 
@@ -52,8 +51,8 @@ class AgentSchedules:
     """The folder's settings. Raises: InvalidInput."""
 
     async def create(self, prompt: ScheduledPrompt, *, key: str) -> ScheduledPrompt:
-        """Raises: InvalidInput: it is wrong, there are too many, or restrictions of the folder
-        would not apply to what it starts."""
+        """Raises: InvalidInput: it is invalid, there are too many, or restrictions of the folder
+        would not apply to the sessions that it starts."""
         if (why := unscheduled_reason(await to_thread.run_sync(self.read_project))) is not None:
             raise InvalidInput(why)
         page_of = partial(self.deployments.page, TENANT)

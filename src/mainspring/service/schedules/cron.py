@@ -1,7 +1,7 @@
-"""When a schedule fires: cron in a time zone, with our policies. Pure.
+"""The times at which a schedule fires: cron in a time zone, with our policies. Pure.
 
-Wall-clock times are matched literally, as the Managed Agents API says: one that a change of the
-clock leaves out does not fire, one that it repeats fires twice.
+Wall-clock times are matched literally, as the Managed Agents API defines: one that a clock change
+skips does not fire, one that it repeats fires twice.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ _CRON_NAMES = frozenset((*calendar.day_abbr, *calendar.month_abbr[1:]))
 _CLOCK_CHANGE_MARGIN = timedelta(hours=4)
 """No zone sets its clock back by more."""
 _QUIET_TRIES = 2000
-"""After so many fires in a row within quiet hours, there is none: more than a day of minutes."""
+"""After this many fire times in a row within quiet hours, the search ends: more than a day of
+minutes."""
 _TIME_ZONE_NAME = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}")
 
 
 class QuietHours(Struct, frozen=True, kw_only=True):
-    """From `start` until before `end`, in the schedule's time zone, nothing fires. If the end is
+    """Nothing fires from `start` until before `end`, in the schedule's time zone. If the end is
     before the start, they span midnight."""
 
     start: time
@@ -45,14 +46,14 @@ class QuietHours(Struct, frozen=True, kw_only=True):
 
 
 class SchedulePolicy(Struct, frozen=True, kw_only=True):
-    """Ours; the defaults behave like the Managed Agents API."""
+    """An extension; the defaults behave like the Managed Agents API."""
 
     missed: Literal["skip", "once", "all"] = "once"
     """How to make up for missed fires: not at all, one for all, or each."""
     max_missed: Annotated[int, Meta(ge=1, le=100)] = 10
-    """With `all`: the latest so many."""
+    """With `all`: how many of the latest."""
     grace_seconds: Annotated[int, Meta(ge=0, le=86_400)] = 600
-    """With `skip`: for how long the last fire is late, not missed."""
+    """With `skip`: how long the last fire counts as late, not missed."""
     overlap: Literal["allow", "skip", "queue"] = "allow"
     """If the session of the previous fire still runs: start another, skip, or wait."""
     jitter_seconds: Annotated[int, Meta(ge=0, le=3600)] = 10
@@ -92,7 +93,7 @@ def upcoming_fire_times(schedule: CronSchedule, after: datetime, n: int) -> list
 def latest_fire_times(
     schedule: CronSchedule, after: datetime, upto: datetime, n: int
 ) -> list[datetime]:
-    """The last `n` fires with `after < fire <= upto`, in order."""
+    """The last `n` fire times with `after < fire <= upto`, in order."""
     span = timedelta(hours=1)
     while True:
         start = max(after, upto - span)
@@ -103,7 +104,7 @@ def latest_fire_times(
 
 
 def fire_times(schedule: CronSchedule, after: datetime) -> Generator[datetime, None, None]:
-    """All fires after that moment; ends after fifty years without one, or if too many in a row
+    """All fire times after that moment; ends after fifty years without one, or if too many in a row
     are in quiet hours."""
     zone, quiet, silent = ZoneInfo(schedule.timezone), schedule.policy.quiet_hours, 0
     for moment in _matching_times(schedule.expression, zone, after.astimezone(UTC)):
@@ -126,7 +127,7 @@ def jitter(schedule: CronSchedule, id_: str) -> timedelta:
 def select_missed(
     schedule_policy: SchedulePolicy, due: Sequence[datetime], *, now: datetime
 ) -> list[datetime]:
-    """Of the fires that are due, those that happen: usually there is one."""
+    """The due fires that actually happen: usually there is one."""
     match schedule_policy.missed:
         case "skip":
             grace = timedelta(seconds=schedule_policy.grace_seconds)
@@ -140,14 +141,14 @@ def select_missed(
 def _matching_times(
     expression: str, zone: ZoneInfo, after: datetime
 ) -> Generator[datetime, None, None]:
-    """The moments at which the clock of the zone shows a matching time, in order."""
+    """The times, in order, at which the zone's clock shows a matching time."""
     begin = after.astimezone(zone).replace(tzinfo=None, fold=0)
     if _offset(after - _CLOCK_CHANGE_MARGIN, zone) != _offset(after + _CLOCK_CHANGE_MARGIN, zone):
-        begin -= _CLOCK_CHANGE_MARGIN  # times that the clock has shown may be shown again
+        begin -= _CLOCK_CHANGE_MARGIN  # the clock may repeat times
     again = deque[datetime]()
     for wall in CronSim(expression, begin):
         for is_repeated, moment in enumerate(_times_of_wall_clock(wall, zone)):
-            if is_repeated:  # others may be shown for the first time before
+            if is_repeated:  # other first times may precede it
                 again.append(moment)
                 continue
             while again and again[0] < moment:
@@ -165,7 +166,7 @@ def _offset(moment: datetime, zone: ZoneInfo) -> timedelta | None:
 
 
 def _times_of_wall_clock(wall: datetime, zone: ZoneInfo) -> list[datetime]:
-    """When the clock shows this: once, or never, or twice."""
+    """The times at which the clock shows this: one, none, or two."""
     times: list[datetime] = []
     for fold in (0, 1):
         moment = wall.replace(tzinfo=zone, fold=fold).astimezone(UTC)
@@ -207,7 +208,7 @@ def _is_valid_field(field: str) -> bool:
 @lru_cache(maxsize=1000)
 def _check_zone(name: str) -> None:
     try:
-        if not _TIME_ZONE_NAME.fullmatch(name):  # it becomes a path
+        if not _TIME_ZONE_NAME.fullmatch(name):  # used as a path
             raise ValueError
         ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:

@@ -1,8 +1,6 @@
-"""Runs deployments: one session for each run, however often a worker dies; and the record of
-runs. A run that is due is queued first, with its id. The session is created under that id, so
-that creating it again gives the same session; then, in one write, the run is recorded and
-dequeued.
-"""
+"""Runs deployments: one session for each run, even if a worker dies; and the record of runs. A due
+run is first queued, with its id. The session is created under that id, so that creating it again
+gives the same session; then, in one write, the run is recorded and dequeued."""
 
 from __future__ import annotations
 
@@ -132,7 +130,7 @@ def _index_columns(run: DeploymentRun) -> IndexColumns:
 
 
 _OVERLAP_RETRY = timedelta(seconds=30)
-"""How often a run that waits for the session before it checks again."""
+"""How often a run that waits for the previous session checks again."""
 _BATCH = 200
 
 
@@ -174,7 +172,7 @@ class DeploymentRunner:
         await self._store.put_next(tenant, stored)
 
     async def run_now(self, tenant: str, deployment_id: str) -> DeploymentRun:
-        """Run it now, whatever its schedule, and also if it is paused.
+        """Run a deployment now, whatever its schedule, even if it is paused.
 
         Raises: NotFound; InvalidInput: it is archived, or its agent is.
         """
@@ -290,7 +288,8 @@ def _without_run(stored: StoredDeployment, run: PlannedRun) -> StoredDeployment:
 
 
 def _should_pause(planned: PlannedRun, run: DeploymentRun) -> bool:
-    """A person who runs it sees what is wrong; a schedule must not repeat it."""
+    """Whether the deployment pauses after an error: a person who runs it sees the error, but a
+    schedule must not repeat it."""
     return (
         planned.scheduled_at is not None
         and run.error is not None

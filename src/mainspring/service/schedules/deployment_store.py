@@ -1,6 +1,5 @@
-"""Stored deployments: with their planned runs, changed together with the notifications of the
-change; and whether what they refer to still exists.
-"""
+"""Stored deployments with their planned runs, changed together with the notifications of the
+change; and whether their references still exist."""
 
 from __future__ import annotations
 
@@ -54,7 +53,7 @@ from mainspring.service.webhooks.webhook_outbox import Outbox
 
 DEPLOYMENT_KIND = "deployment"
 FIRE_TASK = "fire"
-"""The task of a job."""
+"""The task of its jobs."""
 ResourceTokens: TypeAlias = dict[int, str]
 _MAX_QUEUE = 100
 
@@ -62,18 +61,18 @@ _MAX_QUEUE = 100
 class PlannedRun(Struct, frozen=True, kw_only=True):
     run_id: str
     scheduled_at: datetime | None = None
-    """`None`: somebody requested it."""
+    """`None`: requested by a person."""
 
 
 class StoredDeployment(Struct, frozen=True, kw_only=True):
     deployment: Deployment
     decided_upto: datetime
-    """All runs scheduled until then are decided: queued, done or skipped."""
+    """All runs scheduled up to this time are decided: queued, done or skipped."""
     queue: tuple[PlannedRun, ...] = ()
     next_at: datetime | None = None
-    """When there is something to do for it next."""
+    """When the deployment needs a worker next."""
     last_session_id: str | None = None
-    """Of the last scheduled run that started one."""
+    """The session of the last scheduled run that started one."""
 
     @property
     def id(self) -> str:
@@ -91,7 +90,7 @@ class StoredDeployment(Struct, frozen=True, kw_only=True):
 
 
 def with_next_time(stored: StoredDeployment, *, now: datetime) -> StoredDeployment:
-    """With the time when there is something to do next."""
+    """The deployment with its next time set."""
     schedule = stored.deployment.schedule
     if stored.queue:
         return replace(stored, next_at=now)
@@ -102,7 +101,7 @@ def with_next_time(stored: StoredDeployment, *, now: datetime) -> StoredDeployme
 
 
 def with_due_runs(stored: StoredDeployment, *, now: datetime) -> StoredDeployment:
-    """With the runs that have become due since, as far as the policy allows."""
+    """The deployment with the runs that have become due since, as far as the policy allows."""
     schedule = stored.deployment.schedule
     if schedule is None or not stored.is_scheduled:
         return stored
@@ -118,7 +117,7 @@ def with_due_runs(stored: StoredDeployment, *, now: datetime) -> StoredDeploymen
 
 
 def scheduled_run(deployment_id: str, at: datetime) -> PlannedRun:
-    """Its id follows from its time: however often it is tried, it is one run."""
+    """A scheduled run. Its id is derived from its time, so that repeated attempts are one run."""
     return PlannedRun(run_id=stable_id("drun", deployment_id, at.isoformat()), scheduled_at=at)
 
 
@@ -191,7 +190,7 @@ class DeploymentStore:
         return stored
 
     async def resources(self, tenant: str, stored: StoredDeployment) -> tuple[ResourceParams, ...]:
-        """With their tokens, to start a session."""
+        """The resources with their tokens, to start a session."""
         sealed = await self.records.content(DEPLOYMENT_KIND, stored.id)
         plain = self._seal.unseal(sealed, _context(tenant, stored.id))
         tokens = msgspec.json.decode(plain, type=ResourceTokens)
@@ -208,7 +207,7 @@ class DeploymentStore:
         )
 
     async def put_next(self, tenant: str, stored: StoredDeployment) -> None:
-        """Enqueue a job for when there is something to do."""
+        """Enqueue a job for the deployment's next time."""
         if stored.next_at is not None:
             await self.put_job(tenant, stored.id, at=stored.next_at)
 
@@ -222,9 +221,9 @@ class DeploymentStore:
 def split_tokens(
     params: Sequence[ResourceParams],
 ) -> tuple[tuple[DeploymentResource, ...], ResourceTokens]:
-    """What may be shown, and the tokens by the positions of their resources.
+    """The resources without secrets, and the tokens by the positions of their resources.
 
-    Raises: InvalidInput: a malformed address, or one that contains a secret.
+    Raises: InvalidInput: a malformed URL, or one that contains a secret.
     """
     resources: list[DeploymentResource] = []
     tokens: ResourceTokens = {}

@@ -1,4 +1,4 @@
-"""Deployments and their runs as the API shows them."""
+"""The API types of deployments and their runs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ScheduleParams(Struct, frozen=True, kw_only=True, tag_field="type", tag="c
     expression: Annotated[str, Meta(min_length=1, max_length=256)]
     timezone: Annotated[str, Meta(min_length=1, max_length=64)]
     policy: SchedulePolicy | UnsetType = UNSET
-    """Ours."""
+    """An extension."""
 
 
 class DeploymentSchedule(Struct, frozen=True, kw_only=True, tag_field="type", tag="cron"):
@@ -104,13 +104,28 @@ class ErrorPause(Struct, frozen=True, kw_only=True, tag_field="type", tag="error
 
 
 class DreamAction(Struct, frozen=True, kw_only=True, tag_field="type", tag="dream"):
-    """Dreams of the agent's sessions, in place of a session; ours. Nothing happens unless a day has
-    passed since the last dream over the store, or there are five new sessions."""
+    """Starts a dream over the agent's sessions instead of a session; an extension. Nothing happens
+    unless a day has passed since the last dream over the store, or there are five new sessions."""
 
     memory_store_id: MemoryStoreId
-    """It is updated."""
+    """The store that the dream updates."""
     model: Annotated[str, Meta(min_length=1, max_length=256)]
     instructions: Annotated[str, Meta(min_length=1, max_length=4_096)] | None = None
+
+
+class EvalAction(Struct, frozen=True, kw_only=True, tag_field="type", tag="eval"):
+    """Runs a suite of the folder that the service runs in, with the agent of that folder, instead
+    of a session. An extension. An alarm is raised if the suite gets worse."""
+
+    suite: Annotated[str, Meta(min_length=1, max_length=100)]
+    model: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
+    """Used instead of the agent's model; may be a comma-separated list with fallbacks."""
+    is_drill: bool = False
+    """Whether the first model is treated as unavailable. An alarm is also raised if the gate fails
+    with the newest run of the suite as the baseline."""
+
+
+Action: TypeAlias = DreamAction | EvalAction
 
 
 class Deployment(Struct, frozen=True, kw_only=True):
@@ -130,7 +145,7 @@ class Deployment(Struct, frozen=True, kw_only=True):
     paused_reason: ManualPause | ErrorPause | None = None
     schedule: DeploymentSchedule | None = None
     budget: ListCostBudget | UnsetType = UNSET
-    action: DreamAction | UnsetType = UNSET
+    action: Action | UnsetType = UNSET
     type: Literal["deployment"] = "deployment"
 
 
@@ -140,7 +155,7 @@ class CreateDeployment(Struct, frozen=True, kw_only=True):
     initial_events: DeploymentInitialEvents
     name: Name
     budget: ListCostBudget | None = None
-    action: DreamAction | UnsetType = UNSET
+    action: Action | UnsetType = UNSET
     description: Description | None = None
     metadata: Metadata = {}
     resources: DeploymentResourcesParams = ()
@@ -188,7 +203,7 @@ class DeploymentRun(Struct, frozen=True, kw_only=True):
     trigger_context: TriggerContext
     error: RunError | None = None
     session_id: str | None = None
-    """Either this or an error."""
+    """Set unless there is an error."""
     type: Literal["deployment_run"] = "deployment_run"
 
 

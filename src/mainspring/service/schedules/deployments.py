@@ -1,4 +1,4 @@
-"""Deployments: an agent with everything it needs to run by itself, and its schedule."""
+"""Deployments: an agent with everything it needs to run unattended, and its schedule."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from mainspring.service.schedules.deployment_types import (
     CreateDeployment,
     Deployment,
     DeploymentSchedule,
+    EvalAction,
     ManualPause,
     ScheduleParams,
     UpdateDeployment,
@@ -41,14 +42,17 @@ from mainspring.service.storage.repository import ListQuery, Notification
 from mainspring.service.webhooks.webhook_events import EventType
 
 MAX_DEPLOYMENTS = 1000
-"""Of a tenant: each may fire every minute."""
+"""The limit per tenant: each may fire every minute."""
 _UPCOMING_SHOWN = 5
 _BATCH = 200
 
 PinAgent: TypeAlias = Callable[[str, str, int | None], Awaitable[AgentReference]]
-"""Tenant, agent and version (`None`: the newest).
+"""Pins an agent: tenant, agent and version (`None`: the newest). Raises: NotFound; InvalidInput:
+the agent is archived."""
 
-Raises: NotFound; InvalidInput: the agent is archived."""
+
+CheckAction: TypeAlias = Callable[[str, EvalAction], Awaitable[object]]
+"""Checks an action of a tenant. Raises: InvalidInput: it cannot be run here."""
 
 
 async def pin_agent(pin: PinAgent, tenant: str, params: str | AgentParams) -> AgentReference:
@@ -63,11 +67,13 @@ class Deployments:
         store: DeploymentStore,
         *,
         pin_agent: PinAgent,
+        check_action: CheckAction | None = None,
         clock: Clock = clocks.now,
         new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         self._store = store
         self._pin_agent = pin_agent
+        self._check_action = check_action
         self._references = DeploymentReferences(store.records)
         self._clock = clock
         self._new_id = new_id
@@ -80,6 +86,8 @@ class Deployments:
         now = self._clock()
         resources, tokens = split_tokens(request.resources)
         check_initial_events(request.initial_events)
+        if isinstance(request.action, EvalAction) and self._check_action is not None:
+            await self._check_action(tenant, request.action)
         deployment = copy_fields(
             Deployment,
             request,
@@ -131,7 +139,7 @@ class Deployments:
         )
 
     async def pause(self, tenant: str, deployment_id: str) -> Deployment:
-        """Its schedule starts no more runs; running sessions continue."""
+        """Pause a deployment: its schedule starts no more runs; running sessions continue."""
 
         def change(stored: StoredDeployment) -> StoredDeployment:
             paused = replace(
@@ -145,10 +153,10 @@ class Deployments:
         return await self._change(tenant, deployment_id, change, "deployment.paused")
 
     async def unpause(self, tenant: str, deployment_id: str) -> Deployment:
-        """Runs that were missed in the meantime are not made up for."""
+        """Resume a deployment; runs that were missed meanwhile are not made up for."""
         current = await self._store.get(tenant, deployment_id)
         if _require_not_archived(current.deployment).status == "active":
-            return self._with_upcoming(current)  # what is due right now is not missed
+            return self._with_upcoming(current)  # a run that is due now must not be skipped
 
         def change(stored: StoredDeployment) -> StoredDeployment:
             now = self._clock()
@@ -159,7 +167,7 @@ class Deployments:
         return await self._change(tenant, deployment_id, change, "deployment.unpaused")
 
     async def archive(self, tenant: str, deployment_id: str) -> Deployment:
-        """Permanent."""
+        """Archive a deployment permanently."""
         current = await self._store.get(tenant, deployment_id)
         if current.deployment.archived_at is not None:
             return self._with_upcoming(current)
@@ -215,7 +223,7 @@ class Deployments:
 
 
 def archive_deployment(stored: StoredDeployment, now: datetime) -> StoredDeployment:
-    """Its status becomes `active`: `archived_at` says that it is archived."""
+    """Archive it; its status becomes `active`, since `archived_at` shows that it is archived."""
     archived = replace(
         stored.deployment, archived_at=now, updated_at=now, status="active", paused_reason=None
     )

@@ -1,8 +1,8 @@
 """The `schedule` in the agent.yaml of the folder in which `mainspring serve` starts.
 
 It becomes a deployment of the service, so that there is one scheduler; each start of the service
-updates the deployment from the file. A schedule starts sessions by itself, so it needs the same
-trust as the folder's permissions: the settings that were checked are the ones that are used.
+updates the deployment from the file. A schedule starts sessions automatically, so it needs the same
+trust as the folder's permissions: exactly the settings that were checked are used.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from mainspring.service.storage.repository import ListQuery
 
 TENANT = "default"
 _FOLDER_KEY = "mainspring_folder"
-"""The key of metadata that names the folder of a deployment."""
+"""The metadata key that names the folder of a deployment."""
 _MESSAGE = "It is time for your scheduled run."
 _PAGE = 100
 _MAX_NAME = 200
@@ -81,7 +81,8 @@ class LocalSchedule:
     """The folder's agent. Raises: InvalidInput."""
 
     async def sync(self) -> ScheduleStatus | None:
-        """Create, change or archive the deployment as the file says; `None`: it has no schedule."""
+        """Create, update or archive the deployment to match the file; `None`: it has no
+        schedule."""
         try:
             schedule = await to_thread.run_sync(self._read_schedule)
             deployment = await self._find_deployment()
@@ -147,7 +148,7 @@ class LocalSchedule:
 
 
 async def find_by_metadata(page_of: PageOf[T], key: str, value: str) -> T | None:
-    """The first item that has the value."""
+    """The first item with this value of its metadata."""
     cursor: str | None = None
     while True:
         page = await page_of(ListQuery(limit=_PAGE, page=cursor))
@@ -191,7 +192,7 @@ def agent_fields(agent: Agent) -> dict[str, object]:
 
 
 def budget_in_cents(max_cost_usd: Decimal | None) -> dict[str, object] | None:
-    """In whole cents, as the API has it."""
+    """A budget in whole cents, as the API requires."""
     if max_cost_usd is None:
         return None
     cents = max(Decimal(1), (max_cost_usd * 100).quantize(Decimal(1), rounding=ROUND_DOWN))

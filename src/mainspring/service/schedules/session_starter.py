@@ -1,6 +1,5 @@
-"""How schedules and triggers start a session and send messages to it, once each: the port and
-its implementation over the session services.
-"""
+"""How schedules and triggers start a session and send messages to it, once each: the port and its
+implementation over the session services."""
 
 from __future__ import annotations
 
@@ -13,7 +12,12 @@ from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.sender import Origin
 from mainspring.service.access.principal import Principal
 from mainspring.service.resources.agent_multiagent import AgentParams, AgentReference
-from mainspring.service.schedules.deployment_types import DreamAction, InitialEvent
+from mainspring.service.schedules.deployment_types import (
+    Action,
+    DreamAction,
+    EvalAction,
+    InitialEvent,
+)
 from mainspring.service.sessions.event_content import SendMessage
 from mainspring.service.sessions.event_sender import EventSender
 from mainspring.service.sessions.resource_types import ResourceParams
@@ -36,12 +40,12 @@ class SessionStartRequest:
     metadata: dict[str, str] = field(default_factory=dict[str, str])
     vault_ids: tuple[str, ...] = ()
     resources: tuple[ResourceParams, ...] = ()
-    """With their tokens."""
+    """Resources, with their tokens."""
     budget: ListCostBudget | None = None
     initial_events: tuple[InitialEvent, ...] = ()
     deployment_id: str | None = None
-    action: DreamAction | None = None
-    """What is started in place of a session."""
+    action: Action | None = None
+    """An action to start instead of a session."""
 
 
 class SessionStarter(Protocol):
@@ -50,18 +54,18 @@ class SessionStarter(Protocol):
         events are sent once.
 
         Raises:
-            NotFound, InvalidInput, RateLimited, Forbidden: it cannot be made, now or ever.
+            NotFound, InvalidInput, RateLimited, Forbidden: it cannot be created, now or ever.
         """
         ...
 
     async def send(
         self, tenant: str, session_id: str, text: str, *, key: str, origin: Origin
     ) -> None:
-        """A message of the trigger `origin`; with the same key it is sent once.
+        """Send a message of the trigger `origin`; with the same key it is sent once.
 
         Raises:
-            NotFound, SessionNotFound: there is no such session any more.
-            InvalidInput: it takes none, being archived or terminated.
+            NotFound, SessionNotFound: the session no longer exists.
+            InvalidInput: it accepts none, being archived or terminated.
         """
         ...
 
@@ -71,9 +75,19 @@ class SessionStarter(Protocol):
 
 
 StartDream: TypeAlias = Callable[[Principal, str, DreamAction, str], Awaitable[str]]
-"""The agent's id, what to do, and a key, to the session of the dream; once for a key.
+"""Starts a dream: principal, the agent's id, the action and a key, to the session of the dream;
+once per key. Raises: InvalidInput: it is not due."""
 
-Raises: InvalidInput: it is not due."""
+
+class EvalStarter(Protocol):
+    async def start(
+        self, tenant: str, action: EvalAction, budget: ListCostBudget | None, key: str
+    ) -> str:
+        """Start an eval run, once per key; returns its session. Raises: InvalidInput."""
+        ...
+
+    async def is_busy(self, tenant: str, run_id: str) -> bool: ...
+
 
 _PRINCIPAL_NAME = "schedules and triggers"
 
@@ -84,17 +98,16 @@ class ServiceSessionStarter:
         sessions: Sessions,
         event_sender: EventSender,
         start_dream: StartDream | None = None,
+        evals: EvalStarter | None = None,
     ) -> None:
         self._sessions = sessions
         self._event_sender = event_sender
         self._start_dream = start_dream
+        self._evals = evals
 
     async def start(self, tenant: str, request: SessionStartRequest) -> str:
         if request.action is not None:
-            if self._start_dream is None:
-                raise InvalidInput("dreams cannot be started here")
-            principal = _principal(tenant, request.origin)
-            return await self._start_dream(principal, request.agent.id, request.action, request.key)
+            return await self._start_action(tenant, request, request.action)
         made = await self._sessions.create(
             _principal(tenant, request.origin),
             CreateSession(
@@ -113,6 +126,16 @@ class ServiceSessionStarter:
         )
         return made.id
 
+    async def _start_action(self, tenant: str, request: SessionStartRequest, action: Action) -> str:
+        match action:
+            case DreamAction() if self._start_dream is not None:
+                principal = _principal(tenant, request.origin)
+                return await self._start_dream(principal, request.agent.id, action, request.key)
+            case EvalAction() if self._evals is not None:
+                return await self._evals.start(tenant, action, request.budget, request.key)
+            case _:
+                raise InvalidInput("this action cannot be started here")
+
     async def send(
         self, tenant: str, session_id: str, text: str, *, key: str, origin: Origin
     ) -> None:
@@ -123,7 +146,7 @@ class ServiceSessionStarter:
         try:
             session = await self._sessions.get(_principal(tenant), session_id)
         except NotFound:
-            return False
+            return self._evals is not None and await self._evals.is_busy(tenant, session_id)
         return session.status in ("running", "rescheduling")
 
 

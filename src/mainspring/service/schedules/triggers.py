@@ -1,7 +1,6 @@
 """Triggers: signed calls from outside that start sessions or send messages to them; and their
 message templates (`{{body.issue.number}}`; no code, no conditions). A sender without a valid
-signature does not even learn whether the trigger exists.
-"""
+signature does not even learn whether the trigger exists."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ class Trigger(Struct, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     instructions: str = ""
-    """Text of the operator's that precedes the message."""
+    """The operator's text before the message."""
     correlation: str | None = None
     """A template. Deliveries with the same output go to one session; without it, each starts its
     own."""
@@ -121,7 +120,7 @@ class TriggerConversation(Struct, frozen=True, kw_only=True):
     trigger_id: str
     session_id: str
     number: int
-    """How many sessions came before: one that has ended is followed by another."""
+    """The number of earlier sessions: one that has ended is followed by another."""
 
 
 _PLACEHOLDER = re.compile(r"\{\{\s*([^{}\s]{1,200})\s*\}\}")
@@ -136,11 +135,11 @@ _SECRET_HEADERS = frozenset(
 class TemplateValues:
     body: Any  # JSON
     headers: Mapping[str, str]
-    """By their names in lower case."""
+    """By name in lower case."""
 
 
 def check_template(template: str, *, where: str) -> str:
-    """Raises: InvalidInput: something in braces is no path."""
+    """Raises: InvalidInput: something in braces is not a path."""
     for path in _PLACEHOLDER.findall(template):
         if not _PATH.fullmatch(path):
             raise InvalidInput(f"{where}: {path[:64]!r} is no path as body.issue.number")
@@ -153,7 +152,7 @@ def check_template(template: str, *, where: str) -> str:
 
 
 def fill_template(template: str, values: TemplateValues, *, max_chars: int) -> str:
-    """Raises: InvalidInput: what is asked for is not there. TooLarge."""
+    """Raises: InvalidInput: a requested value is missing. TooLarge."""
     text = _PLACEHOLDER.sub(lambda match: _render_value(match.group(1), values), template)
     if len(text) > max_chars:
         raise TooLarge(f"what came in makes {len(text)} characters; at most {max_chars} are taken")
@@ -185,7 +184,7 @@ TRIGGER_KIND = "trigger"
 DELIVERY_KIND = "trigger_delivery"
 CONVERSATION_KIND = "trigger_conversation"
 _DUMMY_SECRET = new_secret(bytes(SECRET_BYTES))
-"""Used if there is no such trigger, so that the check takes as long."""
+"""Used if there is no such trigger, so that the check takes equally long."""
 
 
 class Triggers:
@@ -248,7 +247,7 @@ class Triggers:
         return await self._repository.transact(trigger_id, prepare)
 
     async def delete(self, tenant: str, trigger_id: str) -> None:
-        """Sessions that it has started continue."""
+        """Delete a trigger; sessions that it started continue."""
         await self._repository.remove(tenant, trigger_id)
         for kind in (DELIVERY_KIND, CONVERSATION_KIND):
             await delete_children(self.records, kind, tenant=tenant, parent=trigger_id)

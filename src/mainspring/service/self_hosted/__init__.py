@@ -1,1 +1,1 @@
-"""Work for clients with hands of their own."""
+"""Work for clients that run tools on their own machines."""

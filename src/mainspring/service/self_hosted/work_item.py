@@ -1,6 +1,5 @@
-"""Work items of a self-hosted environment and their state changes. Pure; storing them is the
-work queue's job.
-"""
+"""Work items of a self-hosted environment and their state changes. Pure; the work queue stores
+them."""
 
 from __future__ import annotations
 
@@ -19,16 +18,16 @@ WorkState: TypeAlias = Literal["queued", "starting", "active", "stopping", "stop
 
 NO_HEARTBEAT = "NO_HEARTBEAT"
 RECLAIM = timedelta(seconds=5)
-"""How long an item that was polled may stay unacknowledged, unless a poll says otherwise."""
+"""How long a polled item may stay unacknowledged, unless a poll sets another time."""
 _ONE_MICROSECOND = timedelta(microseconds=1)
 _HEALTHY_RUN = timedelta(seconds=30)
-"""A worker that had an item for so long did not fail at once."""
+"""A worker that held an item for this long did not fail at once."""
 _MOST_BACKOFF_SECONDS = 60
 
 
 class SessionWork(Struct, frozen=True, kw_only=True):
     id: str
-    """Of the session."""
+    """The id of the session."""
     type: Literal["session"] = "session"
 
 
@@ -90,7 +89,7 @@ class QueueStats(Struct, frozen=True, kw_only=True):
 
 
 class LeaseTimes(Struct, frozen=True, kw_only=True):
-    """For how long an item belongs to a worker without a heartbeat."""
+    """How long an item belongs to a worker without a heartbeat."""
 
     start_seconds: int = 120
     """From the acknowledgement to the first heartbeat: a sandbox may have to be created."""
@@ -105,12 +104,12 @@ class LeaseTimes(Struct, frozen=True, kw_only=True):
 class StoredWorkItem(Struct, frozen=True, kw_only=True):
     work: WorkItem
     free_at: datetime | None
-    """When it may be handed out, unless there is a heartbeat before; `None`: never again."""
+    """When it may be handed out, unless there is a heartbeat first; `None`: never again."""
     polled_at: datetime | None = None
-    """Handed out, and not acknowledged yet."""
+    """When it was handed out, if it is not acknowledged yet."""
     ttl_seconds: int = 0
     failures: int = 0
-    """How many items before it, for the same session, ended at once."""
+    """How many previous items of the same session ended at once."""
 
     @property
     def id(self) -> str:
@@ -137,7 +136,7 @@ def index_columns(item: StoredWorkItem) -> IndexColumns:
 
 
 def mark_polled(item: StoredWorkItem, now: datetime) -> StoredWorkItem:
-    """To be acknowledged; what another worker did with it is forgotten."""
+    """The item after it was handed out; the state of an earlier worker is cleared."""
     anew = replace(
         item.work, state="queued", acknowledged_at=None, started_at=None, latest_heartbeat_at=None
     )
@@ -160,7 +159,7 @@ def acknowledge(item: StoredWorkItem, now: datetime, times: LeaseTimes) -> Store
 def apply_heartbeat(
     item: StoredWorkItem, now: datetime, params: HeartbeatParams, times: LeaseTimes
 ) -> StoredWorkItem:
-    """After a heartbeat; unchanged if it is stopping.
+    """The item after a heartbeat; unchanged if it is stopping.
 
     Raises: HeartbeatRefused: the sender does not hold it.
     """
@@ -210,14 +209,15 @@ def heartbeat_refusal(item: StoredWorkItem) -> HeartbeatRefused:
 
 
 def heartbeat_token(moment: datetime) -> str:
-    """What the worker receives and has to echo."""
+    """The token that the worker receives and must echo."""
     return msgspec.to_builtins(moment)
 
 
 def request_stop(item: StoredWorkItem, now: datetime) -> StoredWorkItem:
-    """Its worker is told with the next heartbeat; without a worker it stops at once.
+    """Request a stop: its worker is told with the next heartbeat; without a worker it stops at
+    once.
 
-    Raises: StaleVersion: it has stopped already.
+    Raises: StaleVersion: it has already stopped.
     """
     if item.work.state not in ("active", "stopping"):
         return mark_stopped(item, now)
@@ -226,7 +226,7 @@ def request_stop(item: StoredWorkItem, now: datetime) -> StoredWorkItem:
 
 
 def mark_stopped(item: StoredWorkItem, now: datetime) -> StoredWorkItem:
-    """Raises: StaleVersion: it has stopped already."""
+    """Raises: StaleVersion: it has already stopped."""
     if item.work.state == "stopped":
         raise StaleVersion(f"work {item.id} has stopped already")
     over = replace(
@@ -239,8 +239,8 @@ def mark_stopped(item: StoredWorkItem, now: datetime) -> StoredWorkItem:
 
 
 def next_work_item(item: StoredWorkItem, id_: str, now: datetime) -> StoredWorkItem:
-    """The next item for the session of one that has stopped, though the session has not ended. With
-    a backoff, if workers fail at once again and again."""
+    """The next item for a session that has not ended although its item has stopped. With a backoff,
+    if workers repeatedly fail at once."""
     begun = item.work.acknowledged_at
     is_sound = begun is not None and now - begun >= _HEALTHY_RUN
     failures = 0 if is_sound else item.failures + 1

@@ -1,6 +1,5 @@
 """The work queue of self-hosted environments: items are offered, leased to one worker, and
-reclaimed when it goes silent; which workers have polled lately.
-"""
+reclaimed when it goes silent; and which workers have polled recently."""
 
 from __future__ import annotations
 
@@ -77,7 +76,7 @@ class Pollers:
         if (noted := self._noted.get(digest)) is not None and now - noted < _WRITE_INTERVAL:
             return
         if len(self._noted) >= _MAX_POLLERS:
-            self._noted.clear()  # some are written once more than needed
+            self._noted.clear()  # some are written more often than needed
         self._noted[digest] = now
         if await self._repository.find(tenant, digest) is None:
             for row in await self._repository.records.list(self._gone(tenant, environment_id)):
@@ -105,9 +104,9 @@ RETENTION = timedelta(days=30)
 _BATCH = 50
 
 NeedsWorker: TypeAlias = Callable[[str, str], Awaitable[bool]]
-"""Tenant and session: whether it runs, or waits for something that involves its worker."""
+"""Whether a session (of a tenant) runs, or waits for something that involves its worker."""
 IssueToken: TypeAlias = Callable[[str, WorkItem], str]
-"""Tenant and item: the secret for its worker; see `WorkTokens.secret`."""
+"""The secret for the worker of a tenant's item; see `WorkTokens.secret`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,19 +137,19 @@ class WorkQueue:
         self._arrivals: dict[str, anyio.Event] = {}
 
     async def offer(self, tenant: str, environment_id: str, session_id: str) -> None:
-        """Have a worker run a session, unless there is an item for it already."""
+        """Queue a session for a worker, unless there is already an item for it."""
         item = new_work_item(self._new_id("work"), environment_id, session_id, self._clock())
         with suppress(AlreadyExists):
             await self._repository.put(tenant, item)
             self._signal(environment_id)
 
     async def offer_session(self, tenant: str, session: SessionRecord) -> None:
-        """Offer a session whose tools the client runs; others need no worker of a client."""
+        """Offer a session whose tools the client runs; others need no client's worker."""
         if isinstance(session.environment, SelfHostedConfig):
             await self.offer(tenant, session.environment_id, session.id)
 
     async def withdraw(self, tenant: str, environment_id: str, session_id: str) -> None:
-        """The session has ended: its worker gets the order to stop."""
+        """Stop the worker of a session that has ended."""
         with suppress(NotFound, StaleVersion):  # it has no worker
             item = await self._repository.named(tenant, session_id, parent=environment_id)
             await self._repository.update(
@@ -175,11 +174,11 @@ class WorkQueue:
                 return replace(work, secret=self._options.issue_token(tenant, work))
             if left <= 0:
                 return None
-            with anyio.move_on_after(left):  # never around a claim: it would be lost with it
+            with anyio.move_on_after(left):  # not around a claim, which would be lost
                 await arrival.wait()
 
     async def acknowledge(self, tenant: str, environment_id: str, work_id: str) -> WorkItem:
-        """Raises: NotFound, Stale: another has it."""
+        """Raises: NotFound, StaleVersion: another worker has it."""
         return await self._update(
             tenant,
             environment_id,
@@ -205,10 +204,10 @@ class WorkQueue:
     async def stop(
         self, tenant: str, environment_id: str, work_id: str, *, force: bool = False
     ) -> WorkItem:
-        """At once with `force`; else its worker is told. If its session is not done, the next item
-        for it is queued: an interrupt is what ends the work of a session.
+        """Stop an item: at once with `force`; otherwise its worker is told. If its session is not
+        done, the next item for it is queued: to end the work of a session, interrupt it.
 
-        Raises: NotFound, StaleVersion: it has stopped already.
+        Raises: NotFound, StaleVersion: it has already stopped.
         """
         for _ in range(_TRIES):
             row = await self._repository.row(tenant, work_id, parent=environment_id)
@@ -274,7 +273,7 @@ class WorkQueue:
             async for row, item in items:
                 if not item.is_free(now, reclaim):
                     continue
-                if item.work.state == "stopping":  # and its worker has gone silent
+                if item.work.state == "stopping":  # and its worker went silent
                     await self._write(row, mark_stopped(item, now))
                 elif await self._write(row, polled := mark_polled(item, now)):
                     return polled.work
@@ -291,8 +290,8 @@ class WorkQueue:
             query = dataclass_replace(query, after=rows[-1])
 
     async def _write(self, row: RecordRow, item: StoredWorkItem) -> bool:
-        """Returns whether nobody else was faster. A stopped item is followed by the next one for
-        its session, if it needs one."""
+        """Write an item; False if another process was faster. If a stopped item's session still
+        needs a worker, the next item is queued."""
         records, tenant, session_id = self._repository.records, row.tenant, item.work.data.id
         needs_worker = self._options.needs_worker
         changes: list[RecordChange] = [self._repository.replace_change(row, item)]
@@ -306,7 +305,7 @@ class WorkQueue:
         except (StaleVersion, NotFound):
             return False
         if is_stopped and not is_needed and await needs_worker(tenant, session_id):
-            # it was needed before this had stopped, so that nothing was offered
+            # it was needed before this item had stopped, so nothing was offered
             await self.offer(tenant, item.work.environment_id, session_id)
         if is_stopped:
             self._signal(item.work.environment_id)

@@ -1,6 +1,5 @@
 """Tokens of work items: a worker uses them for one session instead of its environment's key. They
-are sealed, not stored: a stolen database opens no session.
-"""
+are sealed, not stored: a stolen database gives no access to sessions."""
 
 from __future__ import annotations
 
@@ -22,9 +21,10 @@ from mainspring.service.storage.repository import Repository, Seal
 
 PREFIX = "mswt_"
 LIFETIME = timedelta(hours=24)
-"""After that, the worker gets the next item of the session."""
+"""After this time, the worker gets the next item of the session."""
 GRACE = timedelta(minutes=10)
-"""After an item has stopped: its worker must still learn of it, and clean up."""
+"""How long a token is valid after its item has stopped: the worker must still learn of it, and
+clean up."""
 _CONTEXT = "token of a work item"
 
 

@@ -23,7 +23,7 @@ MetadataPatch: TypeAlias = Annotated[
 def patch_metadata(
     current: dict[str, str], patch: dict[str, str | None] | UnsetType | None
 ) -> Metadata:
-    """Pairs that are `None` are removed. Raises: InvalidInput: too many pairs."""
+    """Apply a patch; pairs that are `None` are removed. Raises: InvalidInput: too many pairs."""
     if patch is UNSET or patch is None:
         return current
     merged = {**current, **patch}
@@ -37,7 +37,8 @@ S = TypeVar("S", bound=Struct)
 
 
 def apply_patch(current: S, request: Struct, **changes: object) -> S:
-    """With the fields that the request sets, and then with `changes`. Unset fields stay."""
+    """The entity with the fields that the request sets, and then with `changes`. Unset fields
+    stay."""
     fields = frozenset(current.__struct_fields__)
     patch = {
         name: value

@@ -33,7 +33,7 @@ SESSION_KIND = "session"
 
 
 class Entity(Protocol):
-    """What a repository stores: a struct with an id."""
+    """The entity type of a repository: a struct with an id."""
 
     @property
     def id(self) -> str: ...
@@ -93,7 +93,7 @@ class Repository(Generic[T]):
         return thing
 
     async def save(self, tenant: str, thing: T) -> T:
-        """Put it, or replace the one that has its id."""
+        """Put an entity, or replace the one with the same id."""
         try:
             return await self.put(tenant, thing)
         except AlreadyExists:
@@ -116,7 +116,7 @@ class Repository(Generic[T]):
     async def update(
         self, tenant: str, id_: str, change: Callable[[T], T], *, parent: str | None = None
     ) -> T:
-        """Apply `change` to the current entity; retried if somebody else changed it.
+        """Apply `change` to the current entity; retried if another process changed it.
 
         Raises: NotFound, and what `change` raises.
         """
@@ -144,7 +144,7 @@ class Repository(Generic[T]):
         conflicts: tuple[type[ServiceError], ...] = (StaleVersion,),
     ) -> R:
         """Write the changes that `prepare` returns, all or nothing, and return its result. If
-        somebody else wrote in between, prepare them again.
+        another process wrote in between, prepare them again.
 
         Raises: StaleVersion: others kept changing it; and what `prepare` raises.
         """
@@ -194,12 +194,12 @@ class Repository(Generic[T]):
         return due
 
     async def remove_due(self, upto: datetime, *, limit: int = 100) -> int:
-        """Returns how many of the due entities it removed."""
+        """Remove due entities; returns how many."""
         due = await self.due(upto, limit=limit)
         return sum([await self.remove_row(row) for row, _ in due])
 
     async def remove_row(self, row: RecordRow) -> bool:
-        """Returns whether it was still there, and as it was read."""
+        """Remove a record; returns whether it still existed unchanged."""
         try:
             await self.records.write(Remove(row=row))
         except (StaleVersion, NotFound):
@@ -253,7 +253,8 @@ def row_at(created: int, id_: str, name: str | None = None) -> RecordRow:
 
 
 def unreadable_record(row: RecordRow) -> StoreCorrupt:
-    """The message does not contain the body, which may be anything."""
+    """The error for a record that cannot be decoded. It does not contain the body, which may be
+    anything."""
     return StoreCorrupt(
         f"the record {row.kind} {row.id} cannot be read; it was damaged, or written by a newer"
         " Mainspring"
@@ -268,13 +269,14 @@ _BATCH = 200
 
 
 async def delete_children(records: Records, kind: str, *, tenant: str, parent: str) -> list[str]:
-    """Returns the deleted ids. Children that appear in the meantime are deleted too."""
+    """Delete all children of a parent; returns their ids. Children that appear meanwhile are
+    deleted, too."""
     deleted: list[str] = []
     query = RecordQuery(kind=kind, tenant=tenant, parent=parent, limit=_BATCH)
     while rows := await records.list(query):
         try:
             await records.write(*(Remove(row=row) for row in rows))
-        except (StaleVersion, NotFound):  # somebody changed one: list them again
+        except (StaleVersion, NotFound):  # one was changed: list them again
             continue
         deleted += (row.id for row in rows)
     return deleted
@@ -282,7 +284,7 @@ async def delete_children(records: Records, kind: str, *, tenant: str, parent: s
 
 class Seal(Protocol):
     def seal(self, plain: bytes, context: str) -> bytes:
-        """`context` names the owner of the secret; unsealing needs the same context."""
+        """Encrypt a secret. `context` names its owner; unsealing needs the same context."""
         ...
 
     def unseal(self, sealed: bytes, context: str) -> bytes:

@@ -30,7 +30,7 @@ class TtlCache(Generic[K, V]):
         self._known: LruCache[K, tuple[V, float]] = LruCache(most)
 
     def __contains__(self, key: K) -> bool:
-        """Whether a value is still cached, even if it has expired."""
+        """Whether a value is still stored, even if it has expired."""
         return key in self._known
 
     async def get(self, key: K) -> V:

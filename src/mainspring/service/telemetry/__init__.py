@@ -1,1 +1,1 @@
-"""Health, metrics and spans, made of what the log tells."""
+"""Health, metrics and spans, derived from the log."""

@@ -1,6 +1,6 @@
 """Health checks: whether this process can do its work, and the reason if it cannot.
 
-Anybody may read the answer, so it names no host, no path and nobody's data; the log has those.
+The answer is public, so it names no host, no path and no user data; the log has the details.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MIGRATION_CACHE_SECONDS = 30.0
 _CACHE_KEY = ""
 
 HealthCheck: TypeAlias = Callable[[], Awaitable[str | None]]
-"""The reason why not; `None`: all is well. Our own errors count as a failed check."""
+"""Returns the reason for a failure; `None`: healthy. Our own errors count as a failed check."""
 
 
 class CheckResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -49,7 +49,7 @@ class Health:
         self._seconds = seconds
 
     async def ready(self) -> Readiness:
-        """All checks at once; one that takes too long has failed."""
+        """Run all checks concurrently; one that takes too long has failed."""
         results: dict[str, CheckResult] = {}
 
         async def look(name: str, check: HealthCheck) -> None:
@@ -85,14 +85,15 @@ def check_migrations(
     *,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> HealthCheck:
-    """`read_status` is called twice a minute at most: it may need its own connection."""
+    """Check that the schema is current. `read_status` is called at most twice a minute: it may need
+    its own connection."""
     recent = TtlCache[str, SchemaStatus](
         lambda _: read_status(), seconds=_MIGRATION_CACHE_SECONDS, monotonic=monotonic
     )
 
     async def check() -> str | None:
         status = await recent.get(_CACHE_KEY)
-        if status.current >= status.newest:  # newer ones are fine: an upgrade is in progress
+        if status.current >= status.newest:  # newer is fine: an upgrade is in progress
             return None
         return (
             f"tables of version {status.current}, this works with {status.newest}:"
@@ -115,7 +116,7 @@ class LoopHeartbeat:
     def __init__(
         self, *, seconds: float = 30.0, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        """`seconds`: how long it may be silent."""
+        """`seconds`: how long the loop may be silent."""
         self._seconds = seconds
         self._monotonic = monotonic
         self._last = monotonic()

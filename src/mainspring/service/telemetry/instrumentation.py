@@ -1,4 +1,4 @@
-"""Counts runs by their events, jobs, and what only the store knows."""
+"""Counts runs by their events, jobs, and numbers that only the store has."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class RunMetrics:
     def __init__(
         self, metrics: Metrics, *, tools: Collection[str] = (), clock: Clock = clocks.now
     ) -> None:
-        """`tools` are labels; other tools are counted by their kind only, because tenants and
-        models choose their names."""
+        """`tools`: names that are used as labels; other tools are counted only by their kind,
+        because tenants and models choose their names."""
         self._metrics = metrics
         self._tools = frozenset(tools)
         self._waiting: dict[str, datetime] = {}
         self._answering: dict[str, datetime] = {}
-        """By session that runs: when the event was sent that the model is to answer."""
+        """By running session: when the event that the model is to answer was sent."""
         self._clock = clock
 
     def on_event(self, subject: RunSubject, event: Event) -> None:
@@ -136,7 +136,7 @@ def created_at_of_id(id_: str) -> datetime | None:
         return None
     try:
         return datetime.fromtimestamp(int(digits[:12], 16) / 1000, UTC)
-    except (ValueError, OverflowError, OSError):  # not one of ours
+    except (ValueError, OverflowError, OSError):  # not in the format of `core.ids`
         return None
 
 

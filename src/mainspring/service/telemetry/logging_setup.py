@@ -1,5 +1,6 @@
 """Logging of a process: text for terminals, JSON for machines; secrets are always redacted.
-Every line says what the work at hand is about.
+
+Every line has fields that identify the current request or session.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ _LOG_FIELDS: ContextVar[Mapping[str, str]] = ContextVar("mainspring_subject", de
 
 
 def log_fields() -> Mapping[str, str]:
-    """`request_id`, `session_id`, `tenant`, as far as they are known."""
+    """`request_id`, `session_id` and `tenant`, as far as they are known."""
     return _LOG_FIELDS.get()
 
 
 @contextmanager
 def log_context(**names: str) -> Generator[None]:
-    """Adds fields for the block and the tasks that it starts."""
+    """Add fields for the block and the tasks that it starts."""
     token = _LOG_FIELDS.set({**_LOG_FIELDS.get(), **names})
     try:
         yield
@@ -47,7 +48,7 @@ def log_to_stream(
 ) -> Generator[None]:
     """Write the log to a stream until the block ends.
 
-    Raises: InvalidInput: no such level, no such form.
+    Raises: InvalidInput: an unknown level or format.
     """
     number = _level_number(level)
     handler = logging.StreamHandler(stream)
@@ -57,7 +58,7 @@ def log_to_stream(
     root, ours = logging.getLogger(), logging.getLogger(ROOT_LOGGER)
     before = (root.handlers[:], root.level, ours.level)
     root.handlers[:] = [handler]
-    root.setLevel(max(number, logging.WARNING))  # no chatter of libraries
+    root.setLevel(max(number, logging.WARNING))  # libraries: only warnings
     ours.setLevel(number)
     try:
         yield
@@ -131,7 +132,7 @@ def _as_text(line: _LogLine) -> str:
 
 
 def _error_lines(error: BaseException, *, has_words: bool) -> Iterator[str]:
-    """The tracebacks of its causes, the first cause first."""
+    """The tracebacks of an error and its causes, the first cause first."""
     before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if before is not None:
         yield from _error_lines(before, has_words=has_words)

@@ -144,7 +144,7 @@ class Metrics:
 
 
 class BoundedLabels:
-    """Labels from names that others choose: the first `most`, then one for the rest."""
+    """Labels from names that tenants choose: the first `most`, then one for the rest."""
 
     def __init__(self, most: int) -> None:
         self._most = most

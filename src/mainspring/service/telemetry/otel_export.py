@@ -1,6 +1,6 @@
 """Spans and metrics for OpenTelemetry, by its GenAI conventions.
 
-Imported only if they are to be sent anywhere: its packages are an extra.
+Imported only if they are exported: its packages are an optional dependency.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ Attributes = dict[str, AttributeValue]
 
 
 def resource_of(version: str, *, service_name: str | None) -> Resource:
-    """`None`: OTEL_SERVICE_NAME applies."""
+    """The resource of all spans and metrics. Without a `service_name`, OTEL_SERVICE_NAME
+    applies."""
     named = {} if service_name is None else {"service.name": service_name}
     return Resource.create({**named, "service.version": version})
 
@@ -132,7 +133,8 @@ class OtelMetrics:
 
 
 def tracing_over_http(endpoint: str, resource: Resource) -> OtelTraces:
-    """The standard variables set headers, certificates, time limits and batches."""
+    """Exports over HTTP; the standard variables set headers, certificates, time limits and
+    batches."""
     return OtelTraces(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)), resource)
 
 
@@ -180,7 +182,7 @@ def _identity_attributes(subject: RunSubject, span: TraceSpan) -> Attributes:
         "mainspring.tenant": subject.tenant,
         "mainspring.thread.id": span.thread_id,
     }
-    if span.agent_name == subject.agent_name:  # a subagent's id is not known here
+    if span.agent_name == subject.agent_name:  # the id of a subagent is not known here
         who["gen_ai.agent.id"] = subject.agent_id
     return who
 
@@ -252,7 +254,8 @@ def _split_model(model: str) -> tuple[str, str]:
 
 
 def _input_tokens(done: ModelRequestSpan) -> int:
-    """The conventions include tokens read from and written to the cache."""
+    """Input tokens, including those read from and written to the cache, as the conventions
+    require."""
     usage = done.usage
     cached = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
     return usage.input_tokens + cached

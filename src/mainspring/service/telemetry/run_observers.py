@@ -17,7 +17,7 @@ from mainspring.service.telemetry.session_spans import SPAN_TYPES, SpanFold, Tra
 
 _LOG = logging.getLogger("mainspring.telemetry")
 _MAX_FOLDS = 256
-"""Sessions whose folds stay in memory between two runs."""
+"""How many sessions' folds stay in memory between two runs."""
 _STATUS_TYPES = (
     "session.created",
     "session.forked",
@@ -51,7 +51,7 @@ class RunListener(Protocol):
     def on_event(self, subject: RunSubject, event: Event) -> None: ...
 
     def on_first_token(self, subject: RunSubject) -> None:
-        """The model has begun to answer, for the first time in a run."""
+        """Called when the model begins to answer, for the first time in a run."""
         ...
 
     def finished(self, subject: RunSubject, span: TraceSpan) -> None: ...
@@ -97,7 +97,7 @@ class RunObservers:
     def __init__(
         self, log: ReadableLog, listeners: Sequence[RunListener], *, captures: bool = False
     ) -> None:
-        """`captures`: spans contain messages."""
+        """`captures`: whether spans contain messages."""
         self._log = log
         self._listeners = tuple(listeners)
         self._captures = captures
@@ -120,7 +120,7 @@ class RunObservers:
         fold = fold or SpanFold(agent_name=subject.agent_name, captures=self._captures)
         try:
             await catch_up(self._log, subject.session_id, fold)
-        except (LogError, StoreFailed) as error:  # whoever runs it will find out, and say so
+        except (LogError, StoreFailed) as error:  # the run itself will report it
             _LOG.warning("session %s: its past is not known: %s", subject.session_id, error)
         return fold
 
@@ -144,7 +144,7 @@ async def catch_up(log: ReadableLog, session_id: str, fold: SpanFold) -> None:
 
 
 def _last_idle_seq(bones: Sequence[Event], *, busy: set[str]) -> int:
-    """Seq of the last event after which no thread ran or waited for anything."""
+    """The seq of the last event after which no thread ran or waited."""
     rest = 0
     for event in bones:
         match event.payload:

@@ -1,6 +1,6 @@
 """The spans of a session: a fold of its log, the same live and after a crash.
 
-A span that a takeover ends may have begun in another process: its start is read from the log.
+A span that ends after a takeover may have begun in another process: its start is read from the log.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ ToolKind: TypeAlias = Literal["function", "mcp", "client"]
 ToolOutcome: TypeAlias = Literal["ok"] | Failure
 
 _MAX_CHARS = 16_384
-"""Of each text in a span."""
+"""The limit of each text in a span."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpan:
-    """From the moment a thread has something to do until it is done, or waits."""
+    """From when a thread has something to do until it is done, or waits."""
 
     reason: str
-    """Why it ended, as the loop says."""
+    """Why it ended, as the loop reports it."""
     heard: str | None = None
     """The user's messages; `None` unless content is captured."""
 
@@ -39,7 +39,7 @@ class RunSpan:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequestSpan:
     model: str
-    """`provider:name`, as asked for."""
+    """`provider:name`, as requested."""
     answered_by: str | None
     usage: Usage
     cost_usd: str | None
@@ -88,9 +88,9 @@ class TraceSpan:
 class _ThreadState:
     agent_name: str
     parent: str | None = None
-    """The run that had it made."""
+    """The run that created the thread."""
     run: str | None = None
-    """The one that is under way."""
+    """The current run."""
     begun: datetime | None = None
     last_run: str | None = None
     heard: list[str] = field(default_factory=list[str])
@@ -120,11 +120,11 @@ class SpanFold:
     """Takes every event of a session, in order; returns the spans that each one ends."""
 
     def __init__(self, *, agent_name: str = "agent", captures: bool = False) -> None:
-        """`captures`: spans contain messages, as the log has them."""
+        """`captures`: whether spans contain messages, as the log has them."""
         self.agent_name = agent_name
         self.captures = captures
         self.seq = 0
-        """Of the last event."""
+        """The seq of the last event."""
         self.threads: dict[str, _ThreadState] = {}
         self.requests: dict[str, _OpenRequest] = {}
         self.calls: dict[str, _OpenToolCall] = {}
@@ -136,11 +136,11 @@ class SpanFold:
 
     @property
     def running(self) -> set[str]:
-        """Threads that have begun to run and not ended."""
+        """Threads with a run in progress."""
         return {id_ for id_, thread in self.threads.items() if thread.run is not None}
 
     def rest(self) -> None:
-        """Forget what was open: another process has ended it."""
+        """Forget open requests and calls: another process has ended them."""
         self.requests.clear()
         self.calls.clear()
 
@@ -243,7 +243,7 @@ def _created(fold: SpanFold, _event: Event, payload: events.SessionCreated) -> l
 
 
 def _forked(fold: SpanFold, event: Event, _payload: events.SessionForked) -> list[TraceSpan]:
-    """What was open belongs to the parent; what continues here begins here."""
+    """Open spans belong to the parent; what continues in the fork begins here."""
     fold.requests.clear()
     for call in fold.calls.values():
         call.begun, call.attempts, call.parent = None, 0, None
@@ -292,7 +292,7 @@ def _call_made(fold: SpanFold, event: Event, payload: AnyPayload) -> list[TraceS
         call.name,
         "client" if is_client else "mcp" if is_mcp else "function",
         call.input,
-        # nothing says when a client starts: it can from now on
+        # nothing shows when a client starts a call: it can from now on
         begun=event.time if is_client else None,
         attempts=int(is_client),
     )
@@ -350,4 +350,4 @@ _HANDLERS: Mapping[type, Callable[[SpanFold, Event, Any], list[TraceSpan]]] = {
     ),
 }
 SPAN_TYPES = frozenset(name for name, kind in PAYLOAD_TYPES.items() if kind in _HANDLERS)
-"""Of the events that matter here."""
+"""The types of events that this fold uses."""

@@ -43,17 +43,17 @@ TOOL_LABELS = frozenset(
         "tool_search",
     )
 )
-"""Tools with names of ours, which are safe as labels."""
+"""Tools with names that we define, which are safe as labels."""
 CAPTURE_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _CAPTURE_VALUES = ("true", "1", "span_only", "span_and_event")
 _ENDPOINT_VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _FLUSH_SECONDS = 5.0
-"""To send what is left."""
+"""The time for sending the remaining data."""
 
 
 class Exporter(RunListener, Protocol):
     def close(self) -> None:
-        """Send what is left; may take a while."""
+        """Send the remaining data; may take a while."""
         ...
 
 
@@ -63,7 +63,7 @@ class OtelSettings:
 
     traces: str | None
     metrics: str | None
-    """Where to send them; `None`: nowhere."""
+    """The URLs to export to; `None`: do not export."""
     captures: bool
     is_named: bool
     """Whether OTEL_SERVICE_NAME names this service."""
@@ -135,7 +135,7 @@ def _exporters(otel: OtelSettings, version: str) -> tuple[Exporter, ...]:
 
 
 def _import_otel_export() -> ModuleType:
-    try:  # by name: its packages are an extra, and take long to import
+    try:  # imported by name: optional, and slow to import
         return import_module("mainspring.service.telemetry.otel_export")
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("opentelemetry"):

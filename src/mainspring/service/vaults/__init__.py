@@ -1,1 +1,1 @@
-"""Vaults and their credentials: written, used, never shown."""
+"""Vaults and their credentials: written and used, but never shown."""

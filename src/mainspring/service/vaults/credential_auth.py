@@ -1,6 +1,5 @@
-"""How credentials authenticate: requests with secrets, what is shown without them, and the secrets
-separately. Pure.
-"""
+"""How credentials authenticate: requests with secrets, the part that is shown, and the secrets
+separately. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ def redacted_repr(self: object) -> str:
 
 
 class AllHosts(Struct, frozen=True, kw_only=True, tag_field="type", tag="unrestricted"):
-    """On every host that the environment lets the session reach."""
+    """Every host that the environment lets the session reach."""
 
 
 class LimitedHosts(Struct, frozen=True, kw_only=True, tag_field="type", tag="limited"):
@@ -45,7 +44,7 @@ CredentialNetworking: TypeAlias = AllHosts | LimitedHosts
 
 
 class Injection(Struct, frozen=True, kw_only=True):
-    """Where in a request the placeholder becomes the secret."""
+    """Where in a request the placeholder is replaced by the secret."""
 
     header: bool = True
     body: bool = False
@@ -175,7 +174,7 @@ class PostAuthPatch(Struct, frozen=True, kw_only=True, tag_field="type", tag="cl
 class RefreshPatch(Struct, frozen=True, kw_only=True):
     refresh_token: SecretText | None = None
     scope: OauthScope | None = None
-    """Empty: removes it."""
+    """An empty string removes it."""
     token_endpoint_auth: BasicAuthPatch | PostAuthPatch | None = None
     __repr__ = redacted_repr
 
@@ -206,7 +205,7 @@ AuthPatch: TypeAlias = McpOauthPatch | StaticBearerPatch | EnvironmentVariablePa
 
 
 def credential_key(auth: Auth) -> str:
-    """Unique in its vault; sessions find the credential by it."""
+    """The key of a credential, unique in its vault, by which sessions find it."""
     if isinstance(auth, EnvironmentVariable):
         return f"variable {auth.secret_name}"
     return f"server {server_key(auth.mcp_server_url)}"
@@ -222,7 +221,7 @@ def server_key(url: str) -> str:
 
 
 def split_secrets(params: NewAuth, now: datetime) -> tuple[Auth, Secrets]:
-    """What may be shown, and the secrets.
+    """The part that may be shown, and the secrets.
 
     Raises: InvalidInput.
     """
@@ -349,7 +348,7 @@ def _host(written: str) -> str:
 
 
 def _url(written: str, field: str) -> str:
-    """Errors do not contain the URL: people put keys into them."""
+    """Check a URL. Errors do not contain it, since people put keys into URLs."""
     try:
         parts = urlsplit(written)
         is_good = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0

@@ -46,7 +46,7 @@ class ProbeFailure:
     """The step of a probe that failed."""
 
     method: str
-    """`initialize`."""
+    """Always `initialize`."""
     reply: HttpReply | None
     """`None`: the server did not answer."""
 
@@ -116,7 +116,7 @@ class CredentialValidator:
     async def validate(
         self, tenant: str, vault_id: str, credential_id: str
     ) -> CredentialValidation:
-        """Raises: NotFound; InvalidInput: it is archived, or no OAuth credential."""
+        """Raises: NotFound; InvalidInput: it is archived, or not an OAuth credential."""
         unsealed = await self._credentials.unseal(tenant, vault_id, credential_id)
         auth = unsealed.credential.auth
         if not isinstance(auth, McpOauth):
@@ -159,7 +159,8 @@ class CredentialValidator:
 
 
 def _status(failure: ProbeFailure) -> ValidationStatus:
-    """Only a server that judged the token says something about it."""
+    """The status of a token: it is invalid only if the server rejected it, not if the request
+    failed otherwise."""
     is_judged = failure.reply is not None and failure.reply.status in (_UNAUTHORIZED, _FORBIDDEN)
     return "invalid" if is_judged else "unknown"
 

@@ -153,7 +153,8 @@ class Credentials:
         return await self._repository.transact(credential_id, prepare)
 
     async def archive(self, tenant: str, vault_id: str, credential_id: str) -> VaultCredential:
-        """Permanent: its secrets are deleted, and another may have its key."""
+        """Archive a credential permanently: its secrets are deleted, and another may use its
+        key."""
 
         is_new = False
 
@@ -182,7 +183,7 @@ class Credentials:
         await self._notify_change(tenant, credential, "deleted")
 
     async def unseal(self, tenant: str, vault_id: str, credential_id: str) -> UnsealedCredential:
-        """With its secrets.
+        """A credential with its secrets.
 
         Raises: NotFound; InvalidInput: it is archived and has none; StoreCorrupt: another key.
         """
@@ -196,7 +197,7 @@ class Credentials:
     async def keep(
         self, unsealed: UnsealedCredential, changed: VaultCredential, secrets: Secrets
     ) -> None:
-        """Replace it together with its secrets.
+        """Replace a credential together with its secrets.
 
         Raises: StaleVersion: it has changed since it was unsealed.
         """
@@ -205,8 +206,8 @@ class Credentials:
     async def claim(
         self, unsealed: UnsealedCredential, until: datetime | None
     ) -> UnsealedCredential:
-        """Reserve the refresh of its secrets until then, so that others wait; `None` ends that.
-        `keep` ends a claim too.
+        """Claim the refresh of its secrets until that time, so that other processes wait; `None`
+        ends the claim, and so does `keep`.
 
         Raises: StaleVersion: it has changed since it was unsealed.
         """

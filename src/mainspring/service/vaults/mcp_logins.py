@@ -1,6 +1,5 @@
-"""Logging in to an MCP server by a link: a person agrees in a browser, and the tokens become a
-credential of a vault. Nothing is stored meanwhile: the link carries everything, sealed.
-"""
+"""Login to an MCP server by a link: a person agrees in a browser, and the tokens become a
+credential of a vault. Nothing is stored in between: the link carries everything, sealed."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ _MAX_STATE_CHARS = 8_000
 
 
 class LoginRequest(Struct, frozen=True, kw_only=True):
-    """Which server, and as which client; without one, a client is registered."""
+    """The server, and the client id; without one, a client is registered."""
 
     mcp_server_url: Url
     redirect_uri: str
@@ -46,7 +45,7 @@ class LoginRequest(Struct, frozen=True, kw_only=True):
 
 
 class LoginGrant(Protocol):
-    """What an authorization server has granted."""
+    """The tokens that an authorization server granted."""
 
     @property
     def access_token(self) -> str: ...
@@ -70,7 +69,7 @@ class LoginGrant(Protocol):
 
 class LoginClient(Protocol):
     async def begin(self, request: LoginRequest, make_state: Callable[[bytes], str]) -> str:
-        """The page where a person agrees. `make_state` is given what `finish` needs.
+        """The page where a person agrees. `make_state` gets the state that `finish` needs.
 
         Raises: InvalidInput: the server or its authorization server do not allow it.
         """
@@ -79,7 +78,7 @@ class LoginClient(Protocol):
     async def finish(
         self, request: LoginRequest, pending: bytes, back: str, state: str
     ) -> LoginGrant:
-        """The tokens. `back`: the address that the page led back to.
+        """The tokens. `back`: the URL that the page redirected to.
 
         Raises: InvalidInput: the person did not agree, or the answer is not to our question.
         """
@@ -100,7 +99,7 @@ class CreateMcpLogin(Struct, frozen=True, kw_only=True):
 
 class McpLogin(Struct, frozen=True, kw_only=True):
     authorization_url: str
-    """Give it to the person whose account it is. The tokens go to the vault."""
+    """Give it to the person who owns the account. The tokens go to the vault."""
     expires_at: datetime
     type: Literal["mcp_login"] = "mcp_login"
 
@@ -159,7 +158,7 @@ class McpLogins:
         return McpLogin(authorization_url=url, expires_at=until)
 
     async def finish(self, state: str, back: str) -> VaultCredential:
-        """The new credential; it takes the place of one for the same server.
+        """The new credential; it replaces one for the same server.
 
         Raises: InvalidInput, NotFound.
         """

@@ -24,7 +24,7 @@ from mainspring.service.vaults.token_refresh import Refresher
 from mainspring.service.vaults.vaults import CREDENTIAL_KIND, MAX_CREDENTIALS
 
 _REFRESH_MARGIN = timedelta(seconds=60)
-"""A token is refreshed this long before it expires: it has yet to be sent, and clocks differ."""
+"""How long before it expires a token is refreshed: it still has to be sent, and clocks differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +35,8 @@ class SecretVariable:
     name: str
     value: str = field(repr=False)
     hosts: tuple[str, ...] | None
-    """Where it may be sent: names, `*.` and a name, IPv4 addresses. `None`: wherever the session
-    may send anything."""
+    """Where it may be sent: names, `*.` and a name, IPv4 addresses. `None`: every host that the
+    session may reach."""
     in_headers: bool
     in_body: bool
 
@@ -86,8 +86,7 @@ class SessionCredentials:
     async def token(
         self, tenant: str, vault_ids: Sequence[str], url: str, refused: str | None
     ) -> str | None:
-        """The token for an MCP server; another than the one that the server has refused, if it has
-        and one can be got.
+        """The token for an MCP server; if the server refused one, another if possible.
 
         Raises: StoreCorrupt: they were sealed with another key.
         """
@@ -122,8 +121,8 @@ class SessionCredentials:
         return unsealed
 
     async def _refresh_if_expired(self, credential: UnsealedCredential) -> UnsealedCredential:
-        """With a valid token, if one can be got. An expired one is sent all the same: the server's
-        answer is what people can act on."""
+        """The credential with a valid token, if possible. An expired token is sent anyway, since
+        people can act on the server's answer."""
         auth = credential.credential.auth
         if not isinstance(auth, McpOauth) or auth.expires_at is None:
             return credential

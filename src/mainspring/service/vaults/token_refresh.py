@@ -1,6 +1,5 @@
-"""Exchanges expired access tokens at their token endpoint (RFC 6749, section 6), once for all
-sessions: a refresh token that is used twice is often revoked.
-"""
+"""Refreshes expired access tokens at their token endpoint (RFC 6749, section 6), once for all
+sessions: a refresh token that is used twice is often revoked."""
 
 from __future__ import annotations
 
@@ -34,12 +33,13 @@ from mainspring.service.vaults.credentials import Credentials, UnsealedCredentia
 from mainspring.service.vaults.vaults import credential_notification
 
 MAX_BODY_CHARS = 2048
-"""Characters of a body that are shown."""
+"""How many characters of a body are shown."""
 _MAX_LIFETIME = timedelta(days=3650)
 
 
 SendTokenRequest: TypeAlias = Callable[[HttpPost], Awaitable[HttpReply]]
-"""Sends it and follows no redirect. Raises: NetworkRefused: no answer, or not to be reached."""
+"""Sends a request without following redirects. Raises: NetworkRefused: no answer, or not
+reachable."""
 
 
 class HttpResponse(Struct, frozen=True, kw_only=True):
@@ -87,7 +87,7 @@ def refresh_request(refresh: Refresh, secrets: Secrets) -> HttpPost:
 
 
 def parse_grant(reply: HttpReply) -> TokenGrant | None:
-    """The grant; `None` if it is none, whatever its status."""
+    """The grant; `None` if there is none, whatever the status."""
     if reply.status != 200:
         return None
     try:
@@ -98,7 +98,7 @@ def parse_grant(reply: HttpReply) -> TokenGrant | None:
 
 
 def is_transient(reply: HttpReply) -> bool:
-    """Whether asking again later may help."""
+    """Whether a later retry may help."""
     return reply.status == 429 or reply.status >= 500
 
 
@@ -122,7 +122,7 @@ def _json_escaped(secret: str) -> str:
 
 _TRIES = 8
 _CLAIM_TIME = timedelta(seconds=30)
-"""Longer than a request may take; after that the process that claimed the exchange is dead."""
+"""Longer than a request may take; after that, the process that claimed the refresh is dead."""
 _PAUSE_SECONDS = 0.1
 
 RefreshOutcome: TypeAlias = Literal["succeeded", "failed", "connect_error", "no_refresh_token"]
@@ -130,7 +130,7 @@ RefreshOutcome: TypeAlias = Literal["succeeded", "failed", "connect_error", "no_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshResult:
-    """The result of an exchange."""
+    """The result of a refresh."""
 
     outcome: RefreshOutcome
     unsealed: UnsealedCredential = field(repr=False)
@@ -159,10 +159,10 @@ class Refresher:
         """By credential: the revision of the record, and the result for its refresh token."""
 
     async def refresh(self, credential: UnsealedCredential) -> RefreshResult:
-        """Get a new access token, unless another process has got one already. A refresh token that
-        was refused is not sent again.
+        """Get a new access token, unless another process already has one. A refresh token that was
+        refused is not sent again.
 
-        Raises: NotFound, InvalidInput: it is gone or archived by now.
+        Raises: NotFound, InvalidInput: it no longer exists, or is archived.
         """
         id_ = credential.credential.id
         lock = self._locks.setdefault(id_, anyio.Lock())
@@ -177,7 +177,7 @@ class Refresher:
             return await self._exchange(now)
 
     async def _claim(self, credential: UnsealedCredential) -> UnsealedCredential:
-        """Claim the exchange over all processes; or return with a new token already."""
+        """Claim the refresh across all processes; or return the credential with a new token."""
         while True:
             now = await self._reload(credential)
             if now.secrets.value != credential.secrets.value:
@@ -219,17 +219,17 @@ class Refresher:
     async def _release(self, credential: UnsealedCredential) -> UnsealedCredential:
         try:
             return await self._credentials.claim(credential, None)
-        except StaleVersion:  # somebody changed it, which ended the claim
+        except StaleVersion:  # it was changed, which ended the claim
             return await self._reload(credential)
 
     async def _store_grant(
         self, credential: UnsealedCredential, grant: TokenGrant
     ) -> UnsealedCredential:
-        """The old refresh token may be void now: the new one must be stored, whatever else changed
-        in the credential."""
+        """Store the tokens. The old refresh token may be invalid now, so the new one must be
+        stored, whatever else changed in the credential."""
         for _ in range(_TRIES):
             auth = credential.credential.auth
-            assert isinstance(auth, McpOauth)  # a credential stays what it is
+            assert isinstance(auth, McpOauth)  # its type never changes
             now = self._clock()
             changed = replace(
                 credential.credential,

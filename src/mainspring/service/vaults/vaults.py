@@ -1,6 +1,5 @@
-"""Vaults: the credentials of one end user, and a credential as it is stored and shown: everything
-except its secrets, which are sealed as the content of its record.
-"""
+"""Vaults: the credentials of one end user. A credential is stored and shown without its secrets,
+which are sealed as the content of its record."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ from mainspring.service.vaults.credential_auth import Auth, credential_key
 
 CREDENTIAL_KIND = "vault_credential"
 MAX_CREDENTIALS = 20
-"""Of a vault, without archived ones."""
+"""The limit per vault, without archived ones."""
 PURGED_CONTENT = b""
 """The content of an archived credential."""
 
@@ -77,7 +76,8 @@ def _credential_columns(credential: VaultCredential) -> IndexColumns:
 def archive_change(
     repository: Repository[VaultCredential], row: RecordRow, now: datetime
 ) -> Replace:
-    """The record stays without its secrets; another credential may have its key."""
+    """Archive a credential: the record stays without its secrets; another credential may use its
+    key."""
     archived = replace(repository.read(row), archived_at=now, updated_at=now)
     return repository.replace_change(row, archived, content=PURGED_CONTENT)
 
@@ -136,7 +136,7 @@ class Vaults:
         return await self._repository.update(tenant, vault_id, change)
 
     async def archive(self, tenant: str, vault_id: str) -> VaultObject:
-        """Permanent: no new sessions can use it, and its secrets are deleted."""
+        """Archive a vault permanently: no new sessions can use it, and its secrets are deleted."""
         credentials: list[str] | None = None
 
         async def prepare() -> tuple[VaultObject, list[RecordChange]]:
@@ -158,7 +158,7 @@ class Vaults:
         return archived
 
     async def delete(self, tenant: str, vault_id: str) -> None:
-        """With all its credentials."""
+        """Delete a vault with all its credentials."""
         credentials: list[str] = []
 
         async def prepare() -> tuple[None, list[RecordChange]]:
@@ -168,13 +168,13 @@ class Vaults:
                     self._records, CREDENTIAL_KIND, tenant=tenant, parent=vault_id
                 )
             )
-            return None, [Remove(row=row)]  # refused if it got a credential in the meantime
+            return None, [Remove(row=row)]  # fails if it got a credential meanwhile
 
         await self._repository.transact(vault_id, prepare)
         await self._notify_change(tenant, vault_id, "deleted", credentials)
 
     async def active(self, tenant: str, vault_id: str) -> VaultObject:
-        """For a new session that uses it.
+        """The vault, for a new session that uses it.
 
         Raises: NotFound; InvalidInput: it is archived.
         """
@@ -183,8 +183,8 @@ class Vaults:
         return vault
 
     async def admit_change(self, tenant: str, vault_id: str) -> Replace:
-        """A change to write together with a new credential: it is refused (`StaleVersion`) if the
-        vault was archived or deleted in the meantime, or got another credential.
+        """A change to write together with a new credential: it fails (`StaleVersion`) if the vault
+        was archived or deleted meanwhile, or got another credential.
 
         Raises: NotFound; InvalidInput: it is archived, or full.
         """

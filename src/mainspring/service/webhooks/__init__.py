@@ -1,1 +1,1 @@
-"""Webhooks: who is told, what, and until it has arrived."""
+"""Webhooks: endpoints, events, and deliveries with retries."""

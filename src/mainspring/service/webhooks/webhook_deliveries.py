@@ -1,4 +1,4 @@
-"""Deliveries of webhooks: sent until an endpoint accepts them, kept as dead if none does.
+"""Deliveries of webhooks: retried until an endpoint accepts them, kept as dead if none does.
 
 At least once, in no order, each time with the same `webhook-id`.
 """
@@ -29,7 +29,7 @@ from mainspring.service.webhooks.webhook_endpoints import DELIVERY_KIND, Webhook
 from mainspring.service.webhooks.webhook_signing import signed_headers
 
 DELIVER = "deliver"
-"""The task of a job."""
+"""The task of its jobs."""
 _CLOCK_TOLERANCE = timedelta(seconds=1)
 _BATCH = 200
 
@@ -39,7 +39,7 @@ DeliveryStatus: TypeAlias = Literal["pending", "delivered", "dead"]
 class DeliveryAttempt(Struct, frozen=True, kw_only=True):
     at: datetime
     status: int | None
-    """Of the response; `None`: there was none."""
+    """The HTTP status; `None`: there was no response."""
     error: str | None = None
     excerpt: str = ""
     """The start of the response."""
@@ -55,7 +55,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     created_at: datetime
     status: DeliveryStatus = "pending"
     attempts: int = 0
-    """Since it was created or resent."""
+    """Since it was created or last resent."""
     next_attempt_at: datetime | None = None
     last_attempt: DeliveryAttempt | None = None
     forget_at: datetime | None = None
@@ -84,19 +84,19 @@ class MeteredPoster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """By default eleven attempts within a day."""
+    """When failed deliveries are retried; by default eleven attempts within a day."""
 
     first_seconds: float = 5.0
     factor: float = 4.0
     longest_seconds: float = 6 * 3600.0
     attempts: int = 11
     disable_after: timedelta = timedelta(days=3)
-    """An endpoint that only failed for so long is disabled."""
+    """An endpoint that has only failed for this long is disabled."""
     keep_delivered: timedelta = timedelta(days=7)
     keep_dead: timedelta = timedelta(days=30)
 
     def pause(self, delivery_id: str, attempts: int) -> timedelta:
-        """After so many attempts; with jitter, so that not all come at once."""
+        """The pause after this many attempts; with jitter, so that not all retry at once."""
         seconds = min(self.first_seconds * self.factor ** (attempts - 1), self.longest_seconds)
         digest = hashlib.sha256(f"{delivery_id} {attempts}".encode()).digest()
         part = int.from_bytes(digest[:8]) / 2**64
@@ -142,7 +142,7 @@ class Deliveries:
         await self.attempt(job.tenant, delivery.id)
 
     async def attempt(self, tenant: str, delivery_id: str) -> Delivery:
-        """Try it now, regardless of when it is due."""
+        """Send it now, regardless of when it is due."""
         delivery = await self._repository.get(tenant, delivery_id)
         try:
             webhook = await self._webhooks.get(tenant, delivery.webhook_id)
@@ -169,7 +169,7 @@ class Deliveries:
         return sent
 
     async def resend_dead(self, tenant: str, webhook_id: str) -> int:
-        """All dead deliveries of an endpoint; returns how many.
+        """Resend all dead deliveries of an endpoint; returns how many.
 
         Raises: InvalidInput: it is disabled, so they would fail again.
         """
@@ -189,7 +189,7 @@ class Deliveries:
                 with suppress(NotFound):  # removed just now
                     await self.resend(tenant, row.id)
                     sent += 1
-            # only forward: what has failed again in the meantime is not resent forever
+            # only forward, so that deliveries that failed again meanwhile are not resent forever
             query = dataclasses.replace(query, after=rows[-1])
         return sent
 

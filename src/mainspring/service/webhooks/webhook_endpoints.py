@@ -1,6 +1,5 @@
-"""Webhook endpoints: their URLs, event types and signing secrets. Sending to them is the job of
-`webhook_deliveries`.
-"""
+"""Webhook endpoints: their URLs, event types and signing secrets. `webhook_deliveries` sends to
+them."""
 
 from __future__ import annotations
 
@@ -33,8 +32,8 @@ Url = Annotated[str, Meta(min_length=1, max_length=2048)]
 EventTypes = Annotated[tuple[EventType, ...], Meta(min_length=1, max_length=100)]
 Description = Annotated[str, Meta(max_length=1024)]
 DisabledReason: TypeAlias = Literal["manual", "redirect", "address", "failing"]
-"""Somebody disabled it; it answered with a redirect; its name has an address that is not public;
-it failed for too long."""
+"""A person disabled it; it answered with a redirect; its name has an address that is not public; it
+failed for too long."""
 
 
 class Webhook(Struct, frozen=True, kw_only=True):
@@ -44,7 +43,7 @@ class Webhook(Struct, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     enabled_at: datetime
-    """Earlier events are not sent."""
+    """Events before this time are not sent."""
     status: Literal["enabled", "disabled"] = "enabled"
     disabled_reason: DisabledReason | None = None
     failing_since: datetime | None = None
@@ -118,7 +117,7 @@ class Webhooks:
         return copy_fields(WebhookWithSecret, webhook, secret=secret)
 
     async def update(self, tenant: str, webhook_id: str, request: UpdateWebhook) -> Webhook:
-        """If it is enabled again, events of the meantime are not sent."""
+        """Update an endpoint; if it is enabled again, events in between are not sent."""
         if request.url is not UNSET:
             self._check(request.url)
 
@@ -139,14 +138,14 @@ class Webhooks:
         return await self._repository.update(tenant, webhook_id, change)
 
     async def delete(self, tenant: str, webhook_id: str) -> None:
-        """With its deliveries."""
+        """Delete an endpoint with its deliveries."""
         await self._repository.remove(tenant, webhook_id)
         await delete_children(self._records, DELIVERY_KIND, tenant=tenant, parent=webhook_id)
 
     async def rotate(
         self, tenant: str, webhook_id: str, *, old_for: timedelta
     ) -> WebhookWithSecret:
-        """A new secret. For `old_for`, requests are signed with the old one too."""
+        """Create a new secret. For `old_for`, requests are also signed with the old one."""
         secret = new_secret(self._random(SECRET_BYTES))
 
         async def prepare() -> tuple[Webhook, list[Replace]]:
@@ -166,7 +165,7 @@ class Webhooks:
         return copy_fields(WebhookWithSecret, webhook, secret=secret)
 
     async def secrets(self, tenant: str, webhook_id: str) -> list[str]:
-        """The valid ones, the newest first."""
+        """The valid secrets, the newest first."""
         secrets = await self._unseal(tenant, webhook_id)
         return [item.secret for item in _valid_secrets(secrets, self._clock())]
 
@@ -181,7 +180,7 @@ class Webhooks:
             )
 
     async def failed(self, tenant: str, webhook: Webhook, *, disable_after: timedelta) -> Webhook:
-        """It is disabled if it only failed for `disable_after`."""
+        """Record a failure; an endpoint that has only failed for `disable_after` is disabled."""
         now = self._clock()
 
         def change(current: Webhook) -> Webhook:

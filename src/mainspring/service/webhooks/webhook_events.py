@@ -1,7 +1,5 @@
 """Webhook events: the event types of the Managed Agents API, and which events of a log become one.
-
-An event says what happened to which resource; for more, receivers call the API.
-"""
+An event names what happened to which resource; for more, receivers call the API."""
 
 from __future__ import annotations
 
@@ -35,6 +33,8 @@ EventType: TypeAlias = Literal[
     "environment.created",
     "environment.deleted",
     "environment.updated",
+    "mainspring.alarm_cleared",
+    "mainspring.alarm_raised",
     "mainspring.approval_escalated",
     "mainspring.approval_expired",
     "mainspring.workspace_expiring",
@@ -67,10 +67,11 @@ EventType: TypeAlias = Literal[
     "vault_credential.deleted",
     "vault_credential.refresh_failed",
 ]
-"""Types that begin with `mainspring` are ours; their id is the approval's."""
+"""Types that begin with `mainspring` are extensions; their id is the alarm's, approval's or
+session's."""
 EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
 PING = "mainspring.ping"
-"""Ours: sent on request, to test an endpoint."""
+"""An extension: sent on request, to test an endpoint."""
 
 TYPES_BY_OPERATION: dict[str, EventType] = {
     "post /v1/agents": "agent.created",

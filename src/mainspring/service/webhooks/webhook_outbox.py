@@ -48,15 +48,15 @@ class Outbox:
         self._deliveries = delivery_repository(records, clock)
 
     async def notify(self, notification: Notification) -> None:
-        """Deliver it to all endpoints that subscribe to it. A `Notify`."""
+        """Create deliveries for all endpoints that subscribe to a notification. A `Notify`."""
         changes = await self.prepare_changes(notification)
         if changes:
             await self._records.write(*changes)
             await self.enqueue_deliveries(changes)
 
     async def prepare_changes(self, *notices: Notification) -> list[RecordChange]:
-        """What `notify` writes, to be written together with the change that it reports. Call
-        `enqueue_deliveries` afterwards."""
+        """The changes that `notify` writes, to be written together with the change that is
+        reported. Call `enqueue_deliveries` afterwards."""
         changes: list[RecordChange] = []
         for notice in notices:
             event = notification_event(notice, id_=self._new_id("whe"), now=self._clock())
@@ -110,7 +110,7 @@ _LOG_EVENT_TYPES = frozenset(type_ for types in TYPES_BY_LOG_TYPE.values() for t
 
 class _Cursor(Struct, frozen=True, kw_only=True):
     id: str
-    """The session's."""
+    """The id of the session."""
     seq: int
 
 
@@ -134,9 +134,9 @@ class SessionEventForwarder:
         self._cursors = Repository(records, CURSOR_KIND, _Cursor, clock=clock)
 
     async def catch_up(self, tenant: str, session_id: str) -> int:
-        """Forward what is new in a session's log; returns the number of deliveries. Call it at
-        each wake and after each run, while the session is held: it also forwards what a worker
-        that died has left behind."""
+        """Forward new events of a session's log; returns the number of deliveries. Call it at each
+        wake and after each run, while the session is held: it also forwards what a dead worker
+        left behind."""
         webhooks = await self._webhooks.list_enabled(tenant)
         if not any(_LOG_EVENT_TYPES.intersection(item.event_types) for item in webhooks):
             return 0
@@ -146,7 +146,7 @@ class SessionEventForwarder:
             try:
                 while (step := await self._step(tenant, session_id, thread_id, webhooks)) >= 0:
                     count += step
-            except (StaleVersion, AlreadyExists):  # another process has forwarded it just now
+            except (StaleVersion, AlreadyExists):  # another process has just forwarded it
                 continue
             return count
         raise StaleVersion(f"{CURSOR_KIND} {session_id}: others kept moving it; try again")
@@ -159,7 +159,7 @@ class SessionEventForwarder:
     async def _step(
         self, tenant: str, session_id: str, main_thread_id: str, webhooks: Sequence[Webhook]
     ) -> int:
-        """The number of deliveries; -1: there is nothing new."""
+        """Forward one batch; returns the number of deliveries, -1 if there is nothing new."""
         try:
             row = await self._cursors.row(tenant, session_id)
             after = self._cursors.read(row).seq
@@ -173,7 +173,7 @@ class SessionEventForwarder:
         webhook_events = [
             item
             for event in events
-            if event.session_id == session_id  # the parent of a fork has forwarded its own
+            if event.session_id == session_id  # the parent of a fork forwarded its own
             for item in webhook_events_of(event, tenant=tenant, main_thread_id=main_thread_id)
         ]
         changes = self._outbox.delivery_changes(tenant, webhook_events, webhooks)
@@ -188,6 +188,6 @@ class SessionEventForwarder:
         return len(changes)
 
     async def _first(self, session_id: str) -> int:
-        """Where to start: imported events happened before."""
+        """The seq to start after: imported events happened earlier."""
         imported = await self._log.read(session_id, types=[_IMPORTED])
         return imported[-1].seq if imported else 0

@@ -1,4 +1,4 @@
-"""Signatures of webhooks: creating ours and verifying those of others. Pure.
+"""Signatures of webhooks: creating ours and verifying those of other senders. Pure.
 
 Standard Webhooks (https://www.standardwebhooks.com): HMAC-SHA256 over `id.timestamp.body`.
 """
@@ -48,7 +48,7 @@ class HmacSignature(Struct, frozen=True, kw_only=True, tag_field="type", tag="hm
     """The prefix of the signature, such as `sha256=`."""
     encoding: Literal["hex", "base64"] = "hex"
     timestamp_header: HeaderName | None = None
-    """Seconds since 1970; what is signed is then `timestamp.body`."""
+    """Seconds since 1970; `timestamp.body` is then signed."""
 
 
 SignatureScheme: TypeAlias = (
@@ -61,7 +61,7 @@ class SignedRequest:
     """A request from outside."""
 
     headers: Mapping[str, str]
-    """By their names in lower case."""
+    """By name in lower case."""
     body: bytes
 
 
@@ -72,7 +72,7 @@ def new_secret(random: bytes) -> str:
 def secret_key(secret: str) -> bytes:
     """The key of a secret in the format of Standard Webhooks.
 
-    Raises: InvalidInput: it is none.
+    Raises: InvalidInput: it is not in this format.
     """
     try:
         key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
@@ -86,7 +86,7 @@ def secret_key(secret: str) -> bytes:
 def signed_headers(
     id_: str, body: bytes, *, secrets: Sequence[str], now: datetime
 ) -> dict[str, str]:
-    """With a signature for each secret: a receiver needs one of them."""
+    """Headers with a signature for each secret: a receiver needs one of them."""
     stamp = str(int(now.timestamp()))
     content = _standard_content(id_, stamp, body)
     signatures = (
@@ -102,7 +102,7 @@ def signed_headers(
 def is_genuine(
     scheme: SignatureScheme, request: SignedRequest, *, secret: str, now: datetime
 ) -> bool:
-    """Whether it is signed with the secret, and recently if it has a timestamp.
+    """Whether a request is signed with the secret, and recently if it has a timestamp.
 
     Takes the same time for a wrong signature as for a right one.
     """
@@ -129,7 +129,7 @@ def is_genuine(
 
 
 def delivery_key(scheme: SignatureScheme, request: SignedRequest, parsed: Mapping[str, Any]) -> str:
-    """Identifies a delivery by signed parts only, so that nobody can make an old one look new.
+    """Identifies a delivery by signed parts only, so that an old one cannot be made to look new.
     Retries have the same key."""
     match scheme:
         case StandardWebhooksSignature():

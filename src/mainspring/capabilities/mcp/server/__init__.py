@@ -1,2 +1,2 @@
-"""The other side of the protocol: Mainspring as an MCP server, of both eras. It knows no web
-framework; `edges/mcp` carries its messages over HTTP."""
+"""Mainspring as an MCP server, for clients of both eras. It uses no web framework; `edges/mcp`
+transports its messages over HTTP."""

@@ -1,4 +1,4 @@
-"""One client of a server: who it is, what it can do, which of its requests are being answered.
+"""One client of the server: its identity, its capabilities, and its requests in progress.
 
 A legacy connection lasts from `initialize` to its end; a modern one over HTTP is one request.
 """
@@ -25,7 +25,7 @@ from mainspring.capabilities.mcp.server.features import Features
 from mainspring.capabilities.mcp.server.refusals import RequestRefused, busy, malformed
 
 MAX_REQUESTS = 64
-"""Of one connection that are answered at a time."""
+"""The limit of concurrent requests per connection."""
 _MAX_ID_CHARS = 200
 MAX_SUBSCRIPTIONS = 1_000
 
@@ -43,19 +43,19 @@ class _CancelledParams(Struct, frozen=True, rename="camel"):
 @dataclass(slots=True, kw_only=True)
 class Connection:
     caller: str
-    """Whom it belongs to; nobody else may use it."""
+    """The owner of the connection; no other caller may use it."""
     features: Features
     client: ClientTraits | None = None
-    """`None` before a legacy client has introduced itself."""
+    """`None` before a legacy client has sent `initialize`."""
     subscriptions: set[str] = field(default_factory=set[str])
-    """URIs of resources, of a legacy client."""
+    """URIs of resources that a legacy client has subscribed to."""
     _requests: dict[RequestId, CancelScope] = field(default_factory=dict[RequestId, CancelScope])
     _questions: dict[str, _OpenQuestion] = field(default_factory=dict[str, _OpenQuestion])
     _asked: int = 0
 
     @contextmanager
     def answering(self, id_: RequestId) -> Generator[CancelScope]:
-        """A request that can be cancelled by its id.
+        """A context for a request that can be cancelled by its id.
 
         Raises:
             RequestRefused: its id is in use, or there are too many at a time.
@@ -74,7 +74,7 @@ class Connection:
                 del self._requests[id_]
 
     def cancel(self, params: Raw) -> None:
-        """What is not known, or over, is ignored."""
+        """Cancel a request; unknown or finished ones are ignored."""
         try:
             id_ = msgspec.json.decode(params, type=_CancelledParams).request_id
         except msgspec.MsgspecError:
@@ -91,7 +91,7 @@ class Connection:
         return not self._requests
 
     async def ask(self, request: InputRequest, outlet: Outlet) -> Raw:
-        """Ask a legacy client something, and wait for its answer."""
+        """Send a question to a legacy client, and wait for its answer."""
         self._asked += 1
         id_ = f"mainspring-{self._asked}"
         question = self._questions[id_] = _OpenQuestion()
@@ -110,7 +110,7 @@ class Connection:
         return answer.result
 
     def settle(self, answer: Message) -> bool:
-        """False if nobody has asked for it."""
+        """Pass on a client's answer; False if there is no such question."""
         question = self._questions.get(str(answer.id))
         if question is None or question.is_answered.is_set():
             return False
@@ -131,8 +131,8 @@ class _OpenConnection:
 
 
 class Connections:
-    """Legacy connections over HTTP, by the session id that their client sends with each request.
-    The oldest idle one makes room for a new one."""
+    """Legacy connections over HTTP, by the session id in each request. When there are too many, the
+    oldest idle one is removed."""
 
     def __init__(self, *, new_id: Callable[[], str], monotonic: Callable[[], float]) -> None:
         self._new_id = new_id
@@ -154,7 +154,7 @@ class Connections:
         return id_
 
     def find(self, id_: str, caller: str) -> Connection | None:
-        """`None` too if it is somebody else's."""
+        """The connection; `None` also if it belongs to another caller."""
         self._expire()
         item = self._open.get(id_)
         if item is None or item.connection.caller != caller:

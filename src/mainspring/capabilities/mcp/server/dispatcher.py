@@ -1,6 +1,5 @@
-"""Answers requests of both eras: finds the method, reads its parameters, asks the features, writes
-the result.
-"""
+"""Answers requests of both eras: finds the method, decodes its parameters, calls the features,
+encodes the result."""
 
 from __future__ import annotations
 
@@ -68,7 +67,7 @@ Result: TypeAlias = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One request, read as far as all methods read it."""
+    """One request, with the parts that all methods share already decoded."""
 
     id: RequestId
     method: str
@@ -87,7 +86,7 @@ _Method: TypeAlias = Callable[[_Call], Awaitable[Result]]
 
 
 class McpServer:
-    """Without state of its own: connections and features are given to it."""
+    """Stateless: connections and features are passed in."""
 
     def __init__(
         self, info: Implementation, *, signer: StateSigner, instructions: str | None = None
@@ -341,7 +340,7 @@ def _page(kind: str, items: Sequence[Struct], call: _Call) -> Result:
 
 
 def _cacheable(result: Result, call: _Call) -> Result:
-    """Nothing is for everybody: what there is depends on the caller."""
+    """No result is shared: lists depend on the caller."""
     return {**result, "ttlMs": 0, "cacheScope": "private"} if call.is_modern else result
 
 

@@ -1,8 +1,8 @@
-"""One request while it is answered: progress, log messages, and questions to the client's user.
+"""One request in progress: progress, log messages, and questions to the client's user.
 
-A question works alike in both eras for who asks it. A legacy client is asked while its request
+A question works the same for the handler in both eras. A legacy client is asked while its request
 waits. A modern one gets `input_required` as the result and repeats the request with its answers:
-then everything up to the question runs again, and the answer is there.
+the handler then runs again from the start, and gets the answer at the question.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _MAX_MESSAGE_CHARS = 2_000
 
 
 class Outlet(Protocol):
-    """The way to a client while its request is answered."""
+    """Sends messages to a client while its request is answered."""
 
     async def send(self, message: bytes) -> None:
-        """Raises: ConnectionError: it is gone, and with it the request."""
+        """Raises: ConnectionError: the client is gone, and so is its request."""
         ...
 
     async def ask(self, message: bytes) -> None:
@@ -58,17 +58,17 @@ class Questions(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientTraits:
-    """What a client says about itself; nobody vouches for it."""
+    """A client's description of itself, which is not trusted."""
 
     era: Era
     version: str
     capabilities: Mapping[str, object]
     log_level: LogLevel | None
-    """The least that it wants to read; `None`: nothing."""
+    """The lowest level that it wants; `None`: no log messages."""
 
 
 class InputRequired(MainspringError):
-    """A modern request ends here: the client has to answer first, and repeats it."""
+    """Ends a modern request: the client must answer first, and repeats it."""
 
     def __init__(
         self, requests: Mapping[str, InputRequest], state: RequestState, digest: bytes
@@ -86,28 +86,28 @@ class ElicitResult(Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True, kw_only=True)
 class Exchange:
-    """One request, for who answers it."""
+    """One request, for its handler."""
 
     caller: str
-    """Who asks, as far as the server knows."""
+    """The caller, as far as the server knows."""
     client: ClientTraits
     outlet: Outlet
     questions: Questions | None = None
-    """Of a legacy client."""
+    """Asks a legacy client; `None` for a modern one."""
     progress_token: RequestId | None = None
     digest: bytes = b""
-    """Of what is asked: a state holds for no other request."""
+    """The digest of the request: a state is valid for no other."""
     state: RequestState = field(default_factory=RequestState)
-    """What earlier rounds of this request have left."""
+    """The state from earlier rounds of this request."""
     inputs: Mapping[str, Raw] = field(default_factory=dict[str, Raw])
     """The client's answers to the last round's questions."""
     _used: dict[str, Raw] = field(default_factory=dict[str, Raw])
-    """Answers that have been asked for in this round."""
+    """Answers that this round has already used."""
     _progress: float = -1
 
     @property
     def note(self) -> bytes:
-        """What the handler left for itself with its last question."""
+        """The note that the handler stored with its last question."""
         return self.state.note
 
     def can_ask(self, method: str = "elicitation/create") -> bool:
@@ -116,7 +116,7 @@ class Exchange:
     async def progress(
         self, done: float, *, total: float | None = None, message: str | None = None
     ) -> None:
-        """Tell the client, if it wants to know. What does not go forward is left out."""
+        """Send progress if the client wants it. Values that do not increase are skipped."""
         if self.progress_token is None or done <= self._progress:
             return
         self._progress = done
@@ -126,7 +126,7 @@ class Exchange:
         await self.outlet.send(encode_notification("notifications/progress", params))
 
     async def step(self, message: str) -> None:
-        """One more step of nobody knows how many."""
+        """Report one more step of an unknown total."""
         await self.progress(self._progress + 1, message=message)
 
     async def log(self, level: LogLevel, message: object, *, logger: str | None = None) -> None:
@@ -139,8 +139,8 @@ class Exchange:
     async def ask(
         self, requests: Mapping[str, InputRequest], *, note: bytes = b""
     ) -> dict[str, Raw]:
-        """Ask the client, or the person behind it. `note` is there again when a modern client
-        answers; keys must differ between the questions of one request.
+        """Ask the client, or the person behind it. `note` is returned when a modern client answers;
+        keys must differ between the questions of one request.
 
         Raises:
             RequestRefused: the client cannot be asked this.
@@ -163,7 +163,7 @@ class Exchange:
     async def elicit(
         self, key: str, message: str, schema: Mapping[str, object], *, note: bytes = b""
     ) -> ElicitResult:
-        """A form for the person. What cannot be read counts as `cancel`."""
+        """Show a form to the person. An invalid answer counts as `cancel`."""
         answers = await self.ask({key: elicitation(message, schema)}, note=note)
         try:
             return msgspec.json.decode(answers[key], type=ElicitResult)
@@ -178,5 +178,5 @@ def elicitation(message: str, schema: Mapping[str, object]) -> InputRequest:
 
 
 def _objects(inputs: Mapping[str, Raw]) -> dict[str, Raw]:
-    """Every answer of the protocol is an object; anything else counts as none."""
+    """Only objects: every answer of the protocol is one, and others are ignored."""
     return {key: value for key, value in inputs.items() if bytes(value).lstrip()[:1] == b"{"}

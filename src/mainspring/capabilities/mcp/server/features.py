@@ -1,4 +1,4 @@
-"""What a server offers to one caller: tools, resources, prompts, completions."""
+"""The features that a server offers to one caller: tools, resources, prompts, completions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from mainspring.capabilities.mcp.server.refusals import RequestRefused
 
 
 class ToolReply(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """The result of a call, as a server writes it."""
+    """The result of a tool call, as the server encodes it."""
 
     content: list[Content]
     structured_content: dict[str, object] | None = None
@@ -39,24 +39,25 @@ class ToolReply(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="c
 
 @dataclass(frozen=True, slots=True)
 class CompletionRequest:
-    """Which values an argument may have. `target` is the name of a prompt, or a URI template."""
+    """Asks for possible values of an argument. `target` is the name of a prompt, or a URI
+    template."""
 
     target: str
     is_prompt: bool
     argument: str
     value: str
-    """What has been typed so far."""
+    """The text typed so far."""
     others: Mapping[str, str]
-    """Arguments that have their value already."""
+    """Arguments that already have a value."""
 
 
 class Features(Protocol):
-    """Everything is asked on behalf of one caller; what it may not use is not there for it."""
+    """The features for one caller; those that it may not use do not exist for it."""
 
     @property
     def capabilities(self) -> Mapping[str, Mapping[str, object]]:
-        """By the protocol's words: `tools`, `resources`, `prompts`, `completions`, `logging`. A
-        method of a capability that is not named does not exist."""
+        """By the protocol's names: `tools`, `resources`, `prompts`, `completions`, `logging`.
+        Methods of a capability that is not listed do not exist."""
         ...
 
     @property
@@ -79,7 +80,7 @@ class Features(Protocol):
         ...
 
     async def skills(self) -> Sequence[SkillEntry]:
-        """Only asked for if the capabilities name the extension for skills."""
+        """The published skills. Called only if the capabilities name the extension for skills."""
         ...
 
     async def prompts(self) -> Sequence[Prompt]: ...
@@ -103,7 +104,7 @@ def no_prompt(name: str) -> RequestRefused:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something that clients may have asked to be told: a list, or one resource."""
+    """A change that clients may have subscribed to: of a list, or of one resource."""
 
     method: str
     uri: str | None = None
@@ -120,7 +121,7 @@ def resource_updated(uri: str) -> Change:
 
 @dataclass(slots=True)
 class ChangeFeed:
-    """Tells everybody who listens what has changed. Who listens must not wait."""
+    """Passes changes to all listeners, which must not block."""
 
     _listeners: list[Callable[[Change], None]] = field(
         default_factory=list[Callable[[Change], None]]

@@ -1,6 +1,5 @@
-"""What headers say about a request over HTTP: its era, and that they agree with its body. Only the
-body is acted on; a header that says otherwise is refused, since others may have relied on it.
-"""
+"""Headers of a request over HTTP: its era, and whether they match the body. Only the body is used;
+a header that differs is refused, since proxies may have relied on it."""
 
 from __future__ import annotations
 
@@ -25,8 +24,9 @@ _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 
 def era_of(message: Message, headers: Mapping[str, str]) -> Era:
-    """`headers`: with case-insensitive names. Who sends a session id, or begins as legacy clients
-    do, is one; anything else is read as a modern request, which says all about itself."""
+    """The era of a request. `headers`: with case-insensitive names. A client that sends a session
+    id or `initialize` is a legacy one; any other request is treated as modern, which is
+    self-describing."""
     if headers.get(VERSION_HEADER) in MODERN_VERSIONS:
         return "modern"
     begins = message.method == "initialize"
@@ -34,7 +34,8 @@ def era_of(message: Message, headers: Mapping[str, str]) -> Era:
 
 
 def check_modern(message: Message, headers: Mapping[str, str]) -> RequestHead:
-    """Raises: RequestRefused: something is missing, or header and body differ."""
+    """Check a modern request. Raises: RequestRefused: something is missing, or header and body
+    differ."""
     head = read_params(message.params, RequestHead)
     version = head.meta.version
     if version is None:
@@ -57,7 +58,7 @@ def check_modern(message: Message, headers: Mapping[str, str]) -> RequestHead:
 def check_arguments(
     message: Message, headers: Mapping[str, str], tools: Sequence[ToolDefinition]
 ) -> None:
-    """Arguments that their tool wants in headers, too.
+    """Check arguments that their tool also wants in headers.
 
     Raises: RequestRefused.
     """

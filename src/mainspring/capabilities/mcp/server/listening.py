@@ -1,6 +1,5 @@
-"""Tells clients what has changed: `subscriptions/listen` of modern ones, and the notifications
-that legacy ones get.
-"""
+"""Notifies clients of changes: `subscriptions/listen` of modern ones, and the notifications that
+legacy ones get."""
 
 from __future__ import annotations
 
@@ -49,7 +48,7 @@ class _ListenParams(Struct, frozen=True):
 async def listen(
     id_: RequestId, params: Raw, features: Features, outlet: Outlet
 ) -> dict[str, object]:
-    """Of a modern client. It lasts until the client ends it."""
+    """The subscription of a modern client. It lasts until the client ends it."""
     wanted = read_params(params, _ListenParams).notifications
     if len(wanted.resource_subscriptions) > MAX_SUBSCRIPTIONS:
         raise invalid(f"resourceSubscriptions: {MAX_SUBSCRIPTIONS:,} at most")
@@ -68,7 +67,7 @@ async def listen(
 
 
 async def notify_legacy(connection: Connection, outlet: Outlet) -> None:
-    """What a legacy client is told without being asked. It does not end by itself."""
+    """Send notifications to a legacy client. Runs until it is cancelled."""
 
     def rendered(change: Change) -> bytes | None:
         if change.uri is None:
@@ -82,7 +81,7 @@ async def notify_legacy(connection: Connection, outlet: Outlet) -> None:
 async def send_changes(
     features: Features, outlet: Outlet, rendered: Callable[[Change], bytes | None]
 ) -> None:
-    """Each change once, however often it happened while the client was slow to read."""
+    """Send each change once, however often it happened while the client was slow to read."""
     pending: dict[Change, None] = {}
     wake, changes = anyio.create_memory_object_stream[None](math.inf)
 

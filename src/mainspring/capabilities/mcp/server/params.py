@@ -1,4 +1,4 @@
-"""Parameters of the requests that a server answers, and what they say about the client."""
+"""Parameters of requests to the server, and the client that they describe."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class CompletionParams(Struct, frozen=True, kw_only=True):
 
 
 def read_params(params: Raw, type_: type[StructT]) -> StructT:
-    """Raises: RequestRefused: they are of another shape."""
+    """Raises: RequestRefused: they have another format."""
     try:
         return msgspec.json.decode(bytes(params) or b"{}", type=type_)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -95,7 +95,7 @@ def read_params(params: Raw, type_: type[StructT]) -> StructT:
 
 
 def client_of(known: ClientTraits | None, head: RequestHead, method: str) -> ClientTraits:
-    """The client, as it introduced itself, or as a modern request says.
+    """The client as it introduced itself, or as a modern request describes it.
 
     Raises: RequestRefused: it says too little, or speaks another version.
     """
@@ -123,9 +123,9 @@ def client_of(known: ClientTraits | None, head: RequestHead, method: str) -> Cli
 def page_of(
     items: Sequence[ItemT], cursor: str | None, *, size: int = PAGE_SIZE
 ) -> tuple[list[ItemT], str | None]:
-    """A page, and the cursor of the next one: it says where that begins, and nothing else.
+    """A page, and the cursor of the next one, which is its start index.
 
-    Raises: RequestRefused: no cursor of ours.
+    Raises: RequestRefused: not a cursor of this server.
     """
     start = 0 if cursor is None else _start(cursor)
     if start > len(items):

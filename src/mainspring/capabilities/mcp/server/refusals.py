@@ -1,4 +1,4 @@
-"""Errors that a server answers requests with."""
+"""Errors that the server returns to requests."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from mainspring.capabilities.mcp.messages import (
 from mainspring.core.errors import MainspringError
 
 RESOURCE_NOT_FOUND = -32002
-"""Before 2026-07-28; since then such a request has invalid parameters."""
+"""Used before 2026-07-28; since then, such a request has invalid parameters."""
 _BUSY = -32000
 _FORBIDDEN = -32001
 
 
 class RequestRefused(MainspringError):
-    """The answer to a request is an error of the protocol."""
+    """A request that is answered with an error of the protocol."""
 
     def __init__(self, why: str, *, code: int, data: Mapping[str, object] | None = None) -> None:
         super().__init__(why)
@@ -79,5 +79,5 @@ def header_mismatch(why: str) -> RequestRefused:
 
 
 def internal_error() -> RequestRefused:
-    """Details are for the log of the server."""
+    """An error without details, which are only in the server's log."""
     return RequestRefused("an internal error; the server's log has it", code=INTERNAL_ERROR)

@@ -1,7 +1,7 @@
-"""What a server leaves with a client between two rounds of one request (`requestState`).
+"""The state that a server leaves with a client between two rounds of one request (`requestState`).
 
-The client can read it and send anything instead: it is signed, and holds only for the same caller,
-the same request and a limited time.
+The client can read it and send anything instead: so it is signed, and valid only for the same
+caller, the same request and a limited time.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from msgspec import Raw, Struct
 from mainspring.capabilities.mcp.server.refusals import RequestRefused, invalid
 
 _LIFETIME_SECONDS = 24 * 3600
-"""People may take their time to answer."""
+"""Long, since people may take time to answer."""
 _MAX_CHARS = 256 * 1024
 _DIGEST_BYTES = 32
 
 
 class RequestState(Struct, frozen=True, kw_only=True):
     answers: dict[str, Raw] = {}
-    """What the client has answered so far, by the key of the question."""
+    """The client's answers so far, by the key of the question."""
     note: bytes = b""
-    """What the handler itself wants to know the next time."""
+    """A note of the handler for the next round."""
 
 
 class _SignedState(Struct, frozen=True, kw_only=True, array_like=True):
@@ -53,7 +53,8 @@ class StateSigner:
         return base64.urlsafe_b64encode(self._digest(content) + content).decode("ascii")
 
     def verify(self, text: str, *, caller: str, request: bytes) -> RequestState:
-        """
+        """The state that `sign` encoded.
+
         Raises:
             RequestRefused: it is not ours, or for another caller or request, or too old.
         """
@@ -78,7 +79,7 @@ class StateSigner:
 
 
 def request_digest(method: str, target: str, arguments: Mapping[str, object] | None) -> bytes:
-    """Names what a state is about: the same request gives the same digest."""
+    """Identifies the request of a state: the same request gives the same digest."""
     parts = (method, target, arguments or {})
     return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).digest()
 

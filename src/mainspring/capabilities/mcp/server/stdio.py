@@ -1,4 +1,5 @@
-"""A server over a stream of lines, such as standard input and output: one JSON message on each."""
+"""The server over a stream of lines, such as standard input and output: one JSON message per
+line."""
 
 from __future__ import annotations
 
@@ -28,13 +29,12 @@ class LineStream(Protocol):
         ...
 
     async def send(self, content: bytes) -> None:
-        """All of it. Raises: ConnectionError: nobody reads it."""
+        """Send all of it. Raises: ConnectionError: the client does not read any more."""
         ...
 
 
 async def serve_lines(server: McpServer, connection: Connection, stream: LineStream) -> None:
-    """Answer requests until the client closes its end. What is being answered then is cancelled:
-    nobody would read it."""
+    """Answer requests until the client closes its end. Requests in progress are then cancelled."""
     session = _LineServer(server, connection, stream)
     try:
         async with anyio.create_task_group() as group:
@@ -42,11 +42,11 @@ async def serve_lines(server: McpServer, connection: Connection, stream: LineStr
                 await session.hear(line, group)
             group.cancel_scope.cancel()
     except* ConnectionError:
-        pass  # it reads no more
+        pass  # the client does not read any more
 
 
 class _LineServer:
-    """An `Outlet`, and who reads what comes."""
+    """An `Outlet`, and the handler of incoming lines."""
 
     def __init__(self, server: McpServer, connection: Connection, stream: LineStream) -> None:
         self._server = server
@@ -57,7 +57,7 @@ class _LineServer:
 
     async def send(self, message: bytes) -> None:
         async with self._sending:
-            with anyio.CancelScope(shield=True):  # half a line would spoil the next one
+            with anyio.CancelScope(shield=True):  # a partial line would corrupt the next
                 await self._stream.send(message + b"\n")
 
     async def ask(self, message: bytes) -> None:
@@ -91,7 +91,7 @@ class _LineServer:
 
 
 async def _lines(stream: LineStream) -> AsyncGenerator[bytes | None, None]:
-    """`None` for one that was too long; the rest of it is skipped."""
+    """The lines; `None` for one that is too long, the rest of which is skipped."""
     tail, is_too_long = bytearray(), False
     while piece := await stream.receive():
         *lines, rest = piece.split(b"\n")

@@ -1,6 +1,5 @@
-"""A model behind the Anthropic Messages API: sends requests and parses its answers, streamed or
-whole, into deltas and a reply.
-"""
+"""A model behind the Anthropic Messages API: sends requests and parses responses, streamed or
+whole, into deltas and a reply."""
 
 from __future__ import annotations
 
@@ -61,7 +60,7 @@ class _WireBlock(Struct, frozen=True):
 
 
 class _WireDelta(Struct, frozen=True):
-    """The deltas of all events in one shape: decoding it is what a stream spends its time on."""
+    """The deltas of all events in one struct: decoding it dominates the time of a stream."""
 
     type: str = ""
     text: str = ""
@@ -95,7 +94,7 @@ _MESSAGES = msgspec.json.Decoder(_WireMessage)
 
 
 class _OpenBlock(Struct):
-    """A block whose end has not come."""
+    """A block that has not ended."""
 
     type: str
     id: str = ""
@@ -106,7 +105,8 @@ class _OpenBlock(Struct):
 
 
 class MessageParser:
-    """One answer. Input of tools is kept in pieces and parsed once, when its block ends."""
+    """Parses one response. Input of tools is collected in pieces and parsed once, when its block
+    ends."""
 
     def __init__(self, request: Request, provider: str, secret: str = "") -> None:
         self._request = request
@@ -116,7 +116,7 @@ class MessageParser:
         self._open: dict[int, _OpenBlock] = {}
         self._content: dict[int, TextBlock | Thinking | ToolUse] = {}
         self._unwritten: dict[int, ToolUse] = {}
-        """Calls without a word of input: none needed, or cut off? The stop reason tells."""
+        """Calls without input: none needed, or cut off? The stop reason tells."""
         self._usage: dict[str, int] = {}
         self._model = request.model
         self._stop_reason: str | None = None
@@ -146,7 +146,7 @@ class MessageParser:
                 self.is_over = True
                 self._stop_reason = self._stop_reason or "end_turn"
             case _:
-                pass  # ping, and what the API may yet invent
+                pass  # ping, and future events
         return ()
 
     def _begin(self, message: _WireMessage) -> None:
@@ -160,7 +160,7 @@ class MessageParser:
         match block.type:
             case "tool_use":
                 opened.id = self._ids.unique(block.id)
-                if block.input:  # all at once, without deltas
+                if block.input:  # the whole input at once, without deltas
                     opened.pieces.append(msgspec.json.encode(block.input).decode())
                 return (ToolInputDelta(id=opened.id, name=block.name, json=""),)
             case "text" if block.text:
@@ -212,7 +212,7 @@ class MessageParser:
                 signature = "".join(block.signature)
                 self._content[index] = _thinking_block("".join(block.pieces), signature, block)
             case _:
-                pass  # blocks of server tools, which we never ask for
+                pass  # blocks of server tools, which we never use
         return ()
 
     def _settle(self, index: int, use: ToolUse) -> Sequence[Delta]:

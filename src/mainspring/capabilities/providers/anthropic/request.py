@@ -1,7 +1,7 @@
-"""A request as the Messages API wants it.
+"""Encodes requests for the Messages API.
 
-The encoding is stable: the same request gives the same bytes, and a longer conversation's bytes
-extend a shorter one's, but for the cache markers.
+The encoding is stable: the same request gives the same bytes, and the bytes of a longer
+conversation extend those of a shorter one, except for the cache markers.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ _BUDGETS: Mapping[Effort, int] = {
 
 
 def encode(request: Request, quirks: Quirks) -> bytes:
-    """The request's JSON; tools, system and messages stand first, in the order they are cached.
+    """The request's JSON; tools, system and messages come first, in the order they are cached.
 
     Raises:
-        InvalidInput: a source that nobody has loaded, or a breakpoint that is not a message.
+        InvalidInput: a source that was not loaded, or a breakpoint that is not a message.
     """
     body: Json = {"model": request.model, **prompt(request, quirks, breakpoints(request, quirks))}
     body["max_tokens"] = output_limit(request, quirks)
@@ -81,7 +81,7 @@ def prompt(request: Request, quirks: Quirks, marked: Iterable[int] | None) -> Js
 
 
 def breakpoints(request: Request, quirks: Quirks) -> tuple[int, ...] | None:
-    """The messages to mark: the newest ones, if there are more than the API takes."""
+    """The messages to mark: the newest ones, if there are more than the API accepts."""
     for index in request.cache_messages:
         if not 0 <= index < len(request.messages):
             raise InvalidInput(f"no message {index} to cache: there are {len(request.messages)}")
@@ -98,7 +98,7 @@ def _marker(quirks: Quirks) -> Json:
 
 
 def _with_cache_marker(blocks: Sequence[Json], marker: Json | None) -> list[Json]:
-    """The blocks, the last one that may carry a marker with it."""
+    """The blocks, with a marker on the last one that may have it."""
     if marker is None:
         return list(blocks)
     for index in reversed(range(len(blocks))):
@@ -134,7 +134,7 @@ def _assistant_block(block: TextBlock | Thinking | ToolUse, quirks: Quirks) -> J
                 return {"type": "redacted_thinking", "data": data}
             if (signed := unseal_signature(THINKING, signature)) is not None:
                 return {"type": "thinking", "thinking": text, "signature": signed}
-            return None  # another provider's thoughts
+            return None  # thinking of another provider
 
 
 def _user_block(block: Block | ToolResultBlock, quirks: Quirks) -> Json | None:
@@ -194,7 +194,7 @@ def _thinking_config(request: Request, quirks: Quirks) -> Json | None:
     if quirks.thinking == "adaptive":
         return {"type": "adaptive"} | shown
     limit = output_limit(request, quirks)
-    budget = min(_BUDGETS[request.effort], limit * 3 // 4)  # thoughts count as output
+    budget = min(_BUDGETS[request.effort], limit * 3 // 4)  # thinking counts as output
     if budget < _MIN_BUDGET:
         return None
     return {"type": "enabled", "budget_tokens": budget} | shown

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions and the servers that speak them."""
+"""OpenAI's chat completions API and compatible servers."""
 
 from mainspring.capabilities.providers.openai_chat.client import ChatModel
 

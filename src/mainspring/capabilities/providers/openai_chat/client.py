@@ -1,6 +1,5 @@
-"""A model behind OpenAI's chat completions, or any server that speaks them: sends requests and
-parses answers, streamed or whole.
-"""
+"""A model behind OpenAI's chat completions API or a compatible server: sends requests and parses
+responses, streamed or whole."""
 
 from __future__ import annotations
 
@@ -115,7 +114,7 @@ class _OpenCall(Struct):
 
 
 class ChatParser:
-    """One answer. Calls end with the reply: until then any of them may still grow."""
+    """Parses one response. Calls end with the reply: until then any of them may still grow."""
 
     def __init__(self, request: Request, provider: str, secret: str = "") -> None:
         self._request = request
@@ -250,7 +249,7 @@ class ChatParser:
 
 
 def _is_new_call(known: _OpenCall, call: _Call, function: _Function) -> bool:
-    """Whether a server has begun a new call under the index of one that it had already used."""
+    """Whether a server has begun a new call under an index that it had already used."""
     if not function.name:
         return False
     if call.id:
@@ -259,7 +258,7 @@ def _is_new_call(known: _OpenCall, call: _Call, function: _Function) -> bool:
 
 
 def _merge_details(fragments: Sequence[dict[str, object]]) -> list[dict[str, object]]:
-    """Fragments of the same block, which come one after the other, put together."""
+    """Join consecutive fragments of the same block."""
     whole: list[dict[str, object]] = []
     for _, run in groupby(fragments, key=lambda part: (part.get("type"), part.get("index"))):
         parts = list(run)
@@ -272,7 +271,7 @@ def _merge_details(fragments: Sequence[dict[str, object]]) -> list[dict[str, obj
 
 
 def _json(value: object) -> str:
-    """A string is JSON already."""
+    """The value as JSON; a string is already JSON."""
     if isinstance(value, str):
         return value
     return "" if value is None else msgspec.json.encode(value).decode()
@@ -283,7 +282,7 @@ def _parse_usage(usage: _WireUsage) -> Usage | None:
     details = usage.prompt_tokens_details or _PromptDetails()
     read = min(prompt, details.cached_tokens or usage.prompt_cache_hit_tokens or 0)
     written = min(prompt - read, details.cache_write_tokens or 0)
-    # Some leave the reasoning out of `completion_tokens`; the total has it.
+    # Some servers leave reasoning out of `completion_tokens`; the total includes it.
     output = max(usage.completion_tokens or 0, (usage.total_tokens or 0) - prompt)
     if not prompt and not output:
         return None
@@ -310,7 +309,7 @@ class ChatModel:
         quirks: Quirks | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """`url` is what stands before `/chat/completions`; local servers need no key."""
+        """`url` is the part before `/chat/completions`; local servers need no key."""
         self._http_client = http_client
         self._quirks = quirks or Quirks()
         self._endpoint = Endpoint.with_bearer(

@@ -1,4 +1,4 @@
-"""A request as OpenAI's chat completions want it, and the many servers that imitate them."""
+"""Encodes requests for OpenAI's chat completions API and the many compatible servers."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ FAILED = "Error:\n"
 
 
 def reasoning(provider: str) -> str:
-    """Maker of plain `reasoning_content`."""
+    """The maker of plain `reasoning_content`."""
     return f"{provider}/reasoning"
 
 
 def reasoning_details(provider: str) -> str:
-    """Maker of OpenRouter's `reasoning_details`, which it wants back as they were."""
+    """The maker of OpenRouter's `reasoning_details`, which must be sent back unchanged."""
     return f"{provider}/details"
 
 
 def call_extras(provider: str) -> str:
-    """Maker of what Gemini hangs on a tool call; the block stands right before its call."""
+    """The maker of Gemini's extra data on a tool call; the block is directly before its call."""
     return f"{provider}/call"
 
 
 def encode(request: Request, quirks: Quirks, provider: str) -> bytes:
-    """The request's JSON; tools and messages stand first, so that a prefix stays a prefix.
+    """The request's JSON; tools and messages come first, so that a prefix stays a prefix.
 
     Raises:
-        InvalidInput: a source that nobody has loaded.
+        InvalidInput: a source that was not loaded.
     """
     body: Json = {"model": request.model}
     if request.tools:
@@ -89,7 +89,8 @@ def _messages(request: Request, quirks: Quirks, provider: str) -> Iterator[Json]
 
 
 def _user(message: User, quirks: Quirks) -> Iterator[Json]:
-    """Results, each in its own message; their media cannot be there and follow in the user's."""
+    """Tool results, each in its own message; their media are not allowed there and follow in the
+    user's."""
     parts: list[str | Media] = []
     for block in message.content:
         if isinstance(block, ToolResultBlock):
@@ -112,7 +113,7 @@ def _result(block: ToolResultBlock, quirks: Quirks) -> tuple[str, list[Media]]:
 
 
 def _content(parts: Sequence[str | Media]) -> str | list[Json]:
-    """Plain text if that is all: not every server knows parts."""
+    """Plain text if there is nothing else: not every server supports parts."""
     if all(isinstance(part, str) for part in parts):
         return "\n\n".join(part for part in parts if isinstance(part, str) and part.strip())
     return [_part(part) for part in parts if not isinstance(part, str) or part.strip()]

@@ -1,6 +1,5 @@
-"""A model behind the OpenAI Responses API: sends requests and parses its answers, streamed or
-whole.
-"""
+"""A model behind the OpenAI Responses API: sends requests and parses responses, streamed or
+whole."""
 
 from __future__ import annotations
 
@@ -101,7 +100,8 @@ _RESPONSES = msgspec.json.Decoder(_Response)
 
 
 class ResponseParser:
-    """One answer. An item comes whole at its end; until then its pieces are only passed on."""
+    """Parses one response. An item is complete at its end; until then its pieces are only passed
+    on."""
 
     def __init__(self, request: Request, provider: str, secret: str = "") -> None:
         self._request = request
@@ -152,7 +152,7 @@ class ResponseParser:
                 told = {"code": event.code, "message": event.message}
                 raise stream_failure(self._provider, event.error or told, secret=self._secret)
             case _:
-                pass  # parts that begin and end, and what the API may yet invent
+                pass  # begin and end of parts, and future events
 
     def _grow(self, event: _Event) -> Sequence[Delta]:
         if not isinstance(event.delta, str) or event.output_index not in self._calls:
@@ -190,7 +190,7 @@ class ResponseParser:
             case "reasoning":
                 yield _thought(item)
             case _:
-                pass  # items of hosted tools, which we never ask for
+                pass  # items of hosted tools, which we never use
 
     def _end(self, response: _Response) -> None:
         self.is_over = True
@@ -251,7 +251,7 @@ def _thought(item: _Item) -> Thinking:
 def _without_unwritten_call(
     content: tuple[TextBlock | Thinking | ToolUse, ...],
 ) -> tuple[TextBlock | Thinking | ToolUse, ...]:
-    """A last call without input was cut off before a word of it was written."""
+    """Mark a last call without input as invalid: it was cut off before its input began."""
     if not content or not isinstance(last := content[-1], ToolUse) or last.input:
         return content
     return (*content[:-1], msgspec.structs.replace(last, input={INVALID_JSON: ""}))

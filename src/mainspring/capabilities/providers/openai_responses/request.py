@@ -1,4 +1,4 @@
-"""A request as OpenAI's Responses API wants it. Nothing is stored there: we send all of it."""
+"""Encodes requests for OpenAI's Responses API. OpenAI stores nothing: each request is complete."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _ID = re.compile(r"\S{1,64}")
 
 
 class Reasoning(Struct, frozen=True, kw_only=True):
-    """What the API wants back of a reasoning item, beside its summary."""
+    """The parts of a reasoning item, besides its summary, that must be sent back."""
 
     id: str
     encrypted_content: str
@@ -49,10 +49,10 @@ _REASONING = msgspec.json.Decoder(Reasoning)
 
 
 def encode(request: Request, quirks: Quirks) -> bytes:
-    """The request's JSON; instructions, tools and input stand first, as they are cached.
+    """The request's JSON; instructions, tools and input come first, as they are cached.
 
     Raises:
-        InvalidInput: a source that nobody has loaded.
+        InvalidInput: a source that was not loaded.
     """
     body: Json = {"model": request.model}
     if system := "\n\n".join(part for part in request.system if part.strip()):

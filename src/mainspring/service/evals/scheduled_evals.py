@@ -1,0 +1,151 @@
+"""Suites that deployments run, with the suite and the agent of the folder that the service runs in.
+A run is a job. Its id is derived from the deployment's run, so that it is made and paid once, even
+if workers die. Afterwards the alarm of the suite is raised or cleared.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from anyio import to_thread
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mainspring.core import clock as clocks
+from mainspring.core import ids
+from mainspring.core.clock import Clock
+from mainspring.core.errors import (
+    AlreadyExists,
+    InvalidInput,
+    LeaseHeld,
+    MainspringError,
+    StoreFailed,
+)
+from mainspring.core.lazy_module import LazyModule
+from mainspring.log.records import Records
+from mainspring.runtime.run_options import RunOptions
+from mainspring.service.evals.alarms import Alarms, AlarmSubject, SubjectType
+from mainspring.service.jobs.dispatcher import Job, PutJob
+from mainspring.service.schedules.deployment_types import EvalAction
+from mainspring.service.schedules.local_schedule import TENANT
+from mainspring.service.sessions.session_record import ListCostBudget
+from mainspring.service.storage.repository import Repository
+
+if TYPE_CHECKING:
+    from mainspring.improve.evals.runner import SuiteRunner
+    from mainspring.improve.evals.suite import SuiteFile
+    from mainspring.service.evals import suite_runs
+else:
+    suite_runs = LazyModule("mainspring.service.evals.suite_runs")  # most services run no suites
+
+TASK = "eval"
+
+
+class OpenSuiteRunner(Protocol):
+    def __call__(
+        self, options: RunOptions, *, is_drill: bool = False
+    ) -> AbstractAsyncContextManager[SuiteRunner]: ...
+
+
+class EvalJob(Struct, frozen=True, kw_only=True):
+    id: str
+    """The id of the eval run."""
+    action: EvalAction
+    created_at: datetime
+    budget_usd: str | None = None
+    status: Literal["pending", "completed", "failed"] = "pending"
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledEvalPorts:
+    records: Records
+    alarms: Alarms
+    put: PutJob
+    folder: Path
+    """The folder of the agent and its suites."""
+    open_runner: OpenSuiteRunner
+    clock: Clock = clocks.now
+
+
+class ScheduledEvals:
+    def __init__(self, ports: ScheduledEvalPorts) -> None:
+        self._ports = ports
+        self._jobs = Repository(ports.records, "eval_job", EvalJob, clock=ports.clock)
+
+    async def check(self, tenant: str, action: EvalAction) -> SuiteFile:
+        """Raises: InvalidInput: it cannot be run here."""
+        if tenant != TENANT:
+            raise InvalidInput(f"action: suites belong to the tenant {TENANT}")
+        return await to_thread.run_sync(suite_runs.find_suite, self._ports.folder, action)
+
+    async def start(
+        self, tenant: str, action: EvalAction, budget: ListCostBudget | None, key: str
+    ) -> str:
+        """Start an eval run, once for each key; returns its id. Raises: InvalidInput."""
+        run_id = ids.stable_id(ids.SESSION, "scheduled-eval", tenant, key)
+        if await self._jobs.find(tenant, run_id) is None:
+            await self.check(tenant, action)
+            job = EvalJob(
+                id=run_id,
+                action=action,
+                created_at=self._ports.clock(),
+                budget_usd=None if budget is None else str(_dollars(budget)),
+            )
+            try:
+                await self._jobs.put(tenant, job)
+            except AlreadyExists:
+                return run_id
+        await self._ports.put(Job(task=TASK, key=run_id, tenant=tenant))
+        return run_id
+
+    async def is_busy(self, tenant: str, run_id: str) -> bool:
+        job = await self._jobs.find(tenant, run_id)
+        return job is not None and job.status == "pending"
+
+    async def run(self, job: Job, *, model: str | None = None) -> None:
+        """Handle a job: run a suite, or continue a run whose worker died. `model`: the operator's,
+        used if the action names none."""
+        stored = await self._jobs.find(job.tenant, job.key)
+        if stored is None or stored.status != "pending":
+            return
+        error: str | None = None
+        try:
+            reason = await self._run(job.tenant, stored, model)
+        except (LeaseHeld, StoreFailed):
+            raise  # another worker runs it, or the store failed: the job is retried
+        except MainspringError as failure:
+            error = f"{type(failure).__name__}: {failure}"
+            reason = f"it could not be run: {failure}"
+        kind: SubjectType = "drill" if stored.action.is_drill else "eval"
+        subject = AlarmSubject(type=kind, name=stored.action.suite)
+        await self._ports.alarms.set(job.tenant, subject, reason, run_id=stored.id)
+
+        def end(current: EvalJob) -> EvalJob:
+            return replace(current, status="failed" if error else "completed", error=error)
+
+        await self._jobs.update(job.tenant, stored.id, end)
+
+    async def _run(self, tenant: str, job: EvalJob, model: str | None) -> str | None:
+        """Run the suite; returns the reason for an alarm, if there is one."""
+        action = job.action
+        suite_file = await self.check(tenant, action)
+        options = RunOptions(model=action.model or model)
+        async with self._ports.open_runner(options, is_drill=action.is_drill) as runner:
+            run = suite_runs.SuiteRun(
+                runner=runner,
+                suite_file=suite_file,
+                run_id=job.id,
+                budget_usd=None if job.budget_usd is None else Decimal(job.budget_usd),
+            )
+            reasons = await (run.run_drill() if action.is_drill else run.run())
+        return "; ".join(reasons) or None
+
+
+def _dollars(budget: ListCostBudget) -> Decimal:
+    return Decimal(budget.max_list_cost.amount) / 100
