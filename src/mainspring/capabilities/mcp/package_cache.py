@@ -296,9 +296,9 @@ class PackageCache:
         sources = self.toolchain.apt_sources
         await to_thread.run_sync(apt_packages.write_sources, folder, sources)
         await to_thread.run_sync((stage / apt_packages.ROOT).mkdir)
-        options = apt_packages.options(folder)
-        await self._step(stage, apt, *options, "update", "--error-on=any")
-        await self._step(stage, apt, *options, *apt_packages.loading(request.packages, pinned))
+        await self._step(stage, apt, *apt_packages.options(folder), "update", "--error-on=any")
+        download = apt_packages.download_command(apt, folder, request.packages, pinned)
+        await self._step(stage, *download)
         loaded = await to_thread.run_sync(apt_packages.hashes, folder)
         if pinned is not None:
             apt_packages.check_pin(loaded, pinned)

@@ -121,7 +121,7 @@ async def push_session(settings: Settings, log: SessionLog, options: PushOptions
 async def _stored_push(log: SessionLog, session_id: str, url: str) -> Push:
     """The transfer that was begun before, or a new one.
 
-    Raises: InvalidInput, SessionGone, Stale.
+    Raises: InvalidInput, SessionGone, StaleVersion.
     """
     [last] = await log.tail(session_id, 1)
     moved_by = last.payload.transfer_id if isinstance(last.payload, SessionMoved) else None
