@@ -1,10 +1,15 @@
 """Words and stems: every index and every query cut texts in the same way."""
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.retrieval.stems import name_words, stem, stems, words
+from mainspring.retrieval.passage_index import Container, Passage, PassageIndex
+from mainspring.retrieval.sqlite_passages import SqlitePassages
+from mainspring.retrieval.stems import STOP_WORDS, name_words, stem, stems, words
 
 PAIRS = """
 consign:consign consigned:consign consigning:consign consignment:consign consist:consist
@@ -44,3 +49,105 @@ def test_stop_words_are_left_out():
 @given(st.text())
 def test_any_text_has_stems(text: str):
     assert all(stems(text)) or stems(text) == []
+
+
+NOTES = (
+    # a note, a question with other forms of its words, and keywords
+    (
+        "Wir veröffentlichen neue Versionen immer am Donnerstag.",
+        "Welche Version ist neu?",
+        "Donnerstag",
+    ),
+    (
+        "Die Datenbanken liegen auf dem zweiten Server.",
+        "Wer pflegt die Datenbank?",
+        "Datenbanken",
+    ),
+    (
+        "Les sauvegardes de la base sont journalières.",
+        "Quelle est la sauvegarde journalière ?",
+        "sauvegardes journalières",
+    ),
+    (
+        "Publicamos las versiones nuevas los jueves.",
+        "¿Quién lo publica?",
+        "versión jueves",
+    ),
+    (
+        "Le fatture sono inviate il primo giorno del mese.",
+        "Quando viene inviata la fattura?",
+        "fatture mese",
+    ),
+    (
+        "As faturas são enviadas no primeiro dia do mês.",
+        "Quem envia os documentos?",
+        "faturas mês",
+    ),
+    (
+        "De facturen worden op maandag verstuurd.",
+        "Waar is de factuur?",
+        "facturen maandag",
+    ),
+    (
+        "Fakturorna skickas ut den första dagen i månaden.",
+        "Vilken månad är det?",
+        "fakturorna månaden",
+    ),
+    (
+        "Fakturaerne sendes til kunden om mandagen.",
+        "Hvor er fakturaen?",
+        "fakturaerne mandagen",
+    ),
+    (
+        "Laskut lähetetään asiakkaille ja ne maksetaan heti.",
+        "Missä on lasku?",
+        "laskut asiakkaille",
+    ),
+    (
+        "Мы выпускаем новые версии по четвергам.",
+        "Когда выходит новая версия?",
+        "версии",
+    ),
+    (
+        "Οι εκδόσεις βγαίνουν κάθε Πέμπτη.",
+        "Πού είναι η έκδοση;",
+        "εκδόσεις",
+    ),
+)
+
+
+def found(query: str) -> list[str]:
+    index = PassageIndex(SqlitePassages(None))
+    texts = [note for note, _, _ in NOTES] + ["We release on Thursdays.", "The server is down."]
+    index.put(
+        *(Container(scope="a", name=text, hash="", passages=[Passage(text=text)]) for text in texts)
+    )
+    hits = index.search(query, ["a"], 3)
+    index.close()
+    return [hit.container for hit in hits]
+
+
+@pytest.mark.parametrize(("note", "question", "keywords"), NOTES)
+def test_a_note_in_another_language_is_found_by_other_forms_of_its_words(
+    note: str, question: str, keywords: str
+):
+    assert found(question)[0] == note
+    assert found(keywords)[0] == note
+    assert found(note)[0] == note
+
+
+def test_english_texts_have_english_stems_whatever_words_they_quote():
+    for text in ("The replies were sent to den Haag.", "See ya!", "les releases are on Thursdays"):
+        assert stems(text) == [stem(word) for word in words(text) if word not in STOP_WORDS]
+
+
+def test_without_the_stemmers_whole_words_are_found():
+    program = (
+        "import sys; sys.modules['snowballstemmer'] = None\n"
+        "from mainspring.retrieval.stems import fingerprint, stems\n"
+        "print(fingerprint(), *stems('Wir veröffentlichen die Datenbanken'))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert ran.stdout.split() == ["porter2/2/", "wir", "veroffentlichen", "die", "datenbanken"]

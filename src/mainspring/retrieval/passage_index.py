@@ -23,7 +23,7 @@ from mainspring.retrieval.passages import (
     Question,
     ScoredPassage,
 )
-from mainspring.retrieval.stems import FINGERPRINT, content_words, stems
+from mainspring.retrieval.stems import content_words, fingerprint, stems
 
 LAYOUT = 3
 """Of the tables, beside the stems: an index of another one is made again."""
@@ -192,7 +192,7 @@ class PassageIndex:
         self.problem: str | None = None
         """Why the last search or change went without vectors."""
         of_vectors = "" if vectors is None else vectors.fingerprint
-        self._fingerprint = f"{FINGERPRINT}/{LAYOUT}/{of_vectors}"
+        self._fingerprint = f"{fingerprint()}/{LAYOUT}/{of_vectors}"
         store.require(self._fingerprint)
 
     def close(self) -> None:

@@ -1,17 +1,23 @@
 """Words and stems: how a text is cut for every index and every query, so that all of them agree.
 
-The stemmer is Porter's second algorithm for English ("Snowball"). A word in another alphabet is
-left as it is; Chinese, Japanese and Korean text, which has no spaces, is cut into pairs.
+The stemmer is Porter's second algorithm for English ("Snowball"). A text in another language also
+has that language's stems (`languages.py`), so that it is found by a question of a few words that
+does not say its language. Chinese, Japanese and Korean text, which has no spaces, is cut into
+pairs.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from functools import lru_cache
 
-FINGERPRINT = "english-porter2/1"
-"""Changes with what this file makes of a text. An index that stores stems stores this too."""
+from mainspring.retrieval import languages
+from mainspring.retrieval.languages import language_of, script_language, stem_in
+
+_FINGERPRINT = "porter2/2"
+"""Changes with what this file makes of a text."""
 
 # fmt: off
 STOP_WORDS = frozenset((
@@ -26,6 +32,7 @@ STOP_WORDS = frozenset((
 ))
 # fmt: on
 _WORD = re.compile(r"[a-z0-9]+|[^\W_]+")
+_WORD_WITH_ACCENTS = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _NO_SPACES = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 
@@ -49,8 +56,31 @@ def content_words(text: str) -> list[str]:
 
 
 def stems(text: str) -> list[str]:
-    """The stems of the words that are no stop words, in their order."""
-    return [stem(word) for word in content_words(text)]
+    """The stems of the words that are no stop words, in their order. Of a text in another language,
+    the stems of that language come first, then what the words are without it."""
+    plain = words(text)
+    language = language_of(text, plain)
+    if language is None and text.isascii():
+        return [stem(word) for word in plain if word not in STOP_WORDS]
+    ignored = languages.STOP_WORDS[language] if language else STOP_WORDS
+    whole = [stem(word) for word in plain if word not in ignored]
+    own = list(_stems_in(language, text, ignored))
+    known = frozenset(own)
+    return [*own, *(word for word in whole if word not in known)] if own else whole
+
+
+def _stems_in(language: str | None, text: str, ignored: frozenset[str]) -> Iterator[str]:
+    """The stems of words whose language is known and not English."""
+    for word in _WORD_WITH_ACCENTS.findall(unicodedata.normalize("NFC", text).lower()):
+        plain = _without_accents(word)
+        own = script_language(word) or (language if plain.isascii() else None)
+        if own is not None and plain not in ignored:
+            yield _without_accents(stem_in(own, word))
+
+
+def fingerprint() -> str:
+    """An index that stores stems stores this too, and is made again when it changes."""
+    return f"{_FINGERPRINT}/{languages.fingerprint()}"
 
 
 def _without_accents(text: str) -> str:

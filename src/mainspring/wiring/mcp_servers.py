@@ -228,7 +228,7 @@ def read_project_servers(settings: Settings) -> ProjectServers:
     environment = with_inputs(settings, folder)
     return ProjectServers(
         every=read_mcp(scopes, environment, plugins=read_plugins(scopes).servers).servers,
-        usable=user_servers(settings, folder, loaded),
+        usable=user_servers(settings, folder, loaded)[0],
         loaded=loaded,
     )
 

@@ -9,8 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from anyio import to_thread
-
 from mainspring.capabilities.mcp.oauth_login import OAuthLogin
 from mainspring.capabilities.network.outbound_http import HttpPoster, OutboundHttpClient
 from mainspring.capabilities.network.rules import Network
@@ -21,7 +19,6 @@ from mainspring.log.session_log import SessionLog
 from mainspring.runtime.run_options import RunOptions
 from mainspring.service.jobs.dispatcher import Dispatcher
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
-from mainspring.service.schedules.local_schedule import LocalSchedule, ScheduleStatus
 from mainspring.service.service import (
     AgentFolderPorts,
     Infrastructure,
@@ -97,6 +94,7 @@ def _agent_folder(settings: Settings) -> AgentFolderPorts:
         folder=folder,
         home=home,
         read_project=lambda: read_project_files(folder, home=home),
+        open_agent=lambda: open_agent(settings, RunOptions()).agent,
         open_runner=open_runner,
     )
 
@@ -118,19 +116,3 @@ async def _open_messaging(
         broadcast.open_broadcast(settings.store) as pubsub,
     ):
         yield dispatcher, SharedDeltas(pubsub)
-
-
-async def sync_schedule(service: Service, settings: Settings) -> ScheduleStatus | None:
-    """Update the deployment for the schedule in the folder's agent.yaml."""
-    folder = await to_thread.run_sync(Path(settings.folder).resolve)
-    home = Path(settings.home)
-    local = LocalSchedule(
-        deployments=service.schedules.deployments,
-        agents=service.resources.agents,
-        environments=service.resources.environments,
-        folder=folder,
-        home=home,
-        read_project=lambda: read_project_files(folder, home=home),
-        open_agent=lambda: open_agent(settings, RunOptions()).agent,
-    )
-    return await local.sync()

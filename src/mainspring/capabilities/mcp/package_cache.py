@@ -1,4 +1,4 @@
-"""Packages of `npx` and `uvx` servers, and of environments: loaded once, pinned by version and
+"""Packages of `npx` and `uvx` servers, and of environments: downloaded once, pinned by version and
 hash, used offline.
 
 Each request has a pin (`KEY.pin`, a lock file of its installer) and a folder (`KEY`) that servers
@@ -34,7 +34,7 @@ _UV_LOCK = "requirements.txt"
 _UV_PYTHON = "env/bin/python"
 _NPM_OPTIONS = (
     *("--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"),
-    # a person waits; npm would wait up to minutes between two attempts
+    # a person waits, and npm's defaults wait up to minutes between attempts
     *("--fetch-retries=2", "--fetch-retry-mintimeout=500", "--fetch-retry-maxtimeout=5000"),
 )
 
@@ -66,10 +66,10 @@ class Toolchain:
     node_home: Path | None = None
     """The folder of node and npm, if it is outside the system folders of a sandbox."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What installers are told of registries."""
+    """Environment variables of installers, such as the registry."""
     apt: str | None = None
     apt_sources: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """Files that say where packages of apt come from, by name."""
+    """The source lists of apt, by name."""
 
     @property
     def path(self) -> str:
@@ -104,7 +104,7 @@ class Toolchain:
         return {"type": "unrestricted", "allowed_hosts": hosts}
 
     def layer_variables(self, folders: Mapping[Installer, Path]) -> dict[str, str]:
-        """With these, programs find first what is installed in the folders."""
+        """Environment variables with which programs search in the installed folders first."""
         programs: dict[Installer, str] = {"uv": "env/bin", "npm": "node_modules/.bin"}
         paths = [str(folders[name] / place) for name, place in programs.items() if name in folders]
         variables = {"PATH": self.path}

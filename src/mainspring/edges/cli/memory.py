@@ -38,7 +38,8 @@ from mainspring.runtime.memory.note import (
     note_path,
     parse_note,
 )
-from mainspring.wiring.memory import AGENT, USER, memory_folders, open_memory_index
+from mainspring.runtime.memory_setup import AGENT, USER
+from mainspring.wiring.memory import memory_folders, open_memory_index
 
 app = command_group()
 

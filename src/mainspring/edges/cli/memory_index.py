@@ -1,4 +1,5 @@
-"""`mainspring memory doctor`, `import`, `export` and `vectors`: files and index as a whole."""
+"""`mainspring memory doctor`, `import`, `export`, `encrypt`, `vectors`: files and index as a
+whole."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from mainspring.runtime.memory.vector_settings import (
     read_vector_settings,
     remove_vectors,
 )
-from mainspring.wiring.memory import open_memory_index, set_memory_vectors
+from mainspring.wiring.memory import open_memory_index, purge_indexes, set_memory_vectors
 
 
 @command(app)
@@ -143,6 +144,25 @@ async def vectors(
         print_note(settings, "searches by words only")
     else:
         print_note(settings, f"searches with {current.source} ({current.fingerprint})")
+    return 0
+
+
+@command(app)
+async def encrypt(settings: Settings, *, scope: ScopeOption = "agent") -> int:
+    """Encrypt the files and versions of a scope with the key of the vault."""
+    (folder,) = scoped_folders(settings, scope).values()
+    count = await to_thread.run_sync(folder.encrypt)
+    await to_thread.run_sync(purge_indexes, settings, scope)
+    print_note(settings, f"encrypted {plural(count, 'file')} of {folder.root}")
+    return 0
+
+
+@command(app)
+async def decrypt(settings: Settings, *, scope: ScopeOption = "agent") -> int:
+    """Store the files and versions of a scope in the clear again."""
+    (folder,) = scoped_folders(settings, scope).values()
+    count = await to_thread.run_sync(folder.decrypt)
+    print_note(settings, f"decrypted {plural(count, 'file')} of {folder.root}")
     return 0
 
 

@@ -1,5 +1,5 @@
-"""Looks after the real sessions of the folder's agent, again and again: grades the share of them
-that its agent.yaml states, and compares them with its service levels."""
+"""Periodic checks of the real sessions of the folder's agent: grades the share of them that its
+agent.yaml states, and compares them with its service levels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ else:
     suite_files = LazyModule("mainspring.improve.evals.suite_files")
 
 LEVELS_WINDOW = timedelta(days=7)
-"""Sessions of this time are compared with the objectives."""
+"""The age up to which sessions are compared with the objectives."""
 _LOG = logging.getLogger("mainspring.worker")
 
 
@@ -44,14 +44,14 @@ class ProductionWatch:
     folder: Path
     home: Path
     read_project: Callable[[], ProjectFiles]
-    """The folder's settings, for its trust. Raises: InvalidInput."""
+    """Reads the folder's settings, to check whether it is trusted. Raises: InvalidInput."""
     open_runner: OpenSuiteRunner
     clock: Clock = clocks.now
     _warnings: set[str] = field(default_factory=set[str])
 
     async def grade(self, model: str | None = None) -> production.GradingReport | None:
         """Grade sessions that are due; `None` if the folder does not ask for it, or is not trusted.
-        `model`: of judges that name none, in place of the agent's.
+        `model`: for judges that name none, instead of the agent's.
 
         Raises: InvalidInput: agent.yaml or the suite has mistakes.
         """
@@ -108,7 +108,7 @@ class ProductionWatch:
         return is_trusted(self.folder, self.read_project(), home=self.home)
 
     async def _is_own(self, session_id: str) -> bool:
-        """Not another tenant's; a session of the command line is no one's."""
+        """Whether a session is no other tenant's; sessions of the command line have no tenant."""
         try:
             return (await self.log.store.records.get(SESSION_KIND, session_id)).tenant == TENANT
         except NotFound:

@@ -1,5 +1,5 @@
-"""One run of a suite for a deployment, and why there is an alarm about it. Long to import, so only
-what runs a suite imports it."""
+"""One run of a suite for a deployment, and the reasons for an alarm about it. It is slow to import,
+so only code that runs a suite imports it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SCRIPTED = "scripted:"
 
 
 def find_suite(folder: Path, action: EvalAction) -> SuiteFile:
-    """Blocks. Raises: InvalidInput: the action cannot be done in this folder."""
+    """The suite of an action. Blocks. Raises: InvalidInput: it cannot be run in this folder."""
     if _SCRIPTED in (action.model or ""):
         raise InvalidInput("action.model: a script is chosen by the operator, as serve --model")
     if action.is_drill and action.model is not None:
@@ -41,11 +41,11 @@ class SuiteRun:
     runner: SuiteRunner
     suite_file: SuiteFile
     run_id: str
-    """A run with this id is continued."""
+    """If a run with this id exists, it is continued."""
     budget_usd: Decimal | None
 
     async def run(self) -> list[str]:
-        """Why there is an alarm. Raises: LeaseHeld: another process runs it."""
+        """Run it; returns the reasons for an alarm. Raises: LeaseHeld: another process runs it."""
         settings = self._settings
         plan = await self.runner.plan(self.suite_file, Selection(), settings)
         return await self._trend_reasons(await self.runner.run(self.suite_file, plan, settings))

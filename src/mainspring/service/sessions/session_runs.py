@@ -88,21 +88,21 @@ class RunServices:
     memory_stores: MountedStores
     expiry: WorkspaceExpiry
     before_idle: Callable[[str, SessionRecord], Awaitable[None]]
-    """Tenant and session: makes what clients expect as soon as they see that it is idle."""
+    """Called with tenant and session; stores what clients expect when they see the session idle."""
     after_run: Callable[[str, SessionRecord], Awaitable[None]]
-    """Tenant and session: informs other parts of the service. Called while the session is held, so
-    that the next worker makes up for one that dies."""
+    """Called with tenant and session; informs other parts of the service. The session is still
+    held, so that if this worker dies, the next one repeats it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRedaction:
     scrub: Scrub
     passages: tuple[str, ...]
-    """Secrets of several words, which streamed text has to be checked for as a whole."""
+    """Secrets of several words; streamed text is checked for each of them as a whole."""
 
 
 class SessionRuns:
-    """A worker calls `run`; sessions stay in memory between runs to be quick."""
+    """Runs sessions for a worker, which calls `run`. Sessions are cached between runs for speed."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class SessionRuns:
         *,
         model: str | None = None,
     ) -> None:
-        """`model`: set by the operator, whatever agents say."""
+        """`model`: set by the operator; overrides the models of agents."""
         self._store = store
         self._models = models
         self._services = run_services
@@ -125,8 +125,8 @@ class SessionRuns:
     async def run(self, session_id: str) -> None:
         """
         Raises:
-            LeaseHeld: another worker runs it. Postponed: somebody has stopped it for now.
-            InvalidInput: why it cannot run here.
+            LeaseHeld: another worker runs it. Postponed: the kill switch has stopped it for now.
+            InvalidInput: it cannot run here; the message has the reason.
         """
         row = await self._store.records.get(SESSION_KIND, session_id)
         with log_context(session_id=session_id, tenant=row.tenant):
@@ -192,8 +192,8 @@ class SessionRuns:
         )
 
     async def _require_here(self, tenant: str, session_id: str, workspace: Path) -> bool:
-        """Refuse to go on in an empty folder, as if the work had been lost; True if it was
-        removed on purpose."""
+        """Refuse to run if the workspace is not on this machine, rather than start in an empty one;
+        True if it was removed on purpose."""
         if await to_thread.run_sync(workspace.is_dir):
             return False
         before = await workspace_of(SessionLog(self._store), session_id)
@@ -215,7 +215,7 @@ class SessionRuns:
     def _session(
         self, tenant: str, record: SessionRecord, mapped: MappedSession, redaction: RunRedaction
     ) -> Session:
-        """With its folded log, if this process has run it before."""
+        """The session; if this process has run it before, with its folded log."""
         runtime = Runtime(
             SessionLog(self._store, scrub=redaction.scrub),
             self._models,
@@ -257,7 +257,7 @@ class SessionRuns:
 
 
 def _mounted_resources(record: SessionRecord) -> list[SessionResource]:
-    """Workers of the client's own get memory stores over the API."""
+    """The resources to mount; a client's own worker gets memory stores over the API instead."""
     is_here = isinstance(record.environment, CloudConfig)
     return [item for item in record.resources if is_here or not isinstance(item, StoreResource)]
 
@@ -289,7 +289,7 @@ def _secret_value(session_credential: SessionCredential) -> str:
 
 
 def _credentials(session_credential: Sequence[SessionCredential]) -> list[Credential]:
-    """What programs may use by placeholder; tokens of MCP servers are not for them."""
+    """The credentials that programs may use by placeholder; tokens of MCP servers are excluded."""
     return [
         Credential(name=item.name, value=item.value, hosts=item.hosts or ("*",))
         for item in session_credential

@@ -41,8 +41,8 @@ class SessionSkills:
     client_tools: Callable[[Collection[str]], Sequence[Tool]]
 
     async def of(self, tenant: str, session: SessionRecord) -> dict[AgentSkill, Skill]:
-        """The available skills of its agent and of the agents that it may call. A session keeps a
-        skill even if the upload is deleted."""
+        """The available skills of a session's agent and of the agents that it may call. A session
+        keeps its skills even if the uploads are deleted."""
         place = skills_folder(self.workspaces / session.id)
         is_remote = isinstance(session.environment, SelfHostedConfig)
         available: dict[AgentSkill, Skill] = {}
@@ -85,12 +85,12 @@ def skills_folder(workspace: Path) -> Path:
 
 
 def _as_client_skill(skill: Skill) -> Skill:
-    """With the folder in which a client's own worker has put its files."""
+    """The skill with the folder in which a client's own worker puts its files."""
     return replace(skill, folder=f"skills/{Path(skill.folder).name}")
 
 
 def _unpack(archive: bytes, folder: Path) -> None:
-    """Atomically."""
+    """Unpack an archive atomically."""
     files = check_files(list(unpack_archive(folder.name, archive, LIMITS)), LIMITS)
     folder.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix="unpacking-", dir=folder.parent))
@@ -108,7 +108,7 @@ def _unpack(archive: bytes, folder: Path) -> None:
 
 
 def _read_unpacked(folder: Path) -> Skill | None:
-    """As untrusted content: the permissions that it asks for are not granted."""
+    """Read a skill as untrusted content: permissions that it requests are not granted."""
     for file in sorted(folder.glob(f"*/{MANIFEST}")):
         skill, _ = read_skill(
             file, PartLocation(folder, "project"), f"{file.parent.name}/{MANIFEST}"
