@@ -63,7 +63,7 @@ class ProductionWatch:
             return None
         file = self.folder / suite_files.EVALS_FOLDER / f"{stated.suite}.yaml"
         suite_file = await to_thread.run_sync(suite_files.read_suite, file)
-        async with self.open_runner(RunOptions(model=model)) as runner:
+        async with self.open_runner(RunOptions(model=model), False) as runner:
             grader = production.ProductionGrader(
                 runner=runner,
                 suite_file=suite_file,
