@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -35,7 +35,6 @@ from mainspring.wiring.stores import open_log
 from mainspring.wiring.user_vault import user_vault
 
 if TYPE_CHECKING:
-    from mainspring.improve.evals.runner import SuiteRunner
     from mainspring.wiring import eval_assembly
 else:
     eval_assembly = LazyModule("mainspring.wiring.eval_assembly")  # most services run no suites
@@ -84,18 +83,14 @@ async def open_service(
 
 def _agent_folder(settings: Settings) -> AgentFolderPorts:
     folder, home = Path(settings.folder), Path(settings.home)
-
-    def open_runner(
-        options: RunOptions, *, is_drill: bool = False
-    ) -> AbstractAsyncContextManager[SuiteRunner]:
-        return eval_assembly.open_suite_runner(settings, options, is_drill=is_drill)
-
     return AgentFolderPorts(
         folder=folder,
         home=home,
         read_project=lambda: read_project_files(folder, home=home),
         open_agent=lambda: open_agent(settings, RunOptions()).agent,
-        open_runner=open_runner,
+        open_runner=lambda options, is_drill: eval_assembly.open_suite_runner(
+            settings, options, is_drill=is_drill
+        ),
     )
 
 

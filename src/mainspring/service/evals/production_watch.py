@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,6 +47,7 @@ class ProductionWatch:
     """Reads the folder's settings, to check whether it is trusted. Raises: InvalidInput."""
     open_runner: OpenSuiteRunner
     clock: Clock = clocks.now
+    _warnings: set[str] = field(default_factory=set[str])
 
     async def grade(self, model: str | None = None) -> production.GradingReport | None:
         """Grade sessions that are due; `None` if the folder does not ask for it, or is not trusted.
@@ -58,11 +59,11 @@ class ProductionWatch:
         if stated is None:
             return None
         if not await to_thread.run_sync(self._is_trusted):
-            _LOG.warning("%s: grade: the folder is not trusted; no session is graded", self.folder)
+            self._warn("%s: grade: no session is graded: `mainspring policy trust` lets it begin")
             return None
         file = self.folder / suite_files.EVALS_FOLDER / f"{stated.suite}.yaml"
         suite_file = await to_thread.run_sync(suite_files.read_suite, file)
-        async with self.open_runner(RunOptions(model=model)) as runner:
+        async with self.open_runner(RunOptions(model=model), False) as runner:
             grader = production.ProductionGrader(
                 runner=runner,
                 suite_file=suite_file,
@@ -96,6 +97,12 @@ class ProductionWatch:
         if manifest.error is not None:
             raise InvalidInput(str(manifest.error))
         return manifest
+
+    def _warn(self, text: str) -> None:
+        """Once, not at each look."""
+        if text not in self._warnings:
+            self._warnings.add(text)
+            _LOG.warning(text, self.folder)
 
     def _is_trusted(self) -> bool:
         return is_trusted(self.folder, self.read_project(), home=self.home)

@@ -5,12 +5,13 @@ if workers die. Afterwards the alarm of the suite is raised or cleared.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from anyio import to_thread
 from msgspec import Struct
@@ -46,10 +47,10 @@ else:
 TASK = "eval"
 
 
-class OpenSuiteRunner(Protocol):
-    def __call__(
-        self, options: RunOptions, *, is_drill: bool = False
-    ) -> AbstractAsyncContextManager[SuiteRunner]: ...
+OpenSuiteRunner: TypeAlias = (
+    "Callable[[RunOptions, bool], AbstractAsyncContextManager[SuiteRunner]]"
+)
+"""For a run, and whether the first model is treated as down."""
 
 
 class EvalJob(Struct, frozen=True, kw_only=True):
@@ -136,7 +137,7 @@ class ScheduledEvals:
         action = job.action
         suite_file = await self.check(tenant, action)
         options = RunOptions(model=action.model or model)
-        async with self._ports.open_runner(options, is_drill=action.is_drill) as runner:
+        async with self._ports.open_runner(options, action.is_drill) as runner:
             run = suite_runs.SuiteRun(
                 runner=runner,
                 suite_file=suite_file,
