@@ -66,7 +66,7 @@ from mainspring.service.service_groups import (
     SessionServices,
     WebhookServices,
 )
-from mainspring.service.sessions.dependencies import SessionDependencies
+from mainspring.service.sessions.dependencies import END_TASK, SessionDependencies
 from mainspring.service.sessions.event_pages import EventPages
 from mainspring.service.sessions.event_sender import EventSender
 from mainspring.service.sessions.event_streams import EventStreams
@@ -288,7 +288,8 @@ def _build_sessions(
                 infrastructure.store.records, EXPIRY, tenant=tenant, parent=session.id
             )
             await services.parking.forget(Job(task=WAKE_TASK, key=session.id, tenant=tenant))
-            await infrastructure.dispatcher.put(Job(task=CLEAR_TASK, key=session.id, tenant=tenant))
+        task = CLEAR_TASK if is_deleted else END_TASK
+        await infrastructure.dispatcher.put(Job(task=task, key=session.id, tenant=tenant))
 
     async def memory_store(tenant: str, store_id: str) -> MemoryStoreInfo:
         store = await memory_services.stores.active(tenant, store_id)

@@ -23,6 +23,7 @@ from mainspring.service.resources.environments import CloudConfig
 from mainspring.service.schedules.deployment_store import FIRE_TASK
 from mainspring.service.service import Service
 from mainspring.service.service_groups import SessionServices, WebhookServices
+from mainspring.service.sessions.dependencies import END_TASK
 from mainspring.service.sessions.expired_workspaces import (
     ExpiredWorkspaceSweeper,
     WorkspaceCleaner,
@@ -153,6 +154,7 @@ async def run_worker(
     worker.register(scheduled_evals.TASK, run_suite)
     worker.register(approval_keeping.TASK, service.sessions.approvals.attend)
     worker.register(CLEAR_TASK, ports.cleaner.clear)
+    worker.register(END_TASK, runs.end)
     watch = service.evals.watch
     production = (partial(watch.grade, config.model), watch.check_levels)
     daily = _daily_tasks(service, config, ports.cleaner)

@@ -219,7 +219,7 @@ class ToolboxBuilder:
             workspace = thread_workspace.paths.workspace
             memory = None
             if setup.options.memory or setup.subagent_memory or has_memories(workspace, self._home):
-                memory = memories.session_memory(self._settings, setup, workspace, stack)
+                memory = memories.memory_sources(self._settings).of_thread(setup, workspace, stack)
             more: dict[str, Tool] = {} if memory is None else memory_tools.memory_tools(memory)
             own = {} if setup.subagent is None else more  # its file gives it memory tools
             if (workspace / "knowledge").is_dir():

@@ -89,12 +89,16 @@ def options(folder: Path) -> tuple[str, ...]:
     return ("-q", *(word for name, value in settings.items() for word in ("-o", f"{name}={value}")))
 
 
-def loading(packages: Sequence[str], pin: bytes | None) -> tuple[str, ...]:
-    """Arguments with which apt-get downloads packages and their missing dependencies; with a pin,
-    exactly the pinned packages."""
+def download_command(
+    apt: str, folder: Path, packages: Sequence[str], pin: bytes | None
+) -> tuple[str, ...]:
+    """The command that downloads packages with all missing dependencies, or exactly the pinned
+    ones. `apt-get download` ignores the folder for archives and writes to the current one."""
+    command = (apt, *options(folder))
     if pin is None:
-        return ("install", "--download-only", "--no-remove", *packages)
-    return ("download", *pinned_hashes(pin))
+        return (*command, "install", "--download-only", "--no-remove", *packages)
+    inside = ("bash", "-c", 'cd "$1" && shift && exec "$@"', "bash", str(folder / _ARCHIVES))
+    return (*inside, *command, "download", *pinned_hashes(pin))
 
 
 def pinned_hashes(pin: bytes) -> dict[str, str]:

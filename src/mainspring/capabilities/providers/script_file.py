@@ -163,7 +163,7 @@ def scripted_models(name: str, folder: Path) -> dict[str, Model]:
 
 
 def scripts_hash(names: Sequence[str], folder: Path) -> str:
-    """Blocks. What a scripted model says is in its file, not in its name."""
+    """A hash of the script files, because replies depend on the file, not on its name. Blocks."""
     files = (folder / name.partition(":")[2] for name in names)
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
@@ -171,8 +171,8 @@ def scripts_hash(names: Sequence[str], folder: Path) -> str:
 def scripted_conversation(
     steps: Sequence[Mapping[str, object]], name: str, *, summary_prompt: str
 ) -> Scripted:
-    """A model of these steps. Asked for a summary, it says almost nothing: whatever is needed later
-    has to survive without."""
+    """A model that replies with these steps. Its summaries are nearly empty: information
+    that is needed later must survive compaction without them."""
     parts = [{"when": summary_prompt, "steps": [{"says": _EMPTY_SUMMARY}]}, {"steps": steps}]
     return offline_model(msgspec.json.encode(parts).decode(), name=name)
 

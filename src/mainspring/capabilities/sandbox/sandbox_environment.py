@@ -76,7 +76,7 @@ class SandboxEnvironment(Struct, frozen=True, kw_only=True, rename="camel"):
     def with_additions(
         self, packages: Mapping[str, Sequence[str]], folder: str
     ) -> SandboxEnvironment:
-        """With more packages, by their manager, and a folder that programs may read."""
+        """The environment with more packages, by manager, and a folder that programs may read."""
         wanted = {
             manager: tuple(
                 dict.fromkeys((*packages.get(manager, ()), *getattr(self.packages, manager)))
@@ -90,7 +90,7 @@ class SandboxEnvironment(Struct, frozen=True, kw_only=True, rename="camel"):
         )
 
     def with_programs(self, folder: str | Path) -> SandboxEnvironment:
-        """With the programs of a folder before all others."""
+        """The environment with a folder at the start of `PATH`."""
         path = f"{folder}:{self.variables.get('PATH', _PATH)}"
         return replace(self, variables={**self.variables, "PATH": path})
 

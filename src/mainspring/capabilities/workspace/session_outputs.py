@@ -130,7 +130,7 @@ def _stamp(state: os.stat_result) -> str:
 
 @dataclass(frozen=True, slots=True)
 class OutputFolder:
-    """The output files of a workspace, which may be gone."""
+    """The output files of a workspace, which may no longer exist."""
 
     workspace: Path
 
@@ -141,7 +141,7 @@ class OutputFolder:
         return list_outputs(self.workspace) if self.workspace.is_dir() else []
 
     async def read(self, path: str, max_bytes: int) -> Output | str:
-        """The file; or the reason why it is not handed over."""
+        """The content of a file; or the reason why it cannot be read, as text."""
         reading = partial(read_output, self.workspace, path, max_bytes=max_bytes)
         output = await to_thread.run_sync(reading)
         return output if isinstance(output, Output) else output.reason

@@ -180,7 +180,9 @@ class Api:
             return _error_response(error, state.request_id)
         except web.HTTPException as error:  # raised by aiohttp while it reads a body
             return _message_response(error.status, error.reason, state.request_id)
-        except (ConnectionError, TimeoutError):  # the client has disconnected
+        except TimeoutError:
+            return _message_response(408, "the body did not arrive in time", state.request_id)
+        except ConnectionError:
             return _message_response(499, "the client closed the connection", state.request_id)
         except Exception:  # noqa: BLE001 (the HTTP error handler)
             _LOG.exception("request %s failed", state.request_id)

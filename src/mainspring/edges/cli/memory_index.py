@@ -25,7 +25,7 @@ from mainspring.runtime.memory.vector_settings import (
     read_vector_settings,
     remove_vectors,
 )
-from mainspring.wiring.memory import open_memory_index, purge_indexes, set_memory_vectors
+from mainspring.wiring.memory import index_files, set_memory_vectors
 
 
 @command(app)
@@ -152,7 +152,7 @@ async def encrypt(settings: Settings, *, scope: ScopeOption = "agent") -> int:
     """Encrypt the files and versions of a scope with the key of the vault."""
     (folder,) = scoped_folders(settings, scope).values()
     count = await to_thread.run_sync(folder.encrypt)
-    await to_thread.run_sync(purge_indexes, settings, scope)
+    await to_thread.run_sync(index_files(settings).purge, scoped_folders(settings, ""), scope)
     print_note(settings, f"encrypted {plural(count, 'file')} of {folder.root}")
     return 0
 
@@ -168,5 +168,5 @@ async def decrypt(settings: Settings, *, scope: ScopeOption = "agent") -> int:
 
 def _rebuild(settings: Settings, folders: dict[str, MemoryFolder]) -> int:
     screen = Screen(settings, stderr=True)
-    with closing(open_memory_index(settings, folders)) as index:
+    with closing(index_files(settings).open(folders)) as index:
         return index.rebuild(lambda count: screen.line((f"indexed {count:,} ...", "dim")))

@@ -22,6 +22,10 @@ CheckOverride: TypeAlias = Callable[[Principal, str], Awaitable[None]]
 """Raises `Forbidden` if the principal may not override the tools of this agent for a session."""
 
 
+END_TASK = "end"
+"""The job that runs the `SessionEnd` hooks of an archived session."""
+
+
 class OnSessionEnd(Protocol):
     async def __call__(self, tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
         """Called after a session was archived, or deleted with everything that belongs to it."""

@@ -14,7 +14,7 @@ import anyio
 import msgspec
 from anyio import to_thread
 
-from mainspring.core.errors import InvalidInput, StoreUnavailable
+from mainspring.core.errors import InvalidInput, NotFound, StoreUnavailable
 from mainspring.core.ports import Credential
 from mainspring.core.sender import Sender
 from mainspring.harness.toolbox import Toolbox
@@ -26,8 +26,10 @@ from mainspring.log.task_groups import run_in_background
 from mainspring.runtime.session.session import Runtime, Session
 from mainspring.runtime.session.session_summary import workspace_of
 from mainspring.runtime.session_context import Models, SetupRequest, ToolboxFactory
+from mainspring.runtime.settings.pinned_policy import has_end_hooks
 from mainspring.service.access.budget_ledger import DailyBudgetLedger
 from mainspring.service.access.kill_switch import Halts
+from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.jobs.worker import Postponed
 from mainspring.service.memory_stores.mounted_stores import MountedStores
 from mainspring.service.resources.environments import CloudConfig
@@ -133,13 +135,32 @@ class SessionRuns:
             record = msgspec.json.decode(row.body, type=SessionRecord)
             await self._run(row.tenant, record)
 
-    async def _run(self, tenant: str, record: SessionRecord) -> None:
-        session_id = record.id
+    async def end(self, job: Job) -> None:
+        """Run the `SessionEnd` hooks of the archived session whose id is the job's key, once.
+
+        Raises:
+            LeaseHeld, Postponed, InvalidInput: see `run`; the job is tried again.
+        """
+        try:
+            row = await self._store.records.get(SESSION_KIND, job.key)
+        except NotFound:
+            return
+        with log_context(session_id=job.key, tenant=row.tenant):
+            if await has_end_hooks(SessionLog(self._store), job.key):
+                record = msgspec.json.decode(row.body, type=SessionRecord)
+                session, _ = await self._open(row.tenant, record)
+                await session.end(is_begun=True)
+
+    async def _open(self, tenant: str, record: SessionRecord) -> tuple[Session, RunRedaction]:
         await self._require_running(tenant, record)
         usable = await self._services.credentials.usable(tenant, record.vault_ids)
         redaction = self._redaction_for(usable)
         mapped = await self._map(tenant, record, usable)
-        session = self._session(tenant, record, mapped, redaction)
+        return self._session(tenant, record, mapped, redaction), redaction
+
+    async def _run(self, tenant: str, record: SessionRecord) -> None:
+        session_id = record.id
+        session, redaction = await self._open(tenant, record)
         previews = PreviewPublisher(
             self._services.deltas,
             await self._store.session(session_id),

@@ -8,7 +8,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -101,8 +100,11 @@ def _unpack(archive: bytes, folder: Path) -> None:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(upload.content)
             file.chmod(0o755 if upload.is_executable else 0o644)
-        with suppress(OSError):  # another worker was faster
+        try:
             fresh.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # else another worker was faster
+                raise
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
