@@ -140,3 +140,44 @@ def test_tools_with_a_price(store: Path, mainspring: Run):
     assert bills["bash"]["sandbox_seconds"] >= 0
     wrong = mainspring("cost", "--by", "tool", "--price", "search")
     assert "web_search=0.01" in wrong.stderr
+
+
+SUITE = """graders: [{type: contains, text: hello}]
+cases: [{id: greets, input: hi}]
+"""
+
+
+def test_a_drill_runs_a_suite_with_the_models_that_are_left(place: Path, mainspring: Run):
+    (place / "agent.yaml").write_text("name: clerk\n")
+    (place / "evals").mkdir()
+    (place / "evals/basics.yaml").write_text(SUITE)
+    for name, word in (("good", "hello"), ("bad", "sorry")):
+        (place / f"{name}.yaml").write_text(f"- steps: [{{says: {word}}}]\n")
+    good, bad = "scripted:good.yaml", "scripted:bad.yaml"
+    assert mainspring("eval", "run", "-m", good).returncode == 0
+    failed = mainspring("models", "drill", f"{good},{bad}", "--suite", "basics")
+    assert failed.returncode == 1, failed.stderr
+    assert "regressed: greets" in failed.stdout
+    assert mainspring("models", "drill", f"{bad},{good}", "--suite", "basics").returncode == 0
+    alone = mainspring("models", "drill", good, "--suite", "basics")
+    assert "nothing to fail over to" in alone.stderr
+
+
+def test_graded_sessions_are_shown_beside_the_lab(place: Path, mainspring: Run):
+    grade = "grade: {suite: basics, share: 1}"
+    (place / "agent.yaml").write_text(f"name: clerk\n{grade}\n")
+    (place / "evals").mkdir()
+    (place / "evals/basics.yaml").write_text(SUITE)
+    (place / "good.yaml").write_text("- steps: [{says: hello}]\n")
+    model = ("-m", "scripted:good.yaml")
+    said = mainspring("run", "hi", *model)
+    assert "not honoured" not in said.stderr
+    mainspring("eval", "run", *model)
+    graded = mainspring("eval", "grade", "--now", *model)
+    assert "graded 1 session" in graded.stderr, graded.stderr
+    shown = "basics: production 100.0% (95 %: 21% to 100%) of graded sessions (1); lab 100.0%"
+    assert shown in graded.stdout
+    for command in (["eval", "trend"], ["slo"]):
+        assert shown in mainspring(*command).stdout
+    again = mainspring("eval", "grade", "--now", *model)
+    assert "graded 0 sessions" in again.stderr
