@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,8 @@ from tests.cli.upstream import Part, people_and_model, serving
 from tests.environ import clean_environ
 
 _SECONDS = 60
-_SERVE = (sys.executable, "-m", "mainspring", "serve", "--port", "0", "--model", "ollama:test")
+_PROGRAM = (sys.executable, "-m", "mainspring")
+_SERVE = ("serve", "--port", "0", "--model", "ollama:test")
 
 
 def obey(request: dict[str, Any]) -> tuple[Part, ...]:
@@ -52,6 +53,7 @@ def platform(
     folder: Path,
     *options: str,
     answer: Callable[[dict[str, Any]], tuple[Part, ...]] = obey,
+    program: Sequence[str] = _PROGRAM,
     **variables: str,
 ) -> Generator[Platform]:
     """The service, with everything that is usual and nothing of this machine's. `answer` is what
@@ -60,7 +62,7 @@ def platform(
     with serving() as model, (folder / "stderr.txt").open("w") as errors:
         model.otherwise = answer
         process = subprocess.Popen(
-            [*_SERVE, *options],
+            [*program, *_SERVE, *options],
             cwd=folder,
             env={**clean_environ(), "HOME": str(folder / "home"), **model.variables, **variables},
             stdout=subprocess.PIPE,

@@ -13,9 +13,10 @@ from tests.api.conftest import platform
 from tests.api.test_official_sdk import answered, said
 from tests.api.vault_api import LATER
 from tests.mcp.authorization import AuthorizingServer
-from tests.mcp.loopback_server import Answer, LoopbackServer, forms_of, loopback_server
+from tests.mcp.loopback_server import Answer, Asked, LoopbackServer, forms_of, loopback_server
 
 TOKEN = "tok-0f4c9a51be27d863-planted"
+BREWING = "---\nname: brewing\ndescription: How to make tea.\n---\n\nThree minutes.\n"
 ALLOW = {"type": "always_allow"}
 ASK = {"type": "always_ask"}
 
@@ -125,6 +126,40 @@ def test_a_token_that_a_server_repeats_reaches_neither_model_nor_log(
     assert "agent.mcp_tool_result" in everything
     assert not [form for form in (TOKEN, *forms_of(TOKEN)) if form in everything]
     assert server.calls
+
+
+class SkillServer(LoopbackServer):
+    """It publishes a skill, too."""
+
+    def speak(self, asked: Asked) -> Answer:
+        message, uri = asked.json, "skill://brewing/SKILL.md"
+        head = {"name": "brewing", "description": "How to make tea."}
+        known = {
+            "server/discover": {
+                "supportedVersions": ["2026-07-28"],
+                "capabilities": {"tools": {}, "extensions": {"io.modelcontextprotocol/skills": {}}},
+            },
+            "skills/list": {"skills": [{"uri": uri, "frontmatter": head, "resources": "dynamic"}]},
+            "resources/read": {"contents": [{"uri": uri, "text": BREWING}]},
+        }
+        if message["method"] not in known:
+            return super().speak(asked)
+        result = {"resultType": "complete", **known[message["method"]]}
+        return Answer(body={"jsonrpc": "2.0", "id": message["id"], "result": result})
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_an_agent_uses_the_skills_of_a_server_whose_tools_it_has(
+    client: anthropic.Anthropic, is_enabled: bool
+):
+    with loopback_server(SkillServer(tokens={TOKEN})) as server:
+        toolset = {"default_config": {"enabled": is_enabled}}
+        session = begun(client, server, toolset=toolset, auth=bearer())
+        events = said(client, session.id, 'call mcp_skill {"name": "word_book:brewing"}\nsay Done.')
+    [result] = of_type(events, "agent.tool_result")
+    text = result.content[0].text
+    assert ("Three minutes." in text) == is_enabled
+    assert text.startswith("The MCP server word book wrote this skill") == is_enabled
 
 
 def test_a_server_that_is_refused_or_gone_is_reported_and_the_session_goes_on(

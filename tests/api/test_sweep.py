@@ -36,6 +36,7 @@ BODIES: Mapping[str, object] = {
     "post /v1/mainspring/approvals/{approval_id}/answer": {"result": "deny"},
 }
 """What is sent, where `{}` is not enough to be understood."""
+QUERIES = {"get /v1/mainspring/memory_stores/{memory_store_id}/search": "?query=anything"}
 
 
 def named(api: Whole) -> list[Route]:
@@ -52,7 +53,8 @@ async def ask(api: Whole, route: Route, ids: Mapping[str, str], *, key: str | No
     if route.method != "POST":
         body = None
     with anyio.fail_after(60):
-        return await api.ask(route.method, filled(route, ids), key=key, body=body)
+        path = filled(route, ids) + QUERIES.get(route.operation, "")
+        return await api.ask(route.method, path, key=key, body=body)
 
 
 def unknown(ids: Mapping[str, str]) -> dict[str, str]:

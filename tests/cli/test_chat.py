@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import pytest
 from tests.cli.terminal import Terminal, at_terminal
-from tests.cli.upstream import Upstream
+from tests.cli.upstream import Upstream, call
 
 Run: TypeAlias = Callable[..., CompletedProcess[str]]
 Chat: TypeAlias = Callable[..., AbstractContextManager[Terminal]]
@@ -137,3 +137,28 @@ def test_without_a_terminal_lines_are_messages(mainspring: Run, upstream: Upstre
     upstream.says("Two.")
     result = mainspring("chat", stdin="a\nb\n", **upstream.variables)
     assert (result.returncode, result.stdout) == (0, "One.\nTwo.\n")
+
+
+def test_the_guide_answers_from_the_documentation_and_no_session_pays_for_it(
+    mainspring: Run, upstream: Upstream, place: Path
+):
+    (place / "AGENTS.md").write_text("Be brief.\n")
+    upstream.says("hello")
+    upstream.says(call("knowledge_search", query="allow a bash command without asking"))
+    upstream.says("Add a rule [permissions.md].")
+    upstream.says("bye")
+    typed = "hi\n/guide How do I allow a command for good?\n/guide\n/help\nthanks\n"
+    done = mainspring("chat", stdin=typed, **upstream.variables)
+    assert "Add a rule [permissions.md]." in done.stdout, done.stderr
+    hi, asked, answered, thanks = upstream.requests
+    instructions = json.dumps(asked["messages"][0])
+    assert "model ollama:test" in instructions
+    assert "AGENTS.md" in instructions, "it knows what is set up here"
+    quotes = json.dumps(answered["messages"][-2:])
+    assert "permissions.md" in quotes
+    for request in (hi, thanks):
+        assert "guide of Mainspring" not in json.dumps(request)
+        assert "knowledge_search" not in json.dumps(request["tools"])
+    assert {tool["function"]["name"] for tool in asked["tools"]}.isdisjoint({"bash", "write"})
+    assert "/guide QUESTION" in done.stderr
+    assert "error: ask something" in done.stderr

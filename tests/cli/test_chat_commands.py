@@ -79,6 +79,8 @@ def test_a_tree_shows_which_subagent_asks(chat: Chat, upstream: Upstream, place:
         assert shown.count("general") == 1  # what was drawn before is gone
         terminal.expect("> ")
         assert "CHILD WORDS" not in terminal.text
+        rows = [row.rstrip() for row in terminal.screen(100)]
+        assert "> go" in rows, "what was asked stays"
         assert "\x1b[2m" not in terminal.raw
         assert "\x1b[1m" not in terminal.raw
         terminal.type("/agents\r")

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import pytest
 from tests.cli.terminal import at_terminal
+from tests.cli.upstream import Upstream
 from tests.mcp.peers import NOTES_SERVER
 
 from mainspring.capabilities.sandbox.bwrap import find_bubblewrap
@@ -28,6 +29,25 @@ def notes(mainspring: Run, place: Path) -> None:
 def views(done: CompletedProcess[str]) -> dict[str, dict[str, object]]:
     assert done.returncode == 0, done.stderr
     return {view["name"]: view for view in map(json.loads, done.stdout.splitlines())}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("notes")
+def test_a_stream_begins_with_the_servers_and_their_states(
+    mainspring: Run, upstream: Upstream
+) -> None:
+    mainspring("mcp", "add", "broken", "--", "no-such-program")
+    mainspring("mcp", "add", "off", "http://127.0.0.1:9/mcp", "--scope", "user")
+    mainspring("mcp", "disable", "off", "--scope", "user")
+    upstream.says("hello")
+    words = ("-p", "hi", "--output-format", "stream-json", "--verbose")
+    first = mainspring(*words, **upstream.variables).stdout.splitlines()[0]
+    servers = json.loads(first)["mcp_servers"]
+    assert {server["name"]: server["status"] for server in servers} == {
+        "notes": "connected",
+        "broken": "failed",
+        "off": "disabled",
+    }
 
 
 @pytest.mark.slow

@@ -109,6 +109,41 @@ def test_a_table_of_vectors_is_set_checked_and_removed(mainspring: Run, place: P
     assert mainspring("memory", "search", "cat", "--json").stdout == ""
 
 
+def test_an_encrypted_scope_is_unreadable_on_disk_and_works_as_before(
+    mainspring: Run, place: Path, environ: dict[str, str]
+):
+    mainspring("memory", "add", "We release on Thursdays.", "--name", "Release day")
+    assert "Thursdays" in mainspring("memory", "search", "release").stdout
+    encrypted = mainspring("memory", "encrypt")
+    assert "encrypted 4 files" in encrypted.stderr, encrypted.stderr  # with versions
+    path = "reference_release_day.md"
+    assert (
+        mainspring("memory", "edit", path, stdin="On Fridays, because of Anna.\n").returncode == 0
+    )
+    script = [{"steps": [{"says": "Fine."}]}]
+    (place / "model.json").write_text(json.dumps(script))
+    for words in ("Always use tabs.", "Is it on Fridays because of Anna?"):
+        mainspring("run", words, "-m", "scripted:model.json")
+    secrets = (b"Thursdays", b"Fridays", b"Anna", b"thursdai", b"fridai", b"added by hand", b"tabs")
+    files = [place / "memory", Path(environ["HOME"])]
+    for file in (item for top in files for item in top.rglob("*") if item.is_file()):
+        content = file.read_bytes()
+        assert [word for word in secrets if word in content] == [], file
+    assert not (place / ".learnings").exists()
+    assert "On Fridays, because of Anna." in mainspring("log", "export", "last").stdout
+    assert "+On Fridays" in mainspring("memory", "history", "--diff").stdout
+    assert "not in MEMORY.md" not in mainspring("memory", "doctor").stdout
+    (hit, *_) = mainspring("memory", "search", "Fridays", "--json").stdout.splitlines()
+    assert json.loads(hit)["path"] == path
+    other = mainspring("memory", "show", path, MAINSPRING_VAULT_KEY="A" * 43 + "=")
+    assert (other.returncode, "encrypted with another key" in other.stderr) == (1, True)
+    refused = mainspring("memory", "edit", path, stdin="x", MAINSPRING_VAULT_KEY="A" * 43 + "=")
+    assert refused.returncode == 1
+    assert mainspring("memory", "decrypt").returncode == 0
+    assert (place / "memory" / path).read_text().startswith("On Fridays")
+    assert mainspring("memory", "doctor").returncode == 0
+
+
 def test_an_embedding_model_is_set_asked_and_changed(mainspring: Run):
     with embedding_server() as server:
         setting = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "sk-test"}

@@ -198,9 +198,14 @@ def test_snapshots_and_differences_are_listed(mainspring: Run, worked: str, plac
     ]
     first, second, _ = (str(view["seq"]) for view in views)
     between = mainspring("sessions", "diff", worked, "--from", first, "--to", second)
-    assert between.stdout == "added     a.txt\n"
+    assert between.stdout.startswith("added     a.txt\n@@ -0,0 +1 @@\n+")
+    (place / "a.txt").write_text("other\n")
+    (place / "own.txt").write_bytes(b"\0\1")
+    changed = mainspring("sessions", "diff", worked, "--from", second).stdout
+    assert "+other\n" in changed
+    assert "modified  own.txt\n(not text)\n" in changed
     (place / "own.txt").unlink()
-    now = mainspring("sessions", "diff", worked)
+    now = mainspring("sessions", "diff", worked, "--names")
     assert now.stdout.splitlines() == [
         "added     a.txt", "added     deep/b.txt", "removed   own.txt",
     ]  # fmt: skip

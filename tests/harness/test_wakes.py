@@ -175,7 +175,8 @@ async def test_an_interrupt_takes_back_the_messages_before_it(tmp_path: Path):
 
 
 class Busy:
-    """A store with no connection left for a while: who waits for one can be cancelled."""
+    """A store with no connection left for a while. As every store does, it finishes what it has
+    begun before its caller is cancelled."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -186,9 +187,10 @@ class Busy:
         return getattr(self._store, name)
 
     async def append(self, append: Append) -> None:
-        self.is_waiting.set()
-        await self.is_free.wait()
-        await self._store.append(append)
+        with anyio.CancelScope(shield=True):
+            self.is_waiting.set()
+            await self.is_free.wait()
+            await self._store.append(append)
 
 
 async def test_a_commit_is_not_lost_when_what_waits_for_it_is_cancelled(tmp_path: Path):

@@ -48,6 +48,8 @@ def test_the_wheel_has_all_that_is_read_at_run_time_and_no_tests(wheel: Path):
         if file.is_file() and "__pycache__" not in file.parts
     }
     assert kept <= names
+    docs = {file.relative_to(ROOT).as_posix() for file in (ROOT / "docs").rglob("*.md")}
+    assert {f"mainspring/{name}" for name in docs} <= names, "the guide reads them"
     assert {name.partition("/")[0] for name in names} == {
         "mainspring",
         f"mainspring-{__version__}.dist-info",

@@ -13,6 +13,8 @@ import zipfile
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from ssl import SSLContext
+from urllib.parse import quote
 
 from aiohttp import web
 
@@ -97,16 +99,20 @@ class Registry:
     python: dict[str, bytes] = field(default_factory=dict[str, bytes])
     requests: list[str] = field(default_factory=list[str])
     url: str = ""
+    login: tuple[str, str] | None = None
+    """Who may read it; `None`: anybody."""
 
     @property
     def environ(self) -> dict[str, str]:
-        return {
-            "npm_config_registry": f"{self.url}/npm/",
-            "UV_DEFAULT_INDEX": f"{self.url}/simple/",
-        }
+        login = "" if self.login is None else ":".join(quote(part, safe="") for part in self.login)
+        url = self.url.replace("//", f"//{login}@" if login else "//")
+        return {"npm_config_registry": f"{url}/npm/", "UV_DEFAULT_INDEX": f"{url}/simple/"}
 
     async def answer(self, request: web.Request) -> web.Response:
         self.requests.append(request.path)
+        login = self.login and base64.b64encode(":".join(self.login).encode()).decode()
+        if login and request.headers.get("Authorization") != f"Basic {login}":
+            return web.Response(status=401, headers={"WWW-Authenticate": "Basic"})
         match request.path.strip("/").split("/"):
             case ["npm", "@acme", "notes"] | ["npm", "@acme%2fnotes"] | ["npm", "@acme%2Fnotes"]:
                 return web.json_response(self._packument())
@@ -146,15 +152,15 @@ class Registry:
 
 
 @asynccontextmanager
-async def running_registry() -> AsyncGenerator[Registry]:
+async def running_registry(tls: SSLContext | None = None) -> AsyncGenerator[Registry]:
     registry = Registry()
     app = web.Application()
     app.router.add_get("/{path:.*}", registry.answer)
     runner = web.AppRunner(app)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
     await site.start()
-    registry.url = f"http://localhost:{runner.addresses[0][1]}"
+    registry.url = f"{'https' if tls else 'http'}://localhost:{runner.addresses[0][1]}"
     try:
         yield registry
     finally:

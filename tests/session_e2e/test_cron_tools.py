@@ -21,7 +21,7 @@ from mainspring.harness.limits import Limits
 from mainspring.harness.permissions.policy import Mode
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.run_options import RunOptions
-from mainspring.wiring.folder_schedules import folder_schedules
+from mainspring.wiring.builtin_tools import folder_schedules
 from mainspring.wiring.runtime_assembly import open_runtime
 
 AGENT = Agent(

@@ -1,6 +1,7 @@
 """Many tools: the model is told the names, and loads what it wants to call."""
 
 from dataclasses import replace
+from typing import NoReturn
 
 from msgspec import structs
 from tests.retrieval.vector_tables import write_table
@@ -96,6 +97,10 @@ async def test_of_very_many_own_tools_the_first_are_told_of_in_full(scene: Scene
         assert "tool_40" not in offered
 
 
+def no_endpoint(model: str) -> NoReturn:
+    raise AssertionError(model)
+
+
 async def test_a_table_of_vectors_finds_tools_too(scene: Scene):
     @tool(name="mcp__pets__kitten")
     async def kitten() -> str:
@@ -105,7 +110,7 @@ async def test_a_table_of_vectors_finds_tools_too(scene: Scene):
     theirs = [kitten, *(numbered(number, server="mcp__zoo__") for number in range(41))]
     for table in (None, write_table(scene.home / "table.npz")):
         if table is not None:
-            set_vectors(scene.home, table)
+            set_vectors(scene.home, str(table), no_endpoint)
         async with scene.play(calls("tool_search", query="cats"), tools=theirs) as play:
             await play.run()
             (answer,) = await play.results()

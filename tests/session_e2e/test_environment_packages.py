@@ -103,6 +103,12 @@ def test_an_environment_limits_the_time_of_a_program_up_to_half_an_hour() -> Non
         read_environment({"programSeconds": 1801})
 
 
+def remove_layers(scene: Scene) -> None:
+    for item in (scene.home / ".mainspring/packages").iterdir():
+        if item.is_dir():
+            shutil.rmtree(item)
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("apt-get"), reason="apt is Debian's")
 async def test_packages_of_apt_are_unpacked_from_a_mirror_and_found_by_programs(
@@ -122,9 +128,10 @@ async def test_packages_of_apt_are_unpacked_from_a_mirror_and_found_by_programs(
         assert await use(scene, environ, show) == first
         assert requests == [], "the second session loads nothing"
 
-        layers = scene.home / ".mainspring/packages"
-        for layer in [item for item in layers.iterdir() if item.is_dir()]:
-            shutil.rmtree(layer)
+        remove_layers(scene)
+        assert await use(scene, environ, show) == first, "installed again from the pin"
+
+        remove_layers(scene)
         publish(mirror, "1.0", text="another one of the same version")
         assert "not found" in (await use(scene, environ, "acme-tool"))[0]
         assert any("acme-data:all=1.0" in text and "pinned" in text for text in scene.warnings)

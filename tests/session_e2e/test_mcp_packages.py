@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from tests.mcp.package_registry import Registry, npm_archive, running_registry, wheel
+from tests.network.internet import PUBLIC
 from tests.session_e2e.session_setup import Scene, read_results
 
 from mainspring.capabilities.providers.scripted import calls, says
@@ -30,10 +34,10 @@ def publish(registry: Registry, version: str) -> None:
     registry.python[version] = wheel("acme-notes", version)
 
 
-async def use(scene: Scene, registry: Registry) -> str:
+async def use(scene: Scene, registry: Registry, registries: Mapping[str, str] | None = None) -> str:
     """What the server says of itself in a new session, or why there is none."""
     scene.warnings.clear()
-    environ = {"HOME": str(scene.home), "PATH": PATH, **registry.environ}
+    environ = {"HOME": str(scene.home), "PATH": PATH, **(registries or registry.environ)}
     async with scene.play(calls("mcp__notes__version"), says("ok"), environ=environ) as play:
         assert (await play.run()).ok
         [text] = read_results(play.model.requests[-1])
@@ -72,6 +76,32 @@ async def test_packages_are_pinned_at_first_use_and_then_offline(scene: Scene, k
         assert "its packages cannot be installed" in await use(scene, registry)
         assert not folder.exists()
         assert [item.name for item in cache.iterdir()] == [f"{folder.name}.pin"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["npx", "uvx"])
+async def test_installers_use_the_login_of_a_registry_without_seeing_it(
+    scene: Scene, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not CAN_RUN[kind]:
+        pytest.skip(f"no {kind} here")
+    authority = scene.write(scene.outside / "authority.pem", PUBLIC.certificate.decode())
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority))  # whom the proxy believes
+    scene.write(".mcp.json", json.dumps({"mcpServers": {"notes": SERVERS[kind]}}))
+    scene.user(permissions={"allow": ["mcp__notes"]})
+    trust(scene.workspace, home=scene.home)
+    password = "pw/4711@never seen"
+    async with running_registry(PUBLIC.context("localhost")) as registry:
+        publish(registry, "1.0.0")
+        registry.login = ("reader", password)
+        said = await use(scene, registry)
+        assert said.startswith("1.0.0 "), said
+        with_login, registry.login = registry.environ, ("reader", "another")
+        shutil.rmtree(next(item for item in scene.home.rglob("mcp-packages/*") if item.is_dir()))
+        assert "cannot be installed" in await use(scene, registry, with_login)
+    forms = (password, quote(password, safe=""), base64.b64encode(password.encode()).decode())
+    stored = [item.read_bytes() for item in scene.home.rglob("*") if item.is_file()]
+    assert not [form for form in forms if any(form.encode() in content for content in stored)]
 
 
 async def test_a_program_of_the_project_is_not_looked_for_elsewhere(scene: Scene) -> None:

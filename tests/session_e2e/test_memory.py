@@ -1,5 +1,6 @@
 """What a session is given from memory, and what it writes to it."""
 
+import json
 from dataclasses import replace
 
 from tests.session_e2e.session_setup import DONE, MODEL, Scene, at_work, leave
@@ -7,8 +8,15 @@ from tests.session_e2e.session_setup import DONE, MODEL, Scene, at_work, leave
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.config import read_settings
 from mainspring.core.content import plain_text
-from mainspring.core.events import AgentToolResult, ContextAdded, MemoryRecalled, MemoryWritten
+from mainspring.core.events import (
+    AgentToolResult,
+    ContextAdded,
+    MemoryRecalled,
+    MemoryWritten,
+    ModelRequestEnded,
+)
 from mainspring.harness.context.provenance import request_parts
+from mainspring.harness.context.xray import render_message
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.xrays import read_shots
 from mainspring.runtime.subagent import Subagent
@@ -109,6 +117,31 @@ async def test_an_agent_searches_its_documents_and_is_told_what_they_do_not_cove
     assert "[returns.md:1, Returns]\n> # Returns" in quoted
     assert "> Goods are sent back within 30 days." in quoted
     assert missing.startswith("No document covers that.")
+
+
+async def test_a_small_model_picks_at_most_five_memories_from_their_list(scene: Scene):
+    for number in range(8):
+        text = f"---\nname: Fact {number}\ndescription: about {number}\n---\n\nBody {number}.\n"
+        remember(scene, f"fact_{number}.md", text)
+    small = "anthropic:claude-haiku-4-5"
+    names = [f"agent/fact_{number}.md" for number in range(7)]
+    picked = json.dumps({"memories": ["agent/../secret.md", *names]})
+    environ = {"HOME": str(scene.home), "PATH": "/usr/bin:/bin", "MAINSPRING_RECALL_MODEL": small}
+    async with scene.play(DONE, DONE, environ=environ) as play:
+        model = Scripted(says(picked), says("not JSON"))
+        play.runtime.models.put(play.runtime.models.resolve(small), model)
+        await play.run()
+        await play.run("And now?")
+        question = render_message(model.requests[0].messages[0])
+        assert "- agent/fact_3.md: Fact 3: about 3" in question
+        assert question.rstrip().endswith("Message:\ndo it")
+        recalled = await play.events(MemoryRecalled)
+        assert {event.path for event in recalled} == {f"fact_{number}.md" for number in range(5)}
+        assert all(event.score_parts["picked"] == 1 for event in recalled)
+        requests = await play.events(ModelRequestEnded)
+        assert [item.purpose for item in requests].count("recall") == 2
+        told = [render_message(item) for item in play.model.requests[1].messages]
+        assert ("> Body 4." in "".join(told), "> Body 5." in "".join(told)) == (True, False)
 
 
 async def test_the_folder_of_an_openclaw_agent_works_as_it_is(scene: Scene):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
 import pytest
 from tests.function_tools.samples import call
 
+from mainspring.capabilities.providers.token_estimate import text_tokens
 from mainspring.capabilities.tools.tasks import MAX_TASKS, task_tools
 from mainspring.core.content import plain_text
 from mainspring.core.events import Task, TaskWritten
@@ -83,3 +85,14 @@ async def test_a_wrong_call_is_explained_and_changes_nothing(
 async def test_a_list_that_is_full_takes_no_more():
     plan = TaskList(*(Task(id=str(number + 1), subject="x") for number in range(MAX_TASKS)))
     assert f"at most {MAX_TASKS}" in await plan.use("task_create", subject="one more")
+
+
+def test_their_definitions_are_short_and_their_limits_hold():
+    tools = {tool.spec.name: tool for tool in task_tools({})}
+    definitions = [msgspec.json.encode(tool.spec).decode() for tool in tools.values()]
+    assert sum(map(text_tokens, definitions)) <= 400
+    assert tools["task_create"].invalid({"subject": "x" * 301}) is not None
+    assert tools["task_create"].invalid({"subject": " "}) is not None
+    assert tools["task_create"].invalid({"subject": "a", "colour": "red"}) is not None
+    assert tools["task_update"].invalid({"task_id": "1", "status": "done"}) is not None
+    assert tools["task_update"].invalid({"task_id": "1", "status": None}) is None

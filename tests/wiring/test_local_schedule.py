@@ -11,9 +11,10 @@ from tests.environ import clean_environ
 from mainspring.config import Settings, read_settings
 from mainspring.runtime.agent_folder.validation import PLANNED
 from mainspring.service.schedules.local_schedule import TENANT, ScheduleStatus
+from mainspring.service.service import sync_schedule
 from mainspring.service.storage.repository import ListQuery
 from mainspring.wiring.agent_selection import validate
-from mainspring.wiring.service_assembly import open_service, sync_schedule
+from mainspring.wiring.service_assembly import open_service
 from mainspring.wiring.settings_files import trust
 
 FILE = """
@@ -28,7 +29,7 @@ async def followed(settings: Settings) -> tuple[ScheduleStatus | None, int]:
     """As one start of the service would; and how many deployments there are."""
     with anyio.fail_after(60):
         async with open_service(settings) as service:
-            following = await sync_schedule(service, settings)
+            following = await sync_schedule(service)
             listed = await service.schedules.deployments.page(TENANT, ListQuery())
             return following, len(listed.data)
 

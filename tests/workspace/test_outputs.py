@@ -12,6 +12,7 @@ from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.session_outputs import (
     FOLDER,
     Output,
+    OutputFolder,
     UnreadableOutput,
     list_outputs,
     make_outputs,
@@ -23,7 +24,6 @@ from mainspring.log.sqlite import open_sqlite
 from mainspring.service.resources.file_resources import Files
 from mainspring.service.sessions.output_files import KIND, OutputLimits, SessionOutputs
 from mainspring.service.storage.repository import ListQuery
-from mainspring.wiring.service_workspaces import output_source
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ async def test_crash_before_note_keeps_a_file_once_and_limits_hold(workspace: Pa
         files = Files(store.records)
         limits = OutputLimits(max_files=2, max_file_bytes=10, max_bytes=12)
         outputs = SessionOutputs(store.records, files, limits=limits)
-        source = output_source(workspace)
+        source = OutputFolder(workspace)
 
         async def names() -> list[str]:
             page = await files.page("acme", ListQuery(label="sesn_1"))
@@ -131,7 +131,7 @@ async def test_many_outputs_are_noted_in_few_writes(workspace: Path, tmp_path: P
     async with open_sqlite(tmp_path / "mainspring.db") as store:
         files = Files(store.records)
         outputs = SessionOutputs(store.records, files, limits=OutputLimits(max_files=150))
-        source = output_source(workspace)
+        source = OutputFolder(workspace)
         looks = 0
 
         async def is_stopped() -> bool:

@@ -4,7 +4,7 @@ snapshots, worktrees, web fetches and schedules. `capabilities` implements them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -212,6 +212,11 @@ class Snapshots(Protocol):
 
     async def diff(self, older: str, newer: str | None = None) -> list[FileChange]:
         """The changes between two snapshots; `None` is the current workspace."""
+        ...
+
+    async def contents(self, snapshot: str | None, paths: Sequence[str]) -> dict[str, bytes]:
+        """Files of a snapshot; `None` is the current workspace. What is no file, or is large, is
+        left out."""
         ...
 
 

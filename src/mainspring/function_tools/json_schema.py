@@ -80,17 +80,17 @@ def _checked(
 def _type(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
     names = cast("list[str]", rule if isinstance(rule, list) else [rule])
     if not any(_TYPES.get(str(name), lambda _: False)(value) for name in names):
-        yield f"{place}: {_shown(value)} is not of type {' or '.join(map(str, names))}"
+        yield f"{place}: {_short_json(value)} is not of type {' or '.join(map(str, names))}"
 
 
 def _enum(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
     if value not in cast("list[object]", rule):
-        yield f"{place}: {_shown(value)} is not one of {_shown(rule)}"
+        yield f"{place}: {_short_json(value)} is not one of {_short_json(rule)}"
 
 
 def _const(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
     if value != rule:
-        yield f"{place}: {_shown(value)} is not {_shown(rule)}"
+        yield f"{place}: {_short_json(value)} is not {_short_json(rule)}"
 
 
 def _properties(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
@@ -126,7 +126,7 @@ def _items(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
 
 def _pattern(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
     if isinstance(value, str) and re2.compile(str(rule)).search(value) is None:
-        yield f"{place}: {_shown(value)} does not match {rule}"
+        yield f"{place}: {_short_json(value)} does not match {rule}"
 
 
 def _all_of(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
@@ -141,17 +141,17 @@ def _matching(value: object, rule: object, place: str) -> int:
 
 def _any_of(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
     if not _matching(value, rule, place):
-        yield f"{place}: {_shown(value)} fits none of the alternatives"
+        yield f"{place}: {_short_json(value)} fits none of the alternatives"
 
 
 def _one_of(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
     if (count := _matching(value, rule, place)) != 1:
-        yield f"{place}: {_shown(value)} fits {count} alternatives, not one"
+        yield f"{place}: {_short_json(value)} fits {count} alternatives, not one"
 
 
 def _not(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
     if next(schema_problems(value, rule, place), None) is None:
-        yield f"{place}: {_shown(value)} is what it must not be"
+        yield f"{place}: {_short_json(value)} is what it must not be"
 
 
 def _unique(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
@@ -209,6 +209,6 @@ _KEYWORDS: dict[str, Check] = {
 }
 
 
-def _shown(value: object) -> str:
+def _short_json(value: object) -> str:
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= 80 else f"{text[:80]}..."

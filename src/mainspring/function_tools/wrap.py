@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar, cast
 
 import anyio
 import msgspec
@@ -44,6 +44,36 @@ def renamed(tool: AnyTool, name: str) -> AnyTool:
 
     spec = msgspec.structs.replace(tool.spec, name=name)
     return replace(tool, spec=spec, run=run, probe=None if probe is None else probed)
+
+
+_SHORTENED = frozenset(
+    ("default", "minLength", "maxLength", "pattern", "minItems", "maxItems", "additionalProperties")
+)
+_NULL = {"type": "null"}
+
+
+def with_short_schema(tool: AnyTool) -> AnyTool:
+    """The same with fewer tokens in each request: the schema says what inputs there are, not their
+    limits. Inputs are checked against the limits as before."""
+    properties = cast("dict[str, dict[str, object]]", tool.spec.input_schema["properties"])
+    schema: dict[str, object] = {
+        "type": "object",
+        "properties": {name: _shortened(fields) for name, fields in properties.items()},
+    }
+    if required := tool.spec.input_schema.get("required"):
+        schema["required"] = required
+    return replace(tool, spec=msgspec.structs.replace(tool.spec, input_schema=schema))
+
+
+def _shortened(fields: Mapping[str, object]) -> dict[str, object]:
+    short = {name: value for name, value in fields.items() if name not in _SHORTENED}
+    alternatives = cast("list[dict[str, object]]", short.pop("anyOf", []))
+    for other in alternatives:
+        if other != _NULL:
+            short = {**_shortened(other), **short}
+    if isinstance(items := short.get("items"), dict):
+        short["items"] = _shortened(cast("dict[str, object]", items))
+    return short
 
 
 def filtered(tool: AnyTool, refusal: Callable[[Mapping[str, object]], str | None]) -> AnyTool:

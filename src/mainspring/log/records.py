@@ -38,7 +38,7 @@ class RecordRow:
 
 
 class Put(Struct, frozen=True, kw_only=True):
-    """A new record. Refused (`AlreadyThere`) if its id or name is taken."""
+    """A new record. Refused (`AlreadyExists`) if its id or name is taken."""
 
     row: RecordRow
     content: bytes | None = None
@@ -46,7 +46,7 @@ class Put(Struct, frozen=True, kw_only=True):
 
 
 class Replace(Struct, frozen=True, kw_only=True):
-    """A changed record. Refused (`Stale`) unless its `rev` is still the stored one's."""
+    """A changed record. Refused (`StaleVersion`) unless its `rev` is still the stored one's."""
 
     row: RecordRow
     content: bytes | None = None
@@ -54,7 +54,7 @@ class Replace(Struct, frozen=True, kw_only=True):
 
 
 class Remove(Struct, frozen=True, kw_only=True):
-    """Removes a record with its content. Refused (`Stale`) unless its `rev` is the stored one."""
+    """A record to remove. Refused (`StaleVersion`) unless its `rev` is still the stored one."""
 
     row: RecordRow
 
@@ -114,7 +114,7 @@ class Records(Protocol):
         """Apply changes in order, all or none; each sees the effect of those before it. Returns the
         stored records in the same order, without the removed ones.
 
-        Raises: AlreadyThere, Stale, NotFound (a record was removed).
+        Raises: AlreadyExists, StaleVersion, NotFound (a record was removed).
         """
         ...
 

@@ -47,9 +47,9 @@ async def verify(log: SessionLog, session_id: str) -> VerifyReport:
         await check.segment(segment, last=session.head.seq)
     await check.blobs()
     if check.seq != session.head.seq:
-        check.found(check.seq, f"the log ends here, but the session says {session.head.seq}")
+        check.report(check.seq, f"the log ends here, but the session says {session.head.seq}")
     elif check.hash not in (None, session.head.hash):
-        check.found(check.seq, "the last event is not the one that was written last")
+        check.report(check.seq, "the last event is not the one that was written last")
     return VerifyReport(
         session_id=session_id,
         events=check.seq,
@@ -88,7 +88,7 @@ class _Check:
                 for item in event.payload.redactions:
                     self.redactions[event.session_id, item.seq] = item
 
-    def found(self, seq: int, what: str) -> None:
+    def report(self, seq: int, what: str) -> None:
         self.problems.append(Problem(seq=seq, what=what))
 
     async def beginning(self, session: SessionRow) -> None:
@@ -102,9 +102,9 @@ class _Check:
             return  # found again, and told, when all are read
         for row in rows:
             if row.thread_id != session.thread_id:
-                self.found(seq, f"begins thread {row.thread_id}, not {session.thread_id}")
+                self.report(seq, f"begins thread {row.thread_id}, not {session.thread_id}")
             if row.time != session.created:
-                self.found(seq, "is not from when the session says that it was created")
+                self.report(seq, "is not from when the session says that it was created")
 
     async def segment(self, segment: Segment, last: int) -> None:
         limit = _PAGE
@@ -132,20 +132,22 @@ class _Check:
             self.blob_seqs.setdefault(digest, self.seq)
 
     def lost(self, seq: int, why: MainspringError) -> None:
-        self.found(seq, f"cannot be read: {why}")
+        self.report(seq, f"cannot be read: {why}")
         self.seq, self.hash = seq, None
 
     def row(self, session_id: str, row: Row) -> None:
         if row.seq != self.seq + 1:
-            self.found(row.seq, f"events {self.seq + 1} to {row.seq - 1} are missing")
+            self.report(row.seq, f"events {self.seq + 1} to {row.seq - 1} are missing")
         elif self.hash not in (None, row.prev):
-            self.found(row.seq, "does not follow from the event before it: one of them was changed")
+            self.report(
+                row.seq, "does not follow from the event before it: one of them was changed"
+            )
         try:
             event = to_event(session_id, row)
         except MalformedEvent as error:
             return self.lost(row.seq, error)
         if event.type != row.type:
-            self.found(row.seq, f"is filed as {row.type} but is a {event.type}")
+            self.report(row.seq, f"is filed as {row.type} but is a {event.type}")
         if (original := redacted_digest(event.body)) is not None:
             self.redacted(event, original)
         for digest in referenced_blobs(event.payload):
@@ -157,7 +159,7 @@ class _Check:
         entry = self.redactions.get((event.session_id, event.seq))
         body = hashlib.sha256(event.body).hexdigest()
         if entry is None or (entry.digest, entry.body_sha256) != (original.hex(), body):
-            self.found(event.seq, "its text was removed, and the log does not say so")
+            self.report(event.seq, "its text was removed, and the log does not say so")
 
     async def blobs(self) -> None:
         for digest, seq in self.blob_seqs.items():
@@ -165,6 +167,6 @@ class _Check:
                 continue
             try:
                 if digest_of(await self.log.blob(digest)) != digest:
-                    self.found(seq, f"blob {digest} was changed")
+                    self.report(seq, f"blob {digest} was changed")
             except BlobNotFound:
-                self.found(seq, f"blob {digest} is missing")
+                self.report(seq, f"blob {digest} is missing")

@@ -41,14 +41,14 @@ class EndpointEncoder:
     def encode(self, texts: Sequence[str]) -> Matrix:
         """Raises: VectorsUnavailable."""
         if len(texts) != 1:
-            return self._asked(texts)
+            return self._request_vectors(texts)
         if (cached := self._queries.get(texts[0])) is None:  # a question is encoded more than once
-            cached = self._queries[texts[0]] = self._asked(texts)
+            cached = self._queries[texts[0]] = self._request_vectors(texts)
             if len(self._queries) > _MAX_CACHED:
                 self._queries.popitem(last=False)
         return cached
 
-    def _asked(self, texts: Sequence[str]) -> Matrix:
+    def _request_vectors(self, texts: Sequence[str]) -> Matrix:
         vectors = np.zeros((len(texts), self._dimensions), np.float32)
         present = [at for at, text in enumerate(texts) if text.strip()]
         if not present:

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, ToolEnvironmentError
+from mainspring.core.ports import CapturedOutput, ExecRequest, Sandbox
 from mainspring.core.tool import Call, Tool, ToolResult
 from mainspring.function_tools.define import tool
 from mainspring.runtime.agent import Agent
@@ -65,6 +66,26 @@ class Trial(Protocol):
     async def run(self, command: str) -> TrialResult:
         """Raises: SandboxFailed."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class CheckoutTrial:
+    """A `Trial`."""
+
+    sandbox: Sandbox
+    workspace: Path
+    seconds: int
+    read_output: Callable[[CapturedOutput], str]
+
+    async def run(self, command: str) -> TrialResult:
+        argv = ("bash", "--noprofile", "--norc", "-c", f"exec 2>&1; {command}")
+        result = await self.sandbox.run(
+            ExecRequest(key=ids.new_id("env"), argv=argv, wall_seconds=self.seconds)
+        )
+        output = self.read_output(result.stdout)
+        if result.stop_cause:
+            output += f"\n[stopped: {result.stop_cause}]"
+        return TrialResult(is_ok=result.status == 0, output=output)
 
 
 OpenTrial: TypeAlias = Callable[[SavedEnvironment], AbstractAsyncContextManager[Trial]]

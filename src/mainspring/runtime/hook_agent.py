@@ -13,8 +13,9 @@ from mainspring.core.events import KnownPayload
 from mainspring.core.model import Assistant, Message, Request, ToolResultBlock, ToolUse, User
 from mainspring.core.tool import Call, Tool, Traits
 from mainspring.harness.authorizer import Decision
+from mainspring.harness.permissions.engine import PermissionEngine
 from mainspring.runtime.model_question import make_ask_model, read_reply, reply_text
-from mainspring.runtime.session_context import Models
+from mainspring.runtime.session_context import Models, SetupRequest
 
 _TOOLS = ("read", "grep", "glob")
 _MAX_ROUNDS = 20
@@ -42,6 +43,26 @@ class HookAgent:
     scrub: Callable[[str], str]
     session_id: str
     thread_id: str
+
+    @classmethod
+    def of_thread(
+        cls,
+        setup: SetupRequest,
+        authorizer: PermissionEngine,
+        models: Models,
+        tools: Mapping[str, Tool],
+        side_events: list[KnownPayload],
+    ) -> HookAgent:
+        return cls(
+            models=models,
+            model=setup.agent.model,
+            tools=tools,
+            decide=authorizer.decide_by_rules,
+            record=side_events.extend,
+            scrub=setup.writer.scrubbed,
+            session_id=setup.writer.session_id,
+            thread_id=setup.thread.id,
+        )
 
     async def ask(self, prompt: str, model: str | None) -> str:
         """One answer, without looking; for hooks of type `prompt`."""

@@ -9,14 +9,17 @@ import hashlib
 import os
 import shlex
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
 import msgspec
+from anyio import to_thread
 from msgspec import Struct
 
-from mainspring.core.errors import InvalidInput
+from mainspring.core.errors import InvalidInput, SandboxFailed
+from mainspring.core.ids import new_id
+from mainspring.core.ports import CapturedOutput, ExecRequest, Sandbox
 from mainspring.files.atomic_file import file_errors, read_bounded, write_atomic
 
 FILES = "files.tar"
@@ -93,6 +96,22 @@ class SavedEnvironment(Struct, frozen=True, kw_only=True):
         if workspace != repository and workspace.parent.name != _WORKTREES:
             return []
         return [path for path in self.files if not os.path.lexists(workspace / path)]
+
+    async def restore_files(
+        self, sandbox: Sandbox, workspace: Path, read_output: Callable[[CapturedOutput], str]
+    ) -> None:
+        """Files that its setup made, where the workspace has none of that name.
+
+        Raises: SandboxFailed.
+        """
+        if not await to_thread.run_sync(self.missing_files, workspace):
+            return
+        archive = str(self.archive)
+        argv = ("tar", "--extract", "--skip-old-files", "--no-same-owner", "--file", archive)
+        result = await sandbox.run(ExecRequest(key=new_id("env"), argv=argv, wall_seconds=600))
+        if result.status != 0:
+            output = read_output(result.stderr)[-500:]
+            raise SandboxFailed(f"the files of its environment: {output}")
 
 
 class SavedEnvironments:

@@ -123,12 +123,18 @@ COMMANDS: tuple[SlashCommand, ...] = (
         about="memories: ls, show, search, add, edit, forget; on, read_only, off",
         is_clients=True,
     ),
+    SlashCommand(
+        name="guide",
+        hint="QUESTION",
+        about="ask about Mainspring and this set-up; the session knows nothing of it",
+        is_clients=True,
+    ),
     SlashCommand(name="model", hint="NAME", about="go on with another model", is_clients=True),
     SlashCommand(name="resume", hint="[SESSION]", about="go on with another", is_clients=True),
     SlashCommand(
         name="rewind", hint="[N]", about="go back to before a message, files too", is_clients=True
     ),
-    SlashCommand(name="diff", about="files that this session changed", is_clients=True),
+    SlashCommand(name="diff", about="what this session changed in files", is_clients=True),
     SlashCommand(
         name="export", hint="[FILE]", about="write it to .md, .html or .jsonl", is_clients=True
     ),

@@ -10,12 +10,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from anyio import to_thread
+
 from mainspring.core import clock
 from mainspring.core.errors import StoreFailed
 from mainspring.core.tool import Tool
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
 from mainspring.retrieval.passage_index import PassageIndex
+from mainspring.runtime.agent import Agent
 from mainspring.runtime.session_context import Models
 from mainspring.runtime.settings.project_trust import ProjectFiles
 from mainspring.service.access.api_keys import Keys
@@ -47,6 +50,7 @@ from mainspring.service.resources.skill_resources import Skills
 from mainspring.service.schedules.deployment_runner import DeploymentRunner, DeploymentRuns
 from mainspring.service.schedules.deployment_store import DeploymentStore
 from mainspring.service.schedules.deployments import Deployments
+from mainspring.service.schedules.local_schedule import LocalSchedule, ScheduleStatus
 from mainspring.service.schedules.session_starter import ServiceSessionStarter
 from mainspring.service.schedules.trigger_intake import TriggerIntake
 from mainspring.service.schedules.triggers import Triggers
@@ -62,7 +66,7 @@ from mainspring.service.service_groups import (
     SessionServices,
     WebhookServices,
 )
-from mainspring.service.sessions.dependencies import SessionDependencies
+from mainspring.service.sessions.dependencies import END_TASK, SessionDependencies
 from mainspring.service.sessions.event_pages import EventPages
 from mainspring.service.sessions.event_sender import EventSender
 from mainspring.service.sessions.event_streams import EventStreams
@@ -100,6 +104,7 @@ class AgentFolderPorts:
     folder: Path
     home: Path
     read_project: Callable[[], ProjectFiles]
+    open_agent: Callable[[], Agent]
     open_runner: OpenSuiteRunner
 
 
@@ -275,7 +280,7 @@ def _build_sessions(
 
     async def over(tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
         await services.work.withdraw(tenant, session.environment_id, session.id)
-        await services.approvals.keeper.catch_up(tenant, session.id)  # nobody waits there any more
+        await services.approvals.keeper.catch_up(tenant, session.id)  # its calls no longer wait
         if is_deleted:
             await webhook_services.news.forget(tenant, session.id)
             await services.outputs.forget(tenant, session.id)
@@ -283,7 +288,8 @@ def _build_sessions(
                 infrastructure.store.records, EXPIRY, tenant=tenant, parent=session.id
             )
             await services.parking.forget(Job(task=WAKE_TASK, key=session.id, tenant=tenant))
-            await infrastructure.dispatcher.put(Job(task=CLEAR_TASK, key=session.id, tenant=tenant))
+        task = CLEAR_TASK if is_deleted else END_TASK
+        await infrastructure.dispatcher.put(Job(task=task, key=session.id, tenant=tenant))
 
     async def memory_store(tenant: str, store_id: str) -> MemoryStoreInfo:
         store = await memory_services.stores.active(tenant, store_id)
@@ -373,3 +379,18 @@ def _build_schedules(
         triggers=triggers,
         trigger_intake=TriggerIntake(triggers, session_starter=starter),
     )
+
+
+async def sync_schedule(service: Service) -> ScheduleStatus | None:
+    """Update the deployment for the schedule in the folder's agent.yaml."""
+    ports = service.infrastructure.agent_folder
+    local = LocalSchedule(
+        deployments=service.schedules.deployments,
+        agents=service.resources.agents,
+        environments=service.resources.environments,
+        folder=await to_thread.run_sync(ports.folder.resolve),
+        home=ports.home,
+        read_project=ports.read_project,
+        open_agent=ports.open_agent,
+    )
+    return await local.sync()

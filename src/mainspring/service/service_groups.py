@@ -126,7 +126,7 @@ class AccessServices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvalServices:
-    """How good agents are, in the lab and in production."""
+    """Evaluation of agents: scheduled suites, graded production sessions, and alarms."""
 
     alarms: Alarms
     scheduled: ScheduledEvals

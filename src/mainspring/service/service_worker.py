@@ -1,6 +1,5 @@
-"""A worker of the service: it runs sessions and jobs, does what the service owes around each run
-(approvals, webhooks, outputs), and periodic maintenance beside them. What its sessions work with is
-given as `WorkerPorts`.
+"""A worker of the service: it runs sessions and jobs, the steps around each run (approvals,
+webhooks, outputs), and periodic maintenance. `WorkerPorts` has the dependencies of its sessions.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from mainspring.service.resources.environments import CloudConfig
 from mainspring.service.schedules.deployment_store import FIRE_TASK
 from mainspring.service.service import Service
 from mainspring.service.service_groups import SessionServices, WebhookServices
+from mainspring.service.sessions.dependencies import END_TASK
 from mainspring.service.sessions.expired_workspaces import (
     ExpiredWorkspaceSweeper,
     WorkspaceCleaner,
@@ -49,15 +49,15 @@ class WorkerConfig:
 
     worker_settings: WorkerSettings = field(default_factory=WorkerSettings)
     model: str | None = None
-    """Used whatever agents say."""
+    """Overrides the models of agents."""
     keep_audit: timedelta | None = None
     keep_workspaces: timedelta | None = RETENTION
-    """Of sessions that nobody uses; `None`: forever."""
+    """How long workspaces of unused sessions are kept; `None`: forever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerPorts:
-    """What the worker needs from outside."""
+    """The dependencies of the worker that the composition root provides."""
 
     toolbox_factory: ToolboxFactory
     known_secrets: Mapping[str, str]
@@ -65,23 +65,22 @@ class WorkerPorts:
     forks: ForkWorkspaces
     mounts: Mounts
     outputs_of: Callable[[str], OutputFolder]
-    """By session."""
+    """The folder with the output files of a session, by its id."""
     cleaner: WorkspaceCleaner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSteps:
-    """What the service does around the runs of a session. A step that fails does not make the run
-    fail."""
+    """The steps of the service around the runs of a session. A step that fails does not make the
+    run fail."""
 
     sessions: SessionServices
     webhooks: WebhookServices
     outputs_of: Callable[[str], OutputFolder]
-    """The output files of a session, by its id."""
+    """The folder with the output files of a session, by its id."""
 
     async def before_idle(self, tenant: str, session: SessionRecord) -> None:
-        """A client that sees the session idle finds the approvals that it waits for and the files
-        that it has handed over."""
+        """Store approvals and output files: a client that sees the session idle must find them."""
         interrupt = frozenset({"user.interrupt"})
         await run_each(
             session.id,
@@ -105,7 +104,8 @@ class RunSteps:
     async def _collect_outputs(
         self, tenant: str, session: SessionRecord, *, stopped_by: frozenset[str] | None = None
     ) -> None:
-        """`stopped_by`: the types of events that stop it; `None`: any event in the inbox."""
+        """Store the output files. `stopped_by`: types of events in the inbox that stop it; `None`:
+        any event."""
         store = self.sessions.sessions.log.store
 
         async def is_stopped() -> bool:
@@ -126,8 +126,8 @@ async def run_worker(
     *,
     beat: Callable[[], None],
 ) -> AsyncGenerator[Worker, None]:
-    """A worker, with its periodic tasks until the block ends. `beat` is called as long as it is
-    alive."""
+    """A worker, with its periodic tasks until the block ends. `beat` is called regularly while the
+    worker is alive."""
     infrastructure = service.infrastructure
     steps = RunSteps(
         sessions=service.sessions, webhooks=service.webhooks, outputs_of=ports.outputs_of
@@ -154,6 +154,7 @@ async def run_worker(
     worker.register(scheduled_evals.TASK, run_suite)
     worker.register(approval_keeping.TASK, service.sessions.approvals.attend)
     worker.register(CLEAR_TASK, ports.cleaner.clear)
+    worker.register(END_TASK, runs.end)
     watch = service.evals.watch
     production = (partial(watch.grade, config.model), watch.check_levels)
     daily = _daily_tasks(service, config, ports.cleaner)

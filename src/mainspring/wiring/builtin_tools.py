@@ -30,17 +30,22 @@ from mainspring.core.ports import Workspace
 from mainspring.core.tool import Tool
 from mainspring.files.openat import real_path
 from mainspring.harness.permissions.policy import Policy, is_guarded
+from mainspring.log.records import Records
+from mainspring.runtime.agent import Agent
 from mainspring.runtime.session.session_paths import SessionPaths
 from mainspring.runtime.session_context import Models, SetupRequest
 from mainspring.wiring.sandbox_environment import egress_rules
+from mainspring.wiring.settings_files import read_project_files
+from mainspring.wiring.user_vault import user_vault
 
 if TYPE_CHECKING:
     from mainspring.harness.permissions import bash as bash_analysis
     from mainspring.runtime import model_question
-    from mainspring.wiring import folder_schedules, session_egress
+    from mainspring.service.schedules import agent_schedules
+    from mainspring.wiring import session_egress
 else:
     model_question = LazyModule("mainspring.runtime.model_question")
-    folder_schedules = LazyModule("mainspring.wiring.folder_schedules")
+    agent_schedules = LazyModule("mainspring.service.schedules.agent_schedules")
     bash_analysis = LazyModule("mainspring.harness.permissions.bash")
     session_egress = LazyModule("mainspring.wiring.session_egress")
 
@@ -50,10 +55,6 @@ def classify_command(command: str) -> tuple[bool, bool]:
     """Whether a command only reads, and whether it destroys."""
     verdict = bash_analysis.analyze_command(command)
     return verdict.read_only, verdict.destructive
-
-
-def find_ripgrep() -> str | None:
-    return next(iter(find_ripgreps()), None)
 
 
 def workspace_tools(workspace: Workspace, earlier: Mapping[str, int]) -> list[Tool]:
@@ -81,7 +82,7 @@ def built_in_tools(
 
     tools = [*files, artifact(workspace, keep), *task_tools(setup.thread.tasks), think()]
     if not setup.options.is_served and setup.subagent is None:
-        tools += cron_tools(lambda: folder_schedules.session_schedules(settings, setup))
+        tools += cron_tools(lambda: _session_schedules(settings, setup))
     if workers is not None:
         tools.append(python(workers, sandbox, workspace))
     if sandbox is not None:
@@ -95,6 +96,20 @@ def built_in_tools(
         ]
         tools += service_tools(sandbox.sandbox_services, judge=classify_command)
     return {tool.spec.name: tool for tool in tools}
+
+
+def folder_schedules(
+    settings: Settings, records: Records, agent: Agent, folder: Path
+) -> agent_schedules.AgentSchedules:
+    read_project = partial(read_project_files, folder, home=Path(settings.home))
+    return agent_schedules.open_agent_schedules(
+        records, user_vault(settings), agent, folder, read_project
+    )
+
+
+def _session_schedules(settings: Settings, setup: SetupRequest) -> agent_schedules.AgentSchedules:
+    folder = setup.thread.session_state.workspace or str(setup.options.workspace or "")
+    return folder_schedules(settings, setup.log.store.records, setup.agent, Path(folder))
 
 
 def web_tools(

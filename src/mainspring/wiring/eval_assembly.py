@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import msgspec
 from anyio import to_thread
 
-from mainspring.capabilities.providers.script_file import offline_model, scripted_models
+from mainspring.capabilities.providers.script_file import (
+    scripted_conversation,
+    scripted_models,
+    scripts_hash,
+)
 from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
 from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core import ids
-from mainspring.core.model import Model
 from mainspring.core.ports import ExecRequest, ExecResult
 from mainspring.harness.context.summary import SUMMARY_OPENING
 from mainspring.improve.evals.drill import fallback_models
@@ -29,9 +30,6 @@ from mainspring.wiring.runtime_assembly import open_runtime
 from mainspring.wiring.sandbox_environment import session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool, sandbox_pool
 from mainspring.wiring.settings_files import with_key_helper
-
-_EMPTY_SUMMARY = "The user and the assistant have talked."
-"""What scripted models make of a conversation: whatever is needed later has to survive without."""
 
 
 @asynccontextmanager
@@ -62,27 +60,16 @@ async def open_suite_runner(
             runtime=runtime,
             agent=replace(agent, model=model),
             run_program=_program_runner(settings, sandboxes),
-            make_script=_scripted,
+            make_script=partial(scripted_conversation, summary_prompt=SUMMARY_OPENING),
             place=_state(settings) / "evals",
             monotonic=time.monotonic,
-            model_hash=await to_thread.run_sync(_scripts_hash, list(scripts), loaded.folder),
+            model_hash=await to_thread.run_sync(scripts_hash, list(scripts), loaded.folder),
         )
 
 
 def _state(settings: Settings) -> Path:
     store = Path(settings.folder, FOLDER) if is_postgres(settings.store) else Path(settings.store)
     return store if is_postgres(settings.store) else store.parent
-
-
-def _scripts_hash(names: Sequence[str], folder: Path) -> str:
-    """Blocks. What a scripted model says is in its file, not in its name."""
-    files = (folder / name.partition(":")[2] for name in names)
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
-
-
-def _scripted(steps: Sequence[Mapping[str, object]], name: str) -> Model:
-    parts = [{"when": SUMMARY_OPENING, "steps": [{"says": _EMPTY_SUMMARY}]}, {"steps": steps}]
-    return offline_model(msgspec.json.encode(parts).decode(), name=name)
 
 
 def _program_runner(settings: Settings, sandboxes: SandboxPool) -> RunProgram:

@@ -5,7 +5,6 @@ the user's.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -94,24 +93,18 @@ def _open_cache(
         secrets=(),
         variables={},
     )
-    run = partial(_install, settings, pool, own)
-    return PackageCache(Path(settings.home) / folder, workspace, toolchain, run, say)
 
+    async def install(folder: Path, argv: tuple[str, ...], env: Mapping[str, str]) -> ExecResult:
+        key = new_id("pkg")
+        paths, credentials = session_paths(settings, folder, key), toolchain.credentials
+        sandbox = await pool.open_session(key, paths, own, credentials)
+        every = {**toolchain.registry_variables(sandbox.variables), **env}
+        try:
+            return await sandbox.run(
+                ExecRequest(key=key, argv=argv, env=every, wall_seconds=_INSTALL_SECONDS)
+            )
+        finally:
+            await pool.release(key)
+            await pool.discard(key)
 
-async def _install(
-    settings: Settings,
-    pool: SandboxPool,
-    environment: SandboxEnvironment,
-    folder: Path,
-    argv: tuple[str, ...],
-    env: Mapping[str, str],
-) -> ExecResult:
-    key = new_id("pkg")
-    sandbox = await pool.open_session(key, session_paths(settings, folder, key), environment, ())
-    try:
-        return await sandbox.run(
-            ExecRequest(key=key, argv=argv, env=env, wall_seconds=_INSTALL_SECONDS)
-        )
-    finally:
-        await pool.release(key)
-        await pool.discard(key)
+    return PackageCache(Path(settings.home) / folder, workspace, toolchain, install, say)

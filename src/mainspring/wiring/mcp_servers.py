@@ -7,7 +7,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -179,18 +179,14 @@ def _session_access(
     )
 
 
+@dataclass(frozen=True, slots=True)
 class ThreadServers:
     """Opens the servers of threads."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        networks: tuple[Network, ...],
-        models: Models,
-        sandboxes: SandboxPool,
-    ) -> None:
-        self._settings, self._networks = settings, networks
-        self._models, self._sandboxes = models, sandboxes
+    settings: Settings
+    networks: tuple[Network, ...]
+    models: Models
+    sandboxes: SandboxPool
 
     async def open(
         self,
@@ -204,19 +200,18 @@ class ThreadServers:
         """What MCP servers contribute: those of the session, and those that only the thread's
         subagent has. Without a sandbox, their connections end with `stack`, and so do the
         thread's."""
-        parts = ServerParts()
-        for wanted, cleanup in ((servers, sandbox and sandbox.cleanup), (own, None)):
-            if wanted:
-                pool = self._sandboxes
-                packages = sandbox and sandbox_packages(self._settings, pool, sandbox, warn)
+        parts, pool = ServerParts(), self.sandboxes
+        access = _session_access(setup, self.settings, self.networks, self.models)
+        packages = sandbox and sandbox_packages(self.settings, pool, sandbox, warn)
+        for entries, cleanup in ((servers, sandbox and sandbox.cleanup), (own, None)):
+            if entries:
                 host = ServerHost(pool.group, cleanup or stack, sandbox, packages)
-                access = _session_access(setup, self._settings, self._networks, self._models)
-                opened = await SERVERS.open(wanted, host, access)
+                opened = await SERVERS.open(entries, host, access)
                 for problem in opened.problems:
                     warn(problem)
-                if wanted is not own:
+                if entries is not own:
                     SERVERS.assign(setup.writer.session_id, opened)
-                parts = parts.joined(server_parts(opened, setup, is_own=wanted is own))
+                parts = parts.joined(server_parts(opened, setup, is_own=entries is own))
         return parts
 
 
@@ -228,7 +223,7 @@ def read_project_servers(settings: Settings) -> ProjectServers:
     environment = with_inputs(settings, folder)
     return ProjectServers(
         every=read_mcp(scopes, environment, plugins=read_plugins(scopes).servers).servers,
-        usable=user_servers(settings, folder, loaded),
+        usable=user_servers(settings, folder, loaded)[0],
         loaded=loaded,
     )
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from contextlib import AsyncExitStack, closing
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 
@@ -14,35 +12,29 @@ from mainspring.capabilities.tools.html_text import html_to_text
 from mainspring.capabilities.vault.redaction import Scrubber
 from mainspring.config import Settings, is_postgres
 from mainspring.core import clock, ids
-from mainspring.core.errors import InvalidInput
-from mainspring.core.sender import Sender
 from mainspring.core.tool import Tool
 from mainspring.harness.permissions.policy import remove_denied
-from mainspring.harness.state.thread import RECALL
-from mainspring.retrieval.passage_index import PassageIndex, Vectors
+from mainspring.retrieval.passage_index import PassageIndex
+from mainspring.runtime import memory_setup
 from mainspring.runtime.knowledge.knowledge_folder import KnowledgeFolder
 from mainspring.runtime.knowledge.knowledge_tool import knowledge_tool
-from mainspring.runtime.memory.learning import learn_from_run
-from mainspring.runtime.memory.manifest import manifest_picker
-from mainspring.runtime.memory.memory_folder import MemoryFolder
-from mainspring.runtime.memory.memory_index import MemoryIndex, open_passages
+from mainspring.runtime.memory.index_files import IndexFiles
+from mainspring.runtime.memory.memory_files import ContentSeal
+from mainspring.runtime.memory.memory_folder import FolderOptions, MemoryFolder
 from mainspring.runtime.memory.memory_mode import MemoryMode, strictest_memory
 from mainspring.runtime.memory.memory_quota import read_quota
 from mainspring.runtime.memory.memory_tools import memory_tools
-from mainspring.runtime.memory.past_sessions import PastSessions
 from mainspring.runtime.memory.recall import Recall, utility_reader
 from mainspring.runtime.memory.session_memory import SessionMemory
 from mainspring.runtime.memory.vector_settings import open_vectors, set_vectors
-from mainspring.runtime.model_question import make_ask_model
+from mainspring.runtime.memory_setup import AGENT, USER, MemorySources
 from mainspring.runtime.run_options import RunOptions
-from mainspring.runtime.session.session_paths import memory_places, subagent_memory_place
+from mainspring.runtime.session.session_paths import memory_places
 from mainspring.runtime.session_context import Models, SetupRequest
 from mainspring.runtime.utility.utility_table import UtilityTable
 from mainspring.wiring.providers import embedding_endpoint
 from mainspring.wiring.settings_files import load_policy
-from mainspring.wiring.user_vault import known_secrets
-
-AGENT, USER = "agent", "user"
+from mainspring.wiring.user_vault import known_secrets, user_vault
 
 
 def memory_folders(settings: Settings, own: Path | None = None) -> dict[str, MemoryFolder]:
@@ -54,122 +46,69 @@ def memory_folders(settings: Settings, own: Path | None = None) -> dict[str, Mem
         return None if scrub(content) == content else "it has a secret, which memory must not"
 
     places = memory_places(Path(settings.folder), Path(settings.home))
-    quota = read_quota(settings.environment)
+    quota, seal = read_quota(settings.environment), memory_seal(settings)
     return {
         scope: MemoryFolder(
             place,
             clock=clock.now,
             new_id=ids.new_id,
             refuse=refuse,
-            quota=quota,
-            index_above=own is None and scope == AGENT,
+            options=FolderOptions(
+                quota=quota, index_above=own is None and scope == AGENT, content_seal=seal
+            ),
         )
         for scope, place in zip((AGENT, USER), places if own is None else (own,), strict=False)
     }
 
 
-def session_memory(
-    settings: Settings, setup: SetupRequest, workspace: Path, stack: AsyncExitStack
-) -> SessionMemory | None:
-    """`None`: memory is off, or nobody has a folder for memories. A session of the service has no
-    folder of a person's. When `stack` is closed, the run is over, and what it taught is
-    remembered."""
-    mode = strictest_memory(setup.agent.memory, setup.options.memory_mode)
-    present = {} if mode == "off" else _session_folders(settings, setup, workspace)
-    if not present:
-        return None
-    state = setup.thread.session_state
-    memory = SessionMemory(
-        folders=present,
-        open_index=partial(open_memory_index, settings, present),
-        warn=setup.options.warn,
-        recalled=state.recalled,
-        has_read_others=lambda: state.has_read_others,
-        session_id=setup.writer.session_id,
-        author=Sender(kind="agent", id=setup.agent.name),
-        clock=clock.now,
-        owner=setup.subagent or "",
-        past=_past_sessions(setup),
-        is_read_only=mode == "read_only" or setup.options.memory is not None,
+def memory_seal(settings: Settings) -> ContentSeal:
+    """With the key of the vault, which is read when something is sealed or opened first."""
+    opened = cache(user_vault(settings).open_seal)
+    return ContentSeal(
+        seal=lambda plain: opened().seal(plain, "memory"),
+        unseal=lambda sealed: opened().unseal(sealed, "memory"),
     )
-    if setup.subagent is None:
-        stack.push_async_callback(learn_from_run, memory, setup.log, setup.writer)
-    return memory
 
 
-def _past_sessions(setup: SetupRequest) -> PastSessions | None:
-    """Subagents and evals know nothing of earlier sessions."""
-    if setup.subagent is not None or setup.options.memory is not None:
-        return None
-    return PastSessions(setup.log, setup.writer.session_id)
+def memory_sources(settings: Settings) -> MemorySources:
+    return MemorySources(
+        open_folders=lambda workspace, own: memory_folders(
+            replace(settings, folder=str(workspace)), own
+        ),
+        indexes=index_files(settings),
+        clock=clock.now,
+    )
 
 
-def _session_folders(
-    settings: Settings, setup: SetupRequest, workspace: Path
-) -> dict[str, MemoryFolder]:
-    """By scope. A subagent has a folder of its own, if its file says so, and no other."""
-    if setup.options.is_served:
-        return {}
-    if setup.subagent is None:
-        own = setup.options.memory
-        folders = memory_folders(replace(settings, folder=str(workspace)), own)
-        return {scope: folder for scope, folder in folders.items() if folder.is_present}
-    if setup.subagent_memory is None:
-        return {}
-    try:
-        place = subagent_memory_place(
-            setup.subagent_memory, setup.subagent, workspace, Path(settings.home)
-        )
-    except InvalidInput as error:
-        setup.options.warn(str(error))
-        return {}
-    return memory_folders(settings, place)
+def index_files(settings: Settings) -> IndexFiles:
+    home = Path(settings.home)
+    return IndexFiles(home, lambda: open_vectors(home, partial(embedding_endpoint, settings)))
 
 
 def served_memory(
     settings: Settings, options: RunOptions, modes: Sequence[MemoryMode], client: str
 ) -> dict[str, Tool]:
-    """The tools of a client that is not a session: what it writes is text of others. A rule that
-    denies a tool removes it."""
+    """The tools of an MCP client. A rule that denies a tool removes it."""
     workspace = Path(settings.folder, options.workspace or ".")
-    folders = memory_folders(replace(settings, folder=str(workspace)))
-    present = {scope: folder for scope, folder in folders.items() if folder.is_present}
-    if not present or (mode := strictest_memory(*modes)) == "off":
-        return {}
-    memory = SessionMemory(
-        folders=present,
-        open_index=partial(open_memory_index, settings, present),
-        warn=options.warn,
-        recalled=frozenset(),
-        has_read_others=lambda: True,
-        session_id=f"mcp:{client}",
-        author=Sender(kind="agent", id=f"mcp:{client}"),
-        clock=clock.now,
-        is_read_only=mode == "read_only",
+    memory = memory_sources(settings).of_client(
+        workspace, strictest_memory(*modes), f"mcp:{client}", options.warn
     )
     policy = load_policy(workspace, home=Path(settings.home)).policy
-    return remove_denied(memory_tools(memory), policy)
+    return {} if memory is None else remove_denied(memory_tools(memory), policy)
 
 
 def session_recall(
     settings: Settings, setup: SetupRequest, models: Models, memory: SessionMemory
 ) -> Recall:
-    """By search, or by a small model that picks from the list of memories."""
-    state = setup.thread.session_state
-    name = settings.environment.get("MAINSPRING_RECALL_MODEL")
-    pick = None
-    if name:
-        ask = make_ask_model(models, models.resolve(name), purpose=RECALL)
-        pick = manifest_picker(ask, lambda: state.calls)
+    model = settings.environment.get("MAINSPRING_RECALL_MODEL")
     utility = utility_reader(setup.log, partial(open_utility_table, settings))
-    return Recall(memory=memory, utility=utility, pick=pick)
+    return memory_setup.session_recall(setup, models, memory, utility, model=model)
 
 
 def knowledge_folder(settings: Settings, workspace: Path) -> KnowledgeFolder:
     root = workspace / "knowledge"
-    name = hashlib.sha256(str(root.resolve()).encode()).hexdigest()[:24]
-    path = Path(settings.home) / ".mainspring/memory-index" / f"knowledge-{name}.db"
-    return KnowledgeFolder(root, lambda: open_passages(path, _vectors(settings)), html_to_text)
+    open_index = partial(index_files(settings).open_passages, "knowledge", str(root.resolve()))
+    return KnowledgeFolder(root, open_index, html_to_text)
 
 
 def knowledge_tools(settings: Settings, setup: SetupRequest, workspace: Path) -> dict[str, Tool]:
@@ -180,55 +119,21 @@ def knowledge_tools(settings: Settings, setup: SetupRequest, workspace: Path) ->
     return {"knowledge_search": knowledge_tool(folder)}
 
 
-def open_memory_index(settings: Settings, folders: dict[str, MemoryFolder]) -> MemoryIndex:
-    """One file for each set of folders."""
-    present = {scope: folder for scope, folder in folders.items() if folder.is_present}
-    path = index_file(settings, present) if present else None
-    return MemoryIndex(present, path, vectors=_vectors(settings))
-
-
 def set_memory_vectors(settings: Settings, source: str) -> None:
     """Blocks. Raises: InvalidInput, ProviderFailed."""
     set_vectors(Path(settings.home), source, partial(embedding_endpoint, settings))
 
 
-def _vectors(settings: Settings) -> Vectors | None:
-    return open_vectors(Path(settings.home), partial(embedding_endpoint, settings))
-
-
-def purge_indexes(settings: Settings, scope: str, path: str) -> None:
-    """Leave no word of a memory in any index; each set of folders has one. Blocks."""
-    folders = memory_folders(settings)
-    files = {index_file(settings, item) for item in (folders, {scope: folders[scope]})}
-    if scope == USER:  # every project has its memories beside those of the user
-        every = (Path(settings.home) / ".mainspring/memory-index").glob("*.db")
-        files |= {file for file in every if "-" not in file.stem}
-    for file in sorted(file for file in files if file.exists()):
-        with closing(open_passages(file, _vectors(settings))) as passages:
-            passages.remove(scope, path)
-            passages.purge()
-
-
 def open_store_passages(settings: Settings) -> PassageIndex:
     """Of the memory stores of the service: in its database if that is PostgreSQL. Blocks."""
-    vectors = _vectors(settings)
+    files = index_files(settings)
     if is_postgres(settings.store):  # by name: an extra, and long to import
         postgres = import_module("mainspring.retrieval.postgres_passages")
-        return PassageIndex(postgres.PostgresPassages(settings.store), vectors=vectors)
-    name = hashlib.sha256(settings.store.encode()).hexdigest()[:24]
-    return open_passages(
-        Path(settings.home) / ".mainspring/memory-index" / f"stores-{name}.db", vectors
-    )
-
-
-def index_file(settings: Settings, folders: dict[str, MemoryFolder]) -> Path:
-    """Outside of any workspace: what programs there could replace is not opened as a database."""
-    places = "\0".join(str(folder.root.resolve()) for folder in folders.values())
-    name = hashlib.sha256(places.encode()).hexdigest()[:24]
-    return Path(settings.home) / ".mainspring/memory-index" / f"{name}.db"
+        passages = postgres.PostgresPassages(settings.store)
+        return PassageIndex(passages, vectors=files.open_vectors())
+    return files.open_passages("stores", settings.store)
 
 
 def open_utility_table(settings: Settings) -> UtilityTable:
     """Derived from the logs of one store. Blocks."""
-    name = hashlib.sha256(settings.store.encode()).hexdigest()[:24]
-    return UtilityTable(Path(settings.home) / ".mainspring/memory-index" / f"utility-{name}.db")
+    return UtilityTable(index_files(settings).file("utility", settings.store))

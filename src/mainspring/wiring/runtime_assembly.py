@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Unpack
 
 import anyio
-from anyio import NoEventLoopError
 
 from mainspring.capabilities.providers.script_file import scripted_models
 from mainspring.config import Settings, read_settings
 from mainspring.core.errors import InvalidInput
-from mainspring.core.model import Delta, Model
 from mainspring.core.sender import local_user
 from mainspring.harness.authorizer import AllowAll, Authorizer
 from mainspring.harness.budget import Budget
@@ -22,8 +20,9 @@ from mainspring.log.task_groups import background_tasks
 from mainspring.runtime.agent import Agent, Output
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.message_content import Content
+from mainspring.runtime.session.run_arguments import RunOnceArguments, is_in_event_loop
 from mainspring.runtime.session.run_result import RunResult
-from mainspring.runtime.session.session import RunArguments, Runtime, ignore_delta
+from mainspring.runtime.session.session import Runtime, ignore_delta
 from mainspring.wiring.providers import default_model, open_model_registry
 from mainspring.wiring.sandbox_pool import MAX_IDLE, sandbox_pool
 from mainspring.wiring.stores import open_log
@@ -72,19 +71,6 @@ async def open_runtime(
         yield runtime
 
 
-class RunOnceArguments(RunArguments, total=False):
-    """What `run` and `arun` may be passed."""
-
-    store: str | None
-    """A SQLite file or a PostgreSQL URL, instead of the one that the command line uses."""
-    model: Model | None
-    """Answers in place of the one that the agent names, for tests and demonstrations."""
-    emit: Callable[[Delta], None]
-    """Is called with each delta as it comes."""
-    key: str | None
-    """Names the session: the same call after a crash continues it, and does nothing twice."""
-
-
 def run(
     agent: Agent[Output], message: Content, **arguments: Unpack[RunOnceArguments]
 ) -> RunResult[Output]:
@@ -94,7 +80,7 @@ def run(
     Raises:
         InvalidInput: an event loop is running here.
     """
-    if _is_in_event_loop():
+    if is_in_event_loop():
         raise InvalidInput(
             "run() blocks, and an event loop is running here (as in Jupyter, or in an async"
             " function): write `await arun(...)` instead"
@@ -117,11 +103,3 @@ async def arun(
             on_approval=arguments.get("on_approval"),
         )
         return result or await session.last_result()
-
-
-def _is_in_event_loop() -> bool:
-    try:
-        anyio.get_cancelled_exc_class()
-    except NoEventLoopError:
-        return False
-    return True

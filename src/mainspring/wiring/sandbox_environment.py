@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mainspring.capabilities.sandbox.backend import SandboxSpec
-from mainspring.capabilities.sandbox.backend_selection import SandboxSettings
 from mainspring.capabilities.sandbox.private_files import PrivateFiles
 from mainspring.capabilities.sandbox.sandbox_environment import (
     EnvironmentPackages,
     SandboxEnvironment,
 )
-from mainspring.capabilities.sandbox.sandbox_probes import SandboxProbe, probe_sandboxes
 from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy_module import LazyModule
@@ -108,11 +106,3 @@ def sandbox_site(
         sandbox_limits=sandbox_environment.sandbox_limits,
         network=bool(sandbox_environment.networking),
     )
-
-
-def check_private_files(settings: Settings) -> list[SandboxProbe]:
-    return private_files(settings).probe(Path(settings.folder))
-
-
-async def check_sandboxes() -> list[SandboxProbe]:
-    return await probe_sandboxes(SandboxSettings())

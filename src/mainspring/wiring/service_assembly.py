@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from anyio import to_thread
 
 from mainspring.capabilities.mcp.oauth_login import OAuthLogin
 from mainspring.capabilities.network.outbound_http import HttpPoster, OutboundHttpClient
@@ -21,7 +19,6 @@ from mainspring.log.session_log import SessionLog
 from mainspring.runtime.run_options import RunOptions
 from mainspring.service.jobs.dispatcher import Dispatcher
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
-from mainspring.service.schedules.local_schedule import LocalSchedule, ScheduleStatus
 from mainspring.service.service import (
     AgentFolderPorts,
     Infrastructure,
@@ -38,7 +35,6 @@ from mainspring.wiring.stores import open_log
 from mainspring.wiring.user_vault import user_vault
 
 if TYPE_CHECKING:
-    from mainspring.improve.evals.runner import SuiteRunner
     from mainspring.wiring import eval_assembly
 else:
     eval_assembly = LazyModule("mainspring.wiring.eval_assembly")  # most services run no suites
@@ -87,17 +83,14 @@ async def open_service(
 
 def _agent_folder(settings: Settings) -> AgentFolderPorts:
     folder, home = Path(settings.folder), Path(settings.home)
-
-    def open_runner(
-        options: RunOptions, *, is_drill: bool = False
-    ) -> AbstractAsyncContextManager[SuiteRunner]:
-        return eval_assembly.open_suite_runner(settings, options, is_drill=is_drill)
-
     return AgentFolderPorts(
         folder=folder,
         home=home,
         read_project=lambda: read_project_files(folder, home=home),
-        open_runner=open_runner,
+        open_agent=lambda: open_agent(settings, RunOptions()).agent,
+        open_runner=lambda options, is_drill: eval_assembly.open_suite_runner(
+            settings, options, is_drill=is_drill
+        ),
     )
 
 
@@ -118,19 +111,3 @@ async def _open_messaging(
         broadcast.open_broadcast(settings.store) as pubsub,
     ):
         yield dispatcher, SharedDeltas(pubsub)
-
-
-async def sync_schedule(service: Service, settings: Settings) -> ScheduleStatus | None:
-    """Update the deployment for the schedule in the folder's agent.yaml."""
-    folder = await to_thread.run_sync(Path(settings.folder).resolve)
-    home = Path(settings.home)
-    local = LocalSchedule(
-        deployments=service.schedules.deployments,
-        agents=service.resources.agents,
-        environments=service.resources.environments,
-        folder=folder,
-        home=home,
-        read_project=lambda: read_project_files(folder, home=home),
-        open_agent=lambda: open_agent(settings, RunOptions()).agent,
-    )
-    return await local.sync()

@@ -8,8 +8,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from anyio import to_thread
-
 from mainspring.capabilities.git.git_clone import GitCloner
 from mainspring.capabilities.network.addresses import Resolver, resolve_allowed, system_resolver
 from mainspring.capabilities.network.rules import Network
@@ -17,12 +15,6 @@ from mainspring.capabilities.sandbox import readonly_mounts
 from mainspring.capabilities.sandbox.session_uids import release_session_uid
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.served_files import ServedFiles
-from mainspring.capabilities.workspace.session_outputs import (
-    Output,
-    OutputFile,
-    list_outputs,
-    read_output,
-)
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.config import FOLDER, Settings
 from mainspring.core.ports import Snapshots
@@ -30,7 +22,6 @@ from mainspring.log.records import Records
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.session.session_paths import SERVED_STATE_FOLDER
 from mainspring.service.sessions.expired_workspaces import WorkspaceCleaner
-from mainspring.service.sessions.output_files import OutputFolder
 from mainspring.service.sessions.resource_types import FileContent
 from mainspring.service.sessions.session_mounts import ForkWorkspaces, Mounts
 from mainspring.wiring.sandbox_environment import session_paths, state_folders
@@ -79,17 +70,3 @@ def fork_workspaces(settings: Settings, log: SessionLog) -> ForkWorkspaces:
         return WorkspaceSnapshots(tree, paths.snapshots)
 
     return ForkWorkspaces(log=log, files=_FILES, open_snapshots=open_snapshots)
-
-
-def output_source(workspace: Path) -> OutputFolder:
-    async def listed() -> list[OutputFile]:
-        if not await to_thread.run_sync(workspace.is_dir):
-            return []
-        return await to_thread.run_sync(list_outputs, workspace)
-
-    async def read(path: str, max_bytes: int) -> Output | str:
-        reading = partial(read_output, workspace, path, max_bytes=max_bytes)
-        output = await to_thread.run_sync(reading)
-        return output if isinstance(output, Output) else output.reason
-
-    return OutputFolder(list=listed, read=read)

@@ -130,15 +130,8 @@ def _handler_ports(
         tools = () if opened is None else opened.tools.values()
         return await call_server_tool(tools, ToolOrigin(server, tool), given, session_id)
 
-    hook_agent = HookAgent(
-        models=ports.models,
-        model=setup.agent.model,
-        tools=ports.tools,
-        decide=authorizer.decide_by_rules,
-        record=ports.side_events.extend,
-        scrub=setup.writer.scrubbed,
-        session_id=session_id,
-        thread_id=setup.thread.id,
+    hook_agent = HookAgent.of_thread(
+        setup, authorizer, ports.models, ports.tools, ports.side_events
     )
     return HandlerPorts(
         environment=HookEnvironment(

@@ -20,7 +20,7 @@ from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.mcp_server import McpServer
 from mainspring.runtime.settings import policy_loader, project_trust
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
-from mainspring.runtime.settings.session_servers import usable_servers
+from mainspring.runtime.settings.session_servers import subagent_servers, usable_servers
 from mainspring.runtime.settings.settings_commands import SettingsCommands
 from mainspring.wiring.user_vault import user_vault
 
@@ -48,10 +48,14 @@ def with_inputs(settings: Settings, folder: Path) -> Mapping[str, str]:
     return {**settings.environment, **stored_inputs(user_vault(settings), folder)}
 
 
-def user_servers(settings: Settings, folder: Path, loaded: LoadedPolicy) -> tuple[McpServer, ...]:
-    """The MCP servers that a session in a folder may use. Raises: InvalidInput."""
+def user_servers(
+    settings: Settings, folder: Path, loaded: LoadedPolicy
+) -> tuple[tuple[McpServer, ...], dict[str, tuple[McpServer, ...]]]:
+    """The MCP servers that a session in a folder may use, and those that only one type of subagent
+    has. Raises: InvalidInput."""
     scopes = Scopes(folder=folder, home=Path(settings.home), managed=MANAGED)
-    return usable_servers(scopes, with_inputs(settings, folder), loaded)
+    servers = usable_servers(scopes, with_inputs(settings, folder), loaded)
+    return servers, subagent_servers(scopes, settings.environment, loaded)
 
 
 def edit_servers(settings: Settings, scope: WritableScope, edit: Callable[[Path], bytes]) -> Path:

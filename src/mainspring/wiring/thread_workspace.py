@@ -13,12 +13,16 @@ import msgspec
 from anyio import to_thread
 
 from mainspring.capabilities.git.git_config import paths_named_by_git
+from mainspring.capabilities.git.untrusted_git import open_repository
+from mainspring.capabilities.git.worktrees import GitWorktrees
 from mainspring.capabilities.sandbox.confined_process import run_confined
+from mainspring.capabilities.sandbox.readonly_mounts import remove_folder
 from mainspring.capabilities.sandbox.sandbox_environment import (
     EnvironmentPackages,
     SandboxEnvironment,
 )
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
+from mainspring.capabilities.tools.shell import captured_text
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.config import FOLDER, Settings
 from mainspring.core.errors import McpFailed, SandboxFailed
@@ -137,7 +141,7 @@ class ThreadWorkspaces:
         try:
             environment = await self._with_packages(options, paths, session)
             if saved is not None:
-                environment = saved_environment.with_programs(environment, saved)
+                environment = environment.with_programs(saved.programs)
             sandbox = await self._sandboxes.open_session(
                 key, paths, environment, options.credentials
             )
@@ -146,7 +150,7 @@ class ThreadWorkspaces:
             return None
         if saved is not None:
             try:
-                await saved_environment.restore_files(sandbox, saved)
+                await saved.restore_files(sandbox, paths.workspace, captured_text)
             except SandboxFailed as error:
                 self._warn(options, str(error))
         return sandbox
@@ -166,8 +170,8 @@ class ThreadWorkspaces:
     ) -> SandboxEnvironment:
         """Without its packages if they cannot be installed: the run says so and goes on."""
         environment = session.sandbox_environment
-        if session.saved_environment is not None:
-            environment = saved_environment.with_saved(environment, session.saved_environment)
+        if (saved := session.saved_environment) is not None:
+            environment = environment.with_additions(saved.plan.packages, saved.folder)
         if environment.packages == EnvironmentPackages():
             return environment
         say = partial(self._warn, options)
@@ -190,3 +194,29 @@ def sandbox_preparation(sandbox: SandboxSession | None) -> Callable[[str], None]
             sandbox.prepare()
 
     return prepare
+
+
+def open_worktrees(workspace: Path, place: Path) -> GitWorktrees:
+    """Worktrees of a workspace, each in a folder of `place`."""
+    return GitWorktrees(
+        workspace,
+        place,
+        run_program=run_confined,
+        remove_folder=remove_folder,
+        private_folder=FOLDER,
+    )
+
+
+def session_worktrees(setup: SetupRequest, paths: SessionPaths) -> GitWorktrees | None:
+    """Only for the session's own workspace: threads in a worktree have none."""
+    if setup.workspace is not None:
+        return None
+    return open_worktrees(paths.workspace, paths.worktrees(setup.writer.session_id))
+
+
+async def shared_repository(workspace: Path) -> Path:
+    """The folder of the repository that all worktrees of a workspace share.
+
+    Raises: ToolEnvironmentError.
+    """
+    return (await open_repository(workspace, run_confined)).common

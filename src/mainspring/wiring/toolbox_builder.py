@@ -21,7 +21,6 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.events import KnownPayload
 from mainspring.core.hook import HookEventName
 from mainspring.core.lazy_module import LazyModule
-from mainspring.core.ports import Worktrees
 from mainspring.core.tool import Tool
 from mainspring.harness.authorizer import Authorizer
 from mainspring.harness.file_read_history import file_read_times
@@ -30,7 +29,6 @@ from mainspring.harness.permissions.tool_names import ALIASES, select_tools
 from mainspring.harness.toolbox import FindToolChanges, Toolbox
 from mainspring.log.lru_cache import LruCache
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
-from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.mcp_server import McpServer, ServerParts
 from mainspring.runtime.memory.vector_settings import open_encode
 from mainspring.runtime.run_options import RunOptions
@@ -42,8 +40,6 @@ from mainspring.runtime.session.session_paths import (
 )
 from mainspring.runtime.session_context import Models, SetupRequest, toolbox_without_tools
 from mainspring.runtime.settings.pinned_policy import pin_policy, reading_rules, with_rules
-from mainspring.runtime.settings.policy_loader import LoadedPolicy
-from mainspring.runtime.settings.session_servers import subagent_servers
 from mainspring.runtime.thread_setup import (
     MAX_CACHED,
     permission_engine,
@@ -53,13 +49,14 @@ from mainspring.runtime.thread_setup import (
 from mainspring.wiring.builtin_tools import built_in_tools, web_tools, workspace_tools
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
-from mainspring.wiring.session_repositories import open_worktrees, shared_repository
 from mainspring.wiring.settings_files import load_policy, user_servers
 from mainspring.wiring.thread_workspace import (
     SessionRuntime,
     ThreadWorkspace,
     ThreadWorkspaces,
     sandbox_preparation,
+    session_worktrees,
+    shared_repository,
 )
 
 if TYPE_CHECKING:
@@ -139,15 +136,19 @@ class ToolboxBuilder:
         for warning in (*rules.warnings, *preferences.warnings):
             self._warn(options, warning)
         saved = await self._workspaces.saved_environment(options, paths.workspace)
+        servers, own_servers = options.servers, dict[str, tuple[McpServer, ...]]()
+        if not options.is_served:
+            servers, own_servers = await to_thread.run_sync(
+                user_servers, self._settings, paths.workspace, rules.loaded
+            )
         session = SessionRuntime(
             pinned_policy=with_rules(rules.pinned_policy, reading_rules(setup.agent)),
             sandbox_environment=environment,
             preferences=preferences,
-            servers=options.servers,
+            servers=servers,
+            subagent_servers=own_servers,
             saved_environment=saved,
         )
-        if not options.is_served:
-            session = await self._with_user_servers(session, paths, rules.loaded)
         async with self._workspaces.open(setup, session, paths) as thread_workspace:
             opened = sandbox_opened(setup, paths.workspace, thread_workspace.sandbox_info)
             async with self._toolbox(
@@ -218,7 +219,7 @@ class ToolboxBuilder:
             workspace = thread_workspace.paths.workspace
             memory = None
             if setup.options.memory or setup.subagent_memory or has_memories(workspace, self._home):
-                memory = memories.session_memory(self._settings, setup, workspace, stack)
+                memory = memories.memory_sources(self._settings).of_thread(setup, workspace, stack)
             more: dict[str, Tool] = {} if memory is None else memory_tools.memory_tools(memory)
             own = {} if setup.subagent is None else more  # its file gives it memory tools
             if (workspace / "knowledge").is_dir():
@@ -261,7 +262,7 @@ class ToolboxBuilder:
                 for_thread=partial(self._for_thread, session, thread_workspace),
                 on_call_announced=sandbox_preparation(sandbox_session),
                 hook_events=hooked,
-                worktrees=self._worktrees(setup, thread_workspace),
+                worktrees=session_worktrees(setup, thread_workspace.paths),
                 changes=_tool_changes(servers, policy, loading),
                 message_context=servers.message_context,
             )
@@ -335,17 +336,6 @@ class ToolboxBuilder:
             self._warn(options, "; ".join([str(error), *error.fix]))
             return None
 
-    async def _with_user_servers(
-        self, session: SessionRuntime, paths: SessionPaths, loaded: LoadedPolicy
-    ) -> SessionRuntime:
-        folder, settings = paths.workspace, self._settings
-        scopes = Scopes(folder=folder, home=self._home, managed=MANAGED)
-        return replace(
-            session,
-            servers=await to_thread.run_sync(user_servers, settings, folder, loaded),
-            subagent_servers=subagent_servers(scopes, settings.environment, loaded),
-        )
-
     async def _open_servers(
         self,
         setup: SetupRequest,
@@ -367,15 +357,6 @@ class ToolboxBuilder:
         loaded = setup.thread.session_state.loaded_tools
         encode = partial(open_encode, Path(self._settings.home))
         return plan_tool_loading(tools, loaded, facts, encode)
-
-    def _worktrees(
-        self, setup: SetupRequest, thread_workspace: ThreadWorkspace
-    ) -> Worktrees | None:
-        """Only for the session's own workspace: threads in a worktree have none."""
-        if setup.workspace is not None:
-            return None
-        paths = thread_workspace.paths
-        return open_worktrees(paths.workspace, paths.worktrees(setup.writer.session_id))
 
     async def _file_tools(
         self, setup: SetupRequest, thread_workspace: ThreadWorkspace

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from mainspring.capabilities.network.rules import Network
 from mainspring.capabilities.vault.redaction import Scrubber, multi_word_secrets
+from mainspring.capabilities.workspace.session_outputs import OutputFolder
 from mainspring.config import Settings
 from mainspring.harness.authorizer import AllowAll
 from mainspring.service.jobs.worker import Worker
@@ -23,7 +24,6 @@ from mainspring.wiring.service_workspaces import (
     fork_workspaces,
     open_git_cloner,
     open_mounts,
-    output_source,
     workspace_cleaner,
 )
 from mainspring.wiring.toolbox_builder import ToolboxBuilder
@@ -64,7 +64,7 @@ async def open_worker(
             mounts=open_mounts(
                 file_content(service.resources.files), open_git_cloner(machine.networks)
             ),
-            outputs_of=lambda session_id: output_source(infrastructure.workspaces / session_id),
+            outputs_of=lambda session_id: OutputFolder(infrastructure.workspaces / session_id),
             cleaner=workspace_cleaner(settings, infrastructure.store.records, sandboxes),
         )
         async with run_worker(service, telemetry, config, ports, beat=beat) as worker:

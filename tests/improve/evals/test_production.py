@@ -109,6 +109,8 @@ async def test_real_sessions_are_graded_once_and_shown_beside_the_lab(agent: Age
             item.case_id: item.outcome for item in payloads if isinstance(item, EvalCaseEnded)
         }
         assert [verdicts[name] for name in real] == ["passed", "failed", "passed"]
+        assert "go away" not in str(payloads)  # what was said is in the session, and nowhere else
+        assert not list((runner.place / "production").iterdir())
         score = await production_score(runner.runtime.log, "tested", "basics")
     assert score is not None
     assert score.lab is not None

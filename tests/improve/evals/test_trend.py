@@ -3,7 +3,12 @@
 from datetime import UTC, datetime
 from random import Random
 
-from mainspring.improve.evals.trend import REFERENCE_RUNS, RunRate, trend
+from tests.improve.evals.suite_setup import AgentWithSuite
+
+from mainspring.improve.evals.case_selection import Selection
+from mainspring.improve.evals.run_log import existing_runs
+from mainspring.improve.evals.runner import RunSettings
+from mainspring.improve.evals.trend import REFERENCE_RUNS, RunRate, suite_trend, trend
 
 RUNS = 20
 TRIALS = 50
@@ -43,9 +48,29 @@ def test_a_suite_that_never_failed_may_fail_once():
     assert trend(many).is_alarm
 
 
+async def test_runs_with_another_model_or_of_a_few_cases_are_no_drift(agent: AgentWithSuite):
+    agent.write_model({"when": "hard", "steps": [{"says": "sorry"}]}, {"steps": [{"says": "yes"}]})
+    (agent.folder / "other.yaml").write_text("- steps: [{says: sorry}]\n")
+    cases = [{"id": f"c{number}", "input": "easy"} for number in range(4)]
+    cases.append({"id": "hard", "input": "hard"})
+    graders = [{"type": "contains", "text": "yes"}]
+    suite_file = agent.write_suite({"graders": graders, "cases": cases})
+    fresh = RunSettings(fresh=True)
+    for _ in range(REFERENCE_RUNS):
+        await agent.run(suite_file, settings=fresh)
+    for _ in range(3):
+        await agent.run(suite_file, settings=fresh, model="scripted:other.yaml")
+        await agent.run(suite_file, Selection(cases=("hard",)), settings=fresh)
+    await agent.run(suite_file, settings=fresh)
+    async with agent.runner() as runner:
+        runs = await existing_runs(runner.runtime.log, "tested", "basics", newest=50)
+    shown = suite_trend(runs, suite_file.suite)
+    assert (shown.runs, len(shown.points), shown.is_alarm) == (REFERENCE_RUNS + 1, 1, False)
+
+
 def test_an_alarm_ends_when_the_suite_recovers_and_few_runs_say_nothing():
     random = Random(2)
     dropped = rates(random, *[0.9] * REFERENCE_RUNS, *[0.5] * 2)
     assert trend(dropped).is_alarm
-    assert not trend([*dropped, *rates(random, *[1.0] * 30)]).is_alarm
+    assert not trend([*dropped, *rates(random, *[1.0] * 8)]).is_alarm
     assert trend(dropped[: REFERENCE_RUNS - 1]).reference is None

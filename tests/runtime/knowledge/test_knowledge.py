@@ -8,7 +8,7 @@ import pytest
 
 from mainspring.capabilities.tools.html_text import html_to_text
 from mainspring.core.errors import InvalidInput, NotFound
-from mainspring.runtime.knowledge.documents import PART_BYTES, read_document
+from mainspring.runtime.knowledge.documents import PART_BYTES, pdf_pages, read_document
 from mainspring.runtime.knowledge.knowledge_folder import KnowledgeFolder
 from mainspring.runtime.memory.memory_index import open_passages
 
@@ -150,3 +150,10 @@ def test_long_documents_are_cut_into_parts_of_limited_size():
     parts = read_document("a.md", paragraphs.encode(), html_to_text)
     assert all(len(part.text.encode()) < 2 * PART_BYTES for part in parts)
     assert [part.line for part in parts] == sorted({part.line for part in parts})
+
+
+def test_a_pdf_file_that_takes_too_long_to_read_is_refused():
+    """Thousands of pages with the same long text: minutes of work from a small file."""
+    content = pdf(*["word " * 2_000] * 1_500)
+    with pytest.raises(InvalidInput, match=r"slow\.pdf: reading it takes longer than 1 s"):
+        pdf_pages("slow.pdf", content, max_seconds=1)

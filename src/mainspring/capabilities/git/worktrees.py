@@ -85,7 +85,7 @@ class GitWorktrees:
 
     async def open(self, name: str) -> Worktree:
         async with self._turn:
-            found = await self._found(name)
+            found = await self._read_state(name)
             head = await found.repository.commit_of("HEAD")
             if head is None:
                 raise ToolEnvironmentError(
@@ -93,7 +93,7 @@ class GitWorktrees:
                     " commit something first, or do without isolation"
                 )
             if not found.is_whole:
-                found = await self._made(found, head)
+                found = await self._create(found, head)
             tip = found.tip or head
             done = await found.repository.run("merge-base", tip, head)
             begun = os.fsdecode(done.stdout).strip() if done.returncode == 0 else tip
@@ -102,7 +102,7 @@ class GitWorktrees:
 
     async def changes(self, worktree: Worktree) -> list[str]:
         async with self._turn:
-            found = await self._found(_name_of(worktree))
+            found = await self._read_state(_name_of(worktree))
             staged = await _stage_tree(found)
             now = found.tip if staged is None else staged.tree
             if now is None:
@@ -114,7 +114,7 @@ class GitWorktrees:
 
     async def close(self, worktree: Worktree, *, merge: bool, message: str) -> ClosedWorktree:
         async with self._turn:
-            found = await self._found(_name_of(worktree))
+            found = await self._read_state(_name_of(worktree))
             if not merge:
                 await self._remove(found)
                 return ClosedWorktree(outcome="discarded")
@@ -127,7 +127,7 @@ class GitWorktrees:
         """
         async with self._turn:
             for name in await to_thread.run_sync(_names_in, self.place):
-                found = await self._found(name)
+                found = await self._read_state(name)
                 head = await found.repository.commit_of("HEAD")
                 if head is None:
                     continue
@@ -173,7 +173,7 @@ class GitWorktrees:
         changed = await git.output_names(*_DIFF_COMMAND, head, made)
         return [path for path in changed if f"{path}/".casefold().startswith(f"{own}/".casefold())]
 
-    async def _found(self, name: str) -> _WorktreeState:
+    async def _read_state(self, name: str) -> _WorktreeState:
         if not _NAME.fullmatch(name):
             raise ToolEnvironmentError(f"{name!r} is no name for a worktree")
         found = await open_repository(self.workspace.resolve(), self.run_program)
@@ -183,7 +183,7 @@ class GitWorktrees:
         tip = await repository.commit_of(f"refs/heads/{_BRANCH_PREFIX}{name}")
         return _WorktreeState(name=name, repository=repository, top=top, folder=folder, tip=tip)
 
-    async def _made(self, found: _WorktreeState, head: str) -> _WorktreeState:
+    async def _create(self, found: _WorktreeState, head: str) -> _WorktreeState:
         """Create the worktree, which is new or whose folder is gone; an existing branch is kept.
 
         Its files are checked out in a last, separate step, after its own settings could be checked.

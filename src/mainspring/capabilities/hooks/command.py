@@ -48,7 +48,7 @@ class HookEnvironment:
     """The environment of a hook's program."""
 
     project: Path
-    """Its working directory."""
+    """The working directory of the program."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """Our environment. Programs get only variables for locations and display, none that could be a
     secret."""

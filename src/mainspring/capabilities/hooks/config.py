@@ -364,7 +364,7 @@ def permitted_hooks(
     is_permitted: Callable[[str, str | None], bool],
     warn: Callable[[str], None],
 ) -> list[HookConfig]:
-    """Of the stored hooks, those that the settings permit by scope and plugin."""
+    """The stored hooks that the settings permit by scope and plugin."""
     permitted: list[HookConfig] = []
     for config in (msgspec.json.decode(hook, type=HookConfig) for hook in stored):
         if is_permitted(config.scope, config.folder and config.folder.plugin):

@@ -40,14 +40,14 @@ class FolderCopies:
         """
         async with self._lock:
             if root not in self._copies:
-                self._copies[root] = await anyio.to_thread.run_sync(self._made, root, scripts)
+                self._copies[root] = await anyio.to_thread.run_sync(self._make_copy, root, scripts)
             return self._copies[root]
 
     def close(self) -> None:
         self._copies.clear()
         self._folders.close()
 
-    def _made(self, root: str, scripts: Scripts) -> Path:
+    def _make_copy(self, root: str, scripts: Scripts) -> Path:
         with ExitStack() as stack:
             folder = stack.enter_context(TemporaryDirectory(prefix="mainspring-folder-"))
             copy = Path(folder, os.path.basename(root))

@@ -161,9 +161,9 @@ class HookRunner:
 
     async def run(self, event: HookEvent) -> HookResult:
         late = self._background.take(event.event)
-        wanted = self._wanted(event)
+        wanted = self._matching_hooks(event)
         if not wanted:
-            return self._shown(combine(event.event, late)) if late else EMPTY_HOOK_RESULT
+            return self._show_messages(combine(event.event, late)) if late else EMPTY_HOOK_RESULT
         if self._session.prepare is not None:
             await self._session.prepare()
         payload = self._payload(event)
@@ -173,9 +173,9 @@ class HookRunner:
             question = HandlerCall(event=event, payload=payload, ports=self._ports)
             answers = await self._answers(question, wanted)
         results = [self._ruling(answered) for answered in answers]
-        return self._shown(combine(event.event, [*late, *results]))
+        return self._show_messages(combine(event.event, [*late, *results]))
 
-    def _shown(self, result: HookResult) -> HookResult:
+    def _show_messages(self, result: HookResult) -> HookResult:
         for message in result.messages:
             self._session.show(message)
         return result
@@ -198,7 +198,7 @@ class HookRunner:
             seconds=min(hook.timeout_seconds, self._policy.max_seconds),
         )
 
-    def _wanted(self, event: HookEvent) -> list[_BoundHook]:
+    def _matching_hooks(self, event: HookEvent) -> list[_BoundHook]:
         is_call = event.event in TOOL_EVENTS
         names = names_with_aliases(event.subject, self._policy.aliases if is_call else {})
         wanted: list[_BoundHook] = []

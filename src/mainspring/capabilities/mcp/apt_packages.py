@@ -1,7 +1,7 @@
-"""Packages of apt: where they come from, the commands that load and unpack them, and how programs
-find what is in the folder that they are unpacked into.
+"""Packages of apt: their sources, the commands that download and unpack them, and the variables
+with which programs find the unpacked files.
 
-Nothing is installed on the machine, and no script of a package is run: a package is only unpacked.
+Nothing is installed on the machine, and no script of a package is run: packages are only unpacked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from mainspring.core.errors import InvalidInput, McpFailed
 
 ROOT = "root"
-"""Where packages are unpacked, in their folder."""
+"""The subfolder that packages are unpacked into."""
 PIN = "apt.txt"
 _KEYRINGS = ("/etc/apt/trusted.gpg.d", "/etc/apt/keyrings")
 _STATUS = "/var/lib/dpkg/status"
@@ -31,7 +31,7 @@ _URL = re.compile(r"\bhttps?://[^\s\]]+")
 
 
 def read_sources(chosen: str | None) -> dict[str, bytes]:
-    """Files that say where packages come from: the chosen one, or those of this machine.
+    """The source lists of apt, by name: the chosen one, or those of this machine.
 
     Raises: InvalidInput: the chosen one cannot be read.
     """
@@ -49,7 +49,7 @@ def read_sources(chosen: str | None) -> dict[str, bytes]:
 
 
 def readable_files() -> list[str]:
-    """What apt-get has to see of this machine: keys, and what is installed."""
+    """Files of this machine that apt-get must read: keyrings, and the installed packages."""
     return [path for path in (*_KEYRINGS, _STATUS) if os.path.exists(path)]
 
 
@@ -70,7 +70,7 @@ def write_sources(folder: Path, sources: Mapping[str, bytes]) -> None:
 
 
 def options(folder: Path) -> tuple[str, ...]:
-    """For apt-get: everything that it writes is in `folder`, and nobody has to be root."""
+    """Options for apt-get: it writes only to `folder`, and does not need root."""
     settings = {
         "Dir::Etc::sourcelist": "/dev/null",
         "Dir::Etc::sourceparts": folder / _PARTS,
@@ -89,16 +89,20 @@ def options(folder: Path) -> tuple[str, ...]:
     return ("-q", *(word for name, value in settings.items() for word in ("-o", f"{name}={value}")))
 
 
-def loading(packages: Sequence[str], pin: bytes | None) -> tuple[str, ...]:
-    """What apt-get loads: packages with all that they need and this machine does not have; or
-    exactly what is pinned."""
+def download_command(
+    apt: str, folder: Path, packages: Sequence[str], pin: bytes | None
+) -> tuple[str, ...]:
+    """The command that downloads packages with all missing dependencies, or exactly the pinned
+    ones. `apt-get download` ignores the folder for archives and writes to the current one."""
+    command = (apt, *options(folder))
     if pin is None:
-        return ("install", "--download-only", "--no-remove", *packages)
-    return ("download", *pinned_hashes(pin))
+        return (*command, "install", "--download-only", "--no-remove", *packages)
+    inside = ("bash", "-c", 'cd "$1" && shift && exec "$@"', "bash", str(folder / _ARCHIVES))
+    return (*inside, *command, "download", *pinned_hashes(pin))
 
 
 def pinned_hashes(pin: bytes) -> dict[str, str]:
-    """SHA-256 of each package, by name, architecture and version."""
+    """The SHA-256 of each pinned package, by name, architecture and version."""
     pairs = (line.split() for line in pin.decode("ascii").splitlines())
     return {name: digest for name, digest in pairs}
 
@@ -108,13 +112,13 @@ def archives(folder: Path) -> list[Path]:
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    """Of what was loaded. Blocks."""
+    """The SHA-256 of each downloaded package. Blocks."""
     return {_package(file): hashlib.sha256(file.read_bytes()).hexdigest()
             for file in archives(folder)}  # fmt: skip
 
 
 def check_pin(loaded: Mapping[str, str], pin: bytes) -> None:
-    """Raises: McpFailed: something else was loaded than is pinned."""
+    """Raises: McpFailed: the downloaded packages are not the pinned ones."""
     pinned = pinned_hashes(pin)
     if changed := sorted(
         name for name in {*pinned, *loaded} if pinned.get(name) != loaded.get(name)
@@ -127,12 +131,12 @@ def encode_pin(loaded: Mapping[str, str]) -> bytes:
 
 
 def unpacking(folder: Path) -> list[tuple[str, ...]]:
-    """Commands. No file keeps the right to run as its owner."""
+    """Commands that unpack the packages; no file keeps its setuid bit."""
     return [("bash", "-c", _UNPACK, "bash", str(file), ROOT) for file in archives(folder)]
 
 
 def relocate_links(root: Path) -> None:
-    """Links from the machine's root lead to the same place in `root`. Blocks."""
+    """Make absolute symbolic links relative, so that they lead to files in `root`. Blocks."""
     for folder, folders, files in os.walk(root):
         for link in (Path(folder, name) for name in (*folders, *files)):
             if not link.is_symlink() or not (target := os.readlink(link)).startswith("/"):
@@ -144,7 +148,7 @@ def relocate_links(root: Path) -> None:
 
 
 def variables(root: Path, path: str) -> dict[str, str]:
-    """How programs find what is in `root`, and then what else there is."""
+    """Environment variables with which programs search in `root` first, then on the machine."""
     libraries = [item for place in ("usr/lib", "lib") for item in _libraries(root / place)]
     usr = root / "usr"
     shown = {

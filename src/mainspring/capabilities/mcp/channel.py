@@ -200,7 +200,7 @@ class LineChannel:
         self._max_bytes = max_bytes
         self._lines: deque[bytes] = deque()
         self._tail: list[bytes] = []
-        """Pieces of a line whose end has not come yet."""
+        """Pieces of an incomplete line."""
         self._tail_bytes = 0
 
     async def send(self, message: bytes) -> None:

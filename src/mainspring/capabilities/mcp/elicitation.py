@@ -163,7 +163,7 @@ class Elicitations:
 
     async def _elicit(self, params: ElicitParams) -> Mapping[str, object]:
         if not (running := self._running()):
-            return {"action": "cancel"}  # there is no call that a person knows of
+            return {"action": "cancel"}  # no call is running whose user could be asked
         pending = running[-1]
         question = self._question(params, pending)
         item = _OpenQuestion(question)

@@ -80,7 +80,7 @@ def http_error(response: aiohttp.ClientResponse, body: bytes) -> McpFailed:
 
 
 def plain_start(body: bytes) -> str:
-    """The beginning of what a server says outside the protocol; nothing if it is a page."""
+    """The beginning of a response that is not MCP, for an error message; empty if it is HTML."""
     text = " ".join(body[:300].decode("utf-8", "replace").split())
     return "" if "<" in text else text
 

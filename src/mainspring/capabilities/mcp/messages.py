@@ -183,15 +183,15 @@ class SkillFile(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class SkillEntry(Struct, frozen=True, kw_only=True):
     uri: str
-    """Of its `SKILL.md`."""
+    """The URI of its `SKILL.md`."""
     frontmatter: dict[str, object] = {}
     resources: list[SkillFile] | str = []
-    """All its files; a text if the server cannot say which there are."""
+    """All files of the skill; a text if the server cannot list them."""
 
 
 class SkillPage(_Page, frozen=True, kw_only=True):
     skills: list[Raw]
-    """Read one by one, as tools are."""
+    """Decoded one by one, like tools, so that one malformed entry does not fail the page."""
 
 
 class Text(Struct, frozen=True, tag_field="type", tag="text"):

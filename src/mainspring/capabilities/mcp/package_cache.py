@@ -1,4 +1,4 @@
-"""Packages of `npx` and `uvx` servers, and of environments: loaded once, pinned by version and
+"""Packages of `npx` and `uvx` servers, and of environments: downloaded once, pinned by version and
 hash, used offline.
 
 Each request has a pin (`KEY.pin`, a lock file of its installer) and a folder (`KEY`) that servers
@@ -8,11 +8,12 @@ see read-only. If the folder is gone, it is installed again from the pin.
 from __future__ import annotations
 
 import shutil
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, cast
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import anyio
 import msgspec
@@ -23,7 +24,7 @@ from mainspring.capabilities.mcp.foreign_text import clean_line
 from mainspring.capabilities.mcp.package_request import Installer, PackageRequest, package_request
 from mainspring.core.errors import InvalidInput, McpFailed
 from mainspring.core.ids import new_id
-from mainspring.core.ports import ExecResult
+from mainspring.core.ports import Credential, ExecResult
 from mainspring.files.atomic_file import read_bounded, write_atomic
 
 _MAX_PIN_BYTES = 16 << 20
@@ -34,7 +35,7 @@ _UV_LOCK = "requirements.txt"
 _UV_PYTHON = "env/bin/python"
 _NPM_OPTIONS = (
     *("--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error"),
-    # a person waits; npm would wait up to minutes between two attempts
+    # a person waits, and npm's defaults wait up to minutes between attempts
     *("--fetch-retries=2", "--fetch-retry-mintimeout=500", "--fetch-retry-maxtimeout=5000"),
 )
 
@@ -48,7 +49,8 @@ class RunInstaller(Protocol):
     async def __call__(
         self, folder: Path, argv: tuple[str, ...], env: Mapping[str, str]
     ) -> ExecResult:
-        """Run a program in a sandbox that can change only `folder` and reach registries.
+        """Run a program in a sandbox that can change only `folder` and reach registries; it has
+        their variables.
 
         Raises: SandboxFailed.
         """
@@ -65,11 +67,11 @@ class Toolchain:
     """The path of Python in the sandbox."""
     node_home: Path | None = None
     """The folder of node and npm, if it is outside the system folders of a sandbox."""
-    variables: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What installers are told of registries."""
+    variables: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    """The addresses of registries, by the variables of installers. They may have a login."""
     apt: str | None = None
     apt_sources: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """Files that say where packages of apt come from, by name."""
+    """The source lists of apt, by name."""
 
     @property
     def path(self) -> str:
@@ -103,8 +105,38 @@ class Toolchain:
                 )
         return {"type": "unrestricted", "allowed_hosts": hosts}
 
+    @property
+    def credentials(self) -> tuple[Credential, ...]:
+        """The passwords of registries, which only the proxy sees: packages run programs when they
+        are installed."""
+        urls = {name: urlsplit(value) for name, value in self.variables.items()}
+        return tuple(
+            Credential(name=_password_of(name), value=unquote(url.password), hosts=(url.hostname,))
+            for name, url in urls.items()
+            if url.password and url.hostname
+        )
+
+    def registry_variables(self, placeholders: Mapping[str, str]) -> dict[str, str]:
+        """What installers are told of registries. `placeholders`: of `credentials`, by name."""
+        told: dict[str, str] = {}
+        for name, value in self.variables.items():
+            url = urlsplit(value)
+            if not url.password:
+                told[name] = value
+                continue
+            login = f"{unquote(url.username or '')}:{placeholders[_password_of(name)]}"
+            host = url.netloc.rpartition("@")[2]
+            if name.startswith("UV_"):
+                told[name] = url._replace(netloc=f"{quote(login, safe=':')}@{host}").geturl()
+            else:
+                told[name] = url._replace(netloc=host).geturl()
+                folder = url.path if url.path.endswith("/") else f"{url.path}/"
+                encoded = b64encode(login.encode()).decode()
+                told[f"npm_config_//{host}{folder}:_auth"] = encoded  # for archives, too
+        return told
+
     def layer_variables(self, folders: Mapping[Installer, Path]) -> dict[str, str]:
-        """With these, programs find first what is installed in the folders."""
+        """Environment variables with which programs search in the installed folders first."""
         programs: dict[Installer, str] = {"uv": "env/bin", "npm": "node_modules/.bin"}
         paths = [str(folders[name] / place) for name, place in programs.items() if name in folders]
         variables = {"PATH": self.path}
@@ -116,6 +148,10 @@ class Toolchain:
         if "npm" in folders:
             variables["NODE_PATH"] = str(folders["npm"] / "node_modules")
         return variables
+
+
+def _password_of(variable: str) -> str:
+    return f"{variable.upper()}_PASSWORD"
 
 
 def find_toolchain(
@@ -260,9 +296,9 @@ class PackageCache:
         sources = self.toolchain.apt_sources
         await to_thread.run_sync(apt_packages.write_sources, folder, sources)
         await to_thread.run_sync((stage / apt_packages.ROOT).mkdir)
-        options = apt_packages.options(folder)
-        await self._step(stage, apt, *options, "update", "--error-on=any")
-        await self._step(stage, apt, *options, *apt_packages.loading(request.packages, pinned))
+        await self._step(stage, apt, *apt_packages.options(folder), "update", "--error-on=any")
+        download = apt_packages.download_command(apt, folder, request.packages, pinned)
+        await self._step(stage, *download)
         loaded = await to_thread.run_sync(apt_packages.hashes, folder)
         if pinned is not None:
             apt_packages.check_pin(loaded, pinned)
@@ -272,7 +308,7 @@ class PackageCache:
         return _encoded_pin({apt_packages.PIN: apt_packages.encode_pin(loaded)})
 
     async def _step(self, stage: Path, *argv: str) -> None:
-        env = {**self.toolchain.variables, "PATH": self.toolchain.path, "HOME": str(stage)}
+        env = {"PATH": self.toolchain.path, "HOME": str(stage)}
         result = await self._run(stage, argv, {**env, "NO_PROXY": "", "no_proxy": ""})
         if result.status != 0:
             text = result.stderr.head + result.stderr.tail + result.stdout.tail

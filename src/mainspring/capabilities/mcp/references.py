@@ -1,5 +1,6 @@
-"""What a user's message names of MCP servers: a prompt that it begins with, `/mcp__server__prompt`,
-and resources, `@server:uri`. The model reads them behind the message; with a tool, it reads others.
+"""References to MCP servers in a user's message: a prompt at its beginning, `/mcp__server__prompt`,
+and resources, `@server:uri`. Their text is added after the message for the model, which can read
+other resources with a tool.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def _cut(text: str) -> str:
 
 
 def resource_tool(connections: Mapping[str, ServerConnection]) -> Tool:
-    """`connections`: by the names of servers in the names of their tools."""
+    """`connections`: by the server's name in the names of its tools."""
 
     @tool(read_only=True, concurrent=True)
     async def read_mcp_resource(server: str, uri: str = "") -> str:

@@ -20,7 +20,7 @@ class Refusal:
 
     status: int
     challenge: str
-    """Its `WWW-Authenticate` headers."""
+    """The `WWW-Authenticate` headers of the response."""
 
 
 Renew = Callable[[Refusal], Awaitable[bool]]

@@ -1,4 +1,4 @@
-"""What the MCP servers of a session need of others: their definitions, what is known of them, and
+"""The dependencies of a session's MCP servers: their definitions, facts from earlier sessions, and
 the sandbox that their programs run in.
 """
 
@@ -13,7 +13,7 @@ from mainspring.core.ports import AttachedProgram, ExecRequest
 
 
 class ServerEntry(Protocol):
-    """A server as a file describes it."""
+    """A server as a settings file describes it."""
 
     @property
     def name(self) -> str: ...
@@ -39,7 +39,7 @@ class ServerEntry(Protocol):
     def networking(self) -> Mapping[str, object] | None: ...
 
     def check_inputs(self) -> None:
-        """Raises: McpFailed: a value is missing that a person has to give."""
+        """Raises: McpFailed: a value that a person must provide is missing."""
         ...
 
 
@@ -48,7 +48,7 @@ Entry_contra = TypeVar("Entry_contra", bound=ServerEntry, contravariant=True)
 
 
 class ServerHistory(Protocol[Entry_contra]):
-    """What is known of servers from earlier sessions. Blocks."""
+    """What is known about servers from earlier sessions. Blocks."""
 
     def is_legacy(self, server: Entry_contra) -> bool: ...
 
@@ -57,12 +57,12 @@ class ServerHistory(Protocol[Entry_contra]):
     def refused_tools(
         self, server: Entry_contra, texts: Mapping[str, str], hashes: Mapping[str, str]
     ) -> dict[str, str | None]:
-        """Tools that are not used, and why, if anybody has to know. `texts`, `hashes`: of all that
-        the server says about a tool, by name."""
+        """Tools that are not used, with a reason if it should be reported. `texts`, `hashes`: of
+        each tool's whole definition, by name."""
         ...
 
     def danger_in(self, text: str) -> str | None:
-        """How a text tries to steer the model, if it does."""
+        """How a text tries to manipulate the model; `None` if it does not."""
         ...
 
 
@@ -90,6 +90,6 @@ class ProgramHost(Protocol):
         """Start a program in a sandbox of its own. `networking`: which of the session's hosts it
         may reach; `None`: all.
 
-        Raises: SandboxFailed, InvalidInput: `networking` says nothing that can be held to.
+        Raises: SandboxFailed, InvalidInput: `networking` cannot be enforced.
         """
         ...

@@ -33,7 +33,7 @@ class RequestHandler:
 
 
 RequestHandlers: TypeAlias = Mapping[str, RequestHandler]
-"""By method."""
+"""Handlers by the name of the method."""
 
 
 Role: TypeAlias = Literal["user", "assistant"]

@@ -1,6 +1,6 @@
 """Skills that MCP servers publish (the extension `io.modelcontextprotocol/skills`), and the tool
-with which a model uses them. They are a server's words: nothing in them runs, allows anything or
-counts as what a person wants.
+with which a model uses them. They are untrusted text of a server: nothing in them is executed,
+grants permissions or counts as an instruction of the user.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ ParseFrontmatter: TypeAlias = Callable[[str], ParsedText]
 
 @dataclass(frozen=True, slots=True)
 class ServerSkills:
-    """What one server publishes, by name."""
+    """The skills that one server publishes, by name."""
 
     server: str
     connection: ServerConnection
@@ -79,7 +79,7 @@ def publishes_skills(connection: ServerConnection) -> bool:
 async def read_skill_list(
     server: str, connection: ServerConnection, danger_in: Callable[[str], str | None]
 ) -> tuple[ServerSkills, list[str]]:
-    """The skills, and why others are not among them. No file of theirs is read.
+    """The skills of a server, and the reasons why others are refused. Their files are not read.
 
     Raises: McpFailed.
     """
@@ -100,8 +100,8 @@ async def read_skill_list(
 
 
 def skill_tools(published: Mapping[str, ServerSkills], parse: ParseFrontmatter) -> dict[str, Tool]:
-    """The tool by its name, if there are skills. `published`: by the names of servers in the names
-    of their tools."""
+    """The tool, by its name, if there are skills. `published`: the skills by server, as the names
+    of its tools spell it."""
     if not any(skills.entries for skills in published.values()):
         return {}
 
@@ -133,7 +133,7 @@ def skill_tools(published: Mapping[str, ServerSkills], parse: ParseFrontmatter) 
 
 
 async def load_skill(client: McpClient, entry: SkillEntry, parse: ParseFrontmatter) -> ParsedText:
-    """Its `SKILL.md`, if it is what the server announced.
+    """The `SKILL.md` of a skill, if it matches what the server announced.
 
     Raises: McpFailed.
     """
@@ -184,7 +184,7 @@ async def _file_text(skills: ServerSkills, entry: SkillEntry, path: str) -> str:
 
 
 async def read_skill_file(client: McpClient, file: SkillFile) -> bytes:
-    """The bytes of a file, if they are those that the server announced.
+    """The bytes of a file, if they match what the server announced.
 
     Raises: McpFailed.
     """
@@ -214,7 +214,7 @@ def _files(entry: SkillEntry) -> list[SkillFile]:
 
 
 def _file_of(entry: SkillEntry, uri: str) -> SkillFile:
-    """With what the server announced of it."""
+    """The file of a URI, with the size and digest that the server announced, if it did."""
     return next((item for item in _files(entry) if item.uri == uri), SkillFile(uri=uri))
 
 

@@ -109,7 +109,7 @@ class SessionServers(Generic[Entry]):
     """By the name of the server in the names of its tools."""
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
     skills: dict[str, ServerSkills] = field(default_factory=dict[str, ServerSkills])
-    """As they were first listed: the model's prompt stays the same."""
+    """The skills as first listed, so that the model's prompt stays the same."""
     problems: list[str] = field(default_factory=list[str])
     """Messages for people about servers and tools that do not work."""
     is_open: bool = True
@@ -213,10 +213,10 @@ class ServerPool(Generic[Entry]):
     """The connections of all sessions of a process, while they are in use."""
 
     def __init__(self, version: str) -> None:
-        """`version`: of this program, which servers are told."""
+        """`version`: the version of this program, which is sent to servers."""
         self._client = Implementation(name="mainspring", version=version)
         self._opened: WeakKeyDictionary[AsyncExitStack, SessionServers[Entry]] = WeakKeyDictionary()
-        """By the exit stack that closes them."""
+        """The servers of each session, by the exit stack that closes them."""
         self._by_session: WeakValueDictionary[str, SessionServers[Entry]] = WeakValueDictionary()
 
     def assign(self, session_id: str, opened: SessionServers[Entry]) -> None:

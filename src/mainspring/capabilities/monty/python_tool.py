@@ -33,9 +33,9 @@ RunEnd: TypeAlias = Literal[
 class InterpreterResult(Struct, frozen=True, kw_only=True):
     run_end: RunEnd
     output: str
-    """What it printed, up to the output limit."""
+    """The printed text, up to the output limit."""
     value: str = ""
-    """Its last expression; empty if that is `None` or not an expression."""
+    """The value of the last expression; empty if it is `None`, or not an expression."""
     message: str = ""
     """The error of a failed run: a traceback with the program's own lines."""
 

@@ -52,6 +52,7 @@ Audit: TypeAlias = Callable[[NetworkRequested], None]
 _BUNDLES = (
     *("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "DENO_CERT"),
     *("NODE_EXTRA_CA_CERTS", "PIP_CERT", "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE"),
+    "npm_config_cafile",  # npm believes nobody else once its own settings name somebody
 )
 _NOT_PROXIED = "localhost,127.0.0.1,::1"
 _AUTHORITY = re.compile(r"([^:@/?#\[\]]+)(?::([0-9]{1,5}))?")

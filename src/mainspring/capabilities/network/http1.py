@@ -39,7 +39,7 @@ class ProxyLimits:
     request_bytes: int = 256 << 20
     response_bytes: int = 2 << 30
     head_seconds: float = 20.0
-    """For a whole head, a handshake, or connecting: slow clients are cut off."""
+    """The limit for receiving a whole head, for a handshake, and for connecting."""
     idle_seconds: float = 60.0
     exchange_seconds: float = 900.0
     connections: int = 64

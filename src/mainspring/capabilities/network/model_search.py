@@ -1,4 +1,4 @@
-"""Web search by the Messages API: its server tool searches, and the reply has the results."""
+"""Web search with the Messages API: its server tool searches, and the reply has the results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainspring.core.events import Usage
 from mainspring.core.ports import SearchHit
 
 ReportSpending: TypeAlias = Callable[[str, Usage, int], None]
-"""The model, its tokens, and how many searches it made."""
+"""Called with the model, its token usage and the number of its searches."""
 _MAX_BYTES = 8_000_000
 _MAX_TOKENS = 2_000
 _TIMEOUT = aiohttp.ClientTimeout(total=60.0)
@@ -44,9 +44,9 @@ class _Failure(Struct, frozen=True):
 class _Block(Struct, frozen=True):
     type: str
     citations: tuple[_Citation, ...] | None = None
-    """Of text."""
+    """Only in text blocks."""
     content: tuple[_Result, ...] | _Failure | None = None
-    """Of results of the search."""
+    """Only in blocks with the results of a search."""
 
 
 class _ServerTools(Struct, frozen=True):
@@ -72,11 +72,11 @@ class ModelSearch(Struct, frozen=True, kw_only=True):
     url: str
     key: str
     model: str
-    """As the catalogue names it, with its provider."""
+    """The name in the catalog, with its provider."""
     report: ReportSpending
 
     async def __call__(self, query: str, *, count: int) -> list[SearchHit]:
-        """Raises: NetworkRefused: there is no answer; why."""
+        """Raises: NetworkRefused: the search failed; the message has the reason."""
         reply = await self._ask(query)
         usage, tools = reply.usage, reply.usage.server_tool_use
         spent = Usage(

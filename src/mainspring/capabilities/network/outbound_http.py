@@ -173,14 +173,14 @@ class HttpPoster:
         failed = PostResult(error="no answer")
         for address in addresses:
             try:
-                return await self._sent(target, address, headers, body)
+                return await self._send(target, address, headers, body)
             except _CONNECT_ERRORS as error:
                 failed = PostResult(error=_error_text(error))
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
                 return PostResult(error=_error_text(error))
         return failed
 
-    async def _sent(
+    async def _send(
         self, target: URL, address: str, headers: Mapping[str, str], body: bytes
     ) -> PostResult:
         host = target.host or ""

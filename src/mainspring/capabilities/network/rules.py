@@ -81,7 +81,7 @@ class EgressRules:
 
     rules: tuple[EgressRule, ...] = field(default=())
     outer: EgressRules | None = None
-    """A list that has to allow it, too."""
+    """Another list, which has to allow each request, too."""
 
     def covering(self, host: str, port: int, scheme: Scheme) -> tuple[EgressRule, ...]:
         if self.outer is not None and not self.outer.covering(host, port, scheme):
@@ -94,8 +94,8 @@ class EgressRules:
         return next((rule for rule in self.rules if rule.allows(request)), None)
 
     def addresses(self, host: str, port: int, scheme: Scheme) -> tuple[Network, ...]:
-        """Addresses that are no public ones, and that the host may have all the same. An inner list
-        cannot name more of them."""
+        """Addresses that are not public, and that the host may have all the same. An inner list
+        cannot add to them."""
         if self.outer is not None:
             return self.outer.addresses(host, port, scheme)
         rules = self.covering(host, port, scheme)

@@ -1,5 +1,5 @@
-"""Web search through the provider that the operator configured: SearXNG, Brave or Tavily. That of a
-model API is `model_search.py`."""
+"""Web search through the provider that the operator configured: SearXNG, Brave or Tavily. The web
+search of a model API is in `model_search.py`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Answer(Struct, frozen=True):
 
 
 async def read_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes:
-    """All of it, up to a limit. `StreamReader.read` returns what has come so far."""
+    """The whole body, up to a limit: `StreamReader.read` returns only what has arrived so far."""
     body = bytearray()
     async for piece in response.content.iter_any():
         body += piece

@@ -31,7 +31,7 @@ _MAX_REMEMBERED = 1000
 _NUMBER = re.compile(r"\d+")
 _SNAPSHOT = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 _RELATIVE_MODELS = ("inherit", "small", "default")
-"""Whichever it is where the agent runs."""
+"""Names that stand for a model that is only known where the agent runs."""
 _SCRIPT_PREFIX = "scripted:"
 
 
@@ -284,8 +284,8 @@ def _bundled_text() -> str:
 
 
 def missing_model_reason(file: Path, names: str) -> str | None:
-    """Why there is no such model, in the catalog with the models of a file; `None` for scripts: the
-    user sees the error."""
+    """The reason why a model is neither in the catalog nor in the file; `None` if all exist.
+    Scripts are not checked: the user sees the error."""
     wanted = [name.strip() for name in names.split(",")]
     wanted = [name for name in wanted if name not in ("", *_RELATIVE_MODELS)]
     wanted = [name for name in wanted if not name.startswith(_SCRIPT_PREFIX)]

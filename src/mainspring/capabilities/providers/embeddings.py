@@ -1,5 +1,5 @@
 """Embeddings of a provider that has OpenAI's endpoint for them: texts in, vectors out, in batches.
-Failures that pass are tried again.
+Temporary failures are retried.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mainspring.core.errors import ProviderFailed
 _MAX_TEXTS = 128
 _MAX_BATCH_CHARACTERS = 200_000
 _MAX_CHARACTERS = 8_000
-"""Of one text: models take about 2,000 tokens and more."""
+"""The limit of one text: models accept about 2,000 tokens and more."""
 
 
 _LIMITS = HttpLimits(whole_seconds=60)
@@ -52,12 +52,12 @@ class EmbeddingEndpoint:
 
     @property
     def identity(self) -> str:
-        """Of the server and the model, without the key."""
+        """Identifies the server and the model, without the key."""
         place = hashlib.sha256(self.endpoint.url.encode()).hexdigest()[:12]
         return f"{self.model}/{place}"
 
     def __call__(self, texts: Sequence[str]) -> list[list[float]]:
-        """Blocks, so call it in a thread.
+        """The vectors of texts. Blocks, so call it in a thread.
 
         Raises: ProviderFailed.
         """

@@ -216,7 +216,7 @@ class ModelRoute:
         *,
         is_alone: bool,
     ) -> AsyncGenerator[_Attempt, None]:
-        """One candidate with its retries; if it gives nothing, its failure is recorded instead."""
+        """Call one candidate with its retries; if it yields nothing, its failure is recorded."""
         breaker = self._router.breaker(model_candidate.id)
         admission = breaker.admit()
         if admission is None:

@@ -6,7 +6,8 @@ a session that was killed continues where it was.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -38,6 +39,7 @@ _SCRIPTED_PREFIX = "scripted:"
 _DEEPEST = 20
 _SHOWN = 300
 _NOTE = "<system-note>"
+_EMPTY_SUMMARY = "The user and the assistant have talked."
 
 
 class ScriptedCall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -158,6 +160,21 @@ def scripted_models(name: str, folder: Path) -> dict[str, Model]:
     wanted = [item.strip() for item in name.split(",")]
     files = [item for item in wanted if item.startswith(_SCRIPTED_PREFIX) and item != OFFLINE_MODEL]
     return {file: _read_script(file.removeprefix(_SCRIPTED_PREFIX), folder) for file in files}
+
+
+def scripts_hash(names: Sequence[str], folder: Path) -> str:
+    """A hash of the script files, because replies depend on the file, not on its name. Blocks."""
+    files = (folder / name.partition(":")[2] for name in names)
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
+def scripted_conversation(
+    steps: Sequence[Mapping[str, object]], name: str, *, summary_prompt: str
+) -> Scripted:
+    """A model that replies with these steps. Its summaries are nearly empty: information
+    that is needed later must survive compaction without them."""
+    parts = [{"when": summary_prompt, "steps": [{"says": _EMPTY_SUMMARY}]}, {"steps": steps}]
+    return offline_model(msgspec.json.encode(parts).decode(), name=name)
 
 
 def _read_script(path: str, folder: Path) -> Model:

@@ -62,7 +62,7 @@ class SimulatedPromptCache:
         marks = [index for index, step in enumerate(steps) if step.is_breakpoint]
         marks = marks[-MAX_BREAKPOINTS:]
         total = steps[-1].tokens if steps else 0
-        read = max((self._found(steps, mark) for mark in marks), default=0)
+        read = max((self._cached_tokens(steps, mark) for mark in marks), default=0)
         written = steps[marks[-1]].tokens if marks else 0
         if written < self._min_tokens:
             written = 0
@@ -74,7 +74,7 @@ class SimulatedPromptCache:
             output_tokens=output_tokens,
         )
 
-    def _found(self, steps: list[_CacheStep], mark: int) -> int:
+    def _cached_tokens(self, steps: list[_CacheStep], mark: int) -> int:
         """Tokens of the longest known prefix that ends at the breakpoint or shortly before it."""
         for index in range(mark, max(-1, mark - _LOOKBACK), -1):
             if steps[index].key in self._known:

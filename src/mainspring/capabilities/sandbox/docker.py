@@ -36,11 +36,11 @@ class Docker:
     name = "docker"
     level: IsolationLevel = field(default="isolated", init=False)
     image: str
-    """It must have python3 and sh."""
+    """The container image; it must have python3 and sh."""
     runtime: str = "runsc"
     program: str = "docker"
     user: str = "65534:65534"
-    """It must be able to write to workspaces."""
+    """The uid and gid of programs, which must be able to write to workspaces."""
 
     def launch(self, spec: SandboxSpec) -> Launch:
         if spec.network:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 
 from mainspring.capabilities.sandbox.backend import SandboxLimits
 from mainspring.capabilities.sandbox.backend_selection import BackendName
 
 MAX_PROGRAM_SECONDS = 1800
+_PATH = "/usr/local/bin:/usr/bin:/bin"
 PackageSetName: TypeAlias = Literal["documents"]
 PACKAGE_SETS: dict[PackageSetName, tuple[str, ...]] = {
     "documents": (
@@ -68,6 +72,27 @@ class SandboxEnvironment(Struct, frozen=True, kw_only=True, rename="camel"):
     packages: EnvironmentPackages = EnvironmentPackages()
     program_seconds: Annotated[int, Meta(ge=1, le=MAX_PROGRAM_SECONDS)] = 600
     """The longest time limit that a call of `bash` can ask for."""
+
+    def with_additions(
+        self, packages: Mapping[str, Sequence[str]], folder: str
+    ) -> SandboxEnvironment:
+        """The environment with more packages, by manager, and a folder that programs may read."""
+        wanted = {
+            manager: tuple(
+                dict.fromkeys((*packages.get(manager, ()), *getattr(self.packages, manager)))
+            )
+            for manager in ("pip", "npm", "apt")
+        }
+        return replace(
+            self,
+            packages=replace(self.packages, **wanted),
+            read_only=(*self.read_only, folder),
+        )
+
+    def with_programs(self, folder: str | Path) -> SandboxEnvironment:
+        """The environment with a folder at the start of `PATH`."""
+        path = f"{folder}:{self.variables.get('PATH', _PATH)}"
+        return replace(self, variables={**self.variables, "PATH": path})
 
     @property
     def sandbox_limits(self) -> SandboxLimits:

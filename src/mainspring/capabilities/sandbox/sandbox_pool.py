@@ -73,12 +73,12 @@ class SandboxRequest(Generic[Paths]):
 
 
 class Proxy(Protocol):
-    """What programs reach hosts by."""
+    """The proxy through which programs reach hosts."""
 
     async def serve(self, listening: socket.socket, /) -> None: ...
 
     def limited_to(self, networking: Mapping[str, object], /) -> Proxy:
-        """For programs that may reach only some of the hosts. Raises: InvalidInput."""
+        """A proxy for programs that may reach only some of the hosts. Raises: InvalidInput."""
         ...
 
 
@@ -89,9 +89,9 @@ class PreparedSandbox:
     """The spec of a further sandbox, by name: see `OpenSandbox`."""
     path_watcher: PathWatcher
     variables: Mapping[str, str]
-    """Those of the proxy."""
+    """Environment variables that point programs to the proxy."""
     proxy: Proxy | None
-    """Without it, there is no network."""
+    """`None`: programs have no network."""
 
 
 Prepare: TypeAlias = Callable[[SandboxRequest[Paths]], Awaitable[PreparedSandbox]]

@@ -54,11 +54,12 @@ class OpenSandbox(Protocol):
         read_only: tuple[Path, ...] = (),
         networking: Mapping[str, object] | None = None,
     ) -> KeeperSandbox:
-        """Another sandbox over the same workspace, by a name: each runs one program at a time.
-        `read_only`: what it shows besides. `networking`: which of the session's hosts it may reach.
+        """Open another sandbox over the same workspace, by a name: each runs one program at a time.
+        `read_only`: further folders that it can read. `networking`: which of the session's hosts it
+        may reach.
 
         Raises:
-            InvalidInput: `networking` says nothing that can be held to.
+            InvalidInput: `networking` cannot be enforced.
         """
         ...
 

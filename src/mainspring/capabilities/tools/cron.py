@@ -19,7 +19,7 @@ Cents = Annotated[int, Meta(ge=1, le=100_000)]
 
 
 def cron_tools(open_schedules: Callable[[], Schedules]) -> list[Tool]:
-    """`open_schedules` is called when one of them is used: most sessions schedule nothing."""
+    """The cron tools. `open_schedules` is called on first use: most sessions schedule nothing."""
 
     @tool(in_doubt="retry")
     async def cron_create(

@@ -240,7 +240,7 @@ _MAX_CONTROLS = 0.01
 
 class DecodedText(Struct, frozen=True, kw_only=True):
     text: str
-    """With the line ends of the file."""
+    """The text, with the line ends of the file."""
     encoding: str = "utf-8"
     mark: bytes = b""
     """The byte order mark at the start of the file."""

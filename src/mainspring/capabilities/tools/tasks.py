@@ -13,6 +13,7 @@ from mainspring.core.content import TextBlock
 from mainspring.core.events import Task, TaskWritten
 from mainspring.core.tool import Tool, ToolResult
 from mainspring.function_tools.define import tool
+from mainspring.function_tools.wrap import with_short_schema
 
 MAX_TASKS = 200
 MAX_NOTES = 20
@@ -29,8 +30,10 @@ NewStatus = Literal["pending", "in_progress", "completed", "failed", "deleted"]
 def task_tools(tasks: Mapping[str, Task]) -> list[Tool]:
     """`tasks`: the thread's tasks in the log, by id; updated with the log."""
     # They change only the log's own record. They are not concurrent: calls of one turn number the
-    # tasks in the order in which the model made them.
-    return [_create(tasks), _get(tasks), _list(tasks), _update(tasks)]
+    # tasks in the order in which the model made them. Every request has their definitions, so
+    # these are short.
+    tools = (_create(tasks), _get(tasks), _list(tasks), _update(tasks))
+    return [with_short_schema(tool) for tool in tools]
 
 
 def _create(tasks: Mapping[str, Task]) -> Tool:
@@ -38,12 +41,10 @@ def _create(tasks: Mapping[str, Task]) -> Tool:
     async def task_create(
         subject: Subject, description: Text = "", blocked_by: Ids = ()
     ) -> ToolResult:
-        """Add a task to your task list. Use it for work of three or more steps, before you begin.
+        """Add a task to your list: before you begin work of three or more steps.
 
         Args:
-            subject: What is to be done, in a few words.
-            description: Details, and how to tell that it is done.
-            blocked_by: Ids of tasks that must be completed first.
+            blocked_by: Ids of tasks to complete first.
         """
         if len(tasks) >= MAX_TASKS:
             return _refusal(f"a task list has at most {MAX_TASKS} tasks")
@@ -70,16 +71,11 @@ def _update(tasks: Mapping[str, Task]) -> Tool:
         note: Note | None = None,
         add_blocked_by: Ids = (),
     ) -> ToolResult:
-        """Change a task. Set `in_progress` when you begin with it and `completed` only when it is
-        done and checked. If it cannot be done, set `failed` and say why in the note.
+        """Change a task: in_progress when you begin, completed once it is done and checked, failed
+        with a note why.
 
         Args:
-            task_id: The number that task_create gave it.
-            status: Its new status; `deleted` removes it from the list.
-            subject: A new subject.
-            description: A new description.
-            note: Something to remember with the task: a finding, a decision, why it failed.
-            add_blocked_by: Ids of tasks that must be completed before this one begins.
+            note: Kept with the task: a finding, a decision.
         """
         if problem := _unknown(tasks, [task_id, *add_blocked_by]):
             return _refusal(problem)
@@ -102,11 +98,7 @@ def _update(tasks: Mapping[str, Task]) -> Tool:
 def _get(tasks: Mapping[str, Task]) -> Tool:
     @tool(read_only=True, in_doubt="retry")
     async def task_get(task_id: TaskId) -> ToolResult:
-        """Read a task with its description, dependencies and notes.
-
-        Args:
-            task_id: The number that task_create gave it.
-        """
+        """Read a task with its notes."""
         if problem := _unknown(tasks, [task_id]):
             return _refusal(problem)
         task = tasks[task_id]
@@ -121,7 +113,7 @@ def _get(tasks: Mapping[str, Task]) -> Tool:
 def _list(tasks: Mapping[str, Task]) -> Tool:
     @tool(read_only=True, in_doubt="retry")
     async def task_list() -> ToolResult:
-        """List your tasks with their status and dependencies."""
+        """List your tasks."""
         lines = [_task_line(tasks, task) for task in _present(tasks)]
         return ToolResult.text("\n".join(lines) or "The task list is empty.")
 

@@ -76,7 +76,7 @@ class KnownValues:
         readings = self._readings
         if IS_QUOTED_PRINTABLE.search(content) is not None:
             readings += (self._quoted_printable,)
-        found = sorted(chain.from_iterable(reading.found(content) for reading in readings))
+        found = sorted(chain.from_iterable(reading.find_spans(content) for reading in readings))
         spans: list[tuple[int, int, int]] = []
         for begin, end, number in found:
             if spans and begin < spans[-1][1]:
@@ -114,12 +114,12 @@ class _DecodedSearch:
             ),
         )
 
-    def found(self, content: bytes) -> Iterator[tuple[int, int, int]]:
+    def find_spans(self, content: bytes) -> Iterator[tuple[int, int, int]]:
         text = content
         for step in self._steps:
             text = step.apply(text)
         for view in self._searches:
-            hits = view.found(text)
+            hits = view.find_spans(text)
             if hits:
                 _, layers = apply_steps(self._steps, content, is_cut=False)
                 yield from ((*original_span(layers, begin, end), item) for begin, end, item in hits)
@@ -153,7 +153,7 @@ class _EncodingSearch:
             self._by_start.setdefault(form[:2], []).append(form)
         self.longest = max(map(len, written), default=1)
 
-    def found(self, text: bytes) -> list[tuple[int, int, int]]:
+    def find_spans(self, text: bytes) -> list[tuple[int, int, int]]:
         seen = text
         for step in self._steps:
             seen = step.apply(seen)

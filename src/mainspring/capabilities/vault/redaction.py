@@ -123,7 +123,7 @@ class _Redactor:
     def _labelled(self, text: bytes) -> bytes:
         pieces: list[bytes] = []
         end = 0
-        for begin, form in self._known.found(text):
+        for begin, form in self._known.find_spans(text):
             pieces += (text[end:begin], self._labels[form])
             end = begin + len(form)
         return b"".join((*pieces, text[end:]))
@@ -167,7 +167,7 @@ class _KnownValues:
         self._sizes = sorted({len(start) for start in self._by_start}, reverse=True)
         self._starts = compile_pattern(any_literal(self._by_start))
 
-    def found(self, content: bytes) -> Generator[tuple[int, bytes]]:
+    def find_spans(self, content: bytes) -> Generator[tuple[int, bytes]]:
         """Each position with the longest text that begins there; overlapping matches are
         skipped."""
         at = 0

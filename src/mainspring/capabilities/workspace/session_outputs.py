@@ -9,9 +9,13 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+from anyio import to_thread
 
 from mainspring.files.openat import OpenDescriptor, open_absolute, open_beneath
 
@@ -122,3 +126,22 @@ def _is_plain(state: os.stat_result) -> bool:
 
 def _stamp(state: os.stat_result) -> str:
     return f"{state.st_dev}:{state.st_ino}:{state.st_size}:{state.st_mtime_ns}:{state.st_ctime_ns}"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFolder:
+    """The output files of a workspace, which may no longer exist."""
+
+    workspace: Path
+
+    async def list(self) -> Sequence[OutputFile]:
+        return await to_thread.run_sync(self._list)
+
+    def _list(self) -> Sequence[OutputFile]:
+        return list_outputs(self.workspace) if self.workspace.is_dir() else []
+
+    async def read(self, path: str, max_bytes: int) -> Output | str:
+        """The content of a file; or the reason why it cannot be read, as text."""
+        reading = partial(read_output, self.workspace, path, max_bytes=max_bytes)
+        output = await to_thread.run_sync(reading)
+        return output if isinstance(output, Output) else output.reason

@@ -38,7 +38,7 @@ class ManifestEntry(Struct, frozen=True, array_like=True, gc=False):
 
 
 ManifestEntries: TypeAlias = dict[bytes, ManifestEntry]
-"""By path."""
+"""Entries by path."""
 
 _DECODER = msgspec.msgpack.Decoder(list[ManifestEntry])
 

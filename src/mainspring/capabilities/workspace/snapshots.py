@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import AsyncGenerator, Callable, Collection, Generator
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,7 @@ from mainspring.capabilities.workspace.workspace_scan import (
 )
 from mainspring.core.errors import InvalidInput, ToolEnvironmentError
 from mainspring.core.ports import FileChange
+from mainspring.files.atomic_file import regular_file
 from mainspring.files.openat import open_absolute
 
 if sys.platform != "win32":
@@ -43,6 +44,7 @@ if sys.platform != "win32":
 T = TypeVar("T")
 
 _ID = re.compile(r"[0-9a-f]{64}")
+_MAX_SHOWN_BYTES = 1_000_000
 _PATIENCE_SECONDS = 120.0
 _LOOK_AGAIN_SECONDS = 0.02
 
@@ -81,6 +83,9 @@ class WorkspaceSnapshots:
 
     async def diff(self, older: str, newer: str | None = None) -> list[FileChange]:
         return await self._alone(partial(self._diff, older, newer))
+
+    async def contents(self, snapshot: str | None, paths: Sequence[str]) -> dict[str, bytes]:
+        return await self._alone(partial(self._contents, snapshot, paths))
 
     async def keep_only(self, snapshots: Collection[str]) -> int:
         """Delete all other snapshots; returns how many contents were freed.
@@ -150,6 +155,34 @@ class WorkspaceSnapshots:
         self._objects.prepare()
         with self._root() as root:
             return diff_manifests(before, self._scan(root, None))
+
+    def _contents(self, snapshot: str | None, paths: Sequence[str]) -> dict[str, bytes]:
+        contents: dict[str, bytes] = {}
+        items = None if snapshot is None else self._items(snapshot)
+        for path in paths:
+            content = self._current(path) if items is None else self._stored(items, path)
+            if content is not None and len(content) <= _MAX_SHOWN_BYTES:
+                contents[path] = content
+        return contents
+
+    def _stored(self, items: ManifestEntries, path: str) -> bytes | None:
+        item = items.get(path.encode())
+        if item is None or item.kind != "file":
+            return None
+        pieces: list[bytes] = []
+        self._objects.copy(item.content.decode(), pieces.append)
+        return b"".join(pieces)
+
+    def _current(self, path: str) -> bytes | None:
+        parts = (*self._bounds.main, *path_parts(path))
+        if any(self._bounds.is_hidden(parts[:size]) for size in range(1, len(parts) + 1)):
+            return None
+        try:
+            opened = open_absolute(absolute_path(parts), os.O_RDONLY | os.O_NONBLOCK)
+            with regular_file(opened, path) as file:
+                return file.read(_MAX_SHOWN_BYTES + 1)
+        except (OSError, InvalidInput):
+            return None
 
     def _forget(self, snapshots: Collection[str]) -> int:
         self._objects.prepare()

@@ -119,7 +119,7 @@ class WorkspaceRoots:
         return len(parts) in self._hidden_depths and _folded_parts(parts) in self._folded_hidden
 
     def is_read_only(self, parts: PathParts) -> bool:
-        """As the innermost root around it says; paths outside all roots are read-only."""
+        """Whether the innermost root around a path is read-only; paths outside all roots are."""
         around = [root for root in self._roots if parts[: len(root)] == root]
         return self._read_only[max(around, key=len)] if around else True
 

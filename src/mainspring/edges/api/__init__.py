@@ -1,1 +1,1 @@
-"""Where requests enter over HTTP and streams leave; no decisions."""
+"""The HTTP API: requests in, responses and streams out; no decisions."""

@@ -45,15 +45,15 @@ _ENCODER = msgspec.json.Encoder()
 REQUEST_ID_HEADER = "request-id"
 _STARTED_RESPONSE = web.RequestKey("begun", web.StreamResponse)
 _DEFAULT_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
-"""Of every answer: some have secrets in them, and some what others wrote."""
+"""Headers of every response: some contain secrets, and some contain content of third parties."""
 _UNAVAILABLE = "the service cannot do this now; try again in a moment"
 
 
 class AccessControl(Protocol):
     async def admit(self, credentials: RequestCredentials, route: Route) -> AuthenticationResult:
-        """Who it is, and whether it may ask for this, and as often as it does.
+        """Authenticate a request; check its permission for the route and its rate.
 
-        Raises: Unauthenticated, and RateLimited for who was it too often.
+        Raises: Unauthenticated, and RateLimited after too many failed attempts.
         """
         ...
 
@@ -65,7 +65,7 @@ class AccessControl(Protocol):
         body: DecodedPart,
         /,
     ) -> None:
-        """Whether it may name what it does in its query and body.
+        """Check that the principal may name the ids in its path, query and body.
 
         Raises: Forbidden, NotFound.
         """
@@ -74,7 +74,7 @@ class AccessControl(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandledRequest:
-    """A request and what came of it, for the audit, the metrics and the logs."""
+    """A request and its outcome, for the audit, the metrics and the logs."""
 
     route: Route | None
     who: Principal | None
@@ -85,7 +85,7 @@ class HandledRequest:
     address: str = ""
     """The address of the client."""
     made: str | None = None
-    """The id of what the answer is about, if it says one."""
+    """The id of the object in the response, if it has one."""
 
 
 RequestObserver = Callable[[HandledRequest], Awaitable[None]]
@@ -97,7 +97,7 @@ async def ignore_request(_handled_request: HandledRequest) -> None:
 
 @dataclass(slots=True)
 class _RequestState:
-    """One request on its way."""
+    """The state of one request while it is handled."""
 
     request: web.Request
     request_id: str
@@ -105,7 +105,7 @@ class _RequestState:
     route: Route | None = None
     who: Principal | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    """For the answer: how much more may be asked."""
+    """Headers for the response, which state the remaining rate limit."""
     made: str | None = None
 
 
@@ -113,7 +113,7 @@ _STATE_KEY = web.RequestKey("exchange", _RequestState)
 
 
 class Api:
-    """Serves routes. Make an application of it with `application`."""
+    """Serves routes; `application` builds the aiohttp application."""
 
     def __init__(
         self,
@@ -178,9 +178,11 @@ class Api:
             return await self._respond(state)
         except MainspringError as error:
             return _error_response(error, state.request_id)
-        except web.HTTPException as error:  # aiohttp's own, while it reads a body
+        except web.HTTPException as error:  # raised by aiohttp while it reads a body
             return _message_response(error.status, error.reason, state.request_id)
-        except (ConnectionError, TimeoutError):  # the client has disconnected
+        except TimeoutError:
+            return _message_response(408, "the body did not arrive in time", state.request_id)
+        except ConnectionError:
             return _message_response(499, "the client closed the connection", state.request_id)
         except Exception:  # noqa: BLE001 (the HTTP error handler)
             _LOG.exception("request %s failed", state.request_id)
@@ -274,7 +276,8 @@ async def _send_continue(request: web.Request) -> None:
 
 
 def _started_response_or(response: web.StreamResponse, request: web.Request) -> web.StreamResponse:
-    """Close the connection: no other response can follow one that broke off."""
+    """The response, unless another one has started and broke off: then the connection is closed,
+    because no other response can follow."""
     begun = request.get(_STARTED_RESPONSE)
     if begun is None or begun is response:
         return response
@@ -323,8 +326,8 @@ async def http_server(
     *,
     limits: ConnectionLimits | None = None,
 ) -> AsyncGenerator[str, None]:
-    """Serve at these sockets, or at any free port of this machine, until the block ends; says at
-    which address.
+    """Serve on these sockets, or on a free port of this machine, until the block ends; yields the
+    URL.
     """
     runner = limited_runner(app, limits or ConnectionLimits())
     await runner.setup()

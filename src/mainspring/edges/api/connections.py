@@ -25,12 +25,12 @@ _LOG = logging.getLogger("mainspring.api")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
     head_seconds: float = 10.0
-    """How long the head of a request may take, from the connection or its first byte."""
+    """How long the head of a request may take to arrive, from the connection or its first byte."""
     idle_seconds: float = 75.0
     """How long a connection may be idle between two requests."""
     unread_bytes: int = 256 * 1024
-    """Of a body that nobody reads: this much of it is thrown away after the answer, so that who
-    sends a little more than was wanted can read why; then the connection ends."""
+    """How much of an unread body is discarded after the response, so that a client that sends a
+    little too much can read the reason; then the connection is closed."""
     unread_seconds: float = 2.0
 
 
@@ -62,19 +62,19 @@ def limited_runner(app: web.Application, limits: ConnectionLimits) -> web.AppRun
         access_log=None,
         shutdown_timeout=5.0,
         keepalive_timeout=limits.idle_seconds,
-        lingering_time=0,  # `discard_rest` does it, by the byte
+        lingering_time=0,  # `discard_unread_body` does this, limited by bytes
         head_seconds=limits.head_seconds,
     )
 
 
 class _Connection(web.RequestHandler):
-    """One that ends if the head of a request takes too long. A head is under way from the
-    connection on, and from the first byte after an answer."""
+    """A connection that is closed if the head of a request takes too long. The time starts when the
+    client connects, and with the first byte after a response."""
 
     def __init__(self, manager: web.Server, *, head_seconds: float, **more: Any) -> None:  # noqa: ANN401 (aiohttp's own)
         super().__init__(manager, **more)
         self._head_seconds = head_seconds
-        self._head_timer: Any = None  # what the event loop gives for a call that is due later
+        self._head_timer: Any = None  # the timer handle of the event loop
 
     def connection_made(self, transport: Any) -> None:  # noqa: ANN401 (aiohttp's own)
         super().connection_made(transport)
@@ -130,9 +130,9 @@ class _Runner(web.AppRunner):
 
 
 async def bind_sockets(host: str, port: int) -> list[socket.socket]:
-    """One socket for each address of the host. The caller closes them.
+    """Bind one socket for each address of the host. The caller closes them.
 
-    Raises: InvalidInput: nobody can listen there.
+    Raises: InvalidInput: the address cannot be listened on.
     """
     sockets: list[socket.socket] = []
     try:
@@ -150,14 +150,16 @@ async def bind_sockets(host: str, port: int) -> list[socket.socket]:
             taken = error_table.PORT_IN_USE
             raise taken.error(InvalidInput, host=host, port=port, other=port + 1) from error
         code = error.errno or 0
-        why = os.strerror(code) if code > 0 else error.strerror  # below 0 are the resolver's
+        why = (
+            os.strerror(code) if code > 0 else error.strerror
+        )  # negative codes are errors of the resolver
         raise InvalidInput(f"{host}:{port}: cannot listen there: {why}") from error
     return sockets
 
 
 def _bind_socket(made: socket.socket, address: tuple[str, int] | tuple[str, int, int, int]) -> None:
-    if os.name == "posix":  # a port that was in use a moment ago is free
+    if os.name == "posix":  # a recently used port can be bound again
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if made.family == socket.AF_INET6:  # IPv4 has a socket of its own
+    if made.family == socket.AF_INET6:  # IPv4 has its own socket
         made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
     made.bind(address)

@@ -48,7 +48,7 @@ _TYPE_BY_ERROR: tuple[tuple[type[errors.MainspringError], str], ...] = (
     (errors.MemoryChanged, "memory_precondition_failed_error"),
     (errors.PathTaken, "memory_path_conflict_error"),
 )
-"""Errors with a type of their own, different from the type of their status."""
+"""Errors with their own type, different from the type of their status."""
 
 
 def http_status(error: errors.MainspringError) -> int:

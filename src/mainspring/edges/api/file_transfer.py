@@ -21,7 +21,7 @@ MULTIPART = "multipart/form-data"
 
 _CHUNK_BYTES = 1 << 18
 _MAX_FIELD_BYTES = 65_536
-"""Limit for the headers of a part, and for a part that is no file."""
+"""How much each part may add to `Content-Length` beyond the limit of the content."""
 _UPLOAD_SECONDS = 600.0
 """How long the whole upload may take."""
 _PLAIN_ENCODINGS = ("binary", "8bit", "7bit")
@@ -30,7 +30,7 @@ _PLAIN_ENCODINGS = ("binary", "8bit", "7bit")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormPart:
     name: str
-    """Without the `[]` that marks a list."""
+    """The name of the field, without the `[]` that marks a list."""
     content: bytes
     filename: str | None = None
     media_type: str | None = None
@@ -70,8 +70,8 @@ class Form:
 
 
 class UploadLimiter:
-    """Those under way. Each is held in memory as a whole, so there are only so many at once; others
-    wait before they are read, and those of one tenant for each other first."""
+    """Limits concurrent uploads, because each is held in memory as a whole. Others wait before they
+    are read; those of one tenant first wait for each other."""
 
     def __init__(self, *, in_process: int = 16, of_tenant: int = 4) -> None:
         self._all = anyio.Semaphore(in_process)
@@ -84,7 +84,7 @@ class UploadLimiter:
 
 
 async def read_form(request: web.Request, *, max_bytes: int, max_parts: int) -> Form:
-    """`max_bytes` applies to all parts together.
+    """Read a form. `max_bytes` applies to all parts together.
 
     Raises: InvalidInput, TooLarge.
     """
@@ -96,7 +96,7 @@ async def read_form(request: web.Request, *, max_bytes: int, max_parts: int) -> 
     try:
         with anyio.fail_after(_UPLOAD_SECONDS):
             return await _read_parts(request, max_bytes, max_parts)
-    # aiohttp has no error of its own for a malformed body: these are what its reader raises.
+    # aiohttp has no specific error for a malformed body: its reader raises these.
     except (ValueError, RuntimeError, AssertionError, HttpProcessingError) as error:
         raise InvalidInput(f"the request is not well-formed {MULTIPART}") from error
 
@@ -128,7 +128,7 @@ async def _read_parts(request: web.Request, max_bytes: int, max_parts: int) -> F
 
 
 async def _read_content(body: BodyPartReader, max_bytes: int) -> bytes | None:
-    """`None` if it is larger than the limit."""
+    """The content of a part; `None` if it is larger than the limit."""
     chunks: list[bytes] = []
     size = 0
     while not body.at_eof():
@@ -162,6 +162,6 @@ def attachment(content: bytes, *, filename: str, media_type: str) -> web.Respons
 
 
 def content_disposition(filename: str) -> str:
-    """The file name twice: encoded for clients that support it, and in ASCII for others."""
+    """The header with the file name twice: encoded for clients that support it, and in ASCII."""
     plain = "".join(char if char in _SAFE_FILENAME_CHARS else "_" for char in filename)
     return f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(filename, safe='')}"

@@ -20,8 +20,8 @@ REPLAYED_HEADER = "idempotent-replayed"
 _ENCODER = msgspec.json.Encoder()
 
 Operation = Callable[[str | None], Awaitable[Any]]
-"""Does what is asked for. It is given an id that is the same for every attempt at this request,
-if the client chose a key."""
+"""Executes a request. Its argument is an id that is the same for every attempt at this request, if
+the client sent a key."""
 
 
 def fingerprint(query: object, body: object) -> str:

@@ -64,7 +64,7 @@ class Error(Struct, frozen=True, kw_only=True):
 
 
 def document(routes: Sequence[Route], *, version: str, title: str = "Mainspring") -> Document:
-    """The same routes give the same document, byte for byte, in any order."""
+    """The OpenAPI document, identical to the byte for the same routes in any order."""
     documented = [route for route in routes if route.is_documented]
     ordered = sorted(documented, key=lambda route: (route.path, route.method))
     schemas = schemas_of([Error, *(type_ for route in ordered for type_ in _named_types(route))])
@@ -112,13 +112,13 @@ def _inline_types(route: Route) -> Iterator[type[Struct]]:
 
 
 def operation_id(route: Route) -> str:
-    """`post_v1_agents_by_agent_id_archive`."""
+    """Such as `post_v1_agents_by_agent_id_archive`."""
     words = re.sub(_PATH_PARAMETER, r"by_\1", route.path).replace(".", "_")
     return "_".join([route.method.lower(), *filter(None, words.split("/"))])
 
 
 def _tag(route: Route) -> str:
-    """The first name in its path."""
+    """The tag of a route: the first name in its path."""
     words = [word for word in route.path.split("/") if word not in ("", "v1", "mainspring")]
     return words[0].partition(".")[0] if words else "page"
 
@@ -171,7 +171,7 @@ def _query_parameters(route: Route, schemas: Schemas) -> Iterator[Schema]:
 
 
 def _parameter_name(field: str, schema: Schema) -> str:
-    """As the official clients send it; the plain name is accepted too."""
+    """The name that the official clients send; the plain name of the field is accepted, too."""
     if schema.get("type") == "array":
         return f"{field}[]"
     return _RANGE_FIELD.sub(r"\1[\2]", field)
@@ -236,7 +236,7 @@ def _responses(route: Route, schemas: Schemas) -> Iterator[tuple[int, Schema]]:
         text = _ERROR_DESCRIPTIONS.get(status, "Otherwise")
         yield status, {"description": text, "content": {"application/json": {"schema": schema}}}
     errors: Schema = {"application/json": {"schema": schemas.of(Error)}}
-    if route.media_type == _PAGE:  # a person at a browser reads why
+    if route.media_type == _PAGE:  # shown to a person in a browser
         errors[_PAGE] = {"schema": {"type": "string"}}
     for status in _error_statuses(route):
         text = f"{_ERROR_DESCRIPTIONS[status]} (`{error_type_of_status(status)}`)"

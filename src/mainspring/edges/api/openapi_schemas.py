@@ -23,7 +23,7 @@ _PACKAGE_PREFIX = re.compile(r"mainspring\.\w+\.")
 
 @dataclass(frozen=True, slots=True)
 class Schemas:
-    """Of some types, each in the place where it was given; structs are named, in `components`."""
+    """The schema of each given type; structs are references to `components`."""
 
     places: Mapping[Any, Schema]
     components: Mapping[str, Schema]
@@ -32,11 +32,11 @@ class Schemas:
         return self.places[_type_key(type_)]
 
     def struct(self, type_: type[Struct]) -> Schema:
-        """The schema itself of a struct, not the reference to it."""
+        """The schema of a struct itself, not the reference to it."""
         return self.components[self.name(type_)]
 
     def name(self, type_: type[Struct]) -> str:
-        """Its name among the components."""
+        """The name of a struct in `components`."""
         return self.of(type_)["$ref"].removeprefix(REF_PREFIX)
 
 
@@ -61,7 +61,7 @@ def schemas_of(types: Sequence[object]) -> Schemas:
 
 
 def without_null(schema: Schema) -> Schema:
-    """For query fields, which can be omitted but not be null."""
+    """The schema of a query field, which can be omitted but cannot be null."""
     options = [item for item in schema.get("anyOf", ()) if item != {"type": "null"}]
     if not options:
         return {key: value for key, value in schema.items() if (key, value) != ("default", None)}
@@ -86,7 +86,8 @@ def _any_schema(type_: type) -> Schema:
 
 
 def _type_key(type_: object) -> object:
-    """Types that are equal may be written differently; unions of equal parts are one."""
+    """A key that identifies a type. Types that are not classes, such as unions, are compared by
+    their text."""
     return type_ if isinstance(type_, type) else repr(type_)
 
 
@@ -106,7 +107,7 @@ def _with_component_names(schema: Schema) -> Schema:
 
 @cache
 def _component_name(name: str) -> str:
-    """`Page_Agent_` -> `Page.Agent`; one of two with the same name keeps its module's."""
+    """`Page_Agent_` -> `Page.Agent`; a name with a module keeps it without the package."""
     if "_" not in name.rpartition(".")[2] and "Page_" not in name:
         return _PACKAGE_PREFIX.sub("", name)
     plain = name.replace("dict_str__typing.Any_", "Object")
@@ -195,6 +196,6 @@ def _own_field_docs(struct: type[Struct]) -> Mapping[str, str]:
 def _class_bodies(module: str) -> Mapping[str, Sequence[ast.stmt]]:
     try:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
-    except (KeyError, OSError, TypeError):  # made at run time, or without its source at hand
+    except (KeyError, OSError, TypeError):  # defined at run time, or its source is not available
         return {}
     return {item.name: item.body for item in tree.body if isinstance(item, ast.ClassDef)}

@@ -1,4 +1,4 @@
-"""Replays sessions of the API from their logs, beside other requests."""
+"""Replays sessions of the API from their logs, without blocking other requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from mainspring.testing.replay import Facts, ReplayResult, catalog_facts, replay
 
 class AskReplay(Struct, frozen=True, kw_only=True):
     start: Annotated[int, Meta(ge=1)] | None = None
-    """Events up to this one are taken from the log; absent: none."""
+    """Events up to this one are taken from the log without replaying them; if absent, none."""
 
 
 class ReplayReport(Struct, frozen=True, kw_only=True):
@@ -33,16 +33,16 @@ class ReplayReport(Struct, frozen=True, kw_only=True):
     calls: int
     """The number of model calls that were replayed."""
     call: int | None
-    """The first difference."""
+    """The first model call that differs."""
     what: str | None
     diff: tuple[str, ...]
 
 
 class Replays:
-    """No model is called and no tool runs: both return what the log recorded."""
+    """Replays sessions. No model is called and no tool runs: their results come from the log."""
 
     def __init__(self, sessions: Sessions, *, facts: Facts = catalog_facts) -> None:
-        """`facts` of models as they are known here; what is not known here is guessed."""
+        """`facts` looks up models; for those that it does not know, the catalog is used."""
         self._sessions = sessions
         self._facts = facts
         self._limiter = CapacityLimiter(1)
@@ -50,7 +50,7 @@ class Replays:
     async def replay(
         self, principal: Principal, session_id: str, request: AskReplay
     ) -> ReplayReport:
-        """In a thread with a loop of its own, one at a time: requests do not wait for it.
+        """Replay a session in a thread with its own event loop, one at a time.
 
         Raises: NotFound, InvalidInput.
         """

@@ -37,7 +37,7 @@ async def read_body(route: Route, request: web.Request) -> object:
 
 
 async def _read_bytes(request: web.Request) -> bytes:
-    """Appends in place: a body in many small chunks is not copied for each."""
+    """The body, appended in place, so that it is not copied for each of many small chunks."""
     raw = bytearray()
     while len(raw) <= MAX_BODY_BYTES and (more := await request.content.read(1 << 20)):
         raw += more
@@ -60,8 +60,8 @@ def _decoder(type_: object) -> msgspec.json.Decoder[Any]:
 
 
 def read_query(route: Route, query: MultiMapping[str]) -> object:
-    """Names as `created_at[gte]` are fields as `created_at_gte`; lists are given by repetition,
-    as `types[]=a&types[]=b` or `types=a&types=b`.
+    """Decode a query. A name such as `created_at[gte]` becomes the field `created_at_gte`; lists
+    are given by repetition: `types[]=a&types[]=b` or `types=a&types=b`.
 
     Raises: InvalidInput.
     """
@@ -97,12 +97,12 @@ def _is_list(hint: object) -> bool:
 
 
 _INVALID_VALUE = re.compile(r"(Invalid(?: enum)? value) ", re.DOTALL)
-"""Of a message that goes on with the value itself, which may be a secret."""
+"""The start of a message that continues with the value, which may be a secret."""
 
 
 def _readable_error(error: str, names: Mapping[str, str] | None = None) -> str:
-    """`Expected `str`, got `int` - at `$.name`` -> `name: expected `str`, got `int``. `names` are
-    what the client calls fields."""
+    """`Expected `str`, got `int` - at `$.name`` -> `name: expected `str`, got `int``. `names`:
+    the names that the client uses, by field."""
     if error == "Input data was truncated":
         return "JSON is malformed: it ends too early"
     what, _, where = error.rpartition(" - at `$") if " - at `$" in error else (error, "", "")

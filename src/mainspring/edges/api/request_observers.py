@@ -138,7 +138,7 @@ def _is_audited(request: HandledRequest) -> bool:
     if status in (401, 403):
         return True
     if who is not None and who.environment_id is not None and "/work" in route.path:
-        return False  # a worker that asks for work and says that it lives, every few seconds
+        return False  # a worker polls and sends heartbeats every few seconds
     return route.method != "GET"
 
 

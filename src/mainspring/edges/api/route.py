@@ -1,5 +1,5 @@
-"""A route: how one request is asked and answered, as data, declared where it is handled. The app
-serves these, the OpenAPI document is made of them.
+"""A route: the request and response of one operation, as data, declared at its handler. The app
+serves routes; the OpenAPI document is built from them.
 """
 
 from __future__ import annotations
@@ -63,19 +63,19 @@ class ApiCall(Generic[Q, B]):
     query: Q
     body: B
     request: web.Request
-    """For what is not plain JSON: streams, uploads, headers."""
+    """The raw request, for everything that is not plain JSON: streams, uploads, headers."""
     recheck_access: Callable[[], Awaitable[None]]
-    """For long-lived responses. Raises what would refuse the request now."""
+    """For long-lived responses: raises an error if the request would now be refused."""
 
     @property
     def tenant(self) -> str:
         return self.who.tenant
 
     once: Callable[[str, Callable[[], Awaitable[Any]]], Awaitable[Any]]
-    """For uploads, which the handler reads itself: does it, or gives the answer of an earlier one
-    with the same `Idempotency-Key` and fingerprint."""
+    """For uploads, which the handler reads itself: runs the operation, or returns the response of
+    an earlier request with the same `Idempotency-Key` and fingerprint."""
     attempt_id: str | None = None
-    """The same for every attempt at this request, if its client has chosen an `Idempotency-Key`."""
+    """The same for every attempt at this request; `None` without an `Idempotency-Key`."""
 
     def __getitem__(self, name: str) -> str:
         """A parameter of the path."""
@@ -89,7 +89,7 @@ Handler: TypeAlias = Callable[[ApiCall[Any, Any]], Awaitable[Any]]
 class Route:
     method: Method
     path: str
-    """`/v1/agents/{agent_id}`."""
+    """Such as `/v1/agents/{agent_id}`."""
     handle: Handler
     """Returns the response value, or a `web.StreamResponse` that it has prepared itself."""
     summary: str
@@ -100,18 +100,18 @@ class Route:
     role: Role = "viewer"
     """The minimum role."""
     is_open: bool = False
-    """Needs no key: it discloses nothing, or authenticates the caller itself."""
+    """Whether it needs no key: it discloses nothing, or authenticates the caller itself."""
     for_agent_keys: bool = False
-    """A key of one agent may ask it too: the handler asks `require_agent`. With the agent or the
-    session in the path it need not say so; authentication checks it."""
+    """Whether keys of one agent may call it, too: the handler calls `require_agent`. Not needed if
+    the path has the agent or the session, which authentication checks."""
     for_worker_keys: bool = False
-    """Keys of self-hosted workers may call it, for their environment and its sessions."""
+    """Whether keys of self-hosted workers may call it, for their environment and its sessions."""
     handles_idempotency_key: bool = False
-    """Its handler handles `Idempotency-Key` itself."""
+    """Whether its handler handles `Idempotency-Key` itself."""
     is_extension: bool = False
-    """An extension that the Managed Agents API does not have."""
+    """Whether it is an extension that the Managed Agents API does not have."""
     is_documented: bool = True
-    """In the OpenAPI document; `False` for a protocol with a description of its own."""
+    """Whether it is in the OpenAPI document; `False` for a protocol with its own description."""
     media_type: str = "application/json"
     """Media type of the response."""
     upload: str | None = None
@@ -126,7 +126,7 @@ class Route:
 
 
 class RouteOptions(TypedDict, total=False):
-    """Fields of `Route` beyond those that its handler's signature gives."""
+    """Fields of `Route` that do not follow from the signature of its handler."""
 
     role: Role
     is_open: bool
@@ -139,21 +139,21 @@ class RouteOptions(TypedDict, total=False):
     upload: str
     other_responses: Mapping[int, Any]
     body: Any
-    """For uploads: what describes the form."""
+    """For uploads: the type that describes the form."""
     response_type: Any
     """For handlers that return a `web.Response`."""
 
 
 HandlerMethod = TypeVar("HandlerMethod", bound=Callable[..., Awaitable[object]])
 _DECLARATIONS = "declared_routes"
-"""The attribute of a handler that has its declarations."""
+"""The attribute of a handler that stores its declarations."""
 
 
 def route(
     endpoint: str, summary: str, **options: Unpack[RouteOptions]
 ) -> Callable[[HandlerMethod], HandlerMethod]:
-    """Declares a method as the handler of `GET /v1/agents/{agent_id}`. The types of the query, the
-    body and the response are those of its signature."""
+    """Declare a method as the handler of an endpoint such as `GET /v1/agents/{agent_id}`. The types
+    of the query, the body and the response are those of its signature."""
 
     def declare(function: HandlerMethod) -> HandlerMethod:
         vars(function).setdefault(_DECLARATIONS, []).insert(0, (endpoint, summary, options))

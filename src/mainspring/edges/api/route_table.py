@@ -116,7 +116,7 @@ def _access_routes(service: Service) -> tuple[Route, ...]:
 
 
 def _mcp_routes(service: Service) -> tuple[Route, ...]:
-    """Any host name will do: every request needs a key, which no page in a browser has."""
+    """The MCP endpoint. Any host name is accepted: requests need a key, which no web page has."""
     return mcp_routes(
         new_server("mainspring", instructions=INSTRUCTIONS),
         lambda who: AgentFeatures(ServiceAgents(service.resources, service.sessions, who)),

@@ -20,13 +20,13 @@ _LOG = logging.getLogger("mainspring.api")
 HEADERS = {
     "content-type": "text/event-stream; charset=utf-8",
     "cache-control": "no-store",
-    "x-accel-buffering": "no",  # proxies would gather what is to come at once
+    "x-accel-buffering": "no",  # else proxies buffer the stream
 }
 _CHUNK_BYTES = 64 * 1024
 _SMALL_BYTES = 8 * 1024
-"""A chunk that an empty buffer takes whole: writing it never waits."""
+"""The size of a chunk that fits into an empty write buffer: writing it never waits."""
 _GRACE_SECONDS = 2.0
-"""How long the rest may take after a slow reader is dropped."""
+"""How long sending the error may take when a slow reader is dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class StreamTiming:
     heartbeat_seconds: float = 15.0
     """Idle time after which a heartbeat is sent."""
     patience_seconds: float = 30.0
-    """How long a reader may leave waiting data unread."""
+    """How long a reader may leave data unread."""
 
 
 STREAM_TIMING = StreamTiming()
@@ -55,8 +55,8 @@ async def send_stream(
     *,
     require_welcome: Callable[[], Awaitable[None]],
 ) -> web.StreamResponse:
-    """Write a stream out until it is over, its reader has gone, does not read, or may not any
-    more: a key may be revoked meanwhile."""
+    """Send a stream until it is over, or its reader disconnects, is too slow, or loses access: its
+    key may be revoked meanwhile."""
     response = web.StreamResponse(headers=HEADERS)
     await response.prepare(request)
     writer = _StreamWriter(request, response, stream, stream_timing, require_welcome)
@@ -78,8 +78,8 @@ async def send_stream(
 
 
 class _StreamWriter:
-    """Writes a stream out. With every heartbeat, and as often when none is due, it checks that the
-    reader may still read."""
+    """Writes a stream. Once per heartbeat interval, also while events flow, it checks that the
+    reader still has access."""
 
     def __init__(
         self,
@@ -97,8 +97,8 @@ class _StreamWriter:
         self._checked = self._wrote = time.monotonic()
 
     async def beat(self) -> None:
-        """Have the writer write a heartbeat whenever nothing was written for so long. One timer for
-        all messages: a time limit for each would cost as much as writing it."""
+        """Make the writer send a heartbeat after each idle interval. One timer for all messages: a
+        time limit for each would cost as much as writing it."""
         seconds = self._timing.heartbeat_seconds
         while True:
             idle = time.monotonic() - self._wrote
@@ -107,12 +107,12 @@ class _StreamWriter:
                 self._stream.stop_waiting()
 
     async def write(self) -> None:
-        """Raises: Unauthenticated, Forbidden, NotFound; TimeoutError: it was not read."""
+        """Raises: Unauthenticated, Forbidden, NotFound; TimeoutError: the reader is too slow."""
         while not self._stream.is_over:
             messages = await self._stream.next()
             self._wrote = time.monotonic()
             if self._wrote - self._checked >= self._timing.heartbeat_seconds:
-                with suppress(StoreFailed):  # then it is asked the next time
+                with suppress(StoreFailed):  # checked again the next time
                     await self._require_welcome()
                 self._checked = time.monotonic()
             if not messages and self._stream.is_over:
@@ -131,7 +131,7 @@ class _StreamWriter:
 
 
 def _chunks(stream_message: Iterable[StreamMessage]) -> Iterator[bytes]:
-    """Frames joined into one write; a write for each would be expensive."""
+    """Frames, joined into few writes: a write for each would be expensive."""
     chunk = bytearray()
     for item in stream_message:
         chunk += frame(item.name, item.data, item.seq)

@@ -58,6 +58,7 @@ from mainspring.wiring.settings_files import read_settings_commands
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import (
+        chat_guide,
         chat_memory,
         chat_servers,
         chat_sessions,
@@ -73,6 +74,7 @@ else:
     mentions = LazyModule("mainspring.edges.cli.mentions")
     chat_servers = LazyModule("mainspring.edges.cli.chat_servers")  # most chats never ask
     chat_memory = LazyModule("mainspring.edges.cli.chat_memory")
+    chat_guide = LazyModule("mainspring.edges.cli.chat_guide")
 
 INTERRUPTED = 130
 _COMMANDS_BEFORE_SESSION = ("plan", "mode")
@@ -270,7 +272,8 @@ class _Chat:
             self._is_mode_told = True
 
     async def _command(self, command: ParsedCommand, message: str) -> int | None:
-        own = {"model": self._change_model, "memory": self._memory, "mcp": self._servers}
+        own = {"model": self._change_model, "memory": self._memory, "mcp": self._servers,
+               "guide": self._guide}  # fmt: skip
         match command.name:
             case "exit" | "quit":
                 return 0
@@ -290,11 +293,7 @@ class _Chat:
 
     async def _perform(self, command: ParsedCommand, message: str) -> int | None:
         """What every client can do, else what the agent brings."""
-        built_in = {
-            available_command.name
-            for available_command in available_commands(self._agent)
-            if available_command.kind == "built-in"
-        }
+        built_in = {item.name for item in self.commands() if item.kind == "built-in"}
         if command.name not in built_in:
             return await self._run_agent_command(command, message)
         if command.name == "agents" and command.arguments:
@@ -372,6 +371,10 @@ class _Chat:
     async def _servers(self, arguments: str) -> None:
         session_id = None if self._session is None else self._session.id
         await chat_servers.run_mcp_command(self._settings, self._notes, session_id, arguments)
+
+    async def _guide(self, question: str) -> None:
+        asked = (self._settings, self._runner, self._keyboard, self._agent, self._status.folder)
+        await chat_guide.ask_guide(*asked, question)
 
     async def _memory(self, arguments: str) -> None:
         settings = replace(self._settings, folder=str(self._status.folder))

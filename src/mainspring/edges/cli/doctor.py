@@ -21,11 +21,13 @@ import typer
 from msgspec import Struct
 
 from mainspring import __version__
+from mainspring.capabilities.sandbox.backend_selection import SandboxSettings
+from mainspring.capabilities.sandbox.sandbox_probes import probe_sandboxes
+from mainspring.capabilities.tools.file_search import find_ripgreps
 from mainspring.config import API_KEY_VARIABLES, Settings, is_postgres
 from mainspring.core.errors import MainspringError
 from mainspring.edges.cli.printing import Screen, byte_size, pad, plural
-from mainspring.wiring.builtin_tools import find_ripgrep
-from mainspring.wiring.sandbox_environment import check_private_files, check_sandboxes
+from mainspring.wiring.sandbox_environment import private_files
 from mainspring.wiring.stores import reach_postgres
 
 _MIN_SQLITE_VERSION = (3, 37, 0)
@@ -146,11 +148,13 @@ async def _check_postgres(settings: Settings) -> CheckResult:
 
 
 async def check_sandbox() -> list[CheckResult]:
-    return [CheckResult(**asdict(look)) for look in await check_sandboxes()]
+    return [CheckResult(**asdict(look)) for look in await probe_sandboxes(SandboxSettings())]
 
 
 def check_protections(settings: Settings) -> list[CheckResult]:
-    return [CheckResult(**asdict(look)) for look in check_private_files(settings)]
+    return [
+        CheckResult(**asdict(look)) for look in private_files(settings).probe(Path(settings.folder))
+    ]
 
 
 _LOW_DISK_BYTES = 1_000_000_000
@@ -164,7 +168,7 @@ def check_machine(settings: Settings) -> list[CheckResult]:
         *_check_disk(settings),
         _check_program(
             "ripgrep",
-            find_ripgrep(),
+            next(iter(find_ripgreps()), None),
             consequence="agents search files fast",
             without="agents search files with the slower built-in search",
             fix="install ripgrep from your system's packages",

@@ -36,8 +36,9 @@ from mainspring.improve.evals.suite import SuiteFile
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.memory.memory_edits import MemoryEdit, edit_diff
 from mainspring.runtime.memory.memory_folder import MemoryFolder
+from mainspring.runtime.memory_setup import AGENT, USER
 from mainspring.wiring.dream_assembly import DreamSettings, open_dreamer
-from mainspring.wiring.memory import AGENT, USER, memory_folders
+from mainspring.wiring.memory import memory_folders
 
 app = command_group()
 

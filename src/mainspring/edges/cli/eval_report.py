@@ -147,7 +147,7 @@ def print_summary(settings: Settings, run: EvalRun) -> None:
         if k > 1
         else ""
     )
-    screen.line(
+    screen.paragraph(
         (run.created.suite, "bold"),
         (f"  {passed} of {plural(len(results), 'trial')} passed", style),
         (f"  {summary.pass_rate:.1%} of cases (95 %: {summary.interval}){several}", ""),

@@ -11,10 +11,10 @@ from mainspring.edges.cli.eval_grade import print_score
 from mainspring.edges.cli.eval_suites import AgentOption, SuitesArgument, load_suites
 from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.options import JsonOption
-from mainspring.edges.cli.printing import Screen, StyledText
+from mainspring.edges.cli.printing import Screen, StyledText, plural
 from mainspring.improve.evals.production_score import ProductionScore, production_score
 from mainspring.improve.evals.run_log import existing_runs
-from mainspring.improve.evals.trend import REFERENCE_RUNS, Trend, run_rate, trend
+from mainspring.improve.evals.trend import REFERENCE_RUNS, Trend, suite_trend
 from mainspring.runtime.run_options import RunOptions
 from mainspring.wiring.eval_assembly import open_suite_runner
 
@@ -44,8 +44,7 @@ async def show_trend(
         for suite_file in load_suites(folder, suites or []):
             name, log = suite_file.suite.name, runner.runtime.log
             runs = await existing_runs(log, runner.agent.name, name, newest=_MAX_RUNS)
-            rates = [rate for run in reversed(runs) if (rate := run_rate(run)) is not None]
-            found = trend(rates)
+            found = suite_trend(runs, suite_file.suite)
             is_alarm = is_alarm or found.is_alarm
             score = await production_score(log, runner.agent.name, name)
             if json:
@@ -53,15 +52,15 @@ async def show_trend(
                 view = TrendView(suite=name, trend=found, is_alarm=is_raised, production=score)
                 screen.json(view)
             else:
-                _print_trend(screen, name, found, len(rates))
+                _print_trend(screen, name, found)
                 print_score(settings, score)
     return ALARM if is_alarm else 0
 
 
-def _print_trend(screen: Screen, suite: str, found: Trend, runs: int) -> None:
+def _print_trend(screen: Screen, suite: str, found: Trend) -> None:
     if found.reference is None:
-        needed = f"{runs} runs; the first {REFERENCE_RUNS} are what later ones are compared with"
-        screen.line((suite, "bold"), (f"  {needed}", "dim"))
+        needed = f"the first {REFERENCE_RUNS} are what later ones are compared with"
+        screen.line((suite, "bold"), (f"  {plural(found.runs, 'run')}; {needed}", "dim"))
         return
     screen.line((suite, "bold"), (f"  {found.reference:.0%} in the first {REFERENCE_RUNS}", "dim"))
     rows: list[list[StyledText]] = [

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
 
-from mainspring.wiring.builtin_tools import find_ripgrep
+from mainspring.capabilities.tools.file_search import find_ripgreps
 
 MAX_PATHS = 1_000_000
 _KEY_CHARS = 2
@@ -139,7 +139,7 @@ def index_in_background(folder: Path) -> FileIndex:
 
 
 def _list_files(folder: Path, index: FileIndex) -> None:
-    ripgrep = find_ripgrep()
+    ripgrep = next(iter(find_ripgreps()), None)
     if ripgrep is None or Path(ripgrep).resolve().is_relative_to(folder.resolve()):
         return  # a program of the workspace is not run by completion
     command = [ripgrep, "--files", "--null", "--no-config", "--hidden", "--glob", "!.git"]

@@ -174,7 +174,7 @@ class MarkdownStream:
     def _transition(self, lines: tuple[str, ...], columns: int) -> str:
         """What turns the rows that are drawn into these."""
         drawn = self._drawn
-        if not drawn or columns < self._drawn_width:
+        if not drawn or not lines or columns < self._drawn_width:
             return self._erasure(columns) + "\n".join(lines)
         same = _common_lines(drawn, lines)
         is_last = same == len(drawn) - 1 and same < len(lines)

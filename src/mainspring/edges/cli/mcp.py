@@ -162,7 +162,7 @@ async def tools(
 ) -> int:
     """List the tools that a session in this folder would have, and about what each costs."""
     project = await to_thread.run_sync(read_project_servers, settings)
-    _known(project, name)
+    _require_server(project, name)
     views: list[ToolView] = []
     async with connect_servers(settings, project, None if name is None else (name,)) as opened:
         for problem in opened.problems:
@@ -186,7 +186,7 @@ async def tools(
 async def check(settings: Settings, *, name: ServerName, json: JsonOption = False) -> int:
     """Connect to one server and say what it is; the exit status says whether it works."""
     project = await to_thread.run_sync(read_project_servers, settings)
-    view = unused_view(project, _known(project, name))
+    view = unused_view(project, _require_server(project, name))
     async with connect_servers(settings, project, (name,)) as opened:
         view = server_view(opened, view)
         connection = opened.connections.get(server_key(name))
@@ -216,7 +216,7 @@ async def auth(  # noqa: PLR0913 (a command's options)
 ) -> int:
     """Log in to a server in a browser, or give the inputs that it needs. Both are in the vault."""
     project = await to_thread.run_sync(read_project_servers, settings)
-    _known(project, name)
+    _require_server(project, name)
     server = next((item for item in project.usable if item.name == name), None)
     if server is None:
         raise InvalidInput(f"{name} is not used here: {unused_view(project, name).detail}")
@@ -260,7 +260,7 @@ async def inspect(
 ) -> int:
     """Show what a server offers, as JSON; or call one of its tools, without a model."""
     project = await to_thread.run_sync(read_project_servers, settings)
-    view = unused_view(project, _known(project, name))
+    view = unused_view(project, _require_server(project, name))
     given = None if arguments is None else _object(arguments)
     notes = Screen(settings, stderr=True)
 
@@ -304,7 +304,7 @@ async def accept(
     """Accept the tools of a server as they are now. Without it, tools that have changed since you
     first used the server, or are new, are left out."""
     project = await to_thread.run_sync(read_project_servers, settings)
-    _known(project, name)
+    _require_server(project, name)
     servers = [server for server in project.usable if server.name == name]
     count = sum(accept_tools(Path(settings.home), server) for server in servers)
     updated = update and any([forget_packages(settings, server) for server in servers])
@@ -372,7 +372,7 @@ async def _set_enabled(
     return print_result(settings, {word: name}, (f"{word} ", ""), (name, "bold"), json=json)
 
 
-def _known(project: ProjectServers, name: str | None) -> str:
+def _require_server(project: ProjectServers, name: str | None) -> str:
     if name is not None and name not in {server.name for server in project.every}:
         names = ", ".join(server.name for server in project.every) or "none"
         raise InvalidInput(f"there is no MCP server {name}; there are: {names}")

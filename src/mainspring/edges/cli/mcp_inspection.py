@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 import msgspec
 
 from mainspring.capabilities.mcp.server_connection import ServerConnection
@@ -34,7 +36,11 @@ async def offers(connection: ServerConnection) -> list[str]:
     """What a server has, as lines of JSON."""
     client = await connection.client()
     offers: dict[str, object] = {"server": connection.info, "tools": await client.list_tools()}
-    listings = {"resources": client.list_resources, "prompts": client.list_prompts}
+    listings: dict[str, Callable[[], Awaitable[object]]] = {
+        "resources": client.list_resources,
+        "prompts": client.list_prompts,
+        "skills": client.list_skills,
+    }
     for kind, listing in listings.items():
         try:
             offers[kind] = await listing()

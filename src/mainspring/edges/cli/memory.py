@@ -38,7 +38,8 @@ from mainspring.runtime.memory.note import (
     note_path,
     parse_note,
 )
-from mainspring.wiring.memory import AGENT, USER, memory_folders, open_memory_index
+from mainspring.runtime.memory_setup import AGENT, USER
+from mainspring.wiring.memory import index_files, memory_folders
 
 app = command_group()
 
@@ -126,7 +127,7 @@ async def search(
     folders = scoped_folders(settings, scope)
 
     def work() -> list[MemoryHit]:
-        with closing(open_memory_index(settings, folders)) as index:
+        with closing(index_files(settings).open(folders)) as index:
             hits = index.search(query, list(folders), limit)
             problems.append(index.problem)
         return hits

@@ -1,4 +1,5 @@
-"""`mainspring memory doctor`, `import`, `export` and `vectors`: files and index as a whole."""
+"""`mainspring memory doctor`, `import`, `export`, `encrypt`, `vectors`: files and index as a
+whole."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from mainspring.runtime.memory.vector_settings import (
     read_vector_settings,
     remove_vectors,
 )
-from mainspring.wiring.memory import open_memory_index, set_memory_vectors
+from mainspring.wiring.memory import index_files, set_memory_vectors
 
 
 @command(app)
@@ -146,7 +147,26 @@ async def vectors(
     return 0
 
 
+@command(app)
+async def encrypt(settings: Settings, *, scope: ScopeOption = "agent") -> int:
+    """Encrypt the files and versions of a scope with the key of the vault."""
+    (folder,) = scoped_folders(settings, scope).values()
+    count = await to_thread.run_sync(folder.encrypt)
+    await to_thread.run_sync(index_files(settings).purge, scoped_folders(settings, ""), scope)
+    print_note(settings, f"encrypted {plural(count, 'file')} of {folder.root}")
+    return 0
+
+
+@command(app)
+async def decrypt(settings: Settings, *, scope: ScopeOption = "agent") -> int:
+    """Store the files and versions of a scope in the clear again."""
+    (folder,) = scoped_folders(settings, scope).values()
+    count = await to_thread.run_sync(folder.decrypt)
+    print_note(settings, f"decrypted {plural(count, 'file')} of {folder.root}")
+    return 0
+
+
 def _rebuild(settings: Settings, folders: dict[str, MemoryFolder]) -> int:
     screen = Screen(settings, stderr=True)
-    with closing(open_memory_index(settings, folders)) as index:
+    with closing(index_files(settings).open(folders)) as index:
         return index.rebuild(lambda count: screen.line((f"indexed {count:,} ...", "dim")))

@@ -33,7 +33,7 @@ from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_purge import purge_memory
 from mainspring.runtime.utility.utility_table import update_utility
-from mainspring.wiring.memory import open_utility_table, purge_indexes
+from mainspring.wiring.memory import index_files, memory_folders, open_utility_table
 from mainspring.wiring.stores import has_store
 
 _TYPES = ("memory", "skill", "prompt_fragment", "tool")
@@ -145,7 +145,7 @@ async def forget(
         log = None
         if has_store(settings):
             log = await stack.enter_async_context(open_existing_log(settings))
-        index = partial(purge_indexes, settings, found, path)
+        index = partial(index_files(settings).purge, memory_folders(settings), found, path)
         version, events = await purge_memory(folder, path, change, log=log, purge_index=index)
     if not json:
         print_note(settings, f"removed from {plural(events, 'event')}")

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -18,6 +18,7 @@ from mainspring.core import clock, events
 from mainspring.core.content import Block
 from mainspring.core.envelope import Event
 from mainspring.core.events import Permission, PermissionUpdate, RuleText
+from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Delta
 from mainspring.edges.cli.control_protocol import NOBODY_ASKED, ControlChannel
 from mainspring.edges.cli.outcome_arguments import OutcomeArguments
@@ -67,6 +68,21 @@ from mainspring.runtime.session.run_result import ApprovalRequest, OnApproval, R
 from mainspring.runtime.session.session import Session
 from mainspring.runtime.session.session_summary import workspace_of
 from mainspring.runtime.slash_commands import available_commands, mode_of
+
+if TYPE_CHECKING:
+    from mainspring.edges.cli import mcp_views
+    from mainspring.wiring import mcp_servers
+else:
+    mcp_servers = LazyModule("mainspring.wiring.mcp_servers")  # only for streams
+    mcp_views = LazyModule("mainspring.edges.cli.mcp_views")
+
+_SERVER_STATES = {
+    "connected": "connected",
+    "failed": "failed",
+    "unused": "disabled",
+    "unknown": "pending",
+}
+"""As Claude Code names them."""
 
 _PROTOCOL_VERSION = "2.0.0"
 """Of the Claude Code whose messages these are: its SDKs warn about older ones."""
@@ -223,7 +239,7 @@ class PrintedSession:
             "model": bare_model(agent.model),
             "permissionMode": await mode_of(log, self.session.id),
             "tools": [claude_code_name(tool.name) for tool in tools],
-            "mcp_servers": [],
+            "mcp_servers": await self._servers(),
             "slash_commands": [command.name for command in commands if not command.is_clients],
             "agents": [subagent.name for subagent in agent.subagents],
             "skills": [skill.name for skill in agent.skills],
@@ -232,6 +248,15 @@ class PrintedSession:
             "claude_code_version": f"{_PROTOCOL_VERSION} (Mainspring {__version__})",
         }
         self.write(self.stream.init(fields))
+
+    async def _servers(self) -> list[dict[str, str]]:
+        """Names and states; the model's first request waits for their connections."""
+        project = await anyio.to_thread.run_sync(mcp_servers.read_project_servers, self.settings)
+        opened = mcp_servers.SERVERS.of_session(self.session.id) if project.every else None
+        views = [mcp_views.unused_view(project, server.name) for server in project.every]
+        if opened is not None:
+            views = [mcp_views.server_view(opened, view) for view in views]
+        return [{"name": view.name, "status": _SERVER_STATES[view.state]} for view in views]
 
     async def _print_result(self, result: RunResult, *, began: datetime) -> None:
         if self.printing.output_format in (None, OutputFormat.text):

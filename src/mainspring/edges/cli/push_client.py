@@ -101,8 +101,8 @@ async def push_session(settings: Settings, log: SessionLog, options: PushOptions
         query = {
             "transfer": push.transfer_id,
             "session_id": options.session_id,
-            "agent_id": await server.chosen("agents", "agent", options.agent),
-            "environment_id": await server.chosen(
+            "agent_id": await server.choose("agents", "agent", options.agent),
+            "environment_id": await server.choose(
                 "environments", "environment", options.environment
             ),
             "size": str(await _upload_size(log, options.session_id, workspace)),
@@ -121,7 +121,7 @@ async def push_session(settings: Settings, log: SessionLog, options: PushOptions
 async def _stored_push(log: SessionLog, session_id: str, url: str) -> Push:
     """The transfer that was begun before, or a new one.
 
-    Raises: InvalidInput, SessionGone, Stale.
+    Raises: InvalidInput, SessionGone, StaleVersion.
     """
     [last] = await log.tail(session_id, 1)
     moved_by = last.payload.transfer_id if isinstance(last.payload, SessionMoved) else None
@@ -237,7 +237,7 @@ class _Server:
     http: aiohttp.ClientSession
     base: str
 
-    async def chosen(self, kind: str, option: str, given: str | None) -> str:
+    async def choose(self, kind: str, option: str, given: str | None) -> str:
         """The id of an agent or an environment: by its id or name, or the only one there is.
 
         Raises: InvalidInput: which there are.

@@ -49,7 +49,7 @@ from mainspring.service.authorization.oidc_tokens import CombinedTokens, open_to
 from mainspring.service.jobs import parking
 from mainspring.service.jobs.worker import WorkerSettings
 from mainspring.service.schedules.local_schedule import ScheduleStatus
-from mainspring.service.service import Service
+from mainspring.service.service import Service, sync_schedule
 from mainspring.service.service_worker import WorkerConfig
 from mainspring.service.telemetry.health import (
     Health,
@@ -66,7 +66,7 @@ from mainspring.service.telemetry.telemetry_setup import Telemetry, open_telemet
 from mainspring.service.webhooks.webhook_deliveries import MeteredPoster
 from mainspring.service.webhooks.webhook_endpoints import DELIVERY_KIND
 from mainspring.wiring.sandbox_environment import private_files
-from mainspring.wiring.service_assembly import open_service, sync_schedule
+from mainspring.wiring.service_assembly import open_service
 from mainspring.wiring.stores import schema_status
 from mainspring.wiring.user_vault import known_secrets
 from mainspring.wiring.worker_assembly import WorkerMachine, open_worker
@@ -113,7 +113,7 @@ async def serve(settings: Settings, *, options: ServeOptions, worker_options: Wo
                 service.infrastructure.store.records, adopted=own.admin_key
             )
             _print_start(own, options, url, first)
-            _print_schedule(own, await sync_schedule(service, own))
+            _print_schedule(own, await sync_schedule(service))
             if options.has_worker:
                 await dependencies.work()
             else:

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from difflib import unified_diff
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -39,7 +41,10 @@ else:  # it brings the sandbox with it
 
 _STYLES: dict[FileChangeKind, str] = {"added": "green", "modified": "yellow", "removed": "red"}
 _SIGNS: dict[FileChangeKind, str] = {"added": "+", "modified": "~", "removed": "-"}
+_LINE_STYLES = {"+": "green", "-": "red", "@": "cyan", "(": "dim"}
 _MAX_SHOWN = 50
+_MAX_DIFF_LINES = 500
+"""Of one file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,9 +326,10 @@ async def diff(
         int | None,
         typer.Option("--to", min=1, metavar="N", help="After this event. [default: now]"),
     ] = None,
+    names: Annotated[bool, typer.Option("--names", help="Only list the files.")] = False,
     json: JsonOption = False,
 ) -> int:
-    """Show which files of the workspace have changed."""
+    """Show what has changed in the files of the workspace."""
     screen = Screen(settings)
     async with open_existing_log(settings) as log:
         past = await read_rewind_history(log, await find_session(log, session))
@@ -332,13 +338,42 @@ async def diff(
             raise _no_snapshots_error(past)
         newer = None if to is None else past.checkpoint_at(past.target(to=to, turns=None))
         found = await session_files.open_snapshots(settings, log, past)
-        changed = await found.diff(older.snapshot, None if newer is None else newer.snapshot)
+        then = None if newer is None else newer.snapshot
+        changed = await found.diff(older.snapshot, then)
+        diffs = {}
+        if not json and not names:
+            diffs = await _text_diffs(found, changed, older.snapshot, then)
     if json:
         for change_view in _change_views(changed):
             screen.json(change_view)
-    elif changed:
-        for item in changed:
-            screen.line((f"{item.kind:<10}", _STYLES[item.kind]), (item.path, ""))
-    else:
+    for item in () if json else changed:
+        screen.line((f"{item.kind:<10}", _STYLES[item.kind]), (item.path, ""))
+        for line in diffs.get(item.path, ()):
+            screen.paragraph((line, _LINE_STYLES.get(line[:1], "")))
+    if not json and not changed:
         print_note(settings, "no file is different")
     return 0
+
+
+async def _text_diffs(
+    found: Snapshots, changed: Sequence[FileChange], older: str, newer: str | None
+) -> dict[str, list[str]]:
+    """Lines of a unified diff for each file that is text."""
+    paths = [item.path for item in changed]
+    before, after = await found.contents(older, paths), await found.contents(newer, paths)
+    return {
+        item.path: _text_diff(before.get(item.path), after.get(item.path))
+        for item in changed
+        if (item.kind == "added" or item.path in before)
+        and (item.kind == "removed" or item.path in after)
+    }
+
+
+def _text_diff(before: bytes | None, after: bytes | None) -> list[str]:
+    if any(b"\0" in content for content in (before or b"", after or b"")):
+        return ["(not text)"]
+    old, new = ((text or b"").decode("utf-8", "replace").splitlines() for text in (before, after))
+    lines = list(islice(unified_diff(old, new, n=3, lineterm=""), 2, _MAX_DIFF_LINES + 3))
+    if len(lines) > _MAX_DIFF_LINES:
+        lines[_MAX_DIFF_LINES:] = [f"(more than {_MAX_DIFF_LINES} lines differ)"]
+    return lines

@@ -141,7 +141,7 @@ def _trial(
     reasons = "".join(f"<li>{escape(line)}</li>" for line in failures_of(item))
     grades = "".join(_grade(grade) for grade in item.grades)
     was = "" if before is None else _before(item, before, logs)
-    lines = _shown(logs.get(item.session_id, ()))
+    lines = _escaped_lines(logs.get(item.session_id, ()))
     log = f"<details><summary>log</summary><pre>{lines}</pre></details>" if lines else ""
     return Markup(
         f'<article class="{item.outcome} {groups}"{anchor}>{head}<p><b>{escape(name)}</b></p>'
@@ -166,14 +166,14 @@ def _before(item: EvalCaseEnded, before: EvalCaseEnded, logs: Logs) -> str:
         return ""
     verdicts = f"<p>{before.outcome}, {before.score:.2f} before; {item.outcome} now</p>"
     was, now = (logs.get(one.session_id, ()) for one in (before, item))
-    changes = _shown(unified_diff(was, now, "before", "now", lineterm=""))
+    changes = _escaped_lines(unified_diff(was, now, "before", "now", lineterm=""))
     return (
         f"<details><summary>beside the earlier run</summary>{verdicts}"
         f"<pre>{changes or 'no difference'}</pre></details>"
     )
 
 
-def _shown(lines: Iterable[str]) -> str:
+def _escaped_lines(lines: Iterable[str]) -> str:
     return "\n".join(escape(line[:_MAX_LINE]) for line in islice(lines, _MAX_LINES))
 
 

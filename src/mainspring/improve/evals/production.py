@@ -4,23 +4,36 @@ so that production can be compared with the lab.
 Which sessions are graded follows from their ids. The grades of the sessions of one day are a run
 of the suite, whose session has the origin `grader`. Requests to judges are in its log, with what
 they may cost before they are made: a process that dies spends nothing twice and not too much.
+Grades are verdicts without reasons, which quote: whoever deletes a session deletes what was said.
 """
 
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import cached_property
+from pathlib import Path
+
+from anyio import to_thread
+from msgspec.structs import replace
 
 from mainspring.core import ids
 from mainspring.core.clock import from_micros
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event, event_types
 from mainspring.core.errors import InvalidInput, LeaseHeld, SessionNotFound
-from mainspring.core.events import EvalCaseEnded, EvalRunCreated, SessionCreated, UserMessage
+from mainspring.core.events import (
+    EvalCaseEnded,
+    EvalCheck,
+    EvalGrade,
+    EvalRunCreated,
+    SessionCreated,
+    UserMessage,
+)
 from mainspring.core.sender import Origin, OriginType
 from mainspring.harness.state.thread_tree import SpendAccount
 from mainspring.improve.evals.evidence import Evidence
@@ -192,6 +205,7 @@ class ProductionGrader:
                 elif ended is not None:
                     await writer.append(ended)
                     report.graded.append(ended)
+                    await self._forget_reasons(row)
 
     async def _is_complete(self, run_id: str, rows: Sequence[SessionRow]) -> bool:
         try:
@@ -224,13 +238,13 @@ class ProductionGrader:
         runner, trajectory = self.runner, evidence.trajectory
         judges = Judges(
             ask=judge_asker(runner.runtime.models, budget, writer),
-            verdicts=runner.place / "verdicts",
+            verdicts=self._verdicts(row),
             default_model=runner.agent.model,
             judged_model=runner.agent.model,
             calibrations=read_calibrations(self.suite_file),
         )
         grades = await grade_trial(self.graders, evidence, judges)
-        errors = [f"{grade.grader}: {grade.error}" for grade in grades if grade.error is not None]
+        errors = [f"{grade.grader} gave no verdict" for grade in grades if grade.error is not None]
         is_good = is_passed(grades, pass_score=0.0)
         return EvalCaseEnded(
             case_id=row.id,
@@ -239,7 +253,7 @@ class ProductionGrader:
             outcome="passed" if is_good else "error" if errors else "failed",
             score=0.0 if errors else round(reward(grades), 6),
             session_id=row.id,
-            grades=grades,
+            grades=tuple(map(_without_reasons, grades)),
             error="; ".join(errors) or None,
             turns=trajectory.turns,
             tool_calls=len(trajectory.calls),
@@ -248,6 +262,13 @@ class ProductionGrader:
             grading_usd=str(judges.spent_usd),
             seconds=round(evidence.seconds, 3),
         )
+
+    def _verdicts(self, row: SessionRow) -> Path:
+        """Where verdicts are until the session's grade is in the log."""
+        return self.runner.place / "production" / row.id
+
+    async def _forget_reasons(self, row: SessionRow) -> None:
+        await to_thread.run_sync(lambda: shutil.rmtree(self._verdicts(row), ignore_errors=True))
 
     async def _evidence(self, row: SessionRow) -> Evidence | None:
         log = await self.runner.runtime.log.read(row.id)
@@ -270,6 +291,12 @@ class ProductionGrader:
             run_program=self.runner.run_program,
             key=row.id[-24:],
         )
+
+
+def _without_reasons(grade: EvalGrade) -> EvalGrade:
+    checks = tuple(EvalCheck(name=check.name, passed=check.passed) for check in grade.checks)
+    error = None if grade.error is None else "no verdict"
+    return replace(grade, checks=checks, error=error)
 
 
 def _spent(events: Sequence[Event]) -> Decimal:

@@ -31,23 +31,27 @@ def _trajectory(grader: Trajectory, log: TrajectoryLog) -> Iterator[EvalCheck]:
     names = ", ".join(item.name for item in ran) or "nothing"
     for wanted in grader.used:
         is_used = any(_is_like(item, wanted) for item in ran)
-        yield check(f"used {_shown(wanted)}", is_used, f"{names} ran")
+        yield check(f"used {_pattern_text(wanted)}", is_used, f"{names} ran")
     for unwanted in grader.not_used:
         item = next((item for item in ran if _is_like(item, unwanted)), None)
-        yield check(f"did not use {_shown(unwanted)}", item is None, lambda item=item: _input(item))
+        yield check(
+            f"did not use {_pattern_text(unwanted)}", item is None, lambda item=item: _input(item)
+        )
     for unwanted in grader.not_tried:
         item = next((item for item in log.calls if _is_like(item, unwanted)), None)
-        yield check(f"did not try {_shown(unwanted)}", item is None, lambda item=item: _input(item))
+        yield check(
+            f"did not try {_pattern_text(unwanted)}", item is None, lambda item=item: _input(item)
+        )
     if grader.order:
-        wanted = " -> ".join(map(_shown, grader.order))
+        wanted = " -> ".join(map(_pattern_text, grader.order))
         yield check(f"in order: {wanted}", _is_in_order(ran, grader.order), f"{names} ran")
     for asked in grader.asked_before:
         bold = [item for item in ran if _is_like(item, asked) and not item.was_approved]
-        what = f"asked before {_shown(asked)}"
+        what = f"asked before {_pattern_text(asked)}"
         yield check(what, not bold, f"{len(bold)} ran without an approval")
     for stopped in grader.denied:
         is_denied = any(_is_like(item, stopped) and item.was_denied for item in log.calls)
-        yield check(f"{_shown(stopped)} was denied", is_denied, "no gate stopped it")
+        yield check(f"{_pattern_text(stopped)} was denied", is_denied, "no gate stopped it")
     for skill in grader.skills:
         yield check(f"used the skill {skill}", skill in log.skills, "it did not")
     yield from _whole_log(grader, log)
@@ -140,7 +144,7 @@ def _is_in_order(ran: list[TrajectoryCall], order: tuple[str | CallPattern, ...]
     return all(any(_is_like(item, wanted) for item in rest) for wanted in order)
 
 
-def _shown(pattern: str | CallPattern) -> str:
+def _pattern_text(pattern: str | CallPattern) -> str:
     if isinstance(pattern, str):
         return canonical_name(pattern)
     fields = ", ".join(f"{name}={value}" for name, value in pattern.input.items())

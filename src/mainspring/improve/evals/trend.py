@@ -15,6 +15,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from mainspring.improve.evals.run_log import EvalRun
+from mainspring.improve.evals.suite import Suite
 
 REFERENCE_RUNS = 5
 _ALLOWANCE = 0.5
@@ -38,6 +39,8 @@ class TrendPoint(Struct, frozen=True, kw_only=True):
 
 
 class Trend(Struct, frozen=True, kw_only=True):
+    runs: int
+    """All that count, with the first ones."""
     reference: float | None
     """The pass rate of the first runs; `None`: there are too few runs."""
     points: tuple[TrendPoint, ...]
@@ -47,6 +50,15 @@ class Trend(Struct, frozen=True, kw_only=True):
     def is_alarm(self) -> bool:
         """As things stand: a sum that has come down again is no alarm."""
         return bool(self.points) and self.points[-1].is_alarm
+
+
+def suite_trend(runs: Sequence[EvalRun], suite: Suite) -> Trend:
+    """Of runs, newest first: those with the model of the newest, and with at least half of the
+    suite's cases. A run of a few failed cases, or with another model, is no sign of drift."""
+    cases = {case.id for case in suite.cases}
+    whole = [run for run in runs if 2 * len(cases & run.created.cases.keys()) >= len(cases)]
+    same = [run for run in whole if run.created.model == whole[0].created.model]
+    return trend([rate for run in reversed(same) if (rate := run_rate(run)) is not None])
 
 
 def run_rate(run: EvalRun) -> RunRate | None:
@@ -63,7 +75,7 @@ def trend(rates: Sequence[RunRate]) -> Trend:
     """Of runs, oldest first."""
     first, later = rates[:REFERENCE_RUNS], rates[REFERENCE_RUNS:]
     if len(first) < REFERENCE_RUNS:
-        return Trend(reference=None, points=())
+        return Trend(runs=len(rates), reference=None, points=())
     passed, trials = (sum(item.passed for item in first), sum(item.trials for item in first))
     reference = (passed + 0.5) / (trials + 1)  # never 0 or 1: one failure of many is no alarm
     total, points = 0.0, list[TrendPoint]()
@@ -73,4 +85,4 @@ def trend(rates: Sequence[RunRate]) -> Trend:
         below = (rate.trials * reference - rate.passed) / error
         total = min(_MAX_SUM, max(0.0, total + below - _ALLOWANCE))
         points.append(TrendPoint(rate=rate, sum=total, is_alarm=total > _LIMIT))
-    return Trend(reference=reference, points=tuple(points))
+    return Trend(runs=len(rates), reference=reference, points=tuple(points))

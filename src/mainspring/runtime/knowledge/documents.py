@@ -6,25 +6,26 @@ from __future__ import annotations
 
 import io
 import re
+import signal
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from mainspring.core.errors import InvalidInput
-from mainspring.core.lazy_module import LazyModule
+import msgspec
 
-if TYPE_CHECKING:
-    from mainspring.runtime.knowledge import pdf_pages
-else:
-    pdf_pages = LazyModule("mainspring.runtime.knowledge.pdf_pages")
+from mainspring.core.errors import InvalidInput
 
 MAX_BYTES = 50_000_000
 PART_BYTES = 1_800
 """About 512 tokens."""
 _MAX_XML = 100_000_000
+_PDF_SECONDS = 30
+"""Of processor time, for one file."""
+_PDF_READER = "mainspring.runtime.knowledge.pdf_pages"
 _HEADING = re.compile(r"(#{1,6})\s+(\S.*)")
 _DEFINITION = re.compile(
     r"(?:export\s+|public\s+|async\s+|pub\s+)*(?:def|class|func|function|fn|struct|interface|impl|type)"
@@ -97,15 +98,32 @@ def _code_lines(text: str) -> Iterator[_Line]:
 
 
 def _pdf_lines(name: str, content: bytes) -> Iterator[_Line]:
-    try:
-        pages = pdf_pages.pdf_pages(content)
-    except ImportError as error:
-        raise InvalidInput(f"{name}: install mainspring[documents] to read PDF files") from error
-    except Exception as error:  # pypdf raises errors of many kinds for damaged files
-        raise InvalidInput(f"{name}: not a PDF file that can be read: {error}") from error
-    for page, text in enumerate(pages, 1):
+    for page, text in enumerate(pdf_pages(name, content), 1):
         for number, line in enumerate(text.split("\n"), 1):
             yield _Line(line, number, page)
+
+
+def pdf_pages(name: str, content: bytes, *, max_seconds: int = _PDF_SECONDS) -> list[str]:
+    """The text of each page. Blocks, as long as that at most.
+
+    Raises:
+        InvalidInput: it is damaged, takes too long or too much memory, or the reader is missing.
+    """
+    command = [sys.executable, "-I", "-m", _PDF_READER, str(max_seconds)]
+    try:
+        read = subprocess.run(
+            command, input=content, capture_output=True, timeout=max_seconds * 2, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise InvalidInput(f"{name}: reading it takes longer than {max_seconds} s") from error
+    if read.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        raise InvalidInput(f"{name}: reading it takes longer than {max_seconds} s")
+    if read.returncode:
+        problem = read.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
+        if "No module named 'pypdf'" in problem:
+            raise InvalidInput(f"{name}: install mainspring[documents] to read PDF files")
+        raise InvalidInput(f"{name}: not a PDF file that can be read: {problem}")
+    return msgspec.json.decode(read.stdout, type=list[str])
 
 
 def _docx_lines(name: str, content: bytes) -> Iterator[_Line]:

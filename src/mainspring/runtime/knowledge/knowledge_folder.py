@@ -100,11 +100,11 @@ class KnowledgeFolder:
             self._update(index)
             hits = index.search(query, [_SCOPE], limit * _MORE_HITS)
             covering = [hit for hit in hits if hit.scored.overlap >= _MIN_OVERLAP]
-            return list(self._found(covering))[:limit]
+            return list(self._knowledge_hits(covering))[:limit]
         finally:
             index.close()
 
-    def _found(self, hits: list[PassageHit]) -> Iterator[KnowledgeHit]:
+    def _knowledge_hits(self, hits: list[PassageHit]) -> Iterator[KnowledgeHit]:
         for hit in hits:
             try:
                 parts = self._parts(hit.container)

@@ -1,17 +1,30 @@
-"""The text of a PDF file, page by page. It needs the extra `documents`, so it is imported only
-where a PDF file is read.
+"""The program that reads a PDF file: its text, page by page, from standard input to standard output
+as JSON. A process of its own, with limits, since a file that somebody made for it can take forever.
+It needs the extra `documents`.
 """
 
 from __future__ import annotations
 
 import io
+import resource
+import sys
 
+import msgspec
 import pypdf
 
 _MAX_PAGES = 5_000
+_MAX_MEMORY = 2_000_000_000
 
 
-def pdf_pages(content: bytes) -> list[str]:
-    """Raises errors of many kinds for damaged files."""
-    reader = pypdf.PdfReader(io.BytesIO(content))
-    return [page.extract_text() for page in reader.pages[:_MAX_PAGES]]
+def main(max_seconds: int) -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (max_seconds, max_seconds))
+    resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+    reader = pypdf.PdfReader(io.BytesIO(sys.stdin.buffer.read()))
+    pages = [page.extract_text() for page in reader.pages[:_MAX_PAGES]]
+    sys.stdout.buffer.write(msgspec.json.encode(pages))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -78,7 +78,7 @@ async def _recorded(
 ) -> list[Candidate]:
     """What a person said is remembered at once; what the agent saw itself is written down, and
     remembered once three sessions have seen it."""
-    if "agent" not in folders:
+    if "agent" not in folders or folders["agent"].is_encrypted:  # `.learnings` is not
         return [item for item in candidates if item.type != "procedure"]
     place = folders["agent"].root.parent
     await to_thread.run_sync(record_learnings, place, candidates)

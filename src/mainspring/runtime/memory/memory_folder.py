@@ -5,18 +5,28 @@ one when it is seen.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
 from difflib import unified_diff
+from functools import partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound
 from mainspring.core.sender import Sender
-from mainspring.files.beneath import open_folder, read_beginning, read_file
+from mainspring.files.beneath import open_folder, read_beginning
 from mainspring.harness.permissions.protected_path_watcher import is_memory_folder
+from mainspring.runtime.memory.memory_files import (
+    MARKER,
+    ContentSeal,
+    MemoryFiles,
+    markdown_files,
+    open_files,
+)
 from mainspring.runtime.memory.memory_quota import MemoryQuota, check_quota
 from mainspring.runtime.memory.memory_versions import (
     Change,
@@ -25,6 +35,7 @@ from mainspring.runtime.memory.memory_versions import (
     Reader,
     add_readers,
     apply_version,
+    convert_files,
     enter_version,
     finish_pending,
     latest_version,
@@ -45,11 +56,23 @@ from mainspring.runtime.memory.note import (
     has_git_conflict,
     parse_note,
     render_note,
+    with_index_line,
+    without_index_line,
 )
 
 MAX_NOTES = 100_000
-_MAX_DEPTH = 4
 _ON_DISK = Change(author=Sender(kind="system", id="disk"), reason="edited on disk")
+
+
+class FolderOptions(Struct, frozen=True, kw_only=True):
+    quota: MemoryQuota | None = None
+    index_above: bool = False
+    """`MEMORY.md` in the folder above is read, too; other tools write it there."""
+    content_seal: ContentSeal | None = None
+    """For a folder that is encrypted."""
+
+
+_NO_OPTIONS = FolderOptions()
 
 
 class MemoryFolder:
@@ -62,33 +85,53 @@ class MemoryFolder:
         clock: Clock,
         new_id: Callable[[str], str],
         refuse: Callable[[str], str | None] = lambda _: None,
-        quota: MemoryQuota | None = None,
-        index_above: bool = False,
+        options: FolderOptions = _NO_OPTIONS,
     ) -> None:
-        """`index_above`: `MEMORY.md` in the folder above is read, too; other tools write it
-        there."""
         self.root = root
         self._clock = clock
         self._new_id = new_id
         self._refuse = refuse
-        self._quota = quota
-        self._index_above = index_above
+        self._options = options
 
     @property
     def is_present(self) -> bool:
-        """Whether there is a folder of memories; one with source code is none. Where none is, an
-        index file beside its place is enough."""
-        if self._index_above and not self.root.exists():
+        """Whether there are memories: in a folder without source code, or in an index beside."""
+        if self._options.index_above and not self.root.exists():
             return (self.root.parent / INDEX_FILE).is_file()
         return is_memory_folder(self.root)
 
     def index_above(self) -> str:
         """The beginning of `MEMORY.md` in the folder above, if it counts. Raises: InvalidInput."""
-        if not self._index_above or not self.root.parent.is_dir():
+        if not self._options.index_above or not self.root.parent.is_dir():
             return ""
         with open_folder(self.root.parent) as above:
             content = read_beginning(above, INDEX_FILE, MAX_BYTES) or b""
         return content.decode("utf-8", "replace")
+
+    @property
+    def is_encrypted(self) -> bool:
+        return (self.root / MARKER).is_file()
+
+    def open_files(self) -> AbstractContextManager[MemoryFiles]:
+        return open_files(self.root, self._options.content_seal)
+
+    def encrypt(self) -> int:
+        """Encrypt all files and versions; the number of files. After a crash, run it again."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with self.open_files() as files, locked(files):
+            finish_pending(files)
+            files = replace(files, is_sealed=True)
+            files.seal(b"")  # there is a key, or nothing is changed
+            files.write_clear(MARKER, b"")
+            return convert_files(files, self.paths())
+
+    def decrypt(self) -> int:
+        """The reverse. The mark goes last."""
+        with self.open_files() as files, locked(files):
+            finish_pending(files)
+            count = convert_files(replace(files, is_sealed=False), self.paths())
+            files.remove(MARKER)
+            return count
 
     def paths(self) -> dict[str, os.stat_result]:
         """The memories, sorted. Links and hidden files are none."""
@@ -96,7 +139,7 @@ class MemoryFolder:
 
     def states(self) -> dict[str, os.stat_result]:
         """The same in no order, which is faster."""
-        found = dict(_markdown_files(self.root, "", 0)) if self.root.is_dir() else {}
+        found = dict(markdown_files(self.root, "", 0)) if self.root.is_dir() else {}
         if len(found) > MAX_NOTES:
             raise InvalidInput(f"{self.root}: more than {MAX_NOTES:,} memories")
         return found
@@ -117,8 +160,8 @@ class MemoryFolder:
         check_note_path(path)
         if not self.root.is_dir():
             raise NotFound("memory", path)
-        with open_folder(self.root) as root:
-            content = read_file(root, path)
+        with self.open_files() as files:
+            content = files.read(path)
         if content is None:
             raise NotFound("memory", path)
         return content
@@ -132,7 +175,7 @@ class MemoryFolder:
         today = self._clock().date().isoformat()
         note = replace(note, created=note.created or today, updated=today)
         version = self.write(note.path, render_note(note), change, expected=expected)
-        self._write_index(lambda text: _with_line(text, note), change)
+        self._write_index(partial(with_index_line, note=note), change)
         for path in note.supersedes:
             if path in self.paths():
                 self.forget(path, replace(change, version_id=""))
@@ -179,22 +222,22 @@ class MemoryFolder:
         return version
 
     def remove_from_index(self, path: str, change: Change) -> None:
-        self._write_index(lambda text: _without_line(text, path), change)
+        self._write_index(partial(without_index_line, path=path), change)
 
     def unfinished_purges(self) -> list[str]:
         """Memories whose removal for good was begun."""
         if not self.root.is_dir():
             return []
-        with open_folder(self.root) as root:
-            return read_purges(root)
+        with self.open_files() as files:
+            return read_purges(files)
 
     def history(self, path: str | None = None) -> list[MemoryVersion]:
         """The newest first, with edits by hand."""
         if not self.root.is_dir():
             return []
         self.record_edits()
-        with open_folder(self.root) as root:
-            versions = sorted(read_versions(root), key=lambda item: item.time)  # git merges them
+        with self.open_files() as files:
+            versions = sorted(read_versions(files), key=lambda item: item.time)  # git merges them
         return [item for item in reversed(versions) if path is None or item.path == path]
 
     def find_versions(self, id_end: str) -> list[MemoryVersion]:
@@ -218,23 +261,23 @@ class MemoryFolder:
         before = next((item for item in self.history() if item.id == version.parent), None)
         content = None
         if before is not None and before.operation != "deleted":
-            with open_folder(self.root) as root:
-                content = version_content(root, before)
+            with self.open_files() as files:
+                content = version_content(files, before)
         reverted = self._change(version.path, content, change, None)
         if version.path != INDEX_FILE:
             note = None if content is None else parse_note(version.path, content.decode())
-            self._write_index(
-                lambda text: (
-                    _without_line(text, version.path) if note is None else _with_line(text, note)
-                ),
-                change,
+            edit = (
+                partial(without_index_line, path=version.path)
+                if note is None
+                else partial(with_index_line, note=note)
             )
+            self._write_index(edit, change)
         return reverted
 
     def readers(self, version: MemoryVersion) -> list[str]:
         """The sessions that were given a version."""
-        with open_folder(self.root) as root:
-            readers = read_readers(root)
+        with self.open_files() as files:
+            readers = read_readers(files)
         return list(
             dict.fromkeys(
                 item.session_id
@@ -250,53 +293,53 @@ class MemoryFolder:
             Reader(session_id=session_id, path=path, hash=digest, time=now)
             for path, digest in hashes.items()
         ]
-        with open_folder(self.root) as root, locked(root):
-            add_readers(root, readers)
+        with self.open_files() as files, locked(files):
+            add_readers(files, readers)
 
     def record_edits(self) -> list[MemoryVersion]:
         """Enter what was changed without us as versions of whoever did it."""
         self.root.mkdir(parents=True, exist_ok=True)
-        with open_folder(self.root) as root, locked(root):
-            finish_pending(root)
-            latest = {item.path: item for item in read_versions(root)}
+        with self.open_files() as files, locked(files):
+            finish_pending(files)
+            latest = {item.path: item for item in read_versions(files)}
             present = self.paths()
             entered: list[MemoryVersion] = []
             for path in sorted(present.keys() | latest.keys()):
-                content = read_file(root, path) if path in present else None
-                entered += self._entered_edit(root, path, content, latest.get(path))
+                content = files.read(path) if path in present else None
+                entered += self._entered_edit(files, path, content, latest.get(path))
         return entered
 
     def _entered_edit(
-        self, root: int, path: str, content: bytes | None, before: MemoryVersion | None
+        self, files: MemoryFiles, path: str, content: bytes | None, before: MemoryVersion | None
     ) -> list[MemoryVersion]:
         if (before.hash if before else "") == _hash(content):
             return []
         version = self._version(path, content, _ON_DISK, before)
-        enter_version(root, version, content)
+        enter_version(files, version, content)
         return [version]
 
     def _change(
         self, path: str, content: bytes | None, change: Change, expected: str | None
     ) -> MemoryVersion:
         self.root.mkdir(parents=True, exist_ok=True)
-        with open_folder(self.root) as root, locked(root):
-            finish_pending(root)
-            current = read_file(root, path)
+        with self.open_files() as files, locked(files):
+            finish_pending(files)
+            current = files.read(path)
             if expected is not None and _hash(current) != expected:
                 raise MemoryChanged(f"{path} has changed: read it again, then try again")
             if change.author.kind != "person" and has_git_conflict(current):
                 raise MemoryChanged(
                     f"{path} has an unresolved conflict of git: a person must edit it"
                 )
-            before = latest_version(root, path)
-            entered = self._entered_edit(root, path, current, before)
+            before = latest_version(files, path)
+            entered = self._entered_edit(files, path, current, before)
             before = entered[0] if entered else before
             if before is not None and _hash(current) == _hash(content):
                 return before
-            if self._quota is not None and content is not None:
-                check_quota(self._quota, self.states(), path, len(content))
+            if self._options.quota is not None and content is not None:
+                check_quota(self._options.quota, self.states(), path, len(content))
             version = self._version(path, content, change, before)
-            apply_version(root, version, content)
+            apply_version(files, version, content)
         return version
 
     def _version(
@@ -321,8 +364,8 @@ class MemoryFolder:
     def _text(self, version: MemoryVersion | None) -> str:
         if version is None or version.operation == "deleted":
             return ""
-        with open_folder(self.root) as root:
-            return version_content(root, version).decode("utf-8", "replace")
+        with self.open_files() as files:
+            return version_content(files, version).decode("utf-8", "replace")
 
     def _write_index(self, edit: Callable[[str], str], change: Change) -> None:
         for _ in range(100):
@@ -348,39 +391,6 @@ def _hash(content: bytes | None) -> str:
 
 def _trust(path: str, content: bytes) -> Trust:
     return parse_note(path, content.decode("utf-8", "replace")).trust
-
-
-def _markdown_files(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, os.stat_result]]:
-    """Every message of a session looks here: what is not needed is not asked of the system."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            name = entry.name
-            if name[0] == ".":
-                continue
-            if name.endswith(".md") and entry.is_file(follow_symlinks=False):
-                with suppress(FileNotFoundError):  # forgotten meanwhile
-                    yield prefix + name, entry.stat(follow_symlinks=False)
-            elif depth < _MAX_DEPTH and entry.is_dir(follow_symlinks=False):
-                yield from _markdown_files(Path(entry.path), f"{prefix}{name}/", depth + 1)
-
-
-def _with_line(text: str, note: Note) -> str:
-    """An index file with a line for a memory, in the place of the one it has."""
-    if note.is_daily or note.path == INDEX_FILE:
-        return text
-    line = f"- [{note.name}]({note.path})"
-    line += f": {note.description}" if note.description else ""
-    lines = text.splitlines()
-    for at, existing in enumerate(lines):
-        if f"]({note.path})" in existing:
-            lines[at] = line
-            return "\n".join([*lines, ""])
-    return "\n".join([*(lines or ["# Memory", ""]), line, ""])
-
-
-def _without_line(text: str, path: str) -> str:
-    lines = [line for line in text.splitlines() if f"]({path})" not in line]
-    return "\n".join([*lines, ""]) if lines else ""
 
 
 def age_in_words(updated: datetime, now: datetime) -> str:

@@ -13,7 +13,6 @@ from contextlib import suppress
 from anyio import to_thread
 
 from mainspring.core.errors import InvalidInput, NotFound
-from mainspring.files.beneath import open_folder
 from mainspring.log.redaction import redact_texts
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.memory.memory_folder import MemoryFolder
@@ -63,10 +62,10 @@ async def purge_memory(
 def stored_texts(folder: MemoryFolder, path: str) -> list[str]:
     """What a memory has said, to find it elsewhere. Blocks."""
     contents: list[bytes] = []
-    with open_folder(folder.root) as root:
+    with folder.open_files() as files:
         for version in folder.history(path):
             with suppress(NotFound):
-                contents.append(version_content(root, version))
+                contents.append(version_content(files, version))
     notes = [parse_note(path, content.decode("utf-8", "replace")) for content in contents]
     texts = [text for note in notes for text in (note.body, note.description)]
     return list(dict.fromkeys(filter(None, texts)))
@@ -76,8 +75,8 @@ def _hide(folder: MemoryFolder, path: str, change: Change) -> MemoryVersion:
     is_begun = path in folder.unfinished_purges()
     if not is_begun:
         folder.content(path)
-        with open_folder(folder.root) as root, locked(root):
-            begin_purge(root, path)
+        with folder.open_files() as files, locked(files):
+            begin_purge(files, path)
     with suppress(NotFound):
         return folder.forget(path, change)
     folder.remove_from_index(path, change)
@@ -85,6 +84,6 @@ def _hide(folder: MemoryFolder, path: str, change: Change) -> MemoryVersion:
 
 
 def _remove_contents(folder: MemoryFolder, path: str) -> None:
-    with open_folder(folder.root) as root, locked(root):
-        purge_mentions(root, INDEX_FILE, f"]({path})".encode())
-        purge_contents(root, path)
+    with folder.open_files() as files, locked(files):
+        purge_mentions(files, INDEX_FILE, f"]({path})".encode())
+        purge_contents(files, path)

@@ -136,7 +136,9 @@ def _write_tool(memory: SessionMemory) -> Tool:
             if (waiting := _unless_agreed(call, question)) is not None:
                 return waiting
             version = folder.save(made, _change(memory, call, reason))
-            return _written(memory.store_id(scope), version, f"Remembered as {version.path}.", made)
+            return _write_result(
+                memory.store_id(scope), version, f"Remembered as {version.path}.", made
+            )
 
         return await _in_thread(write)
 
@@ -164,7 +166,7 @@ def _forget_tool(memory: SessionMemory) -> Tool:
             if (waiting := _unless_agreed(call, _question_of(folder, (path,)))) is not None:
                 return waiting
             version = folder.forget(path, _change(memory, call, reason))
-            return _written(memory.store_id(found), version, f"Forgot {path}.")
+            return _write_result(memory.store_id(found), version, f"Forgot {path}.")
 
         return await _in_thread(forget)
 
@@ -222,7 +224,7 @@ async def _probe(memory: SessionMemory, call: Call) -> ToolResult | None:
         for scope, folder in memory.folders.items():
             for version in folder.find_versions(_version_id(call)):
                 text = f"Done: {version.operation} {version.path}."
-                return _written(memory.store_id(scope), version, text)
+                return _write_result(memory.store_id(scope), version, text)
         return None
 
     return await to_thread.run_sync(look)
@@ -270,7 +272,9 @@ def _diff(memory: SessionMemory, call: Call) -> str:
     return "\n".join(lines)
 
 
-def _written(scope: str, version: MemoryVersion, text: str, note: Note | None = None) -> ToolResult:
+def _write_result(
+    scope: str, version: MemoryVersion, text: str, note: Note | None = None
+) -> ToolResult:
     fact = MemoryWritten(
         store_id=scope,
         path=version.path,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +20,8 @@ from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.sender import Sender
-from mainspring.files.beneath import ensure_folder, read_file, remove_file, write_file
+from mainspring.files.beneath import ensure_folder
+from mainspring.runtime.memory.memory_files import MemoryFiles
 from mainspring.runtime.memory.note import Trust, content_hash
 
 FOLDER = ".history"
@@ -90,9 +91,9 @@ _READER = msgspec.json.Decoder(Reader)
 
 
 @contextmanager
-def locked(root: int) -> Generator[None, None, None]:
+def locked(files: MemoryFiles) -> Generator[None, None, None]:
     """One writer at a time, among all processes."""
-    with ensure_folder(root, FOLDER) as folder:
+    with ensure_folder(files.root, FOLDER) as folder:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
         descriptor = os.open("lock", flags, 0o600, dir_fd=folder)
     try:
@@ -102,10 +103,10 @@ def locked(root: int) -> Generator[None, None, None]:
         os.close(descriptor)
 
 
-def read_versions(root: int) -> list[MemoryVersion]:
+def read_versions(files: MemoryFiles) -> list[MemoryVersion]:
     """The oldest first. A last line that a crash cut off was never entered."""
     versions: list[MemoryVersion] = []
-    for line in _lines(root, _LEDGER):
+    for line in files.lines(_LEDGER, max_bytes=_MAX_BYTES):
         try:
             versions.append(_VERSIONS.decode(line))
         except msgspec.MsgspecError as error:
@@ -115,139 +116,130 @@ def read_versions(root: int) -> list[MemoryVersion]:
     return versions
 
 
-def latest_version(root: int, path: str) -> MemoryVersion | None:
+def latest_version(files: MemoryFiles, path: str) -> MemoryVersion | None:
     """Of one memory; only its line of the ledger is decoded."""
-    content = read_file(root, _LEDGER, max_bytes=_MAX_BYTES) or b""
     mark = b'"path":' + msgspec.json.encode(path) + b","
-    end = content.rfind(b"\n") + 1
-    while (at := content.rfind(mark, 0, end)) >= 0:
-        end = content.rfind(b"\n", 0, at) + 1
-        version = _VERSIONS.decode(content[end : content.find(b"\n", at)])
-        if version.path == path:  # else it is in a reason
+    for line in reversed(files.lines(_LEDGER, max_bytes=_MAX_BYTES)):
+        if mark in line and (version := _VERSIONS.decode(line)).path == path:  # else in a reason
             return version
     return None
 
 
-def read_readers(root: int) -> list[Reader]:
+def read_readers(files: MemoryFiles) -> list[Reader]:
     readers: list[Reader] = []
-    for line in _lines(root, _READERS):
+    for line in files.lines(_READERS, max_bytes=_MAX_BYTES):
         with suppress(msgspec.MsgspecError):  # derived from the log: one line less is no loss
             readers.append(_READER.decode(line))
     return readers
 
 
-def add_readers(root: int, readers: list[Reader]) -> None:
+def add_readers(files: MemoryFiles, readers: list[Reader]) -> None:
     for reader in readers:
-        _append(root, _READERS, msgspec.json.encode(reader))
+        files.append(_READERS, msgspec.json.encode(reader))
 
 
-def version_content(root: int, version: MemoryVersion) -> bytes:
+def version_content(files: MemoryFiles, version: MemoryVersion) -> bytes:
     """
     Raises:
         NotFound: it was purged, or is of a memory that was deleted.
     """
-    content = read_file(root, _object_path(version.hash)) if version.hash else None
+    content = files.read(_object_path(version.hash)) if version.hash else None
     if content is None or content_hash(content) != version.hash:
         raise NotFound("content of memory version", version.id)
     return content
 
 
-def apply_version(root: int, version: MemoryVersion, content: bytes | None) -> None:
+def apply_version(files: MemoryFiles, version: MemoryVersion, content: bytes | None) -> None:
     """Change the file and enter the version; the lock must be held."""
     for name, text in _GIT_FILES.items():
-        if read_file(root, name) is None:
-            write_file(root, name, text.encode())
+        if files.read(name) is None:
+            files.write_clear(name, text.encode())
     if content is not None:
-        write_file(root, _object_path(version.hash), content, is_synced=True)
-    write_file(root, _PENDING, msgspec.json.encode(version), is_synced=True)
+        files.write(_object_path(version.hash), content)
+    files.write(_PENDING, msgspec.json.encode(version))
     if content is None:
-        remove_file(root, version.path)
+        files.remove(version.path)
     else:
-        write_file(root, version.path, content, is_synced=True)
-    enter_version(root, version)
-    remove_file(root, _PENDING)
+        files.write(version.path, content)
+    enter_version(files, version)
+    files.remove(_PENDING)
 
 
-def enter_version(root: int, version: MemoryVersion, content: bytes | None = None) -> None:
+def enter_version(files: MemoryFiles, version: MemoryVersion, content: bytes | None = None) -> None:
     """Of a file that is already as the version says."""
     if content is not None:
-        write_file(root, _object_path(version.hash), content, is_synced=True)
-    _append(root, _LEDGER, msgspec.json.encode(version))
+        files.write(_object_path(version.hash), content)
+    files.append(_LEDGER, msgspec.json.encode(version))
 
 
-def finish_pending(root: int) -> None:
+def finish_pending(files: MemoryFiles) -> None:
     """Complete the change of a writer that was killed, if its file was replaced; the lock must be
     held."""
-    encoded = read_file(root, _PENDING)
+    encoded = files.read(_PENDING)
     if encoded is None:
         return
     version = _VERSIONS.decode(encoded)  # it was written atomically
-    content = read_file(root, version.path)
+    content = files.read(version.path)
     is_done = (content_hash(content) if content is not None else "") == version.hash
-    if is_done and all(known.id != version.id for known in read_versions(root)):
-        enter_version(root, version)
-    remove_file(root, _PENDING)
+    if is_done and all(known.id != version.id for known in read_versions(files)):
+        enter_version(files, version)
+    files.remove(_PENDING)
 
 
-def read_purges(root: int) -> list[str]:
-    content = read_file(root, _PURGES)
+def convert_files(files: MemoryFiles, paths: Iterable[str]) -> int:
+    """Write all files as the folder stores them now: encrypted or not. One at a time, each at once:
+    what a crash leaves is read as it is. The lock must be held."""
+    versions = read_versions(files)
+    objects = {_object_path(version.hash) for version in versions if version.hash}
+    count = 0
+    for path in (*paths, *sorted(objects)):
+        content = files.read(path)
+        if content is not None:
+            files.write(path, content)
+            count += 1
+    for ledger in (_LEDGER, _READERS):
+        lines = [files.seal(line) for line in files.lines(ledger, max_bytes=_MAX_BYTES)]
+        if lines:
+            files.write_clear(ledger, b"".join(line.rstrip(b"\n") + b"\n" for line in lines))
+    return count
+
+
+def read_purges(files: MemoryFiles) -> list[str]:
+    content = files.read(_PURGES)
     return [] if content is None else msgspec.json.decode(content, type=list[str])
 
 
-def begin_purge(root: int, path: str) -> None:
+def begin_purge(files: MemoryFiles, path: str) -> None:
     """Note that a memory is removed for good, whatever happens now; the lock must be held."""
-    paths = [*read_purges(root), path]
-    write_file(root, _PURGES, msgspec.json.encode(paths), is_synced=True)
+    paths = [*read_purges(files), path]
+    files.write(_PURGES, msgspec.json.encode(paths))
 
 
-def purge_contents(root: int, path: str) -> int:
+def purge_contents(files: MemoryFiles, path: str) -> int:
     """Remove the contents of all versions of a memory, but those that another one has too. That
     ends its purge; the lock must be held."""
-    versions = read_versions(root)
+    versions = read_versions(files)
     shared = {version.hash for version in versions if version.path != path}
     hashes = {version.hash for version in versions if version.path == path} - shared - {""}
     for digest in hashes:
-        remove_file(root, _object_path(digest))
-    rest = [item for item in read_purges(root) if item != path]
-    write_file(root, _PURGES, msgspec.json.encode(rest), is_synced=True)
+        files.remove(_object_path(digest))
+    rest = [item for item in read_purges(files) if item != path]
+    files.write(_PURGES, msgspec.json.encode(rest))
     return len(hashes)
 
 
-def purge_mentions(root: int, path: str, mention: bytes) -> int:
+def purge_mentions(files: MemoryFiles, path: str, mention: bytes) -> int:
     """Remove the contents of past versions of a file that have certain bytes."""
-    versions = [version for version in read_versions(root) if version.path == path]
+    versions = [version for version in read_versions(files) if version.path == path]
     if not versions:
         return 0
     removed = 0
     for digest in {version.hash for version in versions[:-1]} - {versions[-1].hash, ""}:
-        if mention in (read_file(root, _object_path(digest)) or b""):
-            remove_file(root, _object_path(digest))
+        if mention in (files.read(_object_path(digest)) or b""):
+            files.remove(_object_path(digest))
             removed += 1
     return removed
 
 
 def _object_path(digest: str) -> str:
     return f"{FOLDER}/objects/{digest[:2]}/{digest}"
-
-
-def _lines(root: int, path: str) -> list[bytes]:
-    content = read_file(root, path, max_bytes=_MAX_BYTES) or b""
-    return content[: content.rfind(b"\n") + 1].splitlines()
-
-
-def _append(root: int, path: str, line: bytes) -> None:
-    above, _, name = path.rpartition("/")
-    with ensure_folder(root, above) as folder:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-        descriptor = os.open(name, flags, 0o644, dir_fd=folder)
-    try:
-        size = os.fstat(descriptor).st_size
-        end = size
-        if size and os.pread(descriptor, 1, size - 1) != b"\n":  # cut off by a crash
-            content = os.pread(descriptor, size, 0)
-            end = content.rfind(b"\n") + 1
-            os.ftruncate(descriptor, end)
-        os.pwrite(descriptor, line + b"\n", end)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

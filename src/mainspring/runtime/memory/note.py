@@ -149,6 +149,25 @@ def render_note(note: Note) -> str:
     return "\n".join(["---", *lines, "---", "", note.body.strip("\n"), ""])
 
 
+def with_index_line(text: str, note: Note) -> str:
+    """An index file with a line for a memory, in the place of the one it has."""
+    if note.is_daily or note.path == INDEX_FILE:
+        return text
+    line = f"- [{note.name}]({note.path})"
+    line += f": {note.description}" if note.description else ""
+    lines = text.splitlines()
+    for at, existing in enumerate(lines):
+        if f"]({note.path})" in existing:
+            lines[at] = line
+            return "\n".join([*lines, ""])
+    return "\n".join([*(lines or ["# Memory", ""]), line, ""])
+
+
+def without_index_line(text: str, path: str) -> str:
+    lines = [line for line in text.splitlines() if f"]({path})" not in line]
+    return "\n".join([*lines, ""]) if lines else ""
+
+
 def _yaml(value: object) -> str:
     """JSON is YAML; plain words need no quotes."""
     is_plain = isinstance(value, str) and _SAFE.fullmatch(value) and not value.endswith(" ")

@@ -74,20 +74,20 @@ class Recall:
                 return facts
             values = await self.utility()
             chosen = rank_hits(hits, values, self.memory.clock())
-            return [*facts, *await to_thread.run_sync(self._told, chosen)]
+            return [*facts, *await to_thread.run_sync(self._recall_facts, chosen)]
         except (OSError, sqlite3.Error, InvalidInput) as error:
             self.memory.warn(f"memory could not be read: {error}")
             return []
 
     async def _candidates(self, message: str) -> tuple[list[MemoryHit], list[KnownPayload]]:
         if self.pick is None:
-            return await self._found(message), []
+            return await self._search(message), []
         entries = await to_thread.run_sync(manifest_entries, self.memory.folders)
         picked, facts = await self.pick(message, entries)
         hits = [hit for scope, path in picked if (hit := self._hit(scope, path)) is not None]
         return [hit for hit in hits if not self.memory.is_shown(hit)], facts
 
-    async def _found(self, message: str) -> list[MemoryHit]:
+    async def _search(self, message: str) -> list[MemoryHit]:
         query = RecallQuery.of(message, self.memory.clock())
         hits = await self.memory.search_all(query.text, _SEARCHED, only_of_people=True)
         return [
@@ -99,7 +99,7 @@ class Recall:
             and not query.excludes(hit.note.name, hit.text)
         ]
 
-    def _told(self, hits: Sequence[MemoryHit]) -> list[KnownPayload]:
+    def _recall_facts(self, hits: Sequence[MemoryHit]) -> list[KnownPayload]:
         room, fitting = float(RECALL_TOKENS), list[MemoryHit]()
         for hit in self._with_links(hits):
             (line,) = self.memory.lines([hit])

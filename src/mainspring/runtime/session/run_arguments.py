@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypedDict
 
+import anyio
+from anyio import NoEventLoopError
+
+from mainspring.core.model import Delta, Model
 from mainspring.core.sender import Origin
 from mainspring.runtime.session.history import HistoryMessage
 from mainspring.runtime.session.run_result import OnApproval
@@ -29,3 +33,24 @@ class RunArguments(TypedDict, total=False):
     on_approval: OnApproval | None
     """Answers calls that wait for a person, for as long as this process runs. Without it, and after
     a restart without it, the run ends with `requires_action`."""
+
+
+class RunOnceArguments(RunArguments, total=False):
+    """What `run` and `arun` may be passed."""
+
+    store: str | None
+    """A SQLite file or a PostgreSQL URL, instead of the one that the command line uses."""
+    model: Model | None
+    """Answers in place of the one that the agent names, for tests and demonstrations."""
+    emit: Callable[[Delta], None]
+    """Is called with each delta as it comes."""
+    key: str | None
+    """Names the session: the same call after a crash continues it, and does nothing twice."""
+
+
+def is_in_event_loop() -> bool:
+    try:
+        anyio.get_cancelled_exc_class()
+    except NoEventLoopError:
+        return False
+    return True

@@ -306,14 +306,14 @@ class Session(Generic[Output]):
             result = await self._run(emit, tell, deps) or result
         return result
 
-    async def end(self, reason: str = "other") -> None:
+    async def end(self, reason: str = "other", *, is_begun: bool = False) -> None:
         """Run the `SessionEnd` hooks, once: nobody goes on with the session here. Nothing happens
-        if this process has not run it.
+        if this process has not run it, unless `is_begun` says that another one has.
 
         Raises:
             LeaseHeld: another worker goes on with it.
         """
-        if self._has_end_hooks:
+        if self._has_end_hooks or is_begun:
             self._has_end_hooks = False
             await self._run(ignore_delta, ignore_event, None, end_reason=reason)
 

@@ -222,6 +222,19 @@ async def read_pinned_policy(log: SessionLog, digest: str, loaded: LoadedPolicy)
     return replace(pinned, policy=replace(pinned.policy, rules=(*new, *pinned.policy.rules)))
 
 
+async def has_end_hooks(log: SessionLog, session_id: str) -> bool:
+    """Whether a session has `SessionEnd` hooks that have not run yet."""
+    events = await log.read(session_id, types=event_types(PolicyAdopted, HookRan))
+    payloads = [event.payload for event in events]
+    if any(isinstance(item, HookRan) and item.hook_event == "SessionEnd" for item in payloads):
+        return False
+    adopted = [item.policy for item in payloads if isinstance(item, PolicyAdopted)]
+    if not adopted:
+        return False
+    pinned = msgspec.json.decode(await log.blob(adopted[-1]), type=PinnedPolicy)
+    return any(b'"SessionEnd"' in bytes(hook) for hook in pinned.hooks)
+
+
 async def hook_runs(
     log: SessionLog, session_id: str, pinned_policy: PinnedPolicy
 ) -> set[tuple[str, str]]:

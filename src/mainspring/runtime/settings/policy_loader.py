@@ -104,7 +104,7 @@ def load_policy(
     *,
     home: Path,
     read_scripts: ReadScripts,
-    managed: Path = MANAGED_SETTINGS,
+    managed: Path | None = None,
     only_managed: bool = False,
     agent: Path | None = None,
 ) -> LoadedPolicy:
@@ -119,7 +119,7 @@ def load_policy(
     project = ProjectFiles(settings={}, scripts={})
     if not only_managed:
         project = read_project_files(place, home=home, read_scripts=read_scripts)
-    files = list(_read_all(place, project.settings, home=home, managed=managed))
+    files = list(_read_all(place, project.settings, home=home, managed=managed or MANAGED_SETTINGS))
     files = files[-1:] if only_managed else files
     trusted = is_trusted(place, project, home=home)
     scripts = project.script_hashes(place) if trusted else {}

@@ -76,7 +76,7 @@ class IdempotentRequests:
         """The record of a request: with the answer, or for the caller to execute it now.
 
         Raises: InvalidInput: the key is malformed, or was given with another request. Forbidden:
-        the caller's permissions have changed since. Stale: another process is executing it.
+        the caller's permissions have changed since. StaleVersion: another process executes it.
         """
         now = self._clock()
         asked = _SealedRequest(fingerprint=fingerprint, rights=_rights(principal))

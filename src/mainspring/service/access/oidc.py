@@ -179,7 +179,7 @@ def _role(issuer: OidcIssuer, claims: Mapping[str, Any]) -> Role:
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> object:
-    """By its whole name first: some names contain dots."""
+    """The value of a claim: by its whole name first, since names may contain dots; else by path."""
     if name in claims:
         return claims[name]
     value: object = claims

@@ -43,7 +43,7 @@ class Approval(Struct, frozen=True, kw_only=True):
     name: str
     """The name of the tool."""
     input: CallInput
-    """As in the log, without secrets."""
+    """The input as in the log, without secrets."""
     preview: str | None
     """The tool's preview of the effect: a diff, a command."""
     is_cut: bool
@@ -74,7 +74,7 @@ class Approval(Struct, frozen=True, kw_only=True):
     question_id: str | None = None
     """The id of the approval in the session's log, if the call asks a question of its own."""
     question: str | None = None
-    """What the call asks in mid-call; `None`: it asks for permission to run."""
+    """The question that a running call asks; `None`: the approval is for running the call."""
     form_schema: dict[str, Any] | None = None
     """JSON Schema of the form that goes with `allow`."""
     form: dict[str, Any] | None = None

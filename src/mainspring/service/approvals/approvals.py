@@ -112,8 +112,8 @@ class Approvals:
     ) -> Approval:
         """Answer an approval. Repeating the same answer returns the same approval.
 
-        Raises: NotFound, InvalidInput, Forbidden: they may not; Stale: somebody else has already
-        answered, or it no longer waits.
+        Raises: NotFound, InvalidInput, Forbidden: they may not; StaleVersion: somebody else has
+        already answered, or it no longer waits.
         """
         approval = await self._load(principal, approval_id)
         principal.require_human()

@@ -160,7 +160,7 @@ class NotificationWriter(Protocol):
 
 
 class NoNotifications:
-    """For processes without webhooks."""
+    """Discards notifications, for processes without webhooks."""
 
     async def prepare_changes(self, *notices: Notification) -> list[RecordChange]:
         return []

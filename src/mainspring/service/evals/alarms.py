@@ -1,5 +1,5 @@
-"""Alarms: raised once when something gets worse, cleared when it is well again. Webhooks are told
-of both, in the same write."""
+"""Alarms: raised once when something gets worse, cleared when it has recovered. The webhook
+notifications of both are written in the same transaction."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ AlarmStatus: TypeAlias = Literal["raised", "cleared"]
 class AlarmSubject(Struct, frozen=True, kw_only=True):
     type: SubjectType
     name: str
-    """The suite's, or the agent's whose service levels these are."""
+    """The name of the suite, or of the agent whose service levels are missed."""
 
 
 class Alarm(Struct, frozen=True, kw_only=True):
@@ -39,7 +39,7 @@ class Alarm(Struct, frozen=True, kw_only=True):
     subject: AlarmSubject
     status: AlarmStatus
     reason: str
-    """Why it was raised last."""
+    """The reason why it was last raised."""
     raised_at: datetime
     updated_at: datetime
     run_id: str | None = None
@@ -57,14 +57,14 @@ class Alarms:
         self.get = self._repository.get
 
     async def page(self, tenant: str, query: ListQuery) -> Page[Alarm]:
-        """Newest first."""
+        """The alarms, newest first."""
         return await self._repository.page(tenant, query)
 
     async def set(
         self, tenant: str, subject: AlarmSubject, reason: str | None, *, run_id: str | None = None
     ) -> None:
-        """Raise the alarm of a subject, or clear it if there is no reason. What is so already stays
-        as it is, and nobody is told again."""
+        """Raise the alarm of a subject, or clear it if there is no reason. If it is already in that
+        state, nothing changes and no notification is sent."""
         id_ = stable_id("alrm", tenant, subject.type, subject.name)
         deliveries: list[RecordChange] = []
 

@@ -1,11 +1,11 @@
-"""Looks after the real sessions of the folder's agent, again and again: grades the share of them
-that its agent.yaml states, and compares them with its service levels."""
+"""Periodic checks of the real sessions of the folder's agent: grades the share of them that its
+agent.yaml states, and compares them with its service levels."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +33,7 @@ else:
     suite_files = LazyModule("mainspring.improve.evals.suite_files")
 
 LEVELS_WINDOW = timedelta(days=7)
-"""Sessions of this time are compared with the objectives."""
+"""The age up to which sessions are compared with the objectives."""
 _LOG = logging.getLogger("mainspring.worker")
 
 
@@ -44,13 +44,14 @@ class ProductionWatch:
     folder: Path
     home: Path
     read_project: Callable[[], ProjectFiles]
-    """The folder's settings, for its trust. Raises: InvalidInput."""
+    """Reads the folder's settings, to check whether it is trusted. Raises: InvalidInput."""
     open_runner: OpenSuiteRunner
     clock: Clock = clocks.now
+    _warnings: set[str] = field(default_factory=set[str])
 
     async def grade(self, model: str | None = None) -> production.GradingReport | None:
         """Grade sessions that are due; `None` if the folder does not ask for it, or is not trusted.
-        `model`: of judges that name none, in place of the agent's.
+        `model`: for judges that name none, instead of the agent's.
 
         Raises: InvalidInput: agent.yaml or the suite has mistakes.
         """
@@ -58,11 +59,11 @@ class ProductionWatch:
         if stated is None:
             return None
         if not await to_thread.run_sync(self._is_trusted):
-            _LOG.warning("%s: grade: the folder is not trusted; no session is graded", self.folder)
+            self._warn("%s: grade: no session is graded: `mainspring policy trust` lets it begin")
             return None
         file = self.folder / suite_files.EVALS_FOLDER / f"{stated.suite}.yaml"
         suite_file = await to_thread.run_sync(suite_files.read_suite, file)
-        async with self.open_runner(RunOptions(model=model)) as runner:
+        async with self.open_runner(RunOptions(model=model), False) as runner:
             grader = production.ProductionGrader(
                 runner=runner,
                 suite_file=suite_file,
@@ -97,11 +98,17 @@ class ProductionWatch:
             raise InvalidInput(str(manifest.error))
         return manifest
 
+    def _warn(self, text: str) -> None:
+        """Once, not at each look."""
+        if text not in self._warnings:
+            self._warnings.add(text)
+            _LOG.warning(text, self.folder)
+
     def _is_trusted(self) -> bool:
         return is_trusted(self.folder, self.read_project(), home=self.home)
 
     async def _is_own(self, session_id: str) -> bool:
-        """Not another tenant's; a session of the command line is no one's."""
+        """Whether a session is no other tenant's; sessions of the command line have no tenant."""
         try:
             return (await self.log.store.records.get(SESSION_KIND, session_id)).tenant == TENANT
         except NotFound:

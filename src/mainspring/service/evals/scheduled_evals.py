@@ -1,16 +1,17 @@
-"""Suites that deployments run: the suite and the agent are those of the folder that the service
-runs in. A run is a job; its id follows from the deployment's run, so that it is made and paid once,
-however often a worker dies. Then the alarm of the suite is raised or cleared.
+"""Suites that deployments run, with the suite and the agent of the folder that the service runs in.
+A run is a job. Its id is derived from the deployment's run, so that it is made and paid once, even
+if workers die. Afterwards the alarm of the suite is raised or cleared.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from anyio import to_thread
 from msgspec import Struct
@@ -46,15 +47,15 @@ else:
 TASK = "eval"
 
 
-class OpenSuiteRunner(Protocol):
-    def __call__(
-        self, options: RunOptions, *, is_drill: bool = False
-    ) -> AbstractAsyncContextManager[SuiteRunner]: ...
+OpenSuiteRunner: TypeAlias = (
+    "Callable[[RunOptions, bool], AbstractAsyncContextManager[SuiteRunner]]"
+)
+"""For a run, and whether the first model is treated as down."""
 
 
 class EvalJob(Struct, frozen=True, kw_only=True):
     id: str
-    """The eval run's."""
+    """The id of the eval run."""
     action: EvalAction
     created_at: datetime
     budget_usd: str | None = None
@@ -68,7 +69,7 @@ class ScheduledEvalPorts:
     alarms: Alarms
     put: PutJob
     folder: Path
-    """With the agent and its suites."""
+    """The folder of the agent and its suites."""
     open_runner: OpenSuiteRunner
     clock: Clock = clocks.now
 
@@ -87,7 +88,7 @@ class ScheduledEvals:
     async def start(
         self, tenant: str, action: EvalAction, budget: ListCostBudget | None, key: str
     ) -> str:
-        """The id of the eval run, which is made once for a key. Raises: InvalidInput."""
+        """Start an eval run, once for each key; returns its id. Raises: InvalidInput."""
         run_id = ids.stable_id(ids.SESSION, "scheduled-eval", tenant, key)
         if await self._jobs.find(tenant, run_id) is None:
             await self.check(tenant, action)
@@ -110,7 +111,7 @@ class ScheduledEvals:
 
     async def run(self, job: Job, *, model: str | None = None) -> None:
         """Handle a job: run a suite, or continue a run whose worker died. `model`: the operator's,
-        unless the action names one."""
+        used if the action names none."""
         stored = await self._jobs.find(job.tenant, job.key)
         if stored is None or stored.status != "pending":
             return
@@ -118,7 +119,7 @@ class ScheduledEvals:
         try:
             reason = await self._run(job.tenant, stored, model)
         except (LeaseHeld, StoreFailed):
-            raise  # another worker runs it, or nobody can: the job is tried again
+            raise  # another worker runs it, or the store failed: the job is retried
         except MainspringError as failure:
             error = f"{type(failure).__name__}: {failure}"
             reason = f"it could not be run: {failure}"
@@ -132,11 +133,11 @@ class ScheduledEvals:
         await self._jobs.update(job.tenant, stored.id, end)
 
     async def _run(self, tenant: str, job: EvalJob, model: str | None) -> str | None:
-        """Why there is an alarm, if there is one."""
+        """Run the suite; returns the reason for an alarm, if there is one."""
         action = job.action
         suite_file = await self.check(tenant, action)
         options = RunOptions(model=action.model or model)
-        async with self._ports.open_runner(options, is_drill=action.is_drill) as runner:
+        async with self._ports.open_runner(options, action.is_drill) as runner:
             run = suite_runs.SuiteRun(
                 runner=runner,
                 suite_file=suite_file,

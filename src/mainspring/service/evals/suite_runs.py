@@ -1,5 +1,5 @@
-"""One run of a suite for a deployment, and why there is an alarm about it. Long to import, so only
-what runs a suite imports it."""
+"""One run of a suite for a deployment, and the reasons for an alarm about it. It is slow to import,
+so only code that runs a suite imports it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mainspring.improve.evals.run_log import EvalRun, existing_runs
 from mainspring.improve.evals.runner import RunSettings, SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
 from mainspring.improve.evals.suite_files import find_suites, read_suite
-from mainspring.improve.evals.trend import REFERENCE_RUNS, run_rate, trend
+from mainspring.improve.evals.trend import REFERENCE_RUNS, suite_trend
 from mainspring.service.schedules.deployment_types import EvalAction
 
 _RUNS_LOOKED_AT = 200
@@ -22,7 +22,7 @@ _SCRIPTED = "scripted:"
 
 
 def find_suite(folder: Path, action: EvalAction) -> SuiteFile:
-    """Blocks. Raises: InvalidInput: the action cannot be done in this folder."""
+    """The suite of an action. Blocks. Raises: InvalidInput: it cannot be run in this folder."""
     if _SCRIPTED in (action.model or ""):
         raise InvalidInput("action.model: a script is chosen by the operator, as serve --model")
     if action.is_drill and action.model is not None:
@@ -41,11 +41,11 @@ class SuiteRun:
     runner: SuiteRunner
     suite_file: SuiteFile
     run_id: str
-    """A run with this id is continued."""
+    """If a run with this id exists, it is continued."""
     budget_usd: Decimal | None
 
     async def run(self) -> list[str]:
-        """Why there is an alarm. Raises: LeaseHeld: another process runs it."""
+        """Run it; returns the reasons for an alarm. Raises: LeaseHeld: another process runs it."""
         settings = self._settings
         plan = await self.runner.plan(self.suite_file, Selection(), settings)
         return await self._trend_reasons(await self.runner.run(self.suite_file, plan, settings))
@@ -67,8 +67,7 @@ class SuiteRun:
         name = run.created.suite
         log, agent = self.runner.runtime.log, self.runner.agent.name
         runs = await existing_runs(log, agent, name, newest=_RUNS_LOOKED_AT)
-        rates = [rate for item in reversed(runs) if (rate := run_rate(item)) is not None]
-        now = trend(rates)
+        now = suite_trend(runs, self.suite_file.suite)
         if not now.is_alarm or now.reference is None:
             return []
         last = now.points[-1].rate

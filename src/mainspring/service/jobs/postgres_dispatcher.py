@@ -256,10 +256,10 @@ class PostgresDispatcher:
     async def _listen(self) -> None:
         while True:
             with suppress(psycopg.Error, OSError, ValueError):  # invalid JSON: not from us
-                await self._manager.listen_for_jobs(on_notification=self._heard)
+                await self._manager.listen_for_jobs(on_notification=self._on_notification)
             await anyio.sleep(BEAT_SECONDS)
 
-    async def _heard(self, *, channel: str, notification: Notification) -> None:
+    async def _on_notification(self, *, channel: str, notification: Notification) -> None:
         del channel, notification
         self._signal()
 

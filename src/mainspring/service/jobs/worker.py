@@ -54,7 +54,7 @@ _HARMLESS_ERRORS = (Postponed, StoreUnavailable, StoreFull, Fenced, LeaseHeld, S
 
 
 def harmless_cause(error: Exception) -> Exception:
-    """Of several errors raised together, the one that is not the session's fault."""
+    """The error in a group that is not the session's fault; else the error itself."""
     together = list(_leaf_errors(error))
     return next((item for item in together if isinstance(item, _HARMLESS_ERRORS)), error)
 
@@ -141,7 +141,7 @@ class Worker:
         for session_id in session_ids:
             tenant = await self._tenant_of(session_id)
             if tenant is None:
-                continue  # a session of the command line: not ours to run
+                continue  # a session of the command line, which workers do not run
             job = Job(task=WAKE_TASK, key=session_id, tenant=tenant)
             if session_id not in parked or not await self.parking.is_parked(job):
                 jobs.append(job)

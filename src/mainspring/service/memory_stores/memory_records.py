@@ -219,7 +219,7 @@ def _is_forbidden(character: str) -> bool:
 
 
 def parent_folders(path: str) -> list[str]:
-    """Its parent folders: none of them may be a memory."""
+    """The parent folders of a path, none of which may be a memory."""
     segments = path.split("/")
     return ["/".join(segments[:end]) for end in range(2, len(segments))]
 

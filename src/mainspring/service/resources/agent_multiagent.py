@@ -130,7 +130,7 @@ class MultiagentResolver:
     owner: str
     """The agent whose `multiagent` it is."""
     version: int
-    """Its current version."""
+    """The current version of the owner."""
     find_agent: FindAgent
 
     async def resolve(self, params: MultiagentParams, current: Multiagent | None) -> Multiagent:

@@ -13,13 +13,17 @@ import msgspec
 from anyio import to_thread
 from msgspec import UNSET
 
+from mainspring.core import clock
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput
 from mainspring.core.ports import ScheduledPrompt
+from mainspring.log.records import Records
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.settings.project_trust import ProjectFiles, unscheduled_reason
+from mainspring.service.jobs.dispatcher import no_enqueue
 from mainspring.service.resources.agents import Agents, CreateAgent
 from mainspring.service.resources.environments import Environments
+from mainspring.service.schedules.deployment_store import DeploymentStore
 from mainspring.service.schedules.deployment_types import CreateDeployment, Deployment
 from mainspring.service.schedules.deployments import Deployments
 from mainspring.service.schedules.local_schedule import (
@@ -30,7 +34,9 @@ from mainspring.service.schedules.local_schedule import (
     folder_environment,
 )
 from mainspring.service.sessions.event_content import SendMessage
-from mainspring.service.storage.repository import ListQuery
+from mainspring.service.storage.repository import ListQuery, Seal
+from mainspring.service.webhooks.webhook_endpoints import Webhooks
+from mainspring.service.webhooks.webhook_outbox import Outbox
 
 MAX_SCHEDULES = 20
 _FOLDER_KEY = "mainspring_cron_folder"
@@ -114,4 +120,25 @@ def _prompt(deployment: Deployment) -> ScheduledPrompt:
         prompt="\n".join(block.text for block in content if isinstance(block, TextBlock)),
         budget_usd=Decimal(0) if budget is UNSET else Decimal(budget.max_list_cost.amount) / 100,
         next_at=None if schedule is None else next(iter(schedule.upcoming_runs_at), None),
+    )
+
+
+def open_agent_schedules(
+    records: Records,
+    seal: Seal,
+    agent: Agent,
+    folder: Path,
+    read_project: Callable[[], ProjectFiles],
+) -> AgentSchedules:
+    """Over the store of the folder's sessions, without a service; `serve` runs them."""
+    outbox = Outbox(records, Webhooks(records, seal=seal), put=no_enqueue)
+    store = DeploymentStore(records, outbox=outbox, seal=seal, put=no_enqueue, clock=clock.now)
+    agents = Agents(records)
+    return AgentSchedules(
+        deployments=Deployments(store, pin_agent=agents.reference),
+        agents=agents,
+        environments=Environments(records),
+        folder=folder,
+        agent=agent,
+        read_project=read_project,
     )

@@ -67,7 +67,7 @@ class PlannedRun(Struct, frozen=True, kw_only=True):
 class StoredDeployment(Struct, frozen=True, kw_only=True):
     deployment: Deployment
     decided_upto: datetime
-    """All runs scheduled until then are decided: queued, done or skipped."""
+    """All runs scheduled up to this time are decided: queued, done or skipped."""
     queue: tuple[PlannedRun, ...] = ()
     next_at: datetime | None = None
     """When the deployment needs a worker next."""
@@ -117,7 +117,7 @@ def with_due_runs(stored: StoredDeployment, *, now: datetime) -> StoredDeploymen
 
 
 def scheduled_run(deployment_id: str, at: datetime) -> PlannedRun:
-    """Its id is derived from its time: repeated attempts are one run."""
+    """A scheduled run. Its id is derived from its time, so that repeated attempts are one run."""
     return PlannedRun(run_id=stable_id("drun", deployment_id, at.isoformat()), scheduled_at=at)
 
 

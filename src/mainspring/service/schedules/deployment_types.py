@@ -114,15 +114,15 @@ class DreamAction(Struct, frozen=True, kw_only=True, tag_field="type", tag="drea
 
 
 class EvalAction(Struct, frozen=True, kw_only=True, tag_field="type", tag="eval"):
-    """Runs a suite of the folder that the service runs in, with the agent of that folder, in place
-    of a session; ours. An alarm is raised if the suite gets worse."""
+    """Runs a suite of the folder that the service runs in, with the agent of that folder, instead
+    of a session. An extension. An alarm is raised if the suite gets worse."""
 
     suite: Annotated[str, Meta(min_length=1, max_length=100)]
     model: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
-    """In place of the agent's; several are a list with fallbacks."""
+    """Used instead of the agent's model; may be a comma-separated list with fallbacks."""
     is_drill: bool = False
-    """The first model is treated as down. An alarm is raised, too, if the gate is closed with the
-    newest run of the suite as the baseline."""
+    """Whether the first model is treated as unavailable. An alarm is also raised if the gate fails
+    with the newest run of the suite as the baseline."""
 
 
 Action: TypeAlias = DreamAction | EvalAction

@@ -52,7 +52,7 @@ the agent is archived."""
 
 
 CheckAction: TypeAlias = Callable[[str, EvalAction], Awaitable[object]]
-"""Of a tenant. Raises: InvalidInput: it cannot be done here."""
+"""Checks an action of a tenant. Raises: InvalidInput: it cannot be run here."""
 
 
 async def pin_agent(pin: PinAgent, tenant: str, params: str | AgentParams) -> AgentReference:

@@ -45,7 +45,7 @@ class SessionStartRequest:
     initial_events: tuple[InitialEvent, ...] = ()
     deployment_id: str | None = None
     action: Action | None = None
-    """What is started in place of a session."""
+    """An action to start instead of a session."""
 
 
 class SessionStarter(Protocol):
@@ -83,7 +83,7 @@ class EvalStarter(Protocol):
     async def start(
         self, tenant: str, action: EvalAction, budget: ListCostBudget | None, key: str
     ) -> str:
-        """The session of an eval run; one for a key. Raises: InvalidInput."""
+        """Start an eval run, once per key; returns its session. Raises: InvalidInput."""
         ...
 
     async def is_busy(self, tenant: str, run_id: str) -> bool: ...

@@ -120,7 +120,7 @@ class TriggerConversation(Struct, frozen=True, kw_only=True):
     trigger_id: str
     session_id: str
     number: int
-    """How many sessions came before: one that has ended is followed by another."""
+    """The number of earlier sessions: one that has ended is followed by another."""
 
 
 _PLACEHOLDER = re.compile(r"\{\{\s*([^{}\s]{1,200})\s*\}\}")

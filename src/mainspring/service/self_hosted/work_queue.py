@@ -178,7 +178,7 @@ class WorkQueue:
                 await arrival.wait()
 
     async def acknowledge(self, tenant: str, environment_id: str, work_id: str) -> WorkItem:
-        """Raises: NotFound, Stale: another worker has it."""
+        """Raises: NotFound, StaleVersion: another worker has it."""
         return await self._update(
             tenant,
             environment_id,

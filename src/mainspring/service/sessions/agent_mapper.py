@@ -55,14 +55,14 @@ from mainspring.service.sessions.web_fetch_sources import search_domains, web_fe
 
 _RULE_SOURCE = "the agent's tools"
 _MCP_TOOLS = "mcp__*"
+"""All MCP tools that the toolsets of a subagent enable."""
 _INSTALLED = ("pip", "npm", "apt")
 """Packages that Mainspring installs."""
-"""All that its toolsets enable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSpec:
-    """What a session of the service runs with."""
+    """Everything that a session of the service is run with."""
 
     agent: SessionAgent
     environment: EnvironmentConfig
@@ -74,7 +74,7 @@ class SessionSpec:
     server_token: ServerToken | None = None
     notes: tuple[str, ...] = ()
     model: str | None = None
-    """Set by the operator, whatever the agent says."""
+    """Set by the operator; overrides the models of agents."""
     skills: Mapping[AgentSkill, Skill] = field(default_factory=dict[AgentSkill, Skill])
     """The available skills of the agent and of the agents that it may call."""
 
@@ -83,7 +83,7 @@ class SessionSpec:
         return isinstance(self.environment, SelfHostedConfig)
 
     def skills_of(self, agent: SessionAgent | ThreadAgent) -> tuple[Skill, ...]:
-        """Of two with one name, the first."""
+        """The available skills of an agent; if two have the same name, the first."""
         by_name: dict[str, Skill] = {}
         for skill in agent.skills:
             if skill in self.skills:
@@ -148,8 +148,8 @@ def map_agent(spec: SessionSpec) -> Agent:
 
 
 def _subagents(spec: SessionSpec) -> Iterator[Subagent]:
-    """Each has its own system prompt, model, tools and skills, inherits nothing from the session's
-    agent, and has no subagents itself."""
+    """The subagents. Each has its own system prompt, model, tools and skills, inherits nothing
+    from the session's agent, and has no subagents itself."""
     for name, member in callable_agents(spec.agent).items():
         tools = effective_toolset(member)
         yield Subagent(
@@ -214,7 +214,8 @@ def _servers(toolsets: Sequence[EffectiveToolset], environment: EnvironmentConfi
 
 
 def _is_reachable(url: str, environment: EnvironmentConfig) -> bool:
-    """MCP servers are called from outside the sandbox, under the same policy as its programs."""
+    """Whether the environment's network policy allows an MCP server. The servers are called from
+    outside the sandbox, under the same policy as its programs."""
     if not isinstance(environment, CloudConfig):
         return True
     network = environment.networking
@@ -239,7 +240,8 @@ def _effort(model: ModelConfig) -> Effort:
 
 
 def _mode(tools: EffectiveToolset, *, is_remote: bool) -> Mode:
-    """If everything is allowed, the sandbox confines it; a client's own worker may have none."""
+    """The permission mode. Permissions are bypassed only if all tools are always allowed and a
+    sandbox confines them; a client's own worker may have no sandbox."""
     policies = {config.permission_policy.type for config in tools.builtins.values()}
     if "auto" in policies | _mcp_policies(tools):
         return "auto"
@@ -291,7 +293,7 @@ def _sandbox(environment_config: EnvironmentConfig) -> Mapping[str, object]:
         return {}
     packages = environment_config.packages
     settings: dict[str, object] = {}
-    if environment_config.networking != LimitedNetwork():  # else no hosts, so no network either
+    if environment_config.networking != LimitedNetwork():  # else there are no hosts: no network
         settings["networking"] = msgspec.to_builtins(environment_config.networking)
     if wanted := {name: getattr(packages, name) for name in _INSTALLED if getattr(packages, name)}:
         settings["packages"] = wanted
@@ -299,7 +301,7 @@ def _sandbox(environment_config: EnvironmentConfig) -> Mapping[str, object]:
 
 
 def _notes(tools: EffectiveToolset, spec: SessionSpec) -> Iterator[str]:
-    """Tell the model what was requested and is not available."""
+    """Notes for the model about packages, skills and tools that may be unavailable."""
     config = spec.environment
     if isinstance(config, CloudConfig) and (missing := _packages(config.packages)):
         yield f"These packages were asked for; look whether they are installed: {missing}."

@@ -1,5 +1,5 @@
-"""The verdict on a call, which must be known before a client sees the call: a client that runs
-tools itself runs at once what it is shown as allowed.
+"""The verdict on a call. It must be known before a client sees the call: a client that runs tools
+itself runs a call as soon as it is shown as allowed.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ class CallVerdict(Struct, frozen=True, kw_only=True):
     seq: int
     thread_id: str
     said: events.Permission | None = None
-    """By a gate, at first."""
+    """The first decision of a gate."""
     input: Mapping[str, object] | None = None
-    """The input as changed by a gate, if it was."""
+    """The input, if a gate changed it."""
     is_handed: bool = False
-    """The client runs it."""
+    """Whether the client runs the call."""
     has_run: bool = False
-    """It ran here."""
+    """Whether the service ran the call."""
     is_closed: bool = False
-    """It has its result."""
+    """Whether the call has a result."""
     is_answered: bool = False
-    """A person has approved or denied it."""
+    """Whether a person has approved or denied the call."""
     is_refused: bool = False
-    """Its result does not come from running it."""
+    """Whether the call has a result without having been run."""
     has_rested: bool = False
-    """Its thread has gone idle since: readers must not wait for a decision."""
+    """Whether its thread has gone idle since: readers must not wait for a decision."""
 
     @property
     def is_visible(self) -> bool:
@@ -52,14 +52,15 @@ class CallVerdict(Struct, frozen=True, kw_only=True):
 
     @property
     def visible_permission(self) -> events.Permission:
-        """What the client is told: never that it may run what must not, or no longer, be run."""
+        """The permission shown to the client: never `allow` if the call must not, or no longer, be
+        run."""
         if self.is_refused and (self.is_handed or not self.is_answered):
             return "deny"
         return self.said or ("allow" if self.has_run else "ask")
 
     @property
     def is_for_clients(self) -> bool:
-        """Whether a client has to do something about it, whatever its thread."""
+        """Whether a client has to answer or run the call, whichever thread it is in."""
         return self.said == "ask" or self.is_handed
 
 
@@ -88,7 +89,7 @@ async def read_verdicts(log: SessionLog, session_id: str, events_: Iterable[Even
 
 
 async def visible_log_end(log: SessionLog, session: SessionRow) -> int:
-    """The last event that may be shown now: before a call without a decision."""
+    """The last event that may be shown now: the one before the first call without a decision."""
     head = session.head.seq
     newest = EventRange(
         session_id=session.id,
@@ -129,8 +130,8 @@ def _remove_decided(
     upto: int,
     is_enough: Callable[[CallVerdict], bool],
 ) -> None:
-    """Only calls before an event can have changed by it, so that the cost of a page does not grow
-    with the square of its calls."""
+    """Move decided calls from `undecided` to `verdicts`. An event changes only calls before it, so
+    the others are skipped: else the cost would grow with the square of the number of calls."""
     decided: list[str] = []
     for id_, verdict in undecided.items():
         if verdict.seq >= upto:
@@ -164,7 +165,7 @@ def _apply_event(verdicts: _VerdictsById, event: Event) -> None:
         if event.payload.purpose is not None:
             return
         change = {"is_closed": True}  # all calls before the next request have their results
-    # what was under way when a session was forked or moved belongs to the parent
+    # calls in progress when a session was forked or moved belong to the parent
     is_for_all = isinstance(event.payload, events.SessionForked | events.SessionReceived)
     for id_, verdict in verdicts.items():
         if verdict.seq >= event.seq:

@@ -36,10 +36,10 @@ class CostReportParams(Struct, frozen=True, kw_only=True):
     by: GroupBy = "session"
     agent_id: AgentId | None = None
     created_at_gte: Moment | None = None
-    """Only sessions created then or later."""
+    """Only sessions created at this time or later."""
     created_at_lte: Moment | None = None
     limit: Annotated[int, Meta(ge=1, le=500)] = 100
-    """The number of sessions, the newest first; their logs are read."""
+    """The maximum number of sessions, the newest first; each log is read."""
     page: str | None = None
 
 
@@ -53,7 +53,7 @@ class BillView(Struct, frozen=True, kw_only=True):
 
 
 class CostReport(Struct, frozen=True, kw_only=True):
-    """Of the sessions of one page; to combine pages, add up the entries with the same key."""
+    """The costs of the sessions of one page; to combine pages, add up entries with the same key."""
 
     by: GroupBy
     data: list[BillView]
@@ -65,7 +65,7 @@ class CostReport(Struct, frozen=True, kw_only=True):
 
 class Allowance(Struct, frozen=True, kw_only=True):
     limit_usd: Decimal | None
-    """`None`: there is none."""
+    """`None`: no limit."""
     spent_usd: Decimal
     reserved_usd: Decimal
     """Reserved for calls in progress."""
@@ -91,10 +91,10 @@ class ThreadCost(Struct, frozen=True, kw_only=True):
 class SessionBudget(Struct, frozen=True, kw_only=True):
     session_id: str
     session: Allowance
-    """All of its threads together."""
+    """The budget of all its threads together."""
     threads: list[ThreadCost]
     today: list[DailyAllowance]
-    """The daily budgets that pay for it."""
+    """The daily budgets that pay for the session."""
     type: Literal["session_budget"] = "session_budget"
 
 
@@ -152,7 +152,7 @@ class Costs:
             return []
 
     async def _today(self, principal: Principal, session: LoadedSession) -> list[DailyAllowance]:
-        """A key of limited scope does not see what others spend."""
+        """The daily budgets; a key of limited scope sees only that of the agent."""
         record = session.record
         is_scoped = principal.agent_id is not None or principal.environment_id is not None
         names = {

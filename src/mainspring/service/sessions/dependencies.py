@@ -17,14 +17,18 @@ from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.storage.repository import Notify, ignore_notification
 
 WakeSession: TypeAlias = Callable[[str, SessionRecord], Awaitable[None]]
-"""Tenant and session: the session has something to do."""
+"""Called with a tenant and a session that has new work."""
 CheckOverride: TypeAlias = Callable[[Principal, str], Awaitable[None]]
-"""Raises `Forbidden`: they may not give sessions of this agent other tools."""
+"""Raises `Forbidden` if the principal may not override the tools of this agent for a session."""
+
+
+END_TASK = "end"
+"""The job that runs the `SessionEnd` hooks of an archived session."""
 
 
 class OnSessionEnd(Protocol):
     async def __call__(self, tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
-        """The session was archived, or deleted with all that belongs to it."""
+        """Called after a session was archived, or deleted with everything that belongs to it."""
         ...
 
 
@@ -42,7 +46,7 @@ class ResolvedAgent:
 
     agent: Agent
     workspace: str = ""
-    """Empty: it is on the client's machine."""
+    """Empty if the workspace is on the client's machine."""
 
 
 async def _default_agent(_tenant: str, session: SessionRecord) -> ResolvedAgent:

@@ -25,11 +25,11 @@ from mainspring.service.access.principal import Principal
 _Answer = UserToolConfirmation | UserCustomToolResult | UserToolResult
 ANSWER_TYPES = frozenset({"user.tool_confirmation", "user.custom_tool_result", "user.tool_result"})
 AnswerKey = tuple[str, str]
-"""The type of an answer and its call: a call can have a confirmation and a result."""
+"""The type of an answer and the id of its call: a call can have a confirmation and a result."""
 
 
 def answer_key(payload: AnyPayload) -> AnswerKey | None:
-    """`None` if it answers no call."""
+    """The key of an answer; `None` if the payload answers no call."""
     call_id = call_id_of(payload) if isinstance(payload, _Answer) else None
     return None if call_id is None else (payload_type(payload), call_id)
 
@@ -39,7 +39,8 @@ def answered_by(principal: Principal) -> str:
 
 
 def answer_client_id(call_id: str, asked: int) -> str:
-    """An inbox takes a client id once: only the first of two answers to one question gets in."""
+    """The client id of an answer. An inbox accepts each client id once, so only the first of two
+    answers to one question."""
     return f"answer:{call_id}:{asked}"
 
 
@@ -55,7 +56,7 @@ class EarlierAnswers:
         self._session_id = session_id
 
     async def pending(self) -> dict[AnswerKey, InboxItem]:
-        """Answers that the session has not taken up yet."""
+        """Answers in the inbox that the session has not processed yet."""
         items: dict[AnswerKey, InboxItem] = {}
         for item in await self._log.store.pending(self._session_id, types=ANSWER_TYPES):
             key = answer_key(read_payload(item.type, item.body, item.version))
@@ -64,7 +65,7 @@ class EarlierAnswers:
         return items
 
     async def logged(self, keys: Iterable[AnswerKey]) -> dict[AnswerKey, InboxItem]:
-        """Of these, the answers that the session has taken up; the newest of each."""
+        """The answers with these keys that are in the log; the newest of each."""
         wanted_keys = frozenset(keys)
         items: dict[AnswerKey, InboxItem] = {}
         if not wanted_keys:
@@ -88,7 +89,7 @@ class EarlierAnswers:
         return items
 
     def check_same(self, earlier: InboxItem, payload: ClientPayload) -> None:
-        """Raises: Stale: the earlier answer was another one."""
+        """Raises: StaleVersion: the earlier answer was another one."""
         stored = read_payload(earlier.type, earlier.body, earlier.version)
         clean, _ = encode_scrubbed(payload, self._log.scrub)
         if clean != stored:

@@ -118,7 +118,7 @@ class SendSystem(Struct, frozen=True, kw_only=True, tag_field="type", tag="syste
 class SendRatedSubject(Struct, frozen=True, kw_only=True):
     type: RatedType
     id: Annotated[ExternalId, Meta(min_length=1, max_length=1024)]
-    """Looked up in this session only; of what is outside it, a name."""
+    """The id of something in this session, or the name of something outside it."""
     version: Annotated[str, Meta(max_length=256)] | None = None
 
 
@@ -161,7 +161,7 @@ Source: TypeAlias = Base64Source | PlainTextSource | UrlSource
 
 
 def with_shared_file_limit(lookups: ResourceLookups) -> ResourceLookups:
-    """For one request: all its files share the limit of one file, because all are in memory at
+    """Lookups for one request, whose files share the size limit of one file: all are in memory at
     once, and a request can name thousands."""
     left = MAX_FILE_BYTES
 
@@ -183,7 +183,7 @@ async def to_payload(
 ) -> ClientPayload:
     """The payload for the log; whether it fits the session is checked elsewhere.
 
-    Raises: InvalidInput, NotFound: of a file.
+    Raises: InvalidInput, NotFound: a file.
     """
     match sent:
         case SendMessage():
@@ -329,10 +329,10 @@ def _check_url(source: UrlSource, where: str) -> UrlSource:
 async def expand_skill_command(
     dependencies: SessionDependencies, tenant: str, session: SessionRecord, payload: ClientPayload
 ) -> ClientPayload:
-    """With a skill's text in the place of its name; anything else is as it was, as a message may
-    well begin with a slash.
+    """Replace a skill command by the text of the skill. Other payloads are unchanged: a message may
+    begin with a slash and be no command.
 
-    Raises: InvalidInput: the skill is not there as it was.
+    Raises: InvalidInput: the skill is missing or has changed.
     """
     if not isinstance(payload, UserMessage) or not skills_of(session.agent):
         return payload

@@ -28,10 +28,10 @@ from mainspring.service.sessions.wire_events import (
 from mainspring.service.storage.pagination import Limit, Page, decode_cursor, encode_cursor
 
 MAX_READ = 20_000
-"""Events that one request reads at most; if that is not enough, its page is short."""
+"""The maximum number of events that one request reads; after that, its page is short."""
 _CHUNK = 1000
 _CONFIRMATION = "user.tool_confirmation"
-"""Shown only once it is in the log: a client that has to run the call would run it at once."""
+"""Shown only once it is in the log: on seeing it, a client that runs the call would run it."""
 _LAST = ENDLESS - 1
 _CursorType = tuple[Literal["seq", "inbox"], Annotated[int, Meta(ge=0, le=ENDLESS)]]
 
@@ -46,7 +46,7 @@ class ListEvents(Struct, frozen=True, kw_only=True):
     page: str | None = None
     types: tuple[str, ...] = ()
     include: tuple[Literal["internal"], ...] = ()
-    """Ours: `internal` shows events that the API does not have, too."""
+    """An extension: `internal` also shows events that the Managed Agents API does not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class EventQuery:
 
     @property
     def logged(self) -> frozenset[str] | None:
-        """The types in the log."""
+        """The requested types, by their names in the log."""
         return None if self.types is None else logged_types(self.types)
 
     def names(self, event: RenderedEvent) -> bool:
@@ -121,7 +121,7 @@ class EventPages:
 
     async def page(self, query: EventQuery, cursor: str | None) -> Page[WireEvent]:
         """Raises: InvalidInput: a cursor of another list; SessionNotFound."""
-        waiting = await self._waiting(query)  # first: an item may enter the log right now
+        waiting = await self._waiting(query)  # before the log: an item may enter it meanwhile
         if query.is_backwards:
             return await self._newest_first(query, waiting, cursor)
         return await self._oldest_first(query, waiting, cursor)
@@ -166,7 +166,7 @@ class EventPages:
     async def _waiting(self, query: EventQuery) -> list[InboxItem]:
         view = query.view
         if query.is_timed:
-            return []  # they have no time yet
+            return []  # waiting events have no time yet
         items = await self._log.store.pending(view.session_id, types=query.types)
         thread = view.thread_id or view.main_thread_id
         return [
@@ -182,8 +182,8 @@ class EventPages:
     async def _from_log(
         self, query: EventQuery, place: int, *, room: int | None = None
     ) -> tuple[list[WireEvent], int | None]:
-        """The events after a place, as many as there is room for, and where to continue if there
-        are more."""
+        """At most `room` events after a position, and the position to continue at if there are
+        more."""
         room = query.limit if room is None else room
         place = await self._skipped(query, place)
         shown: list[WireEvent] = []
@@ -229,7 +229,8 @@ class EventPages:
         return events
 
     async def _skipped(self, query: EventQuery, place: int) -> int:
-        """Skip what is too early, or too late, by bisection: times in a log only grow."""
+        """The position after skipping events that are too early, or too late, by bisection: times
+        in a log only grow."""
         edge = query.until if query.is_backwards else query.since
         if edge is None:
             return place

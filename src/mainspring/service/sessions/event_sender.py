@@ -54,12 +54,12 @@ from mainspring.service.storage.repository import IndexColumns, Repository
 _ACCOMPANIED = UserMessage | UserToolResult | UserCustomToolResult
 _KEY_REUSED = "Idempotency-Key: it was given with another event before"
 _RESULT = "result"
-"""How client ids of results begin: an inbox takes one result for a call."""
+"""The prefix of the client ids of results, so that an inbox accepts one result for each call."""
 _SPEECH = UserMessage | UserDefineOutcome | SystemMessage
 
 
 class AnswerCheck(Protocol):
-    """Who may answer calls of a session, and who has spoken in it."""
+    """Who may answer calls of a session, and who has sent messages in it."""
 
     async def check(
         self, principal: Principal, session: SessionRecord, askings: Mapping[str, int]
@@ -149,7 +149,7 @@ class EventSender:
     async def _repeated(
         self, session: LoadedSession, payloads: Sequence[ClientPayload]
     ) -> dict[int, InboxItem]:
-        """By index, the answers that the session has already.
+        """The answers that the session already has, by index in `payloads`.
 
         Raises: StaleVersion: one of them was different.
         """
@@ -177,7 +177,7 @@ class EventSender:
         key: str | None,
         repeated: Collection[int],
     ) -> AcceptedRequest:
-        """The request as it was accepted before, or is accepted now after the checks."""
+        """The request as accepted earlier; if it is new, it is checked and accepted now."""
         session_id = session.record.id
         id_ = "" if key is None else _request_id(session_id, key)
         if id_ and (earlier := await self._accepted.find(tenant, id_)) is not None:
@@ -195,7 +195,7 @@ class EventSender:
             return accepted
         try:
             return await self._accepted.put(tenant, accepted)
-        except AlreadyExists:  # the same request, at the same time
+        except AlreadyExists:  # the same request was sent concurrently
             return await self._accepted.get(tenant, id_)
 
     async def _submit(
@@ -225,7 +225,7 @@ class EventSender:
 
 
 def _check_sender(principal: Principal, sent: Sequence[SentEvent]) -> None:
-    """A worker sends the results of its calls; it does not ask, steer or approve.
+    """Check that a worker sends only results of its calls; it may not prompt, steer or approve.
 
     Raises: Forbidden.
     """
@@ -252,7 +252,7 @@ def _client_id(digest: SessionDigest, payload: ClientPayload) -> str | None:
 
 
 def _is_open(digest: SessionDigest, payload: ClientPayload) -> bool:
-    """Whether its call waits for such an answer now."""
+    """Whether the call of an answer still waits for it."""
     call = digest.call(call_id_of(payload) or "")
     return call is not None and (call.is_asked or not isinstance(payload, UserToolConfirmation))
 
@@ -260,8 +260,8 @@ def _is_open(digest: SessionDigest, payload: ClientPayload) -> bool:
 def check_events(
     session: LoadedSession, payloads: Sequence[ClientPayload], repeated: Collection[int]
 ) -> None:
-    """Whether the session accepts them, in this order. `repeated`: the indexes of answers that it
-    has already.
+    """Check that the session accepts the payloads, in this order. `repeated`: indexes of answers
+    that it already has.
 
     Raises: InvalidInput.
     """
@@ -279,7 +279,7 @@ def check_events(
 
 
 def _check_one(session: LoadedSession, payload: ClientPayload, where: str) -> str | None:
-    """Returns the call that it answers, if it does."""
+    """Returns the id of the call that the payload answers, if any."""
     match payload:
         case UserToolConfirmation(tool_use_id=call_id):
             _check_asked(session.digest, call_id, where)
@@ -329,7 +329,7 @@ def _find_call(digest: SessionDigest, call_id: str, where: str, *, is_custom: bo
 
 
 def _check_handed_over(digest: SessionDigest, call_id: str, where: str) -> None:
-    """A call that was just approved is as good as handed over."""
+    """Check that a client runs the call. One that was just approved counts as handed over."""
     call = _find_call(digest, call_id, where, is_custom=False)
     if call.is_ours:
         raise InvalidInput(f"{where}: {call_id} is not done by a client")
@@ -359,8 +359,8 @@ def _check_accompanying(payloads: Sequence[ClientPayload], index: int, where: st
 
 
 def _target_thread(digest: SessionDigest, payload: ClientPayload) -> str | None:
-    """The thread that it is for, if it is not the main one: for an answer, the thread of its
-    call."""
+    """The thread that an event is for; for an answer, the thread of its call. `None`: the main
+    thread."""
     if isinstance(payload, UserInterrupt):
         return payload.session_thread_id
     call = digest.call(call_id_of(payload) or "")

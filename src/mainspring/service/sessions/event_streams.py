@@ -1,4 +1,4 @@
-"""Event streams: the events of a session for one reader, as they are appended, once and in order;
+"""Event streams: each event of a session, once and in order, as it is appended, for one reader;
 between them previews of events that are not in the log yet.
 """
 
@@ -37,7 +37,7 @@ from mainspring.service.sessions.preview_deltas import (
 from mainspring.service.sessions.wire_events import EventRenderer, EventView, RenderedEvent
 
 _PAGE = 50
-"""Events read at a time: what a stream that is far behind holds in memory."""
+"""Events read at a time, which limits the memory of a stream that is far behind."""
 _RETRY_SECONDS = 5.0
 _ENDS_PREVIEWS = frozenset({"agent.message", "agent.thinking", "span.model_request_end"})
 _DELETED = "session.deleted"
@@ -50,7 +50,7 @@ class StreamMessage(Struct, frozen=True):
     data: bytes
     """JSON."""
     seq: int | None = None
-    """Its position in the log; `None` for what is not in the log."""
+    """The position of the event in the log; `None` if it is not in the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class StreamRequest:
     tenant: str
     session_id: str
     thread_id: str | None = None
-    """Only this thread; `None`: the main one, and what others post on it."""
+    """Only this thread; `None`: the main one, and events of others that are shown on it."""
     after: int | None = None
     """The last event that the reader has; `None`: only new events."""
     previews: frozenset[PreviewKind] = frozenset()
@@ -74,14 +74,13 @@ class EventStream:
         self._after = after
         self._watch = watch
         self._clock = clock
-        self._pokes = -1  # that it is asked for is reason enough to read
+        self._pokes = -1  # never equal to the watch: the first `next` reads
         self._previewing: _PreviewState | None = None
         self._is_stopping = False
         self.is_over = False
 
     async def next(self) -> list[StreamMessage]:
-        """The next messages; none if `stop_waiting` was called and there are none, or if the stream
-        is over.
+        """Wait for the next messages; an empty list after `stop_waiting`, or if the stream is over.
 
         Raises: StoreUnavailable: for longer than a restart takes.
         """
@@ -107,7 +106,7 @@ class EventStream:
         return self._watch.pokes != self._pokes
 
     async def preview(self, subscription: Subscription, kinds: frozenset[PreviewKind]) -> None:
-        """Send previews too, except for requests that have ended by now."""
+        """Send previews too, except for requests that have already ended."""
         view = self._event_view
         thread_id = view.thread_id or view.main_thread_id
         newest = EventRange(
@@ -129,7 +128,7 @@ class EventStream:
         self._watch.nudge()
 
     async def _read(self) -> list[StreamMessage]:
-        await anyio.lowlevel.checkpoint()  # pages may be quick: others have their turn between them
+        await anyio.lowlevel.checkpoint()  # pages may be quick: let other tasks run
         pokes, log = self._watch.pokes, self._renderer.log
         page = partial(log.read, self._event_view.session_id, after=self._after, limit=_PAGE)
         try:
@@ -137,7 +136,7 @@ class EventStream:
             shown, held = await self._renderer.render(self._event_view, events)
         except SessionNotFound:
             return [self._deleted()]
-        if held is not None:  # what a gate says about it will wake us
+        if held is not None:  # the decision of a gate will wake the stream
             events = [event for event in events if event.seq < held]
         if len(events) < _PAGE:
             self._pokes = pokes
@@ -159,19 +158,19 @@ class EventStream:
             return []
         pieces = self._previewing.take()
         messages: list[StreamMessage] = []
-        if pieces and pieces[-1].after > self._after:  # first what the log had when it was said
+        if pieces and pieces[-1].after > self._after:  # first the events before the piece
             messages = await self._read()
         return messages + self._previewing.tell(pieces)
 
     def _deleted(self) -> StreamMessage:
-        """The log is gone, so the event has no position."""
+        """The message that the session was deleted. Its log is gone, so it has no position."""
         self.is_over = True
         gone = {"id": _deleted_event_id(self._event_view.session_id), "processed_at": self._clock()}
         return _stream_message(_DELETED, gone)
 
 
 class _PreviewState:
-    """The events that a reader has seen the start of, but not the end."""
+    """The previews of one stream: events that its reader has seen the start of, but not the end."""
 
     def __init__(
         self,
@@ -191,7 +190,7 @@ class _PreviewState:
         return [piece for piece in self._subscription.take() if piece.thread_id == self._thread_id]
 
     def end(self, thread_id: str, seq: int) -> None:
-        """A request has ended: further previews of it are too late."""
+        """End the previews of a request: later pieces of it are dropped."""
         if thread_id == self._thread_id:
             self._open.clear()
             self._ended = seq
@@ -209,7 +208,7 @@ class _PreviewState:
                 preview = {"type": kind, "id": event_id}
                 return _stream_message("event_start", {"event": preview})
             case PreviewText(event_id=event_id, at=at, text=text):
-                if self._open.get(event_id) != at:  # its beginning, or something since, was lost
+                if self._open.get(event_id) != at:  # an earlier piece was lost
                     self._open.pop(event_id, None)
                     return None
                 self._open[event_id] = at + len(text)
@@ -223,7 +222,7 @@ def _stream_message(name: str, fields: Mapping[str, object]) -> StreamMessage:
 
 
 def _deleted_event_id(session_id: str) -> str:
-    """The same on every stream."""
+    """The event's id, which is the same on every stream."""
     return f"{ids.EVENT}_{session_id.partition('_')[2]}"
 
 
@@ -268,8 +267,8 @@ class EventStreams:
 
         Raises:
             SessionNotFound, NotFound: there is no such session, no such thread.
-            InvalidInput: it would begin behind the end.
-            RateLimited: there are as many as there may be.
+            InvalidInput: it would begin behind the end of the log.
+            RateLimited: too many streams are open.
         """
         with self._counted(request.tenant):
             watch = self._log.store.watch(request.session_id)
@@ -284,7 +283,7 @@ class EventStreams:
                     yield stream
 
     def close(self) -> None:
-        """End all streams, including those opened from now on; readers resume elsewhere."""
+        """End all streams, including those opened from now on; readers resume on other servers."""
         self._is_closed = True
         for stream in self._open:
             stream.end()

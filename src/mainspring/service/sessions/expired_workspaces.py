@@ -1,4 +1,4 @@
-"""Remove the workspaces of deleted sessions, and of those that nobody has used for long."""
+"""Remove the workspaces of deleted sessions, and of sessions that have been unused for long."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from mainspring.service.storage.repository import SESSION_KIND
 
 _LOG = logging.getLogger("mainspring.workspaces")
 EXPIRED_SUFFIX = "-expired"
-"""Ends the name of a workspace that is being removed."""
+"""The suffix of the name of a workspace that is being removed."""
 _LEASE_OWNER = "workspace_expiry"
 _LEASE_SECONDS = 120.0
 
@@ -59,7 +59,8 @@ class WorkspaceCleaner:
             raise StaleVersion(f"session {job.key} is still being deleted")
 
     async def remove_workspace(self, session_id: str) -> None:
-        """Of a session that stays: it may go on in a new one, with the same uid and transcripts.
+        """Remove the workspace of a session that stays: it may continue in a new one, with the same
+        uid and transcripts.
 
         Raises: OSError.
         """
@@ -78,7 +79,8 @@ class WorkspaceCleaner:
         return self.state_folders.workspaces or Path()
 
     def _move_away(self, session_id: str) -> None:
-        """In one step, so that no run finds half a workspace if this process dies."""
+        """Rename the workspace, then remove it, so that no run finds half of it if this process
+        dies."""
         self._remove_beside(session_id)
         workspace = self._workspaces / session_id
         expired = workspace.with_name(self.new_id(session_id) + EXPIRED_SUFFIX)
@@ -91,7 +93,7 @@ class WorkspaceCleaner:
         self.folders.remove_transcripts(paths.transcripts, session_id)
         if self.folders.remove_folder(self._workspaces, session_id):
             self.release_uid(session_id)
-        else:  # no other session may get its uid while it has files there
+        else:  # no other session may get the uid of files that remain
             _LOG.warning("the workspace of session %s could not be removed whole", session_id)
 
     def _remove_beside(self, session_id: str) -> None:
@@ -120,17 +122,18 @@ class ExpiredWorkspaceSweeper:
         self._cleaner = cleaner
 
     async def sweep(self) -> int:
-        """Announce workspaces that will be removed soon and remove those that are due; how many."""
+        """Announce workspaces that will be removed soon and remove those that are due; returns how
+        many were removed."""
         removed = 0
         for name in await to_thread.run_sync(_workspace_names, self._folder):
-            if name.endswith(EXPIRED_SUFFIX):  # a process died or could not remove it
+            if name.endswith(EXPIRED_SUFFIX):  # its removal failed or was interrupted
                 await to_thread.run_sync(self._cleaner.remove_expired, name)
                 continue
             try:
                 removed += await self._check(name)
             except (NotFound, SessionNotFound, LeaseHeld):
                 continue
-            except (OSError, StoreCorrupt) as error:  # the others are still checked
+            except (OSError, StoreCorrupt) as error:  # check the others anyway
                 _LOG.warning("the workspace of session %s was not removed: %s", name, error)
         return removed
 
@@ -150,15 +153,15 @@ class ExpiredWorkspaceSweeper:
                 return await self._remove(tenant, row)
 
     async def _remove(self, tenant: str, row: SessionRow) -> bool:
-        """Hold the session meanwhile, so that nobody can run it.
+        """Remove a workspace while holding the session's lease, so that no worker can run it.
 
-        Raises: LeaseHeld: somebody runs it.
+        Raises: LeaseHeld: a worker runs it.
         """
         session_id = row.id
         writer = await self._log.hold(session_id, owner=_LEASE_OWNER, seconds=_LEASE_SECONDS)
         try:
             if (await self._log.session(session_id)).head.seq != row.head.seq:
-                return False  # it was used just now
+                return False  # the session was used in the meantime
             await self._expiry.note_removal(tenant, session_id)
             await self._cleaner.remove_workspace(session_id)
         finally:

@@ -1,7 +1,7 @@
 """Output files of a session: files of the tenant, with the session as their scope.
 
-They outlive the session's workspace. What was kept of each path is noted, so that an unchanged file
-is kept once, whoever dies over it, and a file that a client has deleted stays deleted.
+They outlive the session's workspace. A record of the stored paths ensures that an unchanged file is
+stored once, even after a crash, and that a file that a client has deleted stays deleted.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from mainspring.service.storage.repository import IndexColumns, ListQuery, Repos
 KIND = "session_outputs"
 _LOG = logging.getLogger("mainspring.outputs")
 _BATCH = 100
-"""Files for each write of the record of paths."""
+"""Files per write of the record of paths."""
 _MAX_LOGGED = 20
 IsStopped: TypeAlias = Callable[[], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputLimits:
-    """Of one session."""
+    """Limits for each session."""
 
     max_files: int = 1000
     max_file_bytes: int = 100 * 1024 * 1024
     max_bytes: int = 500 * 1024 * 1024
-    """Of all its current files together."""
+    """The limit of all its current files together."""
 
 
 class ListedOutput(Protocol):
@@ -56,17 +56,18 @@ class OutputContent(Protocol):
     def stamp(self) -> str: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutputFolder:
+class OutputFolder(Protocol):
     """The folder with the output files of a session."""
 
-    list: Callable[[], Awaitable[Sequence[ListedOutput]]]
-    read: Callable[[str, int], Awaitable[OutputContent | str]]
-    """A file by its path and maximum size; or the reason why it is not read."""
+    async def list(self) -> Sequence[ListedOutput]: ...
+
+    async def read(self, path: str, max_bytes: int) -> OutputContent | str:
+        """The content of a file; or the reason why it cannot be read, as text."""
+        ...
 
 
 class _StoredPath(Struct, frozen=True, kw_only=True):
-    """A path as it was stored last."""
+    """The version of a path that was stored last."""
 
     stamp: str
     sha256: str = ""
@@ -77,7 +78,7 @@ class _StoredPath(Struct, frozen=True, kw_only=True):
 
 class _Outputs(Struct, frozen=True, kw_only=True):
     id: str
-    """The session's."""
+    """The id of the session."""
     paths: dict[str, _StoredPath] = {}
 
 
@@ -128,8 +129,8 @@ class SessionOutputs:
         *,
         is_stopped: IsStopped = _never_stopped,
     ) -> int:
-        """Store what is new or has changed; returns the number of files. If `is_stopped` becomes
-        true, the rest is left for the next time."""
+        """Store new and changed files; returns how many. If `is_stopped` becomes true, the rest are
+        left for the next call."""
         listed = await folder.list()
         current = await self._load(tenant, session_id)
         changed = [item for item in listed if _stored_stamp(current, item.path) != item.stamp]
@@ -154,7 +155,7 @@ class SessionOutputs:
         folder: OutputFolder,
         refused: _RefusedFiles,
     ) -> int:
-        """The record is written once for all files of the batch; `paths` is updated."""
+        """Store a batch and update `paths`. The record is written once for the whole batch."""
         session_id, outdated, count = refused.session_id, list[str | None](), 0
         for item in batch:
             before = paths.pop(item.path, None)
@@ -169,15 +170,15 @@ class SessionOutputs:
         if count or outdated:
             await self._repository.save(tenant, _Outputs(id=session_id, paths=dict(paths)))
         for file_id in filter(None, outdated):
-            with suppress(NotFound):  # a client has deleted it
+            with suppress(NotFound):  # a client has already deleted it
                 await self._files.delete(tenant, file_id)
         return count
 
     async def _drop_gone(
         self, tenant: str, paths: dict[str, _StoredPath], present: Collection[str]
     ) -> None:
-        """A file that is gone from the folder counts as long as it is stored: else a session could
-        hand over any number of them, one after another."""
+        """Remove paths that are neither in the folder nor stored. Stored files count towards the
+        limits: else a session could hand over any number of files, one after another."""
         gone = {
             stored.file_id: path
             for path, stored in paths.items()
@@ -220,7 +221,7 @@ class SessionOutputs:
             content=output.content, filename=listed.path[-255:], session_id=session_id, id=file_id
         )
         try:
-            with suppress(AlreadyExists):  # whoever kept it did not get to note it
+            with suppress(AlreadyExists):  # stored before a crash, but not recorded
                 await self._files.create(tenant, new)
         except InvalidInput as error:
             return str(error)

@@ -21,13 +21,13 @@ from mainspring.service.sessions.streaming_redactor import StreamingRedactor
 PreviewKind: TypeAlias = Literal["agent.message", "agent.thinking"]
 
 _MAX_WAITING = 1000
-"""Pieces that a stream may leave unread; after that it only gets the event."""
+"""The maximum number of unread pieces of a stream; beyond it, it only gets the event."""
 _MAX_PIECE_CHARS = 1000
-"""Characters; at most six times as many bytes, less than the limit of a notification."""
+"""At most six times as many bytes, which is below the limit of a PostgreSQL notification."""
 
 
 class PreviewStarted(Struct, frozen=True, kw_only=True, tag_field="type", tag="began"):
-    """An event has started. It will have this id, if it is completed."""
+    """An event has started. It will have this id if it is completed."""
 
     thread_id: str
     after: int
@@ -41,7 +41,7 @@ class PreviewText(Struct, frozen=True, kw_only=True, tag_field="type", tag="grew
     after: int
     event_id: str
     at: int
-    """How many characters came before, so that a loss is noticed."""
+    """The number of characters before this piece, so that a lost piece is detected."""
     text: str
 
 
@@ -50,7 +50,7 @@ _PIECE_DECODER: msgspec.json.Decoder[PreviewPiece] = msgspec.json.Decoder(Previe
 
 
 class Subscription:
-    """What one stream has not read yet. Bounded: a stream that does not read loses all of it."""
+    """The unread pieces of one stream. Bounded: a stream that does not read loses all of them."""
 
     __slots__ = ("_pieces", "_wake")
 
@@ -71,7 +71,7 @@ class Subscription:
 
 class Deltas(Protocol):
     def publish(self, session_id: str, piece: PreviewPiece) -> None:
-        """Deliver it to all subscribers; never waits for any of them."""
+        """Deliver a piece to all subscribers, without waiting for any of them."""
         ...
 
     def listen(
@@ -82,7 +82,7 @@ class Deltas(Protocol):
 
 
 class LocalDeltas:
-    """Within one process."""
+    """Delivers previews within one process."""
 
     def __init__(self) -> None:
         self._ears: dict[str, list[Subscription]] = {}
@@ -113,7 +113,7 @@ class PubSub(Protocol):
 
 
 class SharedDeltas:
-    """Within this process and between processes."""
+    """Delivers previews within this process and to other processes."""
 
     def __init__(self, pub_sub: PubSub) -> None:
         self._pub_sub = pub_sub
@@ -128,7 +128,9 @@ class SharedDeltas:
         with self._local.listen(session_id, wake) as subscription:
 
             def heard(text: str) -> None:
-                with suppress(msgspec.MsgspecError):  # of a newer version: the log will have it
+                with suppress(
+                    msgspec.MsgspecError
+                ):  # from a newer version: the log will have the event
                     subscription.deliver(_PIECE_DECODER.decode(text))
 
             with self._pub_sub.listen(session_id, heard):
@@ -142,7 +144,7 @@ class PreviewPublisher:
     def __init__(
         self, deltas: Deltas, session: SessionRow, *, scrub: Scrub, passages: Sequence[str] = ()
     ) -> None:
-        """`scrub` is the log's; `passages` are known secrets of several words."""
+        """`scrub`: the redaction that the log uses. `passages`: known secrets of several words."""
         self._deltas = deltas
         self._session_id = session.id
         self._thread_id = session.thread_id
@@ -161,7 +163,7 @@ class PreviewPublisher:
                 self._publish_text(self._redactor.add(text))
             case ToolInputDelta():
                 self._end()
-            case _:  # thoughts are announced and not told; the rest is no part of an event
+            case _:  # the text of thoughts is not previewed; other deltas belong to no event
                 pass
 
     def tell(self, event: Event) -> None:

@@ -28,7 +28,7 @@ class FileContent:
 
 
 def file_content(files: Files) -> Callable[[str, str], Awaitable[FileContent]]:
-    """Reads files by tenant and id. Raises: NotFound."""
+    """A function that reads files by tenant and id. Raises: NotFound."""
 
     async def read(tenant: str, file_id: str) -> FileContent:
         file, content = await files.content(tenant, file_id)
@@ -39,14 +39,14 @@ def file_content(files: Files) -> Callable[[str, str], Awaitable[FileContent]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryStoreInfo:
-    """What a session sees of a memory store."""
+    """The part of a memory store's record that a session sees."""
 
     name: str
     description: str = ""
 
 
 CheckResource: TypeAlias = Callable[[str, str], Awaitable[object]]
-"""Tenant and id. Raises `NotFound` if it does not exist, `InvalidInput` if it is archived."""
+"""Checks a resource by tenant and id. Raises `NotFound`; `InvalidInput` if it is archived."""
 
 
 async def _no_file(_tenant: str, id_: str) -> FileContent:
@@ -102,7 +102,7 @@ class FileResource(Struct, frozen=True, kw_only=True, tag_field="type", tag="fil
 class RepositoryResource(
     Struct, frozen=True, kw_only=True, tag_field="type", tag="github_repository"
 ):
-    """Its token is sealed elsewhere in the record, and never shown."""
+    """A repository. Its token is sealed in the session's record, and never shown."""
 
     id: str
     url: str
@@ -155,7 +155,7 @@ ResourcesParams = Annotated[tuple[ResourceParams, ...], Meta(max_length=MAX_RESO
 class AttachedResource:
     resource: SessionResource
     sealed: bytes | None = None
-    """The token of a repository."""
+    """The sealed token of a repository."""
 
 
 async def attach_resource(
@@ -210,7 +210,7 @@ async def attach_resource(
 
 
 def check_resources(resources: Sequence[SessionResource], environment: EnvironmentConfig) -> None:
-    """Raises: InvalidInput: two have the same path, or nobody would mount them."""
+    """Raises: InvalidInput: two have the same path, or the environment cannot mount them."""
     if isinstance(environment, SelfHostedConfig):
         for resource in resources:
             if not isinstance(resource, StoreResource):
@@ -250,7 +250,7 @@ def _check_mount_path(path: str) -> str:
 
 
 def repository_name(url: str) -> str:
-    """From its address. Addresses that git might parse differently are refused.
+    """The name of a repository, from its URL. URLs that git might parse differently are refused.
 
     Raises: InvalidInput.
     """

@@ -1,4 +1,4 @@
-"""Tries rules: what they would decide about a call, and about the calls of a past session."""
+"""Evaluates rules without applying them: for one call, or for the calls of a past session."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ RuleTexts = Annotated[tuple[RuleText, ...], Meta(max_length=200)]
 
 
 class PermissionRules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """As in the `permissions` of a settings file."""
+    """Rules as in `permissions` of a settings file."""
 
     allow: RuleTexts = ()
     ask: RuleTexts = ()
@@ -68,12 +68,12 @@ class EvaluateRules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class ReplayRules(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rules: PermissionRules
     mode: Mode | None = None
-    """Absent: the modes that the session had."""
+    """If absent, the modes that the session had."""
 
 
 class RuleView(Struct, frozen=True, kw_only=True):
     order: int
-    """The first rule that matches a call decides."""
+    """The position in the order of evaluation: the first rule that matches a call decides."""
     behavior: Permission
     rule: str
     meaning: str
@@ -98,9 +98,9 @@ class ReplayedCall(Struct, frozen=True, kw_only=True):
     tool: str
     input: Mapping[str, Any]
     was: Permission | None
-    """The decision then; `None` if nothing was recorded."""
+    """The original decision; `None` if none was recorded."""
     person: Permission | None
-    """The answer of the person who was asked."""
+    """The answer of the person who was asked, if any."""
     now: Permission
     rule: str | None
     reason: str | None
@@ -111,7 +111,7 @@ class PolicyReplay(Struct, frozen=True, kw_only=True):
     calls: int
     changed: int
     data: list[ReplayedCall]
-    """The calls with another decision."""
+    """The calls whose decision would change."""
     type: Literal["policy_retrial"] = "policy_retrial"
 
 
@@ -121,7 +121,10 @@ class RuleEvaluator:
         self._clock = clock
 
     async def judge(self, request: EvaluateRules) -> PolicyVerdict:
-        """Stores nothing, and reads nothing of the tenant. Raises: InvalidInput."""
+        """Evaluate rules for a call; stores nothing and reads no data of the tenant.
+
+        Raises: InvalidInput.
+        """
         if len(msgspec.json.encode(request.call.input)) > MAX_INPUT_BYTES:
             raise TooLarge(f"call.input: at most {MAX_INPUT_BYTES} bytes")
         policy = _policy(request.rules, request.mode)

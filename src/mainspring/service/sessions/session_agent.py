@@ -62,7 +62,7 @@ class ThreadAgent(Struct, frozen=True, kw_only=True, tag_field="type", tag="agen
 
 
 class InlineAgent(Struct, frozen=True, kw_only=True, tag_field="type", tag="inline"):
-    """An agent of a thread that is not stored: a built-in helper."""
+    """The agent of a thread that is not stored as a resource: a built-in subagent."""
 
     name: str
     model: ModelConfig
@@ -103,7 +103,7 @@ class SessionAgent(ThreadAgent, frozen=True, kw_only=True, tag_field="type", tag
 class AgentWithOverrides(
     Struct, frozen=True, kw_only=True, tag_field="type", tag="agent_with_overrides"
 ):
-    """Fields that are set replace the agent's for this session."""
+    """An agent for one session; fields that are set override those of the stored agent."""
 
     id: AgentId
     version: Version | None = None
@@ -158,7 +158,7 @@ def update_session_agent(agent: SessionAgent, request: UpdateSessionAgent) -> Se
 
 
 def thread_agent(agent: SessionAgent, name: str | None = None) -> ThreadAgent | InlineAgent:
-    """The agent that a thread runs, by the name in the call; `None`: the session's."""
+    """The agent of a thread, by the name in the call; `None`: the session's agent."""
     if name is None or name == FORK:
         return copy_fields(ThreadAgent, agent)
     called = callable_agents(agent).get(name)
@@ -175,7 +175,7 @@ def thread_agent(agent: SessionAgent, name: str | None = None) -> ThreadAgent | 
 
 
 def callable_agents(agent: SessionAgent) -> dict[str, ThreadAgent]:
-    """The agents that it may call, by name; with the id if the name is not unique."""
+    """The agents that this one may call, by name; the id is appended if the name is taken."""
     agents: dict[str, ThreadAgent] = {}
     for item in _predefined_agents(agent.multiagent):
         is_taken = item.name in (*agents, FORK, GENERAL.name)
@@ -184,7 +184,7 @@ def callable_agents(agent: SessionAgent) -> dict[str, ThreadAgent]:
 
 
 def may_use_inline_agents(agent: SessionAgent) -> bool:
-    """Whether it may call agents that are not defined in advance."""
+    """Whether the agent may call agents that are not defined in advance."""
     match agent.multiagent:
         case SessionMultiagent20261001(subagents=SessionDelegation(inline_agents=inline)):
             return inline.type == "enabled"
@@ -204,7 +204,7 @@ def has_advisor(agent: SessionAgent) -> bool:
 
 
 def skills_of(agent: SessionAgent) -> dict[AgentSkill, None]:
-    """The skills of all its threads, each once."""
+    """The skills of the agent and of all agents that it may call, each once."""
     every = (agent, *_all_thread_agents(agent.multiagent))
     return dict.fromkeys(skill for item in every for skill in item.skills)
 

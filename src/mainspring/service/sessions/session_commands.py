@@ -1,6 +1,6 @@
 """Slash commands of a session for clients without a terminal.
 
-They do what the API does elsewhere, by the same rules: no command is a way around them.
+They follow the same rules as the rest of the API: no command bypasses them.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from mainspring.service.storage.pagination import Page
 
 MAX_ARGUMENT_CHARS = 100_000
 _USER_MODES = ("plan", "default")
-"""Modes that allow no more than any agent of the service may do."""
+"""Modes that grant nothing beyond the permissions of the agent."""
 
 
 class RunCommand(Struct, frozen=True, kw_only=True):
     name: Annotated[str, Meta(min_length=1, max_length=200)]
-    """With or without its slash."""
+    """The name with or without its slash."""
     arguments: Annotated[str, Meta(max_length=MAX_ARGUMENT_CHARS)] = ""
 
 
@@ -51,7 +51,7 @@ class SessionCommands:
         self._event_sender = event_sender
 
     async def page(self, principal: Principal, session_id: str) -> Page[SlashCommand]:
-        """All that there are: ours, then those of the agent. Raises: NotFound."""
+        """All commands: the built-in ones, then those of the agent. Raises: NotFound."""
         record = await self._sessions.record(principal, session_id)
         actor = await self._sessions.dependencies.resolved_agent(principal.tenant, record)
         return Page(data=available_commands(actor.agent))
@@ -96,7 +96,7 @@ class SessionCommands:
 
 
 def _check(principal: Principal, name: str, arguments: str) -> None:
-    """Commands that change permissions need the permission to change them.
+    """Check that the principal may run the command: some change permissions or rate the agent.
 
     Raises: InvalidInput, Forbidden.
     """

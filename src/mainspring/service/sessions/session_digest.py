@@ -74,15 +74,15 @@ class Outcome:
 
 @dataclass(slots=True, kw_only=True)
 class SessionDigest:
-    """Changed only while it is folded: `Digests` copies it first."""
+    """The folded state of a session. Changed only during a fold: `Digests` copies it first."""
 
     seq: int = 0
-    """How far the log has been read."""
+    """The position up to which the log has been folded."""
     main_thread_id: str = ""
     updated_at: datetime | None = None
     usage: Usage = field(default_factory=Usage)
     spent: limits.Spending = field(default_factory=limits.Spending)
-    """Money, and time in which at least one thread ran."""
+    """Money, and the time during which at least one thread ran."""
     threads: dict[str, ThreadDigest] = field(default_factory=dict[str, ThreadDigest])
     """In order of creation; the main one is the first."""
     outcomes: list[Outcome] = field(default_factory=list[Outcome])
@@ -138,7 +138,7 @@ def _created(digest: SessionDigest, event: Event, payload: events.SessionCreated
 
 
 def _forked(digest: SessionDigest, event: Event, _payload: events.SessionForked) -> None:
-    """What was running belongs to the parent."""
+    """Threads that were running belong to the parent: in the fork they are idle."""
     for thread in digest.threads.values():
         if thread.status != "terminated":
             thread.updated_at = event.time
@@ -155,8 +155,8 @@ def _running(digest: SessionDigest, event: Event, _payload: events.StatusRunning
 def _await_calls(
     digest: SessionDigest, thread: ThreadDigest, event: Event, reason: events.StopReason
 ) -> None:
-    """Only the calls that the thread waits for are open. It also waits for calls of its subagents,
-    which are recorded with the subagents."""
+    """Keep only the calls that the thread waits for. It may also wait for calls of its subagents;
+    these are recorded in the threads of the subagents."""
     others = {call.id for call in digest.calls if call.id not in thread.calls}
     waiting: dict[str, OpenCall] = {}
     for id_ in reason.event_ids:
@@ -280,7 +280,7 @@ DIGEST_TYPES = frozenset(str(kind.__struct_config__.tag) for kind in (*_HANDLERS
 
 
 class Digests:
-    """Digests of recently used sessions, each continued from where it was last read."""
+    """A cache of digests; each is continued from the position where it was last read."""
 
     def __init__(self, log: SessionLog, *, max_cached: int = 2000) -> None:
         self._log = log
@@ -291,7 +291,7 @@ class Digests:
         digest = self._digests.get(session.id) or SessionDigest()
         if digest.seq < session.head.seq:
             new = await self._log.read(session.id, after=digest.seq, types=DIGEST_TYPES)
-            digest = digest.copy()  # others may still use what they were given
+            digest = digest.copy()  # other tasks may still use the cached one
             for event in new:
                 apply_event(digest, event)
             digest.seq = max(digest.seq, session.head.seq)

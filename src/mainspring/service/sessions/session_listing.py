@@ -27,7 +27,7 @@ T = TypeVar("T")
 _CursorType = tuple[Literal["next", "prev"], Annotated[int, Meta(ge=-ENDLESS, le=ENDLESS)], str]
 
 MAX_SCANNED = 2000
-"""Sessions that one request reads at most; if that is not enough, its page is short."""
+"""The maximum number of sessions that one request reads; after that, its page is short."""
 _CHUNK = 200
 _DECODER = msgspec.json.Decoder(SessionRecord)
 
@@ -45,7 +45,7 @@ class ListSessions(Struct, frozen=True, kw_only=True):
     memory_store_id: MemoryStoreId | None = None
     order: Literal["asc", "desc"] = "desc"
     origin: OriginType | None = None
-    """Ours: only sessions with this origin."""
+    """An extension: only sessions with this origin."""
     page: str | None = None
     statuses: tuple[SessionStatus, ...] = ()
 
@@ -76,7 +76,7 @@ class SessionList:
     def __init__(
         self, records: Records, look: Callable[[SessionRecord], Awaitable[LoadedSession | None]]
     ) -> None:
-        """`look` gives `None` for a session that is gone."""
+        """`look` returns `None` if the session no longer exists."""
         self._records = records
         self._look = look
 

@@ -1,5 +1,5 @@
-"""The workspace of a session: its files and repositories are put there, and a fork gets the files
-of its parent.
+"""The workspace of a session: mounts its files and repositories, and gives a fork the files of its
+parent.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from mainspring.service.sessions.resource_types import (
 from mainspring.service.sessions.session_record import SessionRecord
 
 _ROOTS = (*(f"{item}/" for item in WORKSPACE_ALIASES), "/")
-"""Where the workspace begins for clients; it is somewhere else."""
+"""The paths of the workspace that clients use; on the machine it is elsewhere."""
 
 OpenSnapshots: TypeAlias = Callable[[Path, str, Path | None], Snapshots]
-"""The snapshots of a workspace, by the id of its session; restored into another folder, if one is
-given."""
+"""Opens the snapshots of a workspace, by the id of its session. With a second folder, they are
+restored into that."""
 
 
 class CloneRepository(Protocol):
@@ -51,7 +51,7 @@ class CloneRepository(Protocol):
         branch: str | None = None,
         commit: str | None = None,
     ) -> None:
-        """Raises: InvalidInput: what git said, without the token."""
+        """Raises: InvalidInput: the error of git, without the token."""
         ...
 
 
@@ -66,7 +66,7 @@ class WorkspaceFiles(Protocol):
 
 
 class _MountedIds(Struct, frozen=True):
-    """Ids of resources that were put there once; the session may change or delete them."""
+    """Ids of resources that were mounted once; the session may have changed or deleted them."""
 
     ids: tuple[str, ...] = ()
 
@@ -74,7 +74,7 @@ class _MountedIds(Struct, frozen=True):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mounts:
     file_content: Callable[[str, str], Awaitable[FileContent]]
-    """Of a tenant and an id. Raises: NotFound."""
+    """Reads a file by tenant and id. Raises: NotFound."""
     clone: CloneRepository
     files: WorkspaceFiles
 
@@ -86,9 +86,9 @@ class Mounts:
         tenant: str,
         tokens: Mapping[str, str],
     ) -> tuple[str, ...]:
-        """Add what is missing; returns notes about what is where, and what could not be added.
+        """Mount the missing resources; returns notes about their paths, and about failures.
 
-        `tokens`: of repositories, by the ids of their resources.
+        `tokens`: tokens of repositories, by the ids of their resources.
         """
         await to_thread.run_sync(self.files.make, workspace)
         ids_file = mounted_ids_file(workspace)
@@ -125,7 +125,7 @@ class Mounts:
                 await self.files.write(workspace, str(place), file.content)
             case RepositoryResource():
                 await self._clone(workspace, place, resource, tokens.get(resource.id))
-            case _:  # memory stores are put there before each run: `mounted_stores`
+            case _:  # memory stores are mounted before each run: `mounted_stores`
                 pass
 
     async def _clone(
@@ -135,7 +135,8 @@ class Mounts:
         resource: RepositoryResource,
         token: str | None,
     ) -> None:
-        """Beside the workspace first, so that programs of the session never see half of it."""
+        """Clone beside the workspace and move the result into it, so that programs of the session
+        never see an incomplete clone."""
         beside = Path(tempfile.mkdtemp(prefix=f"{workspace.name}.clone-", dir=workspace.parent))
         try:
             fresh = beside / "repository"
@@ -155,8 +156,7 @@ class Mounts:
 def carry_mounts(
     before: Path, copy: Path, workspace: Path, resources: Sequence[SessionResource]
 ) -> None:
-    """Note for a workspace which resources are in the one that it is a copy of: they are not added
-    again."""
+    """Record for a copied workspace which resources it already has: they are not mounted again."""
     known = _read_mounted_ids(mounted_ids_file(before))
     carried = [
         resource.id
@@ -167,7 +167,7 @@ def carry_mounts(
 
 
 def workspace_path(mount_path: str) -> PurePosixPath:
-    """The path in the workspace."""
+    """The path of a mount, relative to the workspace."""
     for root in _ROOTS:
         if mount_path.startswith(root):
             return PurePosixPath(mount_path.removeprefix(root))
@@ -232,8 +232,8 @@ class ForkWorkspaces:
     open_snapshots: OpenSnapshots
 
     async def create(self, session: SessionRecord, workspace: Path) -> None:
-        """Make the workspace of a fork that has not run yet, with the files of its parent at that
-        time; without a snapshot it starts empty.
+        """Make the workspace of a fork that has not run yet, with the files of its parent as of
+        the fork; without a snapshot it starts empty.
 
         Raises:
             InvalidInput: its parent's workspace is not on this machine.
@@ -244,7 +244,7 @@ class ForkWorkspaces:
             return
         past = await read_rewind_history(self.log, row)
         if past.workspace is None or Path(past.workspace) == workspace:
-            return  # it had no workspace, or this one, whose files nobody can restore
+            return  # the parent had no workspace, or this one, which cannot be restored
         staged = workspace.with_name(f"{workspace.name}.forking")
         await to_thread.run_sync(self.files.make_empty, staged)
         await self._restore(past, row.parent_seq, staged)
@@ -252,7 +252,7 @@ class ForkWorkspaces:
             carry_mounts, Path(past.workspace), staged, workspace, session.resources
         )
         await to_thread.run_sync(staged.rename, workspace)
-        # snapshots are named by their content: the inherited one is now known to the fork, too
+        # snapshots are named by their content: this gives the fork the inherited one, too
         await self.open_snapshots(workspace, session.id, None).take()
 
     async def _restore(self, past: RewindHistory, seq: int, staged: Path) -> None:

@@ -39,8 +39,8 @@ class CreateSession(Struct, frozen=True, kw_only=True):
 
 class ForkSession(Struct, frozen=True, kw_only=True):
     at: Annotated[int, Meta(ge=1)] | None = None
-    """The last event that both sessions share: its position in the log, the `id` that streams send.
-    Absent: all events."""
+    """The position in the log of the last event that both sessions share: the `id` that streams
+    send. If absent, all events."""
     title: Title | None = None
 
 

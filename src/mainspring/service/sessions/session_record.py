@@ -1,4 +1,4 @@
-"""What is stored of a session beside its log: how it was requested. Its state is in the log."""
+"""The record of a session beside its log: how it was requested. Its state is in the log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Title = Annotated[str, Meta(max_length=512)]
 
 class Money(Struct, frozen=True, kw_only=True):
     amount: Annotated[str, Meta(pattern=r"^(0|[1-9][0-9]{0,14})$")]
-    """In cents: "2500" is 25 dollars."""
+    """An amount in cents: "2500" is 25 dollars."""
     currency: Literal["USD"]
 
 
@@ -46,7 +46,7 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
     agent: SessionAgent
     environment_id: str
     environment: EnvironmentConfig
-    """As it was when the session was created."""
+    """The environment as it was when the session was created."""
     created_at: datetime
     updated_at: datetime
     created_by: SessionCreator
@@ -59,20 +59,20 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
     budget: ListCostBudget | None = None
     deployment_id: str | None = None
     origin: Origin | None = None
-    """`None`: it was created before origins were recorded."""
+    """`None` if the session was created before origins were recorded."""
     archived_at: datetime | None = None
     archived_threads: dict[str, datetime] = {}
 
 
 class AcceptedRequest(Struct, frozen=True, kw_only=True):
-    """A request that was accepted and may be repeated, under the key of its client."""
+    """An accepted request, stored under its idempotency key, because a client may repeat it."""
 
     id: str
     session_id: str
     client_ids: tuple[str | None, ...]
-    """The ids under which its events enter the inbox once; `None`: every time."""
+    """The client ids of its events, which the inbox accepts once each; `None`: no deduplication."""
     about: tuple[str, ...] = ()
-    """The type of each event and what it answers: no others are accepted."""
+    """The type and the target of each event: the key is refused for other events."""
 
 
 def index_columns(session: SessionRecord) -> IndexColumns:

@@ -28,7 +28,7 @@ from mainspring.service.storage.pagination import (
 )
 
 MAX_EVENTS = 50_000
-"""That one request reads at most."""
+"""The maximum number of events that one request reads."""
 _MAX_CONCURRENT = 2
 _CLIENT_EVENT_TYPES = CLIENT_TYPES | {"session.created", "session.forked"}
 _HOOK_RAN = str(HookRan.__struct_config__.tag)
@@ -36,7 +36,7 @@ _HOOK_RAN = str(HookRan.__struct_config__.tag)
 
 class ContextParams(Struct, frozen=True, kw_only=True):
     call: Annotated[int, Meta(ge=1)] | None = None
-    """Only this call of the model, with the request that it was sent."""
+    """Only this model call, counted from 1, with its full request."""
     limit: Limit = 20
     page: str | None = None
 
@@ -70,7 +70,7 @@ class ReceivedEvent(Struct, frozen=True, kw_only=True):
     thread_id: str
     event_type: str
     sender: Sender | None
-    """`None`: it was sent before senders were recorded."""
+    """`None` if the event was sent before senders were recorded."""
     type: Literal["sent_event"] = "sent_event"
 
 
@@ -105,13 +105,13 @@ class SessionReports:
     async def hook_runs(
         self, principal: Principal, session_id: str, request: ListLogEvents
     ) -> Page[HookRun]:
-        """Oldest first. Raises: NotFound, InvalidInput."""
+        """The hooks that ran, oldest first. Raises: NotFound, InvalidInput."""
         return (await self._events(principal, session_id, request, [_HOOK_RAN])).map(_hook_run)
 
     async def senders(
         self, principal: Principal, session_id: str, request: ListLogEvents
     ) -> Page[ReceivedEvent]:
-        """Oldest first. Raises: NotFound, InvalidInput."""
+        """The events that clients sent, oldest first. Raises: NotFound, InvalidInput."""
         page = await self._events(principal, session_id, request, _CLIENT_EVENT_TYPES)
         return page.map(_sent_event)
 
@@ -126,7 +126,7 @@ class SessionReports:
 
 
 def require_readable_log(session_id: str, events: int) -> None:
-    """Raises: InvalidInput: it would take too long, and too much memory."""
+    """Raises: InvalidInput: reading the log would take too long, and too much memory."""
     if events > MAX_EVENTS:
         raise InvalidInput(
             f"session {session_id} has {events} events, and the API goes through {MAX_EVENTS} at"

@@ -38,7 +38,7 @@ class SessionResources:
         limit: int | None = None,
         page: str | None = None,
     ) -> Page[SessionResource]:
-        """In the order in which they were added; all of them without a `limit`."""
+        """The resources in the order in which they were added; all of them without a `limit`."""
         resources = (await self._sessions.record(principal, session_id)).resources
         start = 0 if page is None else _after_cursor(resources, page)
         return cut_page(resources[start:], limit or len(resources), lambda item: (item.id,))

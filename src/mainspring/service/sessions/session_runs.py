@@ -14,7 +14,7 @@ import anyio
 import msgspec
 from anyio import to_thread
 
-from mainspring.core.errors import InvalidInput, StoreUnavailable
+from mainspring.core.errors import InvalidInput, NotFound, StoreUnavailable
 from mainspring.core.ports import Credential
 from mainspring.core.sender import Sender
 from mainspring.harness.toolbox import Toolbox
@@ -26,8 +26,10 @@ from mainspring.log.task_groups import run_in_background
 from mainspring.runtime.session.session import Runtime, Session
 from mainspring.runtime.session.session_summary import workspace_of
 from mainspring.runtime.session_context import Models, SetupRequest, ToolboxFactory
+from mainspring.runtime.settings.pinned_policy import has_end_hooks
 from mainspring.service.access.budget_ledger import DailyBudgetLedger
 from mainspring.service.access.kill_switch import Halts
+from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.jobs.worker import Postponed
 from mainspring.service.memory_stores.mounted_stores import MountedStores
 from mainspring.service.resources.environments import CloudConfig
@@ -88,21 +90,21 @@ class RunServices:
     memory_stores: MountedStores
     expiry: WorkspaceExpiry
     before_idle: Callable[[str, SessionRecord], Awaitable[None]]
-    """Tenant and session: makes what clients expect as soon as they see that it is idle."""
+    """Called with tenant and session; stores what clients expect when they see the session idle."""
     after_run: Callable[[str, SessionRecord], Awaitable[None]]
-    """Tenant and session: informs other parts of the service. Called while the session is held, so
-    that the next worker makes up for one that dies."""
+    """Called with tenant and session; informs other parts of the service. The session is still
+    held, so that if this worker dies, the next one repeats it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRedaction:
     scrub: Scrub
     passages: tuple[str, ...]
-    """Secrets of several words, which streamed text has to be checked for as a whole."""
+    """Secrets of several words; streamed text is checked for each of them as a whole."""
 
 
 class SessionRuns:
-    """A worker calls `run`; sessions stay in memory between runs to be quick."""
+    """Runs sessions for a worker, which calls `run`. Sessions are cached between runs for speed."""
 
     def __init__(
         self,
@@ -113,7 +115,7 @@ class SessionRuns:
         *,
         model: str | None = None,
     ) -> None:
-        """`model`: set by the operator, whatever agents say."""
+        """`model`: set by the operator; overrides the models of agents."""
         self._store = store
         self._models = models
         self._services = run_services
@@ -125,21 +127,40 @@ class SessionRuns:
     async def run(self, session_id: str) -> None:
         """
         Raises:
-            LeaseHeld: another worker runs it. Postponed: somebody has stopped it for now.
-            InvalidInput: why it cannot run here.
+            LeaseHeld: another worker runs it. Postponed: the kill switch has stopped it for now.
+            InvalidInput: it cannot run here; the message has the reason.
         """
         row = await self._store.records.get(SESSION_KIND, session_id)
         with log_context(session_id=session_id, tenant=row.tenant):
             record = msgspec.json.decode(row.body, type=SessionRecord)
             await self._run(row.tenant, record)
 
-    async def _run(self, tenant: str, record: SessionRecord) -> None:
-        session_id = record.id
+    async def end(self, job: Job) -> None:
+        """Run the `SessionEnd` hooks of the archived session whose id is the job's key, once.
+
+        Raises:
+            LeaseHeld, Postponed, InvalidInput: see `run`; the job is tried again.
+        """
+        try:
+            row = await self._store.records.get(SESSION_KIND, job.key)
+        except NotFound:
+            return
+        with log_context(session_id=job.key, tenant=row.tenant):
+            if await has_end_hooks(SessionLog(self._store), job.key):
+                record = msgspec.json.decode(row.body, type=SessionRecord)
+                session, _ = await self._open(row.tenant, record)
+                await session.end(is_begun=True)
+
+    async def _open(self, tenant: str, record: SessionRecord) -> tuple[Session, RunRedaction]:
         await self._require_running(tenant, record)
         usable = await self._services.credentials.usable(tenant, record.vault_ids)
         redaction = self._redaction_for(usable)
         mapped = await self._map(tenant, record, usable)
-        session = self._session(tenant, record, mapped, redaction)
+        return self._session(tenant, record, mapped, redaction), redaction
+
+    async def _run(self, tenant: str, record: SessionRecord) -> None:
+        session_id = record.id
+        session, redaction = await self._open(tenant, record)
         previews = PreviewPublisher(
             self._services.deltas,
             await self._store.session(session_id),
@@ -192,8 +213,8 @@ class SessionRuns:
         )
 
     async def _require_here(self, tenant: str, session_id: str, workspace: Path) -> bool:
-        """Refuse to go on in an empty folder, as if the work had been lost; True if it was
-        removed on purpose."""
+        """Refuse to run if the workspace is not on this machine, rather than start in an empty one;
+        True if it was removed on purpose."""
         if await to_thread.run_sync(workspace.is_dir):
             return False
         before = await workspace_of(SessionLog(self._store), session_id)
@@ -215,7 +236,7 @@ class SessionRuns:
     def _session(
         self, tenant: str, record: SessionRecord, mapped: MappedSession, redaction: RunRedaction
     ) -> Session:
-        """With its folded log, if this process has run it before."""
+        """The session; if this process has run it before, with its folded log."""
         runtime = Runtime(
             SessionLog(self._store, scrub=redaction.scrub),
             self._models,
@@ -257,7 +278,7 @@ class SessionRuns:
 
 
 def _mounted_resources(record: SessionRecord) -> list[SessionResource]:
-    """Workers of the client's own get memory stores over the API."""
+    """The resources to mount; a client's own worker gets memory stores over the API instead."""
     is_here = isinstance(record.environment, CloudConfig)
     return [item for item in record.resources if is_here or not isinstance(item, StoreResource)]
 
@@ -289,7 +310,7 @@ def _secret_value(session_credential: SessionCredential) -> str:
 
 
 def _credentials(session_credential: Sequence[SessionCredential]) -> list[Credential]:
-    """What programs may use by placeholder; tokens of MCP servers are not for them."""
+    """The credentials that programs may use by placeholder; tokens of MCP servers are excluded."""
     return [
         Credential(name=item.name, value=item.value, hosts=item.hosts or ("*",))
         for item in session_credential

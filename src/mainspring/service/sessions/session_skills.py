@@ -8,7 +8,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,8 +40,8 @@ class SessionSkills:
     client_tools: Callable[[Collection[str]], Sequence[Tool]]
 
     async def of(self, tenant: str, session: SessionRecord) -> dict[AgentSkill, Skill]:
-        """The available skills of its agent and of the agents that it may call. A session keeps a
-        skill even if the upload is deleted."""
+        """The available skills of a session's agent and of the agents that it may call. A session
+        keeps its skills even if the uploads are deleted."""
         place = skills_folder(self.workspaces / session.id)
         is_remote = isinstance(session.environment, SelfHostedConfig)
         available: dict[AgentSkill, Skill] = {}
@@ -85,12 +84,12 @@ def skills_folder(workspace: Path) -> Path:
 
 
 def _as_client_skill(skill: Skill) -> Skill:
-    """With the folder in which a client's own worker has put its files."""
+    """The skill with the folder in which a client's own worker puts its files."""
     return replace(skill, folder=f"skills/{Path(skill.folder).name}")
 
 
 def _unpack(archive: bytes, folder: Path) -> None:
-    """Atomically."""
+    """Unpack an archive atomically."""
     files = check_files(list(unpack_archive(folder.name, archive, LIMITS)), LIMITS)
     folder.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix="unpacking-", dir=folder.parent))
@@ -101,14 +100,17 @@ def _unpack(archive: bytes, folder: Path) -> None:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(upload.content)
             file.chmod(0o755 if upload.is_executable else 0o644)
-        with suppress(OSError):  # another worker was faster
+        try:
             fresh.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # else another worker was faster
+                raise
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
 def _read_unpacked(folder: Path) -> Skill | None:
-    """As untrusted content: the permissions that it asks for are not granted."""
+    """Read a skill as untrusted content: permissions that it requests are not granted."""
     for file in sorted(folder.glob(f"*/{MANIFEST}")):
         skill, _ = read_skill(
             file, PartLocation(folder, "project"), f"{file.parent.name}/{MANIFEST}"

@@ -54,7 +54,7 @@ class Threads:
         limit: int = 1000,
         page: str | None = None,
     ) -> Page[ThreadObject]:
-        """The oldest first. Raises: NotFound, InvalidInput."""
+        """The threads, oldest first. Raises: NotFound, InvalidInput."""
         session = await self._sessions.find(principal, session_id)
         all_ = [self._view(session, thread) for thread in session.digest.threads.values()]
         threads = [item for item in all_ if not statuses or item.status in statuses]
@@ -67,7 +67,10 @@ class Threads:
         return self._view(session, _find_thread(session, thread_id))
 
     async def archive(self, principal: Principal, session_id: str, thread_id: str) -> ThreadObject:
-        """It accepts no more events. Raises: NotFound, InvalidInput, StaleVersion: it runs."""
+        """Archive a thread, so that it accepts no more events.
+
+        Raises: NotFound, InvalidInput, StaleVersion: it runs.
+        """
         session = await self._sessions.find(principal, session_id)
         thread = _find_thread(session, thread_id)
         if thread_id == session.digest.main_thread_id:

@@ -1,5 +1,5 @@
-"""Moving sessions between machines: a session leaves as one sealed bundle; one that arrives is
-checked and written to the log here.
+"""Moving sessions between machines: exports a session as one sealed bundle; checks an uploaded
+bundle and writes it to the log here.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class PushCheck(Struct, frozen=True, kw_only=True):
     """Whether a session can be pushed, checked before it ends at its origin."""
 
     session_id: str
-    """Its id here."""
+    """The id that the session has here."""
     is_received: bool
     """Whether this transfer is complete already."""
 
@@ -102,13 +102,13 @@ class SessionImport:
         self._sessions = sessions
         self._workspace = workspace
         self._hidden = hidden
-        """A folder of ours in every workspace."""
+        """The private folder in every workspace, which is not unpacked."""
         self.folder = folder
-        """For uploads in progress."""
+        """The folder of uploads in progress."""
         self.limits = limits or UploadLimits()
 
     async def check(self, principal: Principal, request: PushSession) -> PushCheck:
-        """Stores nothing.
+        """Check whether a session can be pushed; stores nothing.
 
         Raises: Forbidden, NotFound, InvalidInput, TooLarge.
         """
@@ -123,9 +123,9 @@ class SessionImport:
     async def receive(
         self, principal: Principal, request: PushSession, file: Path
     ) -> SessionObject:
-        """Continue the session in this file here. Repeating it changes nothing.
+        """Import a session from this file and continue it here. Repeating it changes nothing.
 
-        Raises: Forbidden, NotFound, InvalidInput, TooLarge: nothing goes on here.
+        Raises: Forbidden, NotFound, InvalidInput, TooLarge: the session does not continue here.
         """
         session_id = received_id(principal.tenant, request.transfer)
         try:
@@ -142,18 +142,18 @@ class SessionImport:
             await self._sessions.repository.put(
                 principal.tenant, replace(record, title=source.title)
             )
-        except AlreadyExists:  # the same transfer at the same time
+        except AlreadyExists:  # the same transfer was imported concurrently
             return await self._sessions.get(principal, session_id)
         notice = Notification(tenant=principal.tenant, type="session.created", id=session_id)
         await self._sessions.dependencies.notify(notice)
-        if source.main.open_calls:  # the rules here have to decide about them
+        if source.main.open_calls:  # the rules here decide about these calls
             await self._sessions.dependencies.wake_session(principal.tenant, record)
         return await self._sessions.get(principal, session_id)
 
     async def _find_received(self, principal: Principal, session_id: str) -> SessionObject:
         """Raises: NotFound."""
         session = await self._sessions.find(principal, session_id)
-        if session.status == "running":  # whoever was to start it may have been killed
+        if session.status == "running":  # the process that should wake it may have been killed
             await self._sessions.dependencies.wake_session(principal.tenant, session.record)
         return session_object(session, self._sessions.clock())
 
@@ -196,7 +196,7 @@ class SessionImport:
     ) -> None:
         log, now = self._sessions.log, self._sessions.clock()
         try:
-            await log.session(record.id)  # whoever sent it before did not get to the end
+            await log.session(record.id)  # exists if an earlier attempt was interrupted
         except SessionNotFound:
             with suppress(SessionExists):
                 await store_new_session(
@@ -204,7 +204,7 @@ class SessionImport:
                 )
 
     def remove_leftovers(self, *, before: datetime) -> None:
-        """Remove uploads during which the server was killed."""
+        """Remove uploads that a killed server left behind."""
         for path in self.folder.glob("upload_*"):
             with suppress(FileNotFoundError):
                 if path.lstat().st_mtime < before.timestamp():
@@ -216,7 +216,7 @@ def received_id(tenant: str, transfer_id: str) -> str:
 
 
 def _move_workspace(bundle: SessionBundle, workspace: Path, *, beside: Path, hidden: str) -> None:
-    """The whole workspace or nothing. An existing one belongs to this transfer.
+    """Unpack the workspace, completely or not at all. An existing one belongs to this transfer.
 
     Raises: InvalidInput, TooLarge.
     """
@@ -232,7 +232,7 @@ def _move_workspace(bundle: SessionBundle, workspace: Path, *, beside: Path, hid
             if not workspace.exists():
                 beside.rename(workspace)
         except OSError:
-            if not workspace.is_dir():  # otherwise the same transfer was faster
+            if not workspace.is_dir():  # else the same transfer was faster
                 raise
     finally:
         shutil.rmtree(beside, ignore_errors=True)
@@ -250,15 +250,15 @@ class SessionExport:
         self._sessions = sessions
         self._workspace = workspace
         self._unseen = unseen
-        """A folder of ours in every workspace."""
+        """The private folder in every workspace, which is not exported."""
         self._folder = folder
 
     async def bundle(self, principal: Principal, session_id: str, request: MoveSession) -> Path:
-        """A file with all of the session, for the caller to send and remove. From here on the
-        session refuses turns.
+        """A file with the whole session, for the caller to send and remove. Afterwards the session
+        refuses turns.
 
-        Raises: NotFound, Forbidden, TooLarge, Stale: it runs, or its files change; SessionGone: it
-            has moved already.
+        Raises: NotFound, Forbidden, TooLarge, StaleVersion: it runs, or its files change;
+            SessionGone: it has already moved.
         """
         principal.require_human()
         record = await self._sessions.record(principal, session_id)
@@ -273,7 +273,7 @@ class SessionExport:
         try:
             [last] = await self._sessions.log.tail(record.id, 1)
             is_sealed = isinstance(last.payload, SessionMoved)
-            if has_files and not is_sealed:  # afterwards there is no way back
+            if has_files and not is_sealed:  # before the seal, which cannot be undone
                 await to_thread.run_sync(partial(check_size, workspace, hidden=hidden))
             await seal(self._sessions.log, record.id, request.transfer)
             return await write_bundle(self._sessions.log, source, self._folder)
@@ -287,7 +287,7 @@ class SessionExport:
 def build_transfers(
     sessions: Sessions, workspaces: Path, private_folder: str
 ) -> tuple[SessionExport, SessionImport]:
-    """`private_folder`: of a workspace, which is not moved."""
+    """`private_folder`: the folder in every workspace that is not moved."""
     workspaces = workspaces.resolve()
     folder = workspaces / SERVED_STATE_FOLDER / "transfers"
 

@@ -1,4 +1,4 @@
-"""A session as the API shows it: its record, and what its log has come to."""
+"""A session as the API shows it: its record, and the state folded from its log."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class LoadedSession:
     row: SessionRow
     digest: SessionDigest
     has_pending_input: bool
-    """Something was sent that is not in the log yet."""
+    """Whether the inbox has an event that makes the session run."""
 
     @property
     def status(self) -> SessionStatus:
@@ -124,7 +124,7 @@ def cents(cost_usd: Decimal) -> int:
 
 
 def _active_seconds(digest: SessionDigest, until: datetime) -> float:
-    """Time in which at least one thread ran."""
+    """The time during which at least one thread ran."""
     spent = digest.spent
     since = spent.running_since
     return spent.seconds_before + (0.0 if since is None else _seconds_between(since, until))

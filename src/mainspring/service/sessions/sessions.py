@@ -154,7 +154,7 @@ class Sessions:
             metadata=record.metadata or None,
             origin=record.origin,
         )
-        with suppress(SessionExists):  # an earlier request stopped half-way
+        with suppress(SessionExists):  # an earlier request was interrupted
             await self.log.create(created, session_id=session_id, sender=principal.sender)
         try:
             await self.repository.put(tenant, record)
@@ -183,8 +183,8 @@ class Sessions:
     async def update(
         self, principal: Principal, session_id: str, request: UpdateSession
     ) -> SessionObject:
-        """The record changes at once and applies from the next turn. The log gets the change
-        through the inbox: only the worker that runs the session appends directly.
+        """Update a session. The record changes at once and applies from the next turn. The change
+        reaches the log through the inbox: only the worker that runs the session appends directly.
 
         Raises: NotFound, InvalidInput, StaleVersion: the agent cannot change while it runs.
         """
@@ -217,7 +217,7 @@ class Sessions:
         return await self.get(principal, session_id)
 
     async def archive(self, principal: Principal, session_id: str) -> SessionObject:
-        """It accepts no more events. Raises: NotFound, StaleVersion: it is running."""
+        """Archived sessions accept no events. Raises: NotFound, StaleVersion: it is running."""
         session = await self.find(principal, session_id)
         if session.record.archived_at is None:
             _check_not_running(session, "archive")
@@ -234,13 +234,13 @@ class Sessions:
         return await self.get(principal, session_id)
 
     async def delete(self, principal: Principal, session_id: str) -> None:
-        """With its log. Raises: NotFound, StaleVersion: it is running; SessionHasForks."""
+        """Also deletes the log. Raises: NotFound, StaleVersion: it is running; SessionHasForks."""
         record = await self.record(principal, session_id)
         try:
             _check_not_running(await self._load(record), "delete")
             await self.log.delete(session_id)
         except SessionNotFound:
-            pass  # an earlier delete stopped half-way
+            pass  # an earlier delete was interrupted
         self.digests.forget(session_id)
         await delete_children(
             self.repository.records, ACCEPTED_KIND, tenant=principal.tenant, parent=session_id
@@ -252,7 +252,7 @@ class Sessions:
     async def fork(
         self, principal: Principal, session_id: str, request: ForkSession
     ) -> SessionObject:
-        """Another session with the same events, up to `at`.
+        """Create a session with the same events, up to `at`.
 
         Raises: NotFound, InvalidInput: there is no such event.
         """
@@ -269,7 +269,7 @@ class Sessions:
             origin=Origin(type="api", id=principal.key_id),
             archived_at=None,
         )
-        # the record first: a fork that nobody can find or delete would keep its parent forever
+        # record first: a fork without one could not be deleted and would keep its parent forever
         await self.repository.put(principal.tenant, record)
         try:
             await self.log.fork(
@@ -301,7 +301,7 @@ class Sessions:
             raise NotFound(SESSION_KIND, session_id) from None
 
     async def row(self, principal: Principal, session_id: str) -> SessionRow:
-        """The row of its log, without reading events. Raises: NotFound, SessionNotFound."""
+        """The row of a session's log, without its events. Raises: NotFound, SessionNotFound."""
         return await self.log.session((await self.record(principal, session_id)).id)
 
     async def submit(
@@ -327,7 +327,7 @@ class Sessions:
         return items
 
     async def new_record(self, principal: Principal, request: CreateSession) -> SessionRecord:
-        """Without an id, and not stored. Raises: NotFound, InvalidInput, Forbidden."""
+        """A new record, not stored, without an id. Raises: NotFound, InvalidInput, Forbidden."""
         if principal.agent_id not in (None, agent_id_of(request.agent)):
             raise NotFound("agent", agent_id_of(request.agent))
         tenant, lookups, now = principal.tenant, self.dependencies.lookups, self.clock()

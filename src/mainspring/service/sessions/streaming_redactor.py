@@ -11,34 +11,34 @@ from mainspring.core.events import AgentMessage
 from mainspring.log.event_chain import Scrub, encode_scrubbed
 
 BOUNDARIES = " \t\n\r\f\u3000、。！，？：；"
-"""No secret contains one of these, so a word that one of them ends can be judged."""
+"""No secret contains one of these, so a word is complete once one of them follows it."""
 _LONG_WORD_CHARS = 16
 _LINE_END = "\\$^M"
-"""What tools show of the end of a line; white space too."""
+"""Characters that tools print for the end of a line; white space is allowed, too."""
 _LONG_WORD = re.compile(rf"[A-Za-z0-9+/_=.-]{{{_LONG_WORD_CHARS}}}[{re.escape(_LINE_END)}\s]*$")
-"""A line that ends so may be part of a key, or a token may begin in it."""
+"""The end of a line that may be part of a key, or the beginning of a token."""
 _OPEN_SECRET = re.compile(
     r"(?i)(?:pass|pwd|pw|contrase)[^\n]{0,40}[:=][^\n]{0,200}\Z"
     r"|\b(?:echo|printf)\b[^\n]{0,200}\Z"
     r"|<[^<>\n]{0,40}(?:pass|pwd|pw|secret|token|credential|key)[^<>\n]{0,40}>[^<]{0,200}\Z"
 )
-"""A passphrase of which the last words are still to come; what a program that takes a password may
-be given (`echo ... | sudo -S`); an element that has no end yet."""
+"""An unfinished passphrase; text that may be piped to a program as its password
+(`echo ... | sudo -S`); an XML element without its end."""
 _SECRET_WORDS = ("pass", "pw", "contrase", "echo", "printf", "<")
-"""One of these is in every ASCII text, in lower case, that `_OPEN_SECRET` matches."""
+"""Every ASCII text that `_OPEN_SECRET` matches contains one of these, in lower case."""
 _OPEN_CHARS = 300
 _RECHECK_CHARS = 500
-"""The whole text is judged each time: the longer it is, the more must have been added."""
+"""A check scans the whole text: the longer it is, the more must be added before the next check."""
 
 
 class StreamingRedactor:
-    """Of one message, gives out what is certain to stand in the log as it is.
+    """Streams the part of one message that the log is certain to contain unredacted.
 
-    A word is held back until it is whole, for only then can be told whether it is a secret; and so
-    is what may be the beginning of a known secret of several words (`passages`) or of a passphrase,
-    or the first lines of a key or of a token that goes on. All is judged as the log judges it, with
-    everything that was said before. After the first secret nothing more is given out: what follows
-    may belong to it, and the event itself comes soon enough.
+    A word is held back until it is complete, because only then can a secret be recognized. Text is
+    also held back if it may be the beginning of a known secret of several words (`passages`), of a
+    passphrase, or of a key or token that continues on the next line. Text is redacted as the log
+    does it, together with everything before it. After the first secret nothing more is streamed:
+    the text after it may belong to it, and the complete event follows soon.
     """
 
     def __init__(self, scrub: Scrub, passages: Sequence[str] = ()) -> None:
@@ -49,7 +49,7 @@ class StreamingRedactor:
         self._is_shut = False
 
     def add(self, text: str) -> str:
-        """Add text; returns what may be shown now."""
+        """Add text; returns the text that may be shown now."""
         if self._is_shut:
             return ""
         self._said += text
@@ -65,20 +65,20 @@ class StreamingRedactor:
         return self._show(end, min(begun, default=end))
 
     def close(self) -> str:
-        """The text is complete; returns the rest."""
+        """End the message; returns the rest of the text."""
         end = len(self._said)
         return "" if self._is_shut else self._show(end, end, is_whole=True)
 
     def _show(self, end: int, safe: int, *, is_whole: bool = False) -> str:
-        """Of what was said up to `end`, the part up to `safe`, less lines that may belong to what
-        follows."""
+        """Show the text up to `safe`, without an end that may be part of an unfinished secret; the
+        text up to `end` is checked."""
         said, begin = self._said[:end], self._shown
         shown = safe if is_whole else min(safe, _before_open_lines(said), _before_secret(said))
         if shown <= begin:
             return ""
         try:
             clean = _redacted(said, self._scrub)
-        except MalformedEvent:  # half a character: the log will not have it either
+        except MalformedEvent:  # a lone surrogate: the log will not have it either
             self._is_shut = True
             return ""
         self._is_shut = clean != said
@@ -91,8 +91,8 @@ class StreamingRedactor:
 
 
 def _before_open_lines(said: str) -> int:
-    """Where the lines begin that a secret of several lines may be made of, at the end. Of a line
-    that has no end yet, only what tools put before it may be there."""
+    """The start of the last lines that may be part of a secret of several lines. The last line may
+    be unfinished."""
     last = at = said.rfind("\n") + 1
     while True:
         begin = said.rfind("\n", 0, max(at - 1, 0)) + 1
@@ -103,8 +103,8 @@ def _before_open_lines(said: str) -> int:
 
 
 def _ends_with_long_word(said: str, begin: int, end: int) -> bool:
-    """Whether `_LONG_WORD` is in this part. It can only begin a word's length before the line end:
-    a search from the beginning would cost the more, the longer the line is."""
+    """Whether `_LONG_WORD` matches in this part. It can only begin a word's length before the line
+    end: a search from the beginning would be slow on long lines."""
     word_end = end
     while word_end > begin and (said[word_end - 1] in _LINE_END or said[word_end - 1].isspace()):
         word_end -= 1
@@ -112,7 +112,7 @@ def _ends_with_long_word(said: str, begin: int, end: int) -> bool:
 
 
 def _before_secret(said: str) -> int:
-    """Where a secret of several words begins that may continue after the end."""
+    """The start of a secret of several words that may continue after the end; else the end."""
     begin = max(0, len(said) - _OPEN_CHARS)
     tail = said[begin:].lower()
     if tail.isascii() and not any(word in tail for word in _SECRET_WORDS):
@@ -130,7 +130,7 @@ def _redacted(text: str, scrub: Scrub) -> str:
 
 
 def _passage_start(said: str, passage: str, end: int) -> int:
-    """Where a passage begins, or may begin, that continues after `end`; else `end`."""
+    """The start of a passage, or of its first part, that continues after `end`; else `end`."""
     size = len(passage)
     at = said.find(passage[0], max(0, end - size + 1), end)
     while at != -1 and not passage.startswith(said[at : at + size]):

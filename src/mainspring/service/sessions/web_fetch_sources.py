@@ -1,5 +1,5 @@
-"""Limits of an agent's `web_fetch`: how much text of a page, and URLs from which sources. The
-session's log shows where a URL comes from."""
+"""Limits of an agent's `web_fetch`: the length of a page's text, and the sources of URLs, which are
+looked up in the session's log."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CHARS_PER_TOKEN = 3
 """A low estimate, so that a page has fewer tokens than allowed rather than more."""
 _URL = re.compile(r"https?://[^\s<>\"'`\\^{|}]{1,4096}", re.IGNORECASE)
 _TRAILING_PUNCTUATION = ".,;:!?)]*_"
-"""Ends a sentence, a bracket or an emphasis, and rarely a URL."""
+"""Characters that end a sentence, a bracket or an emphasis, and rarely a URL."""
 _SOURCE_EVENTS = frozenset(
     str(kind.__struct_config__.tag)
     for kind in (
@@ -67,7 +67,7 @@ def search_domains(configs: list[BuiltinConfig]) -> SearchDomains:
 async def _url_refusal(
     sources: Sequence[UrlSources], log: SessionLog, session_id: str, url: str
 ) -> str | None:
-    """All sources have to allow it."""
+    """The reason to refuse a URL; `None` if all sources allow it."""
     read = await log.read(session_id, types=_SOURCE_EVENTS)
     if all(_normalize_url(url) in _known_urls(read, source) for source in sources):
         return None
@@ -108,7 +108,7 @@ def _is_source(payload: AnyPayload, names: Mapping[str, str], sources: UrlSource
             is_web = name in ("web_fetch", "web_search") and _is_allowed_by(
                 sources.server_tool_results, name
             )
-            return is_web and not is_error  # a failure only repeats the request
+            return is_web and not is_error  # an error only repeats the URL of the request
         case _:
             return False
 
@@ -126,7 +126,8 @@ def _is_allowed_by(source: SourceFilter | None, name: str) -> bool:
 
 
 def _urls(text: str) -> Iterator[str]:
-    """As written, and without what follows it in a sentence or in Markdown."""
+    """The URLs in a text: as written, and without punctuation that follows in a sentence or in
+    Markdown."""
     for match in _URL.finditer(text):
         yield match[0]
         yield match[0].rstrip(_TRAILING_PUNCTUATION)
@@ -134,7 +135,7 @@ def _urls(text: str) -> Iterator[str]:
 
 
 def _normalize_url(url: str) -> str:
-    """One spelling for URLs that are the same to a server."""
+    """The same spelling for URLs that a server treats as equal."""
     try:
         parts = urlsplit(url)
         host, port = (parts.hostname or "").lower(), parts.port

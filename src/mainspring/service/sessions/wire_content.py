@@ -29,10 +29,10 @@ NO_BLOBS: Blobs = MappingProxyType({})
 AllowedBlocks: TypeAlias = tuple[type[Block], ...]
 
 MESSAGE_BLOCKS: AllowedBlocks = (TextBlock, RedactedBlock)
-"""What an agent's message may hold."""
+"""The blocks that an agent's message may contain."""
 USER_BLOCKS: AllowedBlocks = (TextBlock, ImageBlock, DocumentBlock, RedactedBlock)
 RESULT_BLOCKS: AllowedBlocks = (TextBlock, ImageBlock, DocumentBlock, SearchResultBlock)
-"""What a tool's result may hold."""
+"""The blocks that a tool's result may contain."""
 
 
 def wire_blocks(content: tuple[Block, ...], allowed: AllowedBlocks, blobs: Blobs) -> list[object]:

@@ -105,7 +105,7 @@ CROSS_POSTED = frozenset(
         "user.tool_result",
     }
 )
-"""Shown on the main thread too, whatever their thread; so are calls that a client has to answer."""
+"""Types of any thread that the main thread shows, too; so are calls that a client must answer."""
 _SESSION_ERRORS = frozenset(
     {
         "unknown_error",
@@ -125,19 +125,19 @@ _THREAD_CREATED = "session.thread_created"
 _CALL_TYPES = frozenset({"agent.custom_tool_use", "agent.mcp_tool_use", "agent.tool_use"})
 
 WireEvent = dict[str, Any]
-"""JSON."""
+"""An event as a JSON object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventView:
-    """Which events are shown."""
+    """Which events of a session are shown."""
 
     session_id: str
     main_thread_id: str
     thread_id: str | None = None
-    """Only this thread; `None`: the main one, and what others post on it."""
+    """Only this thread; `None`: the main one, and events of others that are shown on it."""
     is_internal: bool = False
-    """With events that the API does not have."""
+    """Whether events that the Managed Agents API does not have are shown, too."""
 
     def shows(self, type_: str) -> bool:
         return self.is_internal or type_ in PUBLIC_TYPES
@@ -157,7 +157,7 @@ def wire_type(event: Event, *, main_thread_id: str) -> str:
 
 
 def logged_types(types: frozenset[str]) -> frozenset[str]:
-    """The types in the log of events with these names; others may have them too."""
+    """The types in the log of events with these API names; other events may have them, too."""
     return types | {logged for logged, shown in _THREAD_TYPES.items() if shown in types}
 
 
@@ -180,7 +180,7 @@ class EventRenderer:
     log: SessionLog
 
     async def render(self, view: EventView, read: Sequence[Event]) -> RenderedEvents:
-        """The events of the view, in order."""
+        """Render the events of the view, in order."""
         wanted = [event for event in read if view.wants(event)]
         current = await read_verdicts(self.log, view.session_id, wanted)
         held = min((item.seq for item in current.values() if not item.is_visible), default=None)
@@ -204,13 +204,13 @@ class EventRenderer:
         return RenderedEvents(shown, held)
 
     async def pending(self, item: InboxItem, *, main_thread_id: str) -> WireEvent:
-        """An event that was sent and is not in the log yet, or entered it just now."""
+        """Render an event that is not in the log yet, or has just entered it."""
         payload = read_payload(item.type, item.body, item.version)
         blobs = await self._blobs([payload])
         return wire_pending_event(item, main_thread_id=main_thread_id, blobs=blobs)
 
     async def _names(self, view: EventView, shown: Iterable[Event]) -> Mapping[str, str]:
-        """The agent names of threads, if there is a status event of a thread."""
+        """The agent names of threads, read only if a thread's status event needs one."""
         if all(view.type_of(event) == event.type for event in shown):
             return {}
         created = await self.log.read(view.session_id, types=[_THREAD_CREATED])
@@ -254,7 +254,7 @@ def wire_event(
 def wire_pending_event(
     item: InboxItem, *, main_thread_id: str, blobs: Blobs = NO_BLOBS
 ) -> WireEvent:
-    """An event that waits to be processed; some count as processed once they are accepted."""
+    """Render an event that waits in the inbox; some count as processed once they are accepted."""
     payload = read_payload(item.type, item.body, item.version)
     fields = _fields(item.event_id, payload, item.body.encode(), blobs)
     accepted = events.UserDefineOutcome | events.SessionUpdated | events.ThreadStatusTerminated
@@ -276,7 +276,7 @@ def _belongs_to(view: EventView, event: Event, current: CallVerdicts) -> bool:
 def _adapt_to_view(
     view: EventView, event: Event, fields: WireEvent, names: Mapping[str, str]
 ) -> None:
-    """Changes the fields that depend on where the event is shown."""
+    """Change the fields that depend on where the event is shown."""
     if (type_ := view.type_of(event)) != event.type:
         fields |= {"type": type_, "agent_name": names.get(event.thread_id, "")}
     elif event.thread_id == view.thread_id and event.type in _CALL_TYPES:
@@ -312,7 +312,7 @@ def _permission_fields(permission: events.Permission | None) -> WireEvent:
 
 
 def usage_fields(usage: events.Usage) -> WireEvent:
-    """Caches are written for five minutes."""
+    """The usage for the API. All cache writes are reported as five-minute ones."""
     return {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -360,7 +360,7 @@ def _run_ended(_event_id: str, payload: WorkflowRunEnded, fields: WireEvent) -> 
 
 
 def _known_error_type(error: WireEvent, type_: str, current: frozenset[str]) -> None:
-    """A type that the API does not have becomes `unknown_error`, with ours as `code`."""
+    """Replace a type that the API does not have by `unknown_error`, with the original as `code`."""
     if type_ not in current:
         error |= {"type": "unknown_error", "code": type_}
 

@@ -1,7 +1,7 @@
 """When the workspace of an unused session is removed, and the notices before.
 
-The session itself stays, with its log and the files that it has handed over. Its people are told
-some days before, by a webhook, and again when it is done.
+The session itself stays, with its log and its output files. A webhook announces the removal some
+days before, and again when it is done.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mainspring.service.storage.repository import (
 RETENTION = timedelta(days=30)
 KIND = "workspace_expiry"
 CLEAR_TASK = "clear"
-"""The job that removes what a deleted session has left."""
+"""The job that removes the files of a deleted session."""
 _NOTICE_PERIOD = timedelta(days=3)
 
 ExpiryStep: TypeAlias = Literal["keep", "tell", "remove"]
@@ -35,7 +35,7 @@ ExpiryStep: TypeAlias = Literal["keep", "tell", "remove"]
 
 class WorkspaceRecord(Struct, frozen=True, kw_only=True):
     id: str
-    """The session's."""
+    """The id of the session."""
     told_at: datetime
     """When the removal was announced."""
     removed_at: datetime | None = None
@@ -74,7 +74,7 @@ class WorkspaceExpiry:
         if digest.status in ("running", "rescheduling"):
             return "keep"
         if any(thread.calls for thread in digest.threads.values()):
-            return "keep"  # somebody may still answer
+            return "keep"  # a client may still answer
         current = await self.record(tenant, row.id)
         if current is None or current.told_at < used:
             return "tell"
@@ -89,7 +89,8 @@ class WorkspaceExpiry:
         )
 
     async def note_removal(self, tenant: str, session_id: str) -> None:
-        """Call it before the removal: if this process dies, the session can still continue."""
+        """Record a removal. Call it before the removal: if this process dies, the session can still
+        continue."""
         now = self._clock()
         record = WorkspaceRecord(id=session_id, told_at=now, removed_at=now)
         await self._repository.update(tenant, session_id, lambda _: record)

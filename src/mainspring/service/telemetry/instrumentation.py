@@ -136,7 +136,7 @@ def created_at_of_id(id_: str) -> datetime | None:
         return None
     try:
         return datetime.fromtimestamp(int(digits[:12], 16) / 1000, UTC)
-    except (ValueError, OverflowError, OSError):  # not an id of ours
+    except (ValueError, OverflowError, OSError):  # not in the format of `core.ids`
         return None
 
 

@@ -84,7 +84,7 @@ class MeteredPoster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """By default eleven attempts within a day."""
+    """When failed deliveries are retried; by default eleven attempts within a day."""
 
     first_seconds: float = 5.0
     factor: float = 4.0

@@ -67,7 +67,8 @@ EventType: TypeAlias = Literal[
     "vault_credential.deleted",
     "vault_credential.refresh_failed",
 ]
-"""Types that begin with `mainspring` are ours; their id is the alarm's, approval's or session's."""
+"""Types that begin with `mainspring` are extensions; their id is the alarm's, approval's or
+session's."""
 EVENT_TYPES: tuple[EventType, ...] = get_args(EventType)
 PING = "mainspring.ping"
 """An extension: sent on request, to test an endpoint."""

@@ -85,12 +85,12 @@ async def send_changes(
     pending: dict[Change, None] = {}
     wake, changes = anyio.create_memory_object_stream[None](math.inf)
 
-    def heard(change: Change) -> None:
+    def on_change(change: Change) -> None:
         if change not in pending:
             pending[change] = None
             wake.send_nowait(None)
 
-    with features.changes.listening(heard), wake, changes:
+    with features.changes.listening(on_change), wake, changes:
         async for _ in changes:
             change = next(iter(pending))
             del pending[change]

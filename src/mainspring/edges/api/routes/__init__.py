@@ -1,1 +1,1 @@
-"""Routes of the API, one file for each thing that it is about."""
+"""Routes of the API, one file for each resource."""

@@ -41,7 +41,7 @@ async def _ignore_archived(_tenant: str, _agent_id: str) -> None:
 class AgentRoutes:
     agents: Agents
     archived: Callable[[str, str], Awaitable[None]] = _ignore_archived
-    """Told of a tenant and its agent that was archived."""
+    """Called with the tenant and the agent's id after an agent was archived."""
 
     @route("POST /v1/agents", "Create an agent", role="operator")
     async def create(self, call: ApiCall[Empty, CreateAgent]) -> AgentObject:
@@ -50,7 +50,7 @@ class AgentRoutes:
 
     @route("GET /v1/agents", "List agents", for_agent_keys=True)
     async def list(self, call: ApiCall[ListAgents, Empty]) -> Page[AgentObject]:
-        if call.who.agent_id is not None:  # the key is for that one only
+        if call.who.agent_id is not None:  # the key is limited to this agent
             return Page(data=[await self.agents.get(call.tenant, call.who.agent_id)])
         return await self.agents.page(call.tenant, list_query(call.query))
 

@@ -1,4 +1,4 @@
-"""`/v1/mainspring/alarms`: what has got worse."""
+"""`/v1/mainspring/alarms`: alarms of suites, drills and service levels."""
 
 from __future__ import annotations
 

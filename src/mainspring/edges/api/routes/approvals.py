@@ -1,4 +1,4 @@
-"""`/v1/mainspring/approvals`: what waits for a person, their answers, and the policy for both."""
+"""`/v1/mainspring/approvals`: calls that wait for a person, the answers, and the policy."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class ListApprovals(Struct, frozen=True, kw_only=True):
     asked_at_gte: Timestamp | None = None
     asked_at_lte: Timestamp | None = None
     include_closed: bool = False
-    """Those that were answered or are void, too."""
+    """Include approvals that were answered or are void."""
     order: Literal["asc", "desc"] = "asc"
-    """The longest waiting first, unless told otherwise."""
+    """`asc`: the longest waiting first."""
 
 
 class AnswerSeveral(ApprovalAnswer, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,14 +44,14 @@ class AnsweredSeveral(Struct, frozen=True, kw_only=True):
 
 class WhosePolicy(Struct, frozen=True, kw_only=True):
     agent_id: AgentId | None = None
-    """What holds for this agent; without it, for those that have none of their own."""
+    """The agent whose policy is meant; if absent, the policy of agents without their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRoutes:
     approvals: Approvals
 
-    # the policy comes first: it would be taken for an id
+    # the policy comes first, else `policy` would match as an id
     @route(
         "GET /v1/mainspring/approvals/policy",
         "Get the policy: who may answer, and what happens if nobody does",

@@ -1,4 +1,4 @@
-"""`/v1/mainspring/audit`: what was done in a tenant, and whether the record of it is whole."""
+"""`/v1/mainspring/audit`: the audit log of a tenant, and its verification."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ListAudit(Struct, frozen=True, kw_only=True):
 
 class VerifyAudit(Struct, frozen=True, kw_only=True):
     head: str | None = None
-    """A hash that was kept elsewhere: it must be in the chain."""
+    """A hash that was stored elsewhere, which must be in the chain."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""`/v1/sessions/{session_id}/events`: send, list and stream events; `threads/{thread_id}/stream`
-too.
+"""`/v1/sessions/{session_id}/events`: send, list and stream events; and
+`/v1/sessions/{session_id}/threads/{thread_id}/stream`.
 """
 
 from __future__ import annotations
@@ -75,17 +75,17 @@ LAST_EVENT_ID_HEADER = "last-event-id"
 class StreamEvents(Struct, frozen=True, kw_only=True):
     event_deltas: tuple[PreviewKind, ...] = ()
     after: Annotated[int, Meta(ge=0)] | None = None
-    """Ours: begin behind this event; 0 for all of them. The header `Last-Event-ID` has precedence,
-    as a browser that reconnects sends both."""
+    """An extension: start after this event; 0 for all events. The header `Last-Event-ID` has
+    precedence, because a browser that reconnects sends both."""
     include: tuple[Literal["internal"], ...] = ()
-    """Ours: events that the Managed Agents API has no word for."""
+    """An extension: `internal` also sends events that the Managed Agents API does not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamRoutes:
     event_streams: EventStreams
     find: Callable[[Principal, str], Awaitable[object]]
-    """Raises: NotFound: there is no such session for whoever asks."""
+    """Finds a session. Raises: NotFound: it does not exist, or the principal may not see it."""
     stream_timing: StreamTiming = STREAM_TIMING
 
     @route(

@@ -58,7 +58,8 @@ class FrontPageRoutes:
 
 @dataclass(slots=True)
 class OpenApiRoutes:
-    """Built on first request: it takes a second, which would delay every start."""
+    """Serves the OpenAPI document. It is built on first request: it takes a second, which would
+    delay every start."""
 
     others: Sequence[Route]
     version: str

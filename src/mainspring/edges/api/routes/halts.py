@@ -1,5 +1,5 @@
 """`/v1/mainspring/halts` and `/v1/mainspring/parked`: stopping and resuming agents, and sessions
-that no worker runs any more.
+that workers no longer run.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class HaltRoutes:
 
 class Unparked(Struct, frozen=True, kw_only=True):
     id: str
-    """Of the session."""
+    """The id of the session."""
     type: Literal["unparked_session"] = "unparked_session"
 
 

@@ -1,4 +1,4 @@
-"""`/healthz`, `/readyz` and `/metrics`: what those ask who keep a process running."""
+"""`/healthz`, `/readyz` and `/metrics`: for the monitoring of a process."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class HealthRoutes:
 
 @dataclass(frozen=True, slots=True)
 class MetricsRoutes:
-    """With a key. They tell of all tenants together, so it is one of the root tenant's."""
+    """The metrics cover all tenants, so they need a key of the root tenant."""
 
     metrics: Metrics
     refresh_metrics: RefreshMetrics
@@ -71,7 +71,7 @@ class MetricsRoutes:
 def operations_application(
     health: Health, metrics: Metrics, refresh_metrics: RefreshMetrics
 ) -> web.Application:
-    """All three without a key, for an address of its own that only the operator reaches."""
+    """All three without a key, for a separate address that only the operator can reach."""
 
     async def alive(_request: web.Request) -> web.Response:
         return _json_response(Alive(), 200)

@@ -1,4 +1,4 @@
-"""`/v1/mainspring/mcp_logins`: a person logs in to an MCP server by a link. Ours."""
+"""`/v1/mainspring/mcp_logins`, an extension: a person logs in to an MCP server with a link."""
 
 from __future__ import annotations
 

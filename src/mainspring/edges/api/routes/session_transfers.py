@@ -30,7 +30,7 @@ from mainspring.service.sessions.session_view import SessionObject
 _CHUNK_BYTES = 1 << 20
 _TAR = "application/x-tar"
 _UPLOAD_SECONDS = 3600.0
-"""For an upload to arrive."""
+"""How long an upload may take to arrive."""
 _STALE_UPLOAD_AGE = timedelta(days=1)
 
 
@@ -61,7 +61,7 @@ class MoveRoutes:
     async def receive(self, call: ApiCall[PushSession, Empty]) -> SessionObject:
         if call.request.content_type != _TAR:
             raise InvalidInput(f"the request must be {_TAR}, not {call.request.content_type}")
-        await self.session_import.check(call.who, call.query)  # before anything is read
+        await self.session_import.check(call.who, call.query)  # before the body is read
         async with self.upload_limiter.slot(call.tenant):
             file = await to_thread.run_sync(self._new_file)
             try:

@@ -33,7 +33,7 @@ class ListSkills(Struct, frozen=True, kw_only=True):
 
 class VersionForm(Struct, frozen=True, kw_only=True):
     files: tuple[bytes, ...] = field(name="files[]")
-    """Their file names say where they belong: `my-skill/SKILL.md`; or one zip archive."""
+    """Files whose names are their paths, such as `my-skill/SKILL.md`; or one zip archive."""
 
 
 class SkillForm(VersionForm, frozen=True, kw_only=True):

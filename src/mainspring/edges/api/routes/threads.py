@@ -26,7 +26,7 @@ class ListThreadEvents(Struct, frozen=True, kw_only=True):
     limit: Limit = 100
     page: str | None = None
     include: tuple[Literal["internal"], ...] = ()
-    """Ours: `internal` shows what the API has no word for, too."""
+    """An extension: `internal` also shows events that the Managed Agents API does not have."""
 
 
 @dataclass(frozen=True, slots=True)

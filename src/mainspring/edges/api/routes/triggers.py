@@ -1,4 +1,4 @@
-"""`/v1/mainspring/triggers`: signed calls from outside. Ours."""
+"""`/v1/mainspring/triggers`, an extension: signed calls from outside."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from mainspring.service.storage.pagination import Page
 from mainspring.service.webhooks.webhook_signing import SignedRequest
 
 _BODY_SECONDS = 30.0
-"""For what a sender sends to arrive."""
+"""How long the body may take to arrive."""
 
 
 class DeletedTrigger(Struct, frozen=True, kw_only=True):
@@ -81,9 +81,9 @@ class TriggerRoutes:
 
 
 async def _read_raw_body(request: web.Request, max_bytes: int) -> bytes:
-    """The body to the byte, as it was signed."""
+    """The exact bytes of the body, which the signature covers."""
     body = bytearray()
-    with anyio.fail_after(_BODY_SECONDS):  # nobody knows yet who it is
+    with anyio.fail_after(_BODY_SECONDS):  # the sender is not authenticated yet
         async for piece in request.content.iter_any():
             body += piece
             if len(body) > max_bytes:

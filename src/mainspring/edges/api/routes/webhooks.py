@@ -1,4 +1,4 @@
-"""`/v1/mainspring/webhooks`: endpoints and what was sent to them. Ours."""
+"""`/v1/mainspring/webhooks`, an extension: endpoints and their deliveries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ListDeliveries(PageQuery, frozen=True, kw_only=True):
 
 class RotateSecret(Struct, frozen=True, kw_only=True):
     old_valid_seconds: Annotated[int, Meta(ge=0, le=7 * 86_400)] = 86_400
-    """How long calls are signed with the old secret too."""
+    """How long deliveries are also signed with the old secret."""
 
 
 class DeletedWebhook(Struct, frozen=True, kw_only=True):

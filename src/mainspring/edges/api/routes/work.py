@@ -1,4 +1,4 @@
-"""`/v1/environments/{environment_id}/work`: what workers of self-hosted environments ask for."""
+"""`/v1/environments/{environment_id}/work`: the work queue of self-hosted workers."""
 
 from __future__ import annotations
 

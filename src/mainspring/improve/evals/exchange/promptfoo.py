@@ -136,7 +136,7 @@ def write_promptfoo(suite: Suite) -> tuple[bytes, list[str]]:
 def _test(suite: Suite, case: Case, notes: list[str]) -> dict[str, object]:
     asserts: list[dict[str, object]] = []
     for grader in suite.graders_of(case):
-        made = list(_written(grader, case))
+        made = list(_assertions(grader, case))
         if not made:
             name = grader_name(grader)
             notes.append(f"case {case.id}: the grader {name} has no counterpart and was left out")
@@ -152,7 +152,7 @@ def _test(suite: Suite, case: Case, notes: list[str]) -> dict[str, object]:
     }
 
 
-def _written(grader: Grader, case: Case) -> Iterator[Mapping[str, object]]:
+def _assertions(grader: Grader, case: Case) -> Iterator[Mapping[str, object]]:
     match grader:
         case graders.Contains(text=texts, any=is_any, ignore_case=ignores):
             kind = f"{'i' if ignores else ''}contains-{'any' if is_any else 'all'}"

@@ -1,0 +1,130 @@
+"""The memory of a thread, of a session's main one or a subagent's, and of a client that is none."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+from mainspring.core.clock import Clock
+from mainspring.core.errors import InvalidInput
+from mainspring.core.sender import Sender
+from mainspring.harness.state.thread import RECALL
+from mainspring.runtime.memory.index_files import IndexFiles
+from mainspring.runtime.memory.learning import learn_from_run
+from mainspring.runtime.memory.manifest import manifest_picker
+from mainspring.runtime.memory.memory_folder import MemoryFolder
+from mainspring.runtime.memory.memory_mode import MemoryMode, strictest_memory
+from mainspring.runtime.memory.past_sessions import PastSessions
+from mainspring.runtime.memory.recall import Recall, UtilityValues
+from mainspring.runtime.memory.session_memory import SessionMemory
+from mainspring.runtime.model_question import make_ask_model
+from mainspring.runtime.session.session_paths import subagent_memory_place
+from mainspring.runtime.session_context import Models, SetupRequest
+
+AGENT, USER = "agent", "user"
+"""Scopes of memories: those in the agent's folder, and the user's own."""
+
+OpenFolders: TypeAlias = Callable[[Path, Path | None], dict[str, MemoryFolder]]
+"""The folders by scope, of a workspace and its user; or the only one there is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySources:
+    open_folders: OpenFolders
+    indexes: IndexFiles
+    clock: Clock
+
+    def of_thread(
+        self, setup: SetupRequest, workspace: Path, stack: AsyncExitStack
+    ) -> SessionMemory | None:
+        """`None`: memory is off, or nobody has a folder for memories. A session of the service has
+        no folder of a person's. When `stack` is closed, the run is over, and what it taught is
+        remembered."""
+        mode = strictest_memory(setup.agent.memory, setup.options.memory_mode)
+        present = {} if mode == "off" else self._folders(setup, workspace)
+        if not present:
+            return None
+        state = setup.thread.session_state
+        memory = SessionMemory(
+            folders=present,
+            open_index=partial(self.indexes.open, present),
+            warn=setup.options.warn,
+            recalled=state.recalled,
+            has_read_others=lambda: state.has_read_others,
+            session_id=setup.writer.session_id,
+            author=Sender(kind="agent", id=setup.agent.name),
+            clock=self.clock,
+            owner=setup.subagent or "",
+            past=_past_sessions(setup),
+            is_read_only=mode == "read_only" or setup.options.memory is not None,
+        )
+        if setup.subagent is None:
+            stack.push_async_callback(learn_from_run, memory, setup.log, setup.writer)
+        return memory
+
+    def of_client(
+        self, workspace: Path, mode: MemoryMode, client: str, warn: Callable[[str], None]
+    ) -> SessionMemory | None:
+        """What it writes is text of others."""
+        present = {} if mode == "off" else _present(self.open_folders(workspace, None))
+        if not present:
+            return None
+        return SessionMemory(
+            folders=present,
+            open_index=partial(self.indexes.open, present),
+            warn=warn,
+            recalled=frozenset(),
+            has_read_others=lambda: True,
+            session_id=client,
+            author=Sender(kind="agent", id=client),
+            clock=self.clock,
+            is_read_only=mode == "read_only",
+        )
+
+    def _folders(self, setup: SetupRequest, workspace: Path) -> dict[str, MemoryFolder]:
+        """By scope. A subagent has a folder of its own, if its file says so, and no other."""
+        if setup.options.is_served:
+            return {}
+        if setup.subagent is None:
+            return _present(self.open_folders(workspace, setup.options.memory))
+        if setup.subagent_memory is None:
+            return {}
+        try:
+            place = subagent_memory_place(
+                setup.subagent_memory, setup.subagent, workspace, self.indexes.home
+            )
+        except InvalidInput as error:
+            setup.options.warn(str(error))
+            return {}
+        return self.open_folders(workspace, place)
+
+
+def _present(folders: dict[str, MemoryFolder]) -> dict[str, MemoryFolder]:
+    return {scope: folder for scope, folder in folders.items() if folder.is_present}
+
+
+def _past_sessions(setup: SetupRequest) -> PastSessions | None:
+    """Subagents and evals know nothing of earlier sessions."""
+    if setup.subagent is not None or setup.options.memory is not None:
+        return None
+    return PastSessions(setup.log, setup.writer.session_id)
+
+
+def session_recall(
+    setup: SetupRequest,
+    models: Models,
+    memory: SessionMemory,
+    utility: Callable[[], Awaitable[UtilityValues]],
+    *,
+    model: str | None,
+) -> Recall:
+    """By search, or by a small model that picks from the list of memories."""
+    state, pick = setup.thread.session_state, None
+    if model:
+        ask = make_ask_model(models, models.resolve(model), purpose=RECALL)
+        pick = manifest_picker(ask, lambda: state.calls)
+    return Recall(memory=memory, utility=utility, pick=pick)
