@@ -60,7 +60,7 @@ async def measure() -> list[Measure]:
     return [
         *_conversation_measures(),
         *note_measures(_data(TABLE)),
-        *scale_measures(),
+        *scale_measures(_data(TABLE)),
         *await memory_utility.measure(),
     ]
 

@@ -33,7 +33,7 @@ SAMPLE = 500
 """The newest passages: a store takes the mean length from them."""
 _WITHOUT_VECTORS = "/words"
 """Added to the hash of a container whose vectors could not be had, so that it is put again."""
-_SEEDS, _SEEDS_OF_LARGE = 150, 90
+_SEEDS, _SEEDS_OF_LARGE, _NEAR_OF_LARGE = 150, 90, 40
 _COMMON_SHARE = 0.05
 """A word in more of the passages than this is too common to find candidates by in a large index."""
 _LARGE = 5_000
@@ -261,7 +261,8 @@ class PassageIndex:
         rare = [word for word in question.terms if facts.frequency.get(word, 0) <= common]
         is_large = facts.passages > _LARGE
         terms = rare if is_large and len(rare) >= _MIN_RARE else question.terms
-        seeds = self._store.find_words(terms, scopes, _seed_limit(facts))
+        limit = _SEEDS_OF_LARGE if is_large else _SEEDS
+        seeds = self._store.find_words(terms, scopes, limit)
         cues = question.cues
         if cues.months and cues.day is not None:
             first, last = cues.day - _DAY_SLACK, cues.day + _DAY_SLACK
@@ -274,7 +275,8 @@ class PassageIndex:
         if self._vectors is None:
             return None
         try:
-            found = self._vectors.nearest(self._store, query, scopes, _seed_limit(facts))
+            limit = _NEAR_OF_LARGE if facts.passages > _LARGE else _SEEDS
+            found = self._vectors.nearest(self._store, query, scopes, limit)
         except VectorsUnavailable as error:
             self.problem = str(error)
             return None
@@ -304,10 +306,6 @@ class PassageIndex:
         except VectorsUnavailable as error:
             self.problem = str(error)
             return None, _WITHOUT_VECTORS
-
-
-def _seed_limit(facts: CorpusFacts) -> int:
-    return _SEEDS_OF_LARGE if facts.passages > _LARGE else _SEEDS
 
 
 def _hits(best: Sequence[ScoredPassage], places: Mapping[int, Place]) -> list[PassageHit]:

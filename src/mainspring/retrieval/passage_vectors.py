@@ -27,6 +27,8 @@ _MIN_SIMILARITY = 0.35
 """Of two words that count as meaning something alike."""
 _SCALE = 127.0
 _BLOCK = 8_192
+_MAX_CACHED = 20_000
+"""Passages whose words are known by number."""
 
 
 class PassageVectors:
@@ -37,6 +39,7 @@ class PassageVectors:
         self._cached: tuple[object, NDArray[np.int64], NDArray[np.int8]] | None = None
         self._word_numbers: dict[str, int] = {}
         self._word_vectors: Matrix = np.zeros((0, 1), np.float32)
+        self._passage_words: dict[str, NDArray[np.int32]] = {}
 
     def encode(self, containers: Sequence[Sequence[str]]) -> list[list[bytes]]:
         windows = [
@@ -57,7 +60,7 @@ class PassageVectors:
             return []
         scores = np.concatenate(
             [
-                rows[start : start + _BLOCK].astype(np.float32) @ question
+                _products(rows[start : start + _BLOCK], question)
                 for start in range(0, len(rows), _BLOCK)
             ]
         )
@@ -74,15 +77,15 @@ class PassageVectors:
             return {}
         question = self._encoder.encode([query])[0]
         matrix = np.frombuffer(b"".join(row.vector or b"" for row in having), np.int8)
-        near = matrix.reshape(len(having), -1).astype(np.float32) @ question / _SCALE
-        words = self._word_scores(query, [row.words.split() for row in having], rarity)
+        near = _products(matrix.reshape(len(having), -1), question) / _SCALE
+        words = self._word_scores(query, [row.words for row in having], rarity)
         return {
             row.number: {"vector": float(near[at]), "words": float(words[at])}
             for at, row in enumerate(having)
         }
 
     def _word_scores(
-        self, query: str, passages: Sequence[list[str]], rarity: Mapping[str, float]
+        self, query: str, passages: Sequence[str], rarity: Mapping[str, float]
     ) -> NDArray[np.float64]:
         """For each word of the question the most similar word of the passage; rare words count
         more."""
@@ -91,12 +94,18 @@ class PassageVectors:
         if not self._encoder.knows_words or not asked:
             return scores
         weights = np.array([rarity[stem(word)] for word in asked])
-        lengths = np.array([len(words) for words in passages])
-        numbers = self._numbers([word for words in passages for word in words])
+        of_passages = self._numbers(passages)
+        lengths = np.array([len(numbers) for numbers in of_passages])
+        numbers = np.concatenate(of_passages)
         if not len(numbers) or not weights.sum():
             return scores
-        used, places = np.unique(numbers, return_inverse=True)
-        similar = self._encoder.encode(asked) @ self._word_vectors[used].T
+        is_used = np.zeros(len(self._word_vectors), bool)
+        is_used[numbers] = True
+        used, place_of = np.flatnonzero(is_used), np.cumsum(is_used) - 1
+        places = place_of[numbers]
+        similar = np.stack(
+            [_products(self._word_vectors[used], word) for word in self._encoder.encode(asked)]
+        )
         similar[similar < _MIN_SIMILARITY] = 0.0
         present = lengths > 0
         starts = (np.cumsum(lengths) - lengths)[present]
@@ -104,14 +113,27 @@ class PassageVectors:
         scores[present] = (weights @ best) / weights.sum()
         return scores
 
-    def _numbers(self, words: Sequence[str]) -> NDArray[np.int64]:
-        unknown = [word for word in dict.fromkeys(words) if word not in self._word_numbers]
+    def _numbers(self, passages: Sequence[str]) -> list[NDArray[np.int32]]:
+        """The words of each passage, as rows of `_word_vectors`."""
+        missing = [text for text in passages if text not in self._passage_words]
+        if len(self._passage_words) + len(missing) > _MAX_CACHED:
+            self._passage_words.clear()
+            missing = list(passages)
+        words = {text: text.split() for text in missing}
+        known = self._word_numbers
+        unknown = [
+            word
+            for word in dict.fromkeys(word for several in words.values() for word in several)
+            if word not in known
+        ]
         if unknown:
             vectors = self._encoder.encode(unknown)
-            first = len(self._word_numbers)
+            first = len(known)
             self._word_vectors = np.concatenate([self._word_vectors, vectors]) if first else vectors
-            self._word_numbers |= {word: first + at for at, word in enumerate(unknown)}
-        return np.array([self._word_numbers[word] for word in words], np.int64)
+            known |= {word: first + at for at, word in enumerate(unknown)}
+        for text, several in words.items():
+            self._passage_words[text] = np.array([known[word] for word in several], np.int32)
+        return [self._passage_words[text] for text in passages]
 
     def _rows(
         self, store: PassageStore, scopes: Sequence[str]
@@ -124,3 +146,9 @@ class PassageVectors:
             numbers = np.array([row[0] for row in rows], np.int64)
             self._cached = (key, numbers, matrix.reshape(len(rows), -1) if rows else matrix)
         return self._cached[1], self._cached[2]
+
+
+def _products(rows: NDArray[np.int8] | Matrix, vector: Matrix) -> Matrix:
+    """In this thread: for a product of this size, the threads of BLAS take twice as much of the
+    processor."""
+    return np.einsum("ij,j->i", rows.astype(np.float32, copy=False), vector)

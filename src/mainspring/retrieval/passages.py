@@ -8,9 +8,11 @@ there.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
 from mainspring.retrieval.cues import QueryCues
@@ -181,9 +183,10 @@ class PassageScorer:
         self._facts = facts
         self._related = related_stems()
         terms = frozenset(question.stems)
-        self._counts = {
+        self._counts = {  # most rows are only near to one that has a word of the question
             number: _counts([word for word in row.stems if word in terms])
             for number, row in self._rows.items()
+            if not terms.isdisjoint(row.stems)
         }
         self.rarity: Mapping[str, float] = {
             word: self._weight(facts.frequency.get(word, 0)) for word in terms
@@ -195,7 +198,10 @@ class PassageScorer:
         }
         self._total_rarity = sum(self.rarity.values())
         self._total_window_rarity = sum(self._window_rarity.values())
-        self._own = {number: self._own_score(number) for number in self._rows}
+        self._own = {number: self._own_score(number) for number in self._counts}
+        self._in_other_words = frozenset[str]().union(
+            *(self._related.get(word, ()) for word in terms)
+        )
         self._best: dict[int, float] = {}
         for number, score in self._own.items():
             container = self._rows[number].container
@@ -204,6 +210,8 @@ class PassageScorer:
         cues = question.cues
         authors = {row.author for row in self._rows.values()} & cues.speakers
         self._author = next(iter(authors)) if len(authors) == 1 else None
+        self._has_row_cues = bool(self._author or cues.months or cues.years)
+        self._flag_scores: dict[int, float] = {}
 
     def add_values(self, values: dict[int, dict[str, float]]) -> None:
         """What vectors say of the rows."""
@@ -216,71 +224,101 @@ class PassageScorer:
         self._more = values
 
     def best(self, candidates: Iterable[int], limit: int) -> list[ScoredPassage]:
-        scored = [
-            ScoredPassage(number, sum(parts.values()), parts, self._own[number])
+        """Only those that may be among them are explained: that costs as much as all the rest."""
+        scores = [
+            (-self._score(row), number)
             for number in candidates
-            if number in self._rows
-            for parts in (self._parts(number),)
+            if (row := self._rows.get(number)) is not None
         ]
-        scored.sort(key=lambda item: (-item.score, item.number))
-        deep = [self._with_pairs(item) for item in scored[: max(_MAX_DEEP, limit)]]
+        promising = heapq.nsmallest(max(_MAX_DEEP, limit), scores)
+        deep = [self._with_pairs(self._explained(number)) for _, number in promising]
         return sorted(deep, key=lambda item: (-item.score, item.number))[:limit]
+
+    def _explained(self, number: int) -> ScoredPassage:
+        parts = self._parts(number)
+        return ScoredPassage(number, sum(parts.values()), parts, self._own.get(number, 0.0))
 
     def _weight(self, having: int) -> float:
         total = self._facts.passages
         return math.log((total - having + 0.5) / (having + 0.5) + 1)
 
     def _own_score(self, number: int) -> float:
-        counts = self._counts[number]
-        if not counts:
-            return 0.0
         length = len(self._rows[number].stems) / self._facts.mean_length
         spread = _K1 * (1 - _OWN_B + _OWN_B * length)
         score = sum(
             self.rarity[word] * count * (_K1 + 1) / (count + spread)
-            for word, count in counts.items()
+            for word, count in self._counts[number].items()
         )
         return score / (self._total_rarity * (_K1 + 1))
 
     def _window_score(self, row: PassageRow) -> float:
         counts: dict[str, int] = {}
-        length = 0
+        length, rows, known = 0, self._rows, self._counts
         for number in range(row.number - SPAN, row.number + SPAN + 1):
-            other = self._rows.get(number)
+            other = rows.get(number)
             if other is not None and other.container == row.container:
                 length += len(other.stems)
-                for word, count in self._counts[number].items():
-                    counts[word] = counts.get(word, 0) + count
+                if (more := known.get(number)) is not None:
+                    for word, count in more.items():
+                        counts[word] = counts.get(word, 0) + count
         mean = self._facts.mean_length * (2 * SPAN + 1) * 0.9
         spread = _K1 * (1 - _WINDOW_B + _WINDOW_B * length / mean)
-        score = sum(
-            self._window_rarity[word] * count * (_K1 + 1) / (count + spread)
-            for word, count in counts.items()
-        )
+        rarity, score = self._window_rarity, 0.0
+        for word, count in counts.items():
+            score += rarity[word] * count * (_K1 + 1) / (count + spread)
         return score / (self._total_window_rarity * (_K1 + 1))
+
+    def _score(self, row: PassageRow) -> float:
+        """The sum of its parts but for pairs of words."""
+        weights, number = self._weights, row.number
+        score = (
+            weights["own"] * self._own.get(number, 0.0)
+            + weights["window"] * self._window_score(row)
+            + weights["container"] * self._best.get(row.container, 0.0)
+            + weights["whole"] * self._whole.get(row.container, 0.0)
+            + weights["related"] * self._related_score(row)
+            + weights["length"] * _log_of_length(len(row.stems))
+            + self._flag_score(row)
+        )
+        previous = self._rows.get(number - 1)
+        if previous is not None and previous.container == row.container:
+            score += weights["previous"] * self._own.get(number - 1, 0.0)
+            score += weights["after_question"] * previous.is_question
+        if self._has_row_cues:
+            score += self._sum(self._row_cues(row))
+        return score + self._sum(self._more.get(number, {}))
+
+    def _sum(self, values: Mapping[str, float]) -> float:
+        return sum(self._weights[name] * value for name, value in values.items())
+
+    def _flag_score(self, row: PassageRow) -> float:
+        if (score := self._flag_scores.get(row.flags)) is None:
+            score = self._flag_scores[row.flags] = self._sum(self._flag_values(row))
+        return score
 
     def _parts(self, number: int) -> dict[str, float]:
         row = self._rows[number]
         values = {
-            "own": self._own[number],
+            "own": self._own.get(number, 0.0),
             "window": self._window_score(row),
-            "container": self._best[row.container],
+            "container": self._best.get(row.container, 0.0),
             "whole": self._whole.get(row.container, 0.0),
             "related": self._related_score(row),
-            "length": math.log1p(len(row.stems)),
-            "question": row.is_question,
-            "time": row.has_time,
-            **self._cue_values(row),
+            "length": _log_of_length(len(row.stems)),
+            **self._flag_values(row),
+            **self._row_cues(row),
             **self._more.get(number, {}),
         }
         previous = self._rows.get(number - 1)
         if previous is not None and previous.container == row.container:
-            values["previous"] = self._own[number - 1]
+            values["previous"] = self._own.get(number - 1, 0.0)
             values["after_question"] = previous.is_question
         return {name: self._weights[name] * value for name, value in values.items() if value}
 
     def _related_score(self, row: PassageRow) -> float:
         """Words of the question that the passage says in other words."""
+        if self._in_other_words.isdisjoint(row.stems):
+            return 0.0
         present = frozenset(row.stems)
         missing = [word for word in self.rarity if word not in present]
         score = sum(
@@ -290,14 +328,22 @@ class PassageScorer:
         )
         return score / self._total_rarity
 
-    def _cue_values(self, row: PassageRow) -> dict[str, float]:
+    def _flag_values(self, row: PassageRow) -> dict[str, float]:
+        cues = self._question.cues
+        return {
+            "question": row.is_question,
+            "time": row.has_time,
+            "when": cues.asks_when * row.has_time,
+            "number": cues.asks_how_many * row.has_number,
+            "name": cues.asks_name * row.has_name,
+        }
+
+    def _row_cues(self, row: PassageRow) -> dict[str, float]:
+        """Who wrote it and when."""
         cues = self._question.cues
         is_month = row.month in cues.months
         is_day = is_month and cues.day is not None and abs(row.day - cues.day) <= _DAY_SLACK
         return {
-            "when": cues.asks_when * row.has_time,
-            "number": cues.asks_how_many * row.has_number,
-            "name": cues.asks_name * row.has_name,
             "author": float(self._author is not None and row.author == self._author),
             "month": is_month,
             "day": is_day,
@@ -319,6 +365,11 @@ def _counts(words: Sequence[str]) -> dict[str, int]:
     for word in words:
         counts[word] = counts.get(word, 0) + 1
     return counts
+
+
+@cache
+def _log_of_length(words: int) -> float:
+    return math.log1p(words)
 
 
 def _pairs(words: Sequence[str]) -> set[tuple[str, str]]:
