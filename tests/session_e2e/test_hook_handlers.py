@@ -4,6 +4,7 @@ person's place.
 
 import json
 from collections.abc import Mapping
+from decimal import Decimal
 
 from tests.mcp.peers import NOTES_SERVER
 from tests.session_e2e.session_setup import Scene, read_by_model
@@ -87,7 +88,7 @@ async def test_an_agent_reads_files_before_it_judges(scene: Scene) -> None:
         assert "You have no such tool" in read
         ended = await play.events(ModelRequestEnded)
         assert [item.purpose for item in ended].count("judgement") == 4
-        assert float(result.cost_usd) == sum(float(item.cost_usd or 0) for item in ended)
+        assert result.cost_usd == sum(Decimal(item.cost_usd or 0) for item in ended)
     assert not (scene.workspace / "by-the-hook").exists()
 
 
