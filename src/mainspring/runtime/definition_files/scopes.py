@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from mainspring.core.errors import InvalidInput
 from mainspring.runtime.definition_files.finding import Finding
 
 Scope: TypeAlias = Literal["managed", "user", "project"]
@@ -106,10 +107,13 @@ class PartWalk(Struct):
         *,
         max_depth: int = MAX_DEPTH,
     ) -> Iterator[Path]:
-        """The files in order. Links that lead out of the project or the plugin are not followed."""
+        """The files in order. Links that lead out of the project or the plugin are not followed.
+
+        Raises: InvalidInput: a program replaces the folder at this moment.
+        """
         below = _FolderWalk(self, self._root(part_location), file_selector, max_depth)
         self._folders = 0
-        real = os.path.realpath(part_location.path)
+        real = _real_path(part_location.path)
         if not os.path.exists(real):
             return
         if not below.is_inside(real):
@@ -189,7 +193,7 @@ class _FolderWalk(Struct):
     def _real(self, entry: os.DirEntry[str], parent: str) -> str | None:
         if not entry.is_symlink():
             return os.path.join(parent, entry.name)
-        real = os.path.realpath(entry.path)
+        real = _real_path(entry.path)
         if self.is_inside(real):
             return real
         self.part_walk.warn(Path(entry.path), "leads out of its root: not read")
@@ -199,6 +203,14 @@ class _FolderWalk(Struct):
 def select_markdown(names: Sequence[str], _depth: int) -> tuple[Sequence[str], bool]:
     """Every Markdown file, at any depth."""
     return [name for name in names if name.endswith(".md") and not name.startswith(".")], True
+
+
+def _real_path(path: str | Path) -> str:
+    """Raises: InvalidInput: something puts a link in its place, or takes one away, right now."""
+    try:
+        return os.path.realpath(path)
+    except OSError as error:
+        raise InvalidInput(f"{path}: it changes while it is read") from error
 
 
 def _try_is(check: Callable[[], bool]) -> bool:
