@@ -12,9 +12,15 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import cache, lru_cache
 from importlib import import_module
-from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
+
+from mainspring.core.lazy_module import LazyModule
+
+if TYPE_CHECKING:
+    from importlib import metadata
+else:
+    metadata = LazyModule("importlib.metadata")  # 12 ms that only an index needs
 
 _PACKAGE = "snowballstemmer"
 _MIN_SHARE = 2
@@ -151,7 +157,7 @@ class _Stemmer(Protocol):
 @cache
 def fingerprint() -> str:
     """Of the stemmers that are installed: an index that stores stems stores this too."""
-    return f"{_PACKAGE}-{version(_PACKAGE)}" if _is_installed() else ""
+    return f"{_PACKAGE}-{metadata.version(_PACKAGE)}" if _is_installed() else ""
 
 
 def language_of(text: str, words: Iterable[str]) -> str | None:

@@ -7,14 +7,13 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
 from mainspring import error_table
 from mainspring.capabilities.providers.anthropic.client import AnthropicModel
 from mainspring.capabilities.providers.catalog import Catalog
-from mainspring.capabilities.providers.embeddings import EmbeddingEndpoint
 from mainspring.capabilities.providers.http_call import Endpoint
 from mainspring.capabilities.providers.http_client import HttpClient
 from mainspring.capabilities.providers.model_registry import HelperKeyModel, ModelRegistry
@@ -23,8 +22,14 @@ from mainspring.capabilities.providers.openai_responses.client import ResponsesM
 from mainspring.capabilities.providers.script_file import OFFLINE_MODEL, demo_model
 from mainspring.config import FOLDER, Settings
 from mainspring.core.errors import InvalidInput
+from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Model
 from mainspring.wiring.settings_files import ANTHROPIC_KEY_VARIABLE
+
+if TYPE_CHECKING:
+    from mainspring.capabilities.providers import embeddings
+else:
+    embeddings = LazyModule("mainspring.capabilities.providers.embeddings")
 
 
 class Provider(Struct, frozen=True, kw_only=True):
@@ -122,7 +127,7 @@ async def open_model_registry(settings: Settings) -> AsyncGenerator[ModelRegistr
         )
 
 
-def embedding_endpoint(settings: Settings, model_id: str) -> EmbeddingEndpoint:
+def embedding_endpoint(settings: Settings, model_id: str) -> embeddings.EmbeddingEndpoint:
     """Raises: InvalidInput: there is no such provider, or it has no embeddings, or no key."""
     name, _, model = model_id.partition(":")
     provider = PROVIDERS.get(name)
@@ -132,7 +137,7 @@ def embedding_endpoint(settings: Settings, model_id: str) -> EmbeddingEndpoint:
     key = provider_key(settings, model_id, provider)
     url = f"{provider_url(settings, provider)}/embeddings"
     endpoint = Endpoint.with_bearer(name, url, key=key, headers={})
-    return EmbeddingEndpoint(endpoint=endpoint, model=model)
+    return embeddings.EmbeddingEndpoint(endpoint=endpoint, model=model)
 
 
 def provider_url(settings: Settings, provider: Provider) -> str:

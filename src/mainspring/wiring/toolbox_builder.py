@@ -30,7 +30,6 @@ from mainspring.harness.toolbox import FindToolChanges, Toolbox
 from mainspring.log.lru_cache import LruCache
 from mainspring.runtime.agent_folder.folder_instructions import with_path_instructions
 from mainspring.runtime.mcp_server import McpServer, ServerParts
-from mainspring.runtime.memory.vector_settings import open_encode
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import (
     WORKSPACE_ALIASES,
@@ -63,13 +62,14 @@ if TYPE_CHECKING:
     from mainspring.capabilities.hooks import config as hook_config
     from mainspring.capabilities.network.rules import Network
     from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
-    from mainspring.runtime.memory import memory_tools
+    from mainspring.runtime.memory import memory_tools, vector_settings
     from mainspring.wiring import mcp_servers, session_hooks
     from mainspring.wiring import memory as memories
 else:
     mcp_servers = LazyModule("mainspring.wiring.mcp_servers")  # most sessions have none
     memories = LazyModule("mainspring.wiring.memory")
     memory_tools = LazyModule("mainspring.runtime.memory.memory_tools")
+    vector_settings = LazyModule("mainspring.runtime.memory.vector_settings")
     hook_config = LazyModule("mainspring.capabilities.hooks.config")
     session_hooks = LazyModule("mainspring.wiring.session_hooks")  # most sessions have none
 
@@ -355,8 +355,8 @@ class ToolboxBuilder:
     def _tool_loading(self, setup: SetupRequest, tools: Mapping[str, Tool]) -> ToolLoading:
         facts = self._models.facts(setup.agent.model)
         loaded = setup.thread.session_state.loaded_tools
-        encode = partial(open_encode, Path(self._settings.home))
-        return plan_tool_loading(tools, loaded, facts, encode)
+        home = Path(self._settings.home)
+        return plan_tool_loading(tools, loaded, facts, lambda: vector_settings.open_encode(home))
 
     async def _file_tools(
         self, setup: SetupRequest, thread_workspace: ThreadWorkspace
