@@ -47,7 +47,7 @@ from mainspring.service.resources.agents import Agents
 from mainspring.service.resources.environments import Environments
 from mainspring.service.resources.file_resources import Files
 from mainspring.service.resources.skill_resources import Skills
-from mainspring.service.schedules.deployment_runner import DeploymentRunner, DeploymentRuns
+from mainspring.service.schedules.deployment_runner import DeploymentRunner, run_repository
 from mainspring.service.schedules.deployment_store import DeploymentStore
 from mainspring.service.schedules.deployments import Deployments
 from mainspring.service.schedules.local_schedule import LocalSchedule, ScheduleStatus
@@ -364,7 +364,7 @@ def _build_schedules(
         put=infrastructure.dispatcher.put,
         clock=clock.now,
     )
-    runs = DeploymentRuns(records)
+    runs = run_repository(records)
     starter = ServiceSessionStarter(
         session_services.sessions,
         session_services.event_sender,

@@ -30,7 +30,12 @@ from mainspring.service.access.principal import Principal
 from mainspring.service.access.tenants import PLATFORM_TENANT, Tenants
 from mainspring.service.storage.metadata import copy_fields
 from mainspring.service.storage.pagination import Page
-from mainspring.service.storage.repository import IndexColumns, ListQuery, Repository
+from mainspring.service.storage.repository import (
+    IndexColumns,
+    ListQuery,
+    Repository,
+    all_pages,
+)
 
 KIND = "audit"
 _ANCHOR = "audit_anchor"
@@ -274,14 +279,10 @@ async def delete_expired_data(
     await DailyBudgetLedger(records, clock=clock).delete_expired()
     if keep_audit is None:
         return
-    audit, tenants, page = Audit(records, clock=clock), Tenants(records, clock=clock), None
+    audit = Audit(records, clock=clock)
     await audit.prune(PLATFORM_TENANT, keep=keep_audit)
-    while True:
-        batch = await tenants.page(ListQuery(limit=100, page=page))
-        for tenant in batch.data:
-            await audit.prune(tenant.id, keep=keep_audit)
-        if (page := batch.next_page) is None:
-            return
+    for tenant in await all_pages(Tenants(records, clock=clock).page, ListQuery(limit=100)):
+        await audit.prune(tenant.id, keep=keep_audit)
 
 
 def attribute_to(action: AuditAction, who: Principal | None) -> AuditAction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Callable
 from datetime import datetime
@@ -224,13 +225,10 @@ class Agents:
 
         return await self._agents.update(tenant, agent_id, change)
 
-    async def versions(
-        self, tenant: str, agent_id: str, *, limit: int = 20, page: str | None = None
-    ) -> Page[AgentObject]:
+    async def versions(self, tenant: str, agent_id: str, query: ListQuery) -> Page[AgentObject]:
         """The newest first. Raises: NotFound."""
         agent = await self._agents.get(tenant, agent_id)
-        query = ListQuery(parent=agent_id, limit=limit, page=page)
-        versions = await self._versions.page(tenant, query)
+        versions = await self._versions.page(tenant, dataclasses.replace(query, parent=agent_id))
         return versions.map(lambda item: replace(item.agent, archived_at=agent.archived_at))
 
     async def with_changes(

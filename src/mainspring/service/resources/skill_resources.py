@@ -284,12 +284,10 @@ class Skills:
             version_id = skill.latest_version_id
         return await self._versions.get(tenant, version_id, parent=skill_id)
 
-    async def versions(
-        self, tenant: str, skill_id: str, *, limit: int = 20, page: str | None = None
-    ) -> Page[SkillVersion]:
+    async def versions(self, tenant: str, skill_id: str, query: ListQuery) -> Page[SkillVersion]:
         """The newest first. Raises: NotFound."""
         await self._skills.get(tenant, skill_id)
-        return await self._versions.page(tenant, ListQuery(parent=skill_id, limit=limit, page=page))
+        return await self._versions.page(tenant, dataclasses.replace(query, parent=skill_id))
 
     async def archive(
         self, tenant: str, skill_id: str, version_id: str

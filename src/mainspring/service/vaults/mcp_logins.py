@@ -7,6 +7,7 @@ import base64
 import binascii
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Annotated, Literal, Protocol
 
 import msgspec
@@ -16,7 +17,7 @@ from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, StoreCorrupt
 from mainspring.core.ids import ExternalId, VaultId
-from mainspring.service.storage.repository import ListQuery, Seal
+from mainspring.service.storage.repository import ListQuery, Seal, all_pages
 from mainspring.service.vaults.credential_auth import (
     NewBasicAuth,
     NewMcpOauth,
@@ -183,15 +184,10 @@ class McpLogins:
 
     async def _archive_earlier(self, login: _PendingLogin) -> None:
         key = f"server {server_key(login.request.mcp_server_url)}"
-        page: str | None = None
-        while True:
-            query = ListQuery(limit=100, page=page)
-            found = await self._credentials.page(login.tenant, login.vault_id, query)
-            for item in found.data:
-                if item.archived_at is None and credential_key(item.auth) == key:
-                    await self._credentials.archive(login.tenant, login.vault_id, item.id)
-                    return
-            if (page := found.next_page) is None:
+        credentials = partial(self._credentials.page, login.tenant, login.vault_id)
+        for item in await all_pages(credentials, ListQuery(limit=100)):
+            if item.archived_at is None and credential_key(item.auth) == key:
+                await self._credentials.archive(login.tenant, login.vault_id, item.id)
                 return
 
 
