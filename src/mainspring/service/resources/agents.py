@@ -126,7 +126,6 @@ class Agents:
         *,
         check_model: Callable[[str], object] = lambda _: None,
         clock: Clock = clocks.now,
-        new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         """`check_model` raises `InvalidInput` for a model that is not available."""
         self._agents = Repository(
@@ -139,7 +138,6 @@ class Agents:
         self._skills = Skills(records, clock=clock)
         self._check_model = check_model
         self._clock = clock
-        self._new_id = new_id
 
     async def create(
         self, tenant: str, request: CreateAgent, *, author: str | None = None
@@ -147,7 +145,7 @@ class Agents:
         """Raises: InvalidInput."""
         now = self._clock()
         empty = AgentObject(
-            id=self._new_id("agent"),
+            id=ids.new_id("agent"),
             created_at=now,
             updated_at=now,
             execution_identity=ServiceAccount(),

@@ -235,6 +235,10 @@ class Repository(Generic[T]):
     def replace_change(self, row: RecordRow, thing: T, *, content: bytes | None = None) -> Replace:
         return Replace(row=self._with_entity(row, thing), content=content)
 
+    def save_change(self, tenant: str, row: RecordRow | None, thing: T) -> Put | Replace:
+        """The change that puts an entity, or replaces that of `row`."""
+        return self.put_change(tenant, thing) if row is None else self.replace_change(row, thing)
+
     def _with_entity(self, row: RecordRow, thing: T) -> RecordRow:
         columns = self._columns(thing)
         return replace(
