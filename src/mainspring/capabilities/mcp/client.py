@@ -35,13 +35,8 @@ _MAX_ROUNDS = 10
 _RETRY_SECONDS = 0.1
 _MAX_LISTEN_PAUSE_SECONDS = 60.0
 _LISTS = ("tools", "prompts", "resources")
-_PageT = TypeVar("_PageT", bound="_Paged")
+_PageT = TypeVar("_PageT", bound=messages.ResultPage)
 _ItemT = TypeVar("_ItemT")
-
-
-class _Paged(Protocol):
-    @property
-    def next_cursor(self) -> str | None: ...
 
 
 class InputHandler(Protocol):

@@ -68,17 +68,14 @@ async def read_resource(connection: ServerConnection, server: str, uri: str) -> 
 async def _prompt_text(connection: ServerConnection, name: str, arguments: str) -> str:
     try:
         client = await connection.client()
-        prompt = _find_prompt(await client.list_prompts(), name)
+        prompts = await client.list_prompts()
+        prompt = next((item for item in prompts if plain_name(item.name) == name), None)
         if prompt is None:
             return f"There is no prompt {name} of this MCP server."
         result = await client.get_prompt(prompt.name, _prompt_arguments(prompt, arguments))
     except (McpFailed, ValueError) as error:
         return f"The prompt {name} could not be read: {clean_line(str(error), 300)}"
     return _cut("\n".join(_message_text(message) for message in result.messages))
-
-
-def _find_prompt(prompts: Sequence[Prompt], name: str) -> Prompt | None:
-    return next((item for item in prompts if plain_name(item.name) == name), None)
 
 
 def _prompt_arguments(prompt: Prompt, text: str) -> dict[str, str]:

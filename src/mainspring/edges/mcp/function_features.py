@@ -101,12 +101,9 @@ def _load(file: Path) -> ModuleType:
 class FunctionFeatures:
     """`Features` over functions, the same for every caller."""
 
-    def __init__(
-        self, functions: ServedFunctions, *, new_id: Callable[[str], str] = ids.new_id
-    ) -> None:
+    def __init__(self, functions: ServedFunctions) -> None:
         self.changes = ChangeFeed()
         self._functions = functions
-        self._new_id = new_id
 
     @property
     def capabilities(self) -> Mapping[str, Mapping[str, object]]:
@@ -142,7 +139,7 @@ class FunctionFeatures:
         return _reply(results[0])
 
     def _call(self, name: str, arguments: Mapping[str, object], say: Callable[[str], None]) -> Call:
-        id_ = self._new_id("toolu")
+        id_ = ids.new_id("toolu")
         return Call(
             id=id_,
             name=name,

@@ -8,7 +8,6 @@ a request, its progress is unknown: after a minute the same request is executed 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -51,14 +50,7 @@ class _SealedRequest(Struct, frozen=True, kw_only=True):
 
 
 class IdempotentRequests:
-    def __init__(
-        self,
-        records: Records,
-        seal: Seal,
-        *,
-        clock: Clock = clocks.now,
-        new_id: Callable[[str], str] = ids.new_id,
-    ) -> None:
+    def __init__(self, records: Records, seal: Seal, *, clock: Clock = clocks.now) -> None:
         self._repository = Repository(
             records,
             KIND,
@@ -68,7 +60,6 @@ class IdempotentRequests:
         )
         self._seal = seal
         self._clock = clock
-        self._new_id = new_id
 
     async def begin(
         self, principal: Principal, operation: str, key: str, fingerprint: str
@@ -82,7 +73,7 @@ class IdempotentRequests:
         asked = _SealedRequest(fingerprint=fingerprint, rights=_rights(principal))
         new = RequestRecord(
             id=_request_id(principal, operation, key),
-            attempt_id=self._new_id("req"),
+            attempt_id=ids.new_id("req"),
             begun_at=now,
             expires_at=now + LIFETIME,
         )

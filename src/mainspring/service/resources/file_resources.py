@@ -5,7 +5,7 @@ from __future__ import annotations
 import mimetypes
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
@@ -60,12 +60,7 @@ class NewFile:
 
 class Files:
     def __init__(
-        self,
-        records: Records,
-        *,
-        max_bytes: int = 100 * 1024 * 1024,
-        clock: Clock = clocks.now,
-        new_id: Callable[[str], str] = ids.new_id,
+        self, records: Records, *, max_bytes: int = 100 * 1024 * 1024, clock: Clock = clocks.now
     ) -> None:
         self.max_bytes = max_bytes
         self._repository = Repository(records, "file", File, columns=_index_columns, clock=clock)
@@ -73,7 +68,6 @@ class Files:
         self.page = self._repository.page
         self.delete = self._repository.remove
         self._clock = clock
-        self._new_id = new_id
 
     async def create(self, tenant: str, new: NewFile) -> File:
         """Raises: InvalidInput, TooLarge, AlreadyExists: the `id`."""
@@ -83,7 +77,7 @@ class Files:
         mime_type = normalize_media_type(new.mime_type, new.filename)
         lifetime = new.expires_in_seconds
         file = File(
-            id=new.id or self._new_id("file"),
+            id=new.id or ids.new_id("file"),
             created_at=now,
             filename=normalize_filename(new.filename, mime_type),
             mime_type=mime_type,

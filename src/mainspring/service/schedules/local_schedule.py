@@ -33,7 +33,7 @@ from mainspring.service.schedules.deployment_types import (
 )
 from mainspring.service.schedules.deployments import Deployments
 from mainspring.service.storage.pagination import Page
-from mainspring.service.storage.repository import ListQuery
+from mainspring.service.storage.repository import ListQuery, all_pages
 
 TENANT = "default"
 _FOLDER_KEY = "mainspring_folder"
@@ -149,15 +149,8 @@ class LocalSchedule:
 
 async def find_by_metadata(page_of: PageOf[T], key: str, value: str) -> T | None:
     """The first item with this value of its metadata."""
-    cursor: str | None = None
-    while True:
-        page = await page_of(ListQuery(limit=_PAGE, page=cursor))
-        for item in page.data:
-            if item.metadata.get(key) == value:
-                return item
-        cursor = page.next_page
-        if cursor is None:
-            return None
+    items = await all_pages(page_of, ListQuery(limit=_PAGE))
+    return next((item for item in items if item.metadata.get(key) == value), None)
 
 
 async def folder_environment(environments: Environments, folder: Path) -> str:

@@ -38,7 +38,6 @@ class ThreadRoutes:
     @route(
         "GET /v1/sessions/{session_id}/threads",
         "List the threads of a session",
-        for_agent_keys=True,
         for_worker_keys=True,
     )
     async def list(self, call: ApiCall[ListThreads, Empty]) -> Page[ThreadObject]:
@@ -52,10 +51,7 @@ class ThreadRoutes:
         )
 
     @route(
-        "GET /v1/sessions/{session_id}/threads/{thread_id}",
-        "Get a thread",
-        for_agent_keys=True,
-        for_worker_keys=True,
+        "GET /v1/sessions/{session_id}/threads/{thread_id}", "Get a thread", for_worker_keys=True
     )
     async def get(self, call: ApiCall[Empty, Empty]) -> ThreadObject:
         return await self.threads.get(call.who, call["session_id"], call["thread_id"])
@@ -63,8 +59,6 @@ class ThreadRoutes:
     @route(
         "POST /v1/sessions/{session_id}/threads/{thread_id}/archive",
         "Archive a thread: it accepts no more events",
-        role="user",
-        for_agent_keys=True,
     )
     async def archive(self, call: ApiCall[Empty, Empty]) -> ThreadObject:
         return await self.threads.archive(call.who, call["session_id"], call["thread_id"])
@@ -72,7 +66,6 @@ class ThreadRoutes:
     @route(
         "GET /v1/sessions/{session_id}/threads/{thread_id}/events",
         "List the events of a thread",
-        for_agent_keys=True,
         for_worker_keys=True,
     )
     async def events(self, call: ApiCall[ListThreadEvents, Empty]) -> Page[WireEvent]:
