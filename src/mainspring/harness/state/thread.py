@@ -49,6 +49,7 @@ class RetryCounts(Struct, kw_only=True):
     escalated: bool = False
     continued: int = 0
     compacted: int = 0
+    broken_streams: int = 0
     stop_feedback: int = 0
 
 
@@ -291,18 +292,24 @@ def _output(thread: Thread, _event: Event, payload: events.OutputProduced) -> No
     thread.output = payload
 
 
+_COUNTED_RETRIES = {
+    "output_continued": "continued",
+    "reactive_compact_retry": "compacted",
+    "broken_stream_retry": "broken_streams",
+    "stop_hook_feedback": "stop_feedback",
+}
+
+
 def _loop_continue(thread: Thread, event: Event, payload: events.LoopContinued) -> None:
+    retries = thread.retries
     match payload.reason:
         case "output_escalated":
-            thread.retries.escalated = True
-        case "output_continued":
-            thread.retries.continued += 1
-        case "reactive_compact_retry":
-            thread.retries.compacted += 1
-        case "stop_hook_feedback":
-            thread.retries.stop_feedback += 1
+            retries.escalated = True
+        case reason if reason in _COUNTED_RETRIES:
+            count = _COUNTED_RETRIES[reason]
+            setattr(retries, count, getattr(retries, count) + 1)
         case "outcome_revision":  # how often is the outcome's own limit
-            thread.retries.stop_feedback = 0
+            retries.stop_feedback = 0
         case "inbox_message":
             thread.interrupted = thread.redirected = False
         case _:
