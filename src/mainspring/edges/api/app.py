@@ -215,10 +215,7 @@ class Api:
         if isinstance(answer, web.StreamResponse):
             return answer
         state.made = getattr(answer, "id", None)
-        return web.Response(
-            body=_ENCODER.encode(answer),
-            content_type="application/json",
-        )
+        return web.Response(body=_ENCODER.encode(answer), content_type="application/json")
 
     async def _run_handler(self, state: _RequestState, call: ApiCall[Any, Any]) -> Any:  # noqa: ANN401 (any route's)
         route = state.route
@@ -296,27 +293,18 @@ def _error_response(error: MainspringError, request_id: str) -> web.Response:
     if status >= 500:
         _LOG.error("request %s failed: %s", request_id, error)
     message = str(error) if status < 500 else _UNAVAILABLE  # internal details are not disclosed
-    response = _json_response(
-        status,
-        error_body(
-            status, message, request_id, type_=error_type_of(error), details=error_details(error)
-        ),
+    body = error_body(
+        status, message, request_id, type_=error_type_of(error), details=error_details(error)
     )
+    response = web.Response(status=status, body=body, content_type="application/json")
     if isinstance(error, RateLimited):
         response.headers["retry-after"] = str(max(1, round(error.retry_after_seconds)))
     return response
 
 
 def _message_response(status: int, message: str, request_id: str) -> web.Response:
-    return _json_response(status, error_body(status, message, request_id))
-
-
-def _json_response(status: int, body: bytes) -> web.Response:
-    return web.Response(
-        status=status,
-        body=body,
-        content_type="application/json",
-    )
+    body = error_body(status, message, request_id)
+    return web.Response(status=status, body=body, content_type="application/json")
 
 
 @asynccontextmanager

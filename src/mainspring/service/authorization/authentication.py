@@ -57,12 +57,12 @@ class AuthenticationResult:
 def join_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
     """One value for each name: two keys in two headers of the same name are then invalid. Bytes
     that are not UTF-8 are replaced, so that headers can be logged."""
-    found: dict[str, str] = {}
+    joined: dict[str, str] = {}
     for name, sent in headers:
         low = name.lower()
         value = sent.encode(errors="surrogateescape").decode(errors="replace")
-        found[low] = f"{found[low]},{value}" if low in found else value
-    return found
+        joined[low] = f"{joined[low]},{value}" if low in joined else value
+    return joined
 
 
 def client_address(peer: str, headers: Mapping[str, str], proxies: frozenset[str]) -> str:
@@ -294,9 +294,7 @@ def _with_acting_agent(principal: Principal, headers: Mapping[str, str]) -> Prin
             f"{WORKSPACE_HEADER}: this key is of {principal.tenant}; leave the header out"
         )
     named = headers.get(ACTING_AGENT_HEADER)
-    if (
-        named is None or principal.acting_agent is not None
-    ):  # the agent of a key cannot be changed by a header
+    if named is None or principal.acting_agent is not None:  # a header cannot change a key's agent
         return principal
     if not named.strip() or len(named) > 256 or not (named.isascii() and named.isprintable()):
         raise InvalidInput(f"{ACTING_AGENT_HEADER}: the id of an agent")
@@ -304,7 +302,7 @@ def _with_acting_agent(principal: Principal, headers: Mapping[str, str]) -> Prin
 
 
 def _rate_limit_error(status: RateLimitStatus) -> RateLimited | None:
-    if not status.is_refused:
+    if not status.wait_seconds:
         return None
     return RateLimited(
         f"more than {status.rate.per_minute} requests a minute",
