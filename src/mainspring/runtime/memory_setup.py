@@ -14,7 +14,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.sender import Sender
 from mainspring.harness.state.thread import RECALL
 from mainspring.runtime.memory.index_files import IndexFiles
-from mainspring.runtime.memory.learning import learn_from_run
+from mainspring.runtime.memory.learning import learn_from_run, save_before_compaction
 from mainspring.runtime.memory.manifest import manifest_picker
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_mode import MemoryMode, strictest_memory
@@ -63,6 +63,7 @@ class MemorySources:
             is_read_only=mode == "read_only" or setup.options.memory is not None,
         )
         if setup.subagent is None:
+            memory.before_compact = partial(save_before_compaction, memory, setup.log)
             stack.push_async_callback(learn_from_run, memory, setup.log, setup.writer)
         return memory
 

@@ -8,7 +8,7 @@ instructions.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -58,6 +58,9 @@ class SessionMemory:
     has_read_others: Callable[[], bool] = lambda: False
     """Whether the model was shown text of pages or of MCP servers, as the log says: what it writes
     then may come from there, whatever it says."""
+
+    before_compact: Callable[[str, str], Awaitable[Sequence[KnownPayload]]] | None = None
+    """Saves what is worth it before a compaction."""
 
     _problems: set[str] = field(default_factory=set[str])
     """What the user was warned of."""
