@@ -25,6 +25,7 @@ from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_index import MemoryHit
 from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
 from mainspring.runtime.memory.note import (
+    RULE_TYPES,
     Note,
     NoteType,
     content_hash,
@@ -35,8 +36,6 @@ from mainspring.runtime.memory.note import (
 from mainspring.runtime.memory.session_memory import SessionMemory, quoted
 
 MemoryScope = Literal["agent", "user"]
-_RULE_TYPES = frozenset(("feedback", "procedure", "user"))
-"""Types of memories that say how to behave."""
 
 
 class NoteInput(Struct, frozen=True, kw_only=True):
@@ -175,7 +174,7 @@ def _forget_tool(memory: SessionMemory) -> Tool:
 
 def _question(folder: MemoryFolder, note: Note) -> Question | None:
     """What a person must agree to, even if a rule allows the agent to write."""
-    if note.trust == "foreign" and note.type in _RULE_TYPES:
+    if note.trust == "foreign" and note.type in RULE_TYPES:
         said = f"Text that others wrote would become a {note.type} memory:"
         return Question(key="rule", text=f"{said}\n{quoted(note.body)}")
     return _question_of(folder, (note.path, *note.supersedes))
