@@ -176,13 +176,13 @@ class LineChannel:
                 raise McpFailed(f"the server sent a message of more than {self._max_bytes:,} bytes")
             if not (piece := await self._program.receive()):
                 return None
-            *lines, rest = piece.split(b"\n")
+            *lines, tail = piece.split(b"\n")
             if lines:
                 self._lines.append(b"".join((*self._tail, lines[0])))
                 self._lines.extend(lines[1:])
                 self._tail, self._tail_bytes = [], 0
-            self._tail.append(rest)
-            self._tail_bytes += len(rest)
+            self._tail.append(tail)
+            self._tail_bytes += len(tail)
 
     async def aclose(self) -> None:
         await self._program.aclose()

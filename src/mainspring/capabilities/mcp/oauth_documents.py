@@ -88,10 +88,10 @@ def metadata_places(issuer: str) -> list[str]:
 
 def is_resource(url: str, resource: str) -> bool:
     """Whether a resource is the server, or a path above it."""
-    one, other = urlsplit(url), urlsplit(resource)
-    if (one.scheme, one.netloc.lower()) != (other.scheme, other.netloc.lower()):
+    server, parts = urlsplit(url), urlsplit(resource)
+    if (server.scheme, server.netloc.lower()) != (parts.scheme, parts.netloc.lower()):
         return False
-    path, above = one.path.rstrip("/"), other.path.rstrip("/")
+    path, above = server.path.rstrip("/"), parts.path.rstrip("/")
     return path == above or path.startswith(f"{above}/")
 
 

@@ -109,15 +109,15 @@ def package_request(command: str, args: Sequence[str]) -> PackageRequest | None:
 
 def _read(installer: Installer, words: Sequence[str]) -> PackageRequest:
     options: dict[str, list[str]] = {"package": [], "more": [], "python": []}
-    rest = iter(words)
-    first = next((word for word in _after_options(installer, rest, options)), None)
+    remaining = iter(words)
+    first = next((word for word in _after_options(installer, remaining, options)), None)
     if first is None:
         raise _NotUnderstood
-    named, args = options["package"], tuple(rest)
+    packages, args = options["package"], tuple(remaining)
     spec = _npm_spec if installer == "npm" else _python_spec
-    program = _matched(_PROGRAM, first)[0] if named else None
-    if not named:
-        named = [first]
+    program = _matched(_PROGRAM, first)[0] if packages else None
+    if not packages:
+        packages = [first]
         if installer == "uv":
             program = (_PYTHON_AT.fullmatch(first) or _matched(_PYTHON_SPEC, first))[1]
     versions = options["python"]
@@ -125,7 +125,7 @@ def _read(installer: Installer, words: Sequence[str]) -> PackageRequest:
         raise _NotUnderstood
     return PackageRequest(
         installer=installer,
-        packages=tuple(spec(item) for item in (*named, *options["more"])),
+        packages=tuple(spec(item) for item in (*packages, *options["more"])),
         program=program,
         args=args,
         python=versions[0] if versions else None,

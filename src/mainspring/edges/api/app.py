@@ -146,7 +146,7 @@ class Api:
 
     def _handler(self, route: Route | None) -> Callable[[web.Request], Awaitable[Any]]:
         async def handle(request: web.Request) -> web.StreamResponse:
-            begun = time.monotonic()
+            start = time.monotonic()
             exchange = _RequestState(request, ids.new_id("req"), self._credentials(request), route)
             request[_STATE_KEY] = exchange
             with log_context(request_id=exchange.request_id):
@@ -157,7 +157,7 @@ class Api:
                     who=exchange.who,
                     path=request.match_info,
                     status=response.status,
-                    seconds=time.monotonic() - begun,
+                    seconds=time.monotonic() - start,
                     request_id=exchange.request_id,
                     address=exchange.credentials.address,
                     made=exchange.made,
@@ -275,12 +275,12 @@ async def _send_continue(request: web.Request) -> None:
 def _started_response_or(response: web.StreamResponse, request: web.Request) -> web.StreamResponse:
     """The response, unless another one has started and broke off: then the connection is closed,
     because no other response can follow."""
-    begun = request.get(_STARTED_RESPONSE)
-    if begun is None or begun is response:
+    started = request.get(_STARTED_RESPONSE)
+    if started is None or started is response:
         return response
     if request.transport is not None:
         request.transport.close()
-    return begun
+    return started
 
 
 def _matches(pattern: str, path: str) -> bool:
@@ -323,7 +323,7 @@ async def http_server(
         for listener in listeners or await bind_sockets("127.0.0.1", 0):
             await web.SockSite(runner, listener).start()
         [address, *_] = runner.addresses
-        shown = f"[{address[0]}]" if ":" in address[0] else address[0]
-        yield f"http://{shown}:{address[1]}"
+        host = f"[{address[0]}]" if ":" in address[0] else address[0]
+        yield f"http://{host}:{address[1]}"
     finally:
         await runner.cleanup()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar
 
 from aiohttp import web
@@ -13,18 +14,15 @@ from mainspring.edges.mcp.http_endpoint import HttpCaller, McpEndpoint
 from mainspring.service.access.principal import Principal
 
 
+@dataclass(frozen=True, slots=True)
 class McpRoutes:
+    endpoint: McpEndpoint
+    features_for: Callable[[Principal], Features]
     route_options: ClassVar[RouteOptions] = {
         "for_agent_keys": True,
         "is_extension": True,
         "is_documented": False,
     }
-
-    def __init__(
-        self, endpoint: McpEndpoint, features_for: Callable[[Principal], Features]
-    ) -> None:
-        self._endpoint = endpoint
-        self._features_for = features_for
 
     @route(
         "POST /mcp",
@@ -33,25 +31,25 @@ class McpRoutes:
         role="viewer",
     )
     async def post(self, call: ApiCall[Empty, Empty]) -> web.StreamResponse:
-        return await self._endpoint.post(call.request, self._caller(call))
+        return await self.endpoint.post(call.request, self._caller(call))
 
     @route(
         "GET /mcp",
-        "Follow what a session of the Model Context Protocol is told",
+        "Stream the server's messages in a session of the Model Context Protocol",
         media_type="text/event-stream",
     )
     async def get(self, call: ApiCall[Empty, Empty]) -> web.StreamResponse:
-        return await self._endpoint.get(call.request, self._caller(call))
+        return await self.endpoint.get(call.request, self._caller(call))
 
     @route("DELETE /mcp", "End a session of the Model Context Protocol", role="viewer")
     async def delete(self, call: ApiCall[Empty, Empty]) -> web.StreamResponse:
-        return await self._endpoint.delete(call.request, self._caller(call))
+        return await self.endpoint.delete(call.request, self._caller(call))
 
     def _caller(self, call: ApiCall[Empty, Empty]) -> HttpCaller:
         who = call.who
         parts = (who.tenant, who.issuer, who.key_id, who.acting_agent or "")
         return HttpCaller(
             id="/".join(parts),
-            features=self._features_for(who),
+            features=self.features_for(who),
             recheck_access=call.recheck_access,
         )

@@ -70,23 +70,23 @@ class IdempotentRequests:
         the caller's permissions have changed since. StaleVersion: another process executes it.
         """
         now = self._clock()
-        asked = _SealedRequest(fingerprint=fingerprint, rights=_rights(principal))
+        request = _SealedRequest(fingerprint=fingerprint, rights=_rights(principal))
         new = RequestRecord(
             id=_request_id(principal, operation, key),
             attempt_id=ids.new_id("req"),
             begun_at=now,
             expires_at=now + LIFETIME,
         )
-        sealed = self._seal.seal(msgspec.json.encode(asked), _request_context(new))
+        sealed = self._seal.seal(msgspec.json.encode(request), _request_context(new))
         new = replace(new, sealed_request=sealed)
         try:
             return await self._repository.put(principal.tenant, new)
         except AlreadyExists:
             current = await self._repository.get(principal.tenant, new.id)
-            if self._take_over(current, new, asked) is current:
+            if self._take_over(current, new, request) is current:
                 return current
             return await self._repository.update(
-                principal.tenant, new.id, lambda current: self._take_over(current, new, asked)
+                principal.tenant, new.id, lambda current: self._take_over(current, new, request)
             )
 
     def _take_over(

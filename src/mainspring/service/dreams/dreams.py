@@ -138,10 +138,10 @@ class Dreams:
         if await self._repository.find(principal.tenant, dream_id) is not None:
             return dream_session(dream_id)
         log, store = self._needs.log, f"{principal.tenant}:{action.memory_store_id}"
-        known, last = await sessions_read(log, store)
+        processed, last = await sessions_read(log, store)
         listing = ListSessions(agent_id=agent_id, limit=MAX_SESSIONS)
         listed = (await self._needs.sessions.page(principal, listing)).data
-        new = [item.id for item in listed if item.id not in known]
+        new = [item.id for item in listed if item.id not in processed]
         if not is_due(last, len(new), self._needs.clock()):
             raise InvalidInput(f"a dream is not due: {len(new)} new sessions since the last one")
         request = CreateDream(

@@ -104,18 +104,18 @@ class Files:
         return await self._repository.remove_due(self._clock())
 
 
-def normalize_media_type(given: str | None, filename: str | None) -> str:
+def normalize_media_type(media_type: str | None, filename: str | None) -> str:
     """A media type without parameters; guessed by the name if none is given."""
-    plain = (given or "").partition(";")[0].strip().lower()
+    plain = (media_type or "").partition(";")[0].strip().lower()
     if _TYPE.fullmatch(plain) and plain != _UNKNOWN_TYPE:
         return plain
     guessed, _ = _TYPES.guess_type(filename or "")
     return guessed or _UNKNOWN_TYPE
 
 
-def normalize_filename(given: str | None, mime_type: str) -> str:
+def normalize_filename(filename: str | None, mime_type: str) -> str:
     """Raises: InvalidInput: too long."""
-    last = re.split(r"[/\\]", given or "")[-1]
+    last = re.split(r"[/\\]", filename or "")[-1]
     name = "".join(char for char in last if unicodedata.category(char)[0] != "C").strip()
     if len(name) > MAX_FILENAME:
         raise InvalidInput(f"filename: at most {MAX_FILENAME} characters")

@@ -96,8 +96,8 @@ def _split_folder(uploads: Mapping[str, UploadedFile]) -> tuple[str, tuple[Uploa
         folders.add(folder)
         files.append(dataclasses.replace(upload, path=inside))
     if len(folders) != 1:
-        shown = ", ".join(sorted(folders)[:3]) or "none"
-        raise InvalidInput(f"files: must all be in one folder; there is {shown}")
+        names = ", ".join(sorted(folders)[:3]) or "none"
+        raise InvalidInput(f"files: must all be in one folder; there is {names}")
     return folders.pop(), tuple(files)
 
 

@@ -62,8 +62,8 @@ class AgentSchedules:
         if (why := unscheduled_reason(await to_thread.run_sync(self.read_project))) is not None:
             raise InvalidInput(why)
         page_of = partial(self.deployments.page, TENANT)
-        if (made := await find_by_metadata(page_of, _CALL_KEY, key)) is not None:
-            return _prompt(made)
+        if (deployment := await find_by_metadata(page_of, _CALL_KEY, key)) is not None:
+            return _prompt(deployment)
         if len(await self._deployments()) >= MAX_SCHEDULES:
             raise InvalidInput(f"at most {MAX_SCHEDULES} scheduled prompts in a folder")
         environment_id = await folder_environment(self.environments, self.folder)

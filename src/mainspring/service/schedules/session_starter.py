@@ -102,7 +102,7 @@ class ServiceSessionStarter:
     async def start(self, tenant: str, request: SessionStartRequest) -> str:
         if request.action is not None:
             return await self._start_action(tenant, request, request.action)
-        made = await self.sessions.create(
+        session = await self.sessions.create(
             _principal(tenant, request.origin),
             CreateSession(
                 agent=AgentParams(id=request.agent.id, version=request.agent.version),
@@ -118,7 +118,7 @@ class ServiceSessionStarter:
             deployment_id=request.deployment_id,
             key=request.key,
         )
-        return made.id
+        return session.id
 
     async def _start_action(self, tenant: str, request: SessionStartRequest, action: Action) -> str:
         match action:
@@ -133,8 +133,8 @@ class ServiceSessionStarter:
     async def send(
         self, tenant: str, session_id: str, text: str, *, key: str, origin: Origin
     ) -> None:
-        said = SendMessage(content=(TextBlock(text),))
-        await self.event_sender.send(_principal(tenant, origin), session_id, [said], key=key)
+        message = SendMessage(content=(TextBlock(text),))
+        await self.event_sender.send(_principal(tenant, origin), session_id, [message], key=key)
 
     async def is_busy(self, tenant: str, session_id: str) -> bool:
         try:

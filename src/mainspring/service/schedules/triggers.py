@@ -145,8 +145,8 @@ def check_template(template: str, *, where: str) -> str:
             raise InvalidInput(f"{where}: {path[:64]!r} is no path as body.issue.number")
         if path.removesuffix("?").lower().removeprefix("headers.") in _SECRET_HEADERS:
             raise InvalidInput(f"{where}: {path} may be a secret and stays outside")
-    rest = _PLACEHOLDER.sub("", template)
-    if "{{" in rest or "}}" in rest:
+    text = _PLACEHOLDER.sub("", template)
+    if "{{" in text or "}}" in text:
         raise InvalidInput(f"{where}: braces that belong to no path as {{{{body.issue.number}}}}")
     return template
 

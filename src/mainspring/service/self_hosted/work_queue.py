@@ -164,12 +164,12 @@ class WorkQueue:
         deadline = time.monotonic() + (params.block_ms or 0) / 1000
         while True:
             arrival = self._arrivals.setdefault(environment_id, anyio.Event())
-            left = deadline - time.monotonic()
+            remaining = deadline - time.monotonic()
             if (work := await self._claim(tenant, environment_id, params.reclaim)) is not None:
                 return replace(work, secret=self._issue_token(tenant, work))
-            if left <= 0:
+            if remaining <= 0:
                 return None
-            with anyio.move_on_after(left):  # not around a claim, which would be lost
+            with anyio.move_on_after(remaining):  # not around a claim, which would be lost
                 await arrival.wait()
 
     async def acknowledge(self, tenant: str, environment_id: str, work_id: str) -> WorkItem:

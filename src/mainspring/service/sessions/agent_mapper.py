@@ -282,8 +282,10 @@ def _sandbox(environment_config: EnvironmentConfig) -> Mapping[str, object]:
     settings: dict[str, object] = {}
     if environment_config.networking != LimitedNetwork():  # else there are no hosts: no network
         settings["networking"] = msgspec.to_builtins(environment_config.networking)
-    if wanted := {name: getattr(packages, name) for name in _INSTALLED if getattr(packages, name)}:
-        settings["packages"] = wanted
+    if installed := {
+        name: getattr(packages, name) for name in _INSTALLED if getattr(packages, name)
+    }:
+        settings["packages"] = installed
     return settings
 
 
@@ -292,11 +294,11 @@ def _notes(tools: EffectiveToolset, spec: SessionSpec) -> Iterator[str]:
     config = spec.environment
     if isinstance(config, CloudConfig):
         packages = {name: getattr(config.packages, name) for name in ("cargo", "gem", "go")}
-        asked = "; ".join(
+        missing = "; ".join(
             f"{name}: {', '.join(names)}" for name, names in packages.items() if names
         )
-        if asked:
-            yield f"These packages were asked for; look whether they are installed: {asked}."
+        if missing:
+            yield f"These packages were asked for; look whether they are installed: {missing}."
     if unknown := [item.skill_id for item in skills_of(spec.agent) if item not in spec.skills]:
         yield f"These skills are not available here: {', '.join(unknown)}."
     if advisor_models(spec.agent.multiagent):

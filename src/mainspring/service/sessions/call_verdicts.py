@@ -79,13 +79,13 @@ async def read_verdicts(log: SessionLog, session_id: str, events_: Iterable[Even
     }
     await _apply_events(log, session_id, verdicts, _DECISIONS, lambda verdict: verdict.has_run)
     # results may be long, so they are only read for calls that did not run here
-    rest = {
+    undecided = {
         id_: replace(verdict, is_closed=False)
         for id_, verdict in verdicts.items()
         if not verdict.has_run
     }
-    await _apply_events(log, session_id, rest, _RESULTS, lambda verdict: verdict.is_closed)
-    return verdicts | rest
+    await _apply_events(log, session_id, undecided, _RESULTS, lambda verdict: verdict.is_closed)
+    return verdicts | undecided
 
 
 async def visible_log_end(log: SessionLog, session: SessionRow) -> int:

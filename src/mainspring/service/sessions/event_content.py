@@ -155,13 +155,13 @@ Source: TypeAlias = Base64Source | PlainTextSource | UrlSource
 def with_shared_file_limit(lookups: ResourceLookups) -> ResourceLookups:
     """Lookups for one request, whose files share the size limit of one file: all are in memory at
     once, and a request can name thousands."""
-    left = MAX_FILE_BYTES
+    remaining = MAX_FILE_BYTES
 
     async def file_content(tenant: str, file_id: str) -> FileContent:
-        nonlocal left
+        nonlocal remaining
         file = await lookups.file_content(tenant, file_id)
-        left -= len(file.content)
-        if left < 0:
+        remaining -= len(file.content)
+        if remaining < 0:
             raise InvalidInput(
                 f"the files of one request that a model reads have {MAX_FILE_BYTES} bytes at most"
             )

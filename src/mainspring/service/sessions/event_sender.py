@@ -216,10 +216,10 @@ class EventSender:
                 thread_ids=[_target_thread(session.digest, payloads[index]) for index in new],
             )
         except EventIdTaken as error:
-            kind, _, rest = error.client_id.partition(":")
+            kind, _, target = error.client_id.partition(":")
             if not is_answer(error.client_id) and kind != _RESULT:
                 raise InvalidInput(_KEY_REUSED) from error
-            raise conflicting_answer(rest.partition(":")[0]) from error
+            raise conflicting_answer(target.partition(":")[0]) from error
         submitted = dict(zip(new, items, strict=True)) | dict(repeated)
         return [submitted[index] for index in range(len(payloads))]
 

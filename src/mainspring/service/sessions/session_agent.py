@@ -161,9 +161,9 @@ def thread_agent(agent: SessionAgent, name: str | None = None) -> ThreadAgent | 
     """The agent of a thread, by the name in the call; `None`: the session's agent."""
     if name is None or name == FORK:
         return copy_fields(ThreadAgent, agent)
-    called = callable_agents(agent).get(name)
-    if called is not None:
-        return called
+    member = callable_agents(agent).get(name)
+    if member is not None:
+        return member
     is_general = name == GENERAL.name
     return copy_fields(
         InlineAgent,

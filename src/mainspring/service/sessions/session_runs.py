@@ -291,9 +291,9 @@ def _mounted_resources(record: SessionRecord) -> list[SessionResource]:
 
 
 def call_both(first: Callable[[T], None], second: Callable[[T], None]) -> Callable[[T], None]:
-    def both(heard: T) -> None:
-        first(heard)
-        second(heard)
+    def both(value: T) -> None:
+        first(value)
+        second(value)
 
     return both
 

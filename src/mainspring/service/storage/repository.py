@@ -163,7 +163,7 @@ class Repository(Generic[T]):
     async def page(self, tenant: str, query: ListQuery) -> Page[T]:
         """Raises: InvalidInput: a cursor of another list."""
         labels = query.label if isinstance(query.label, tuple) else (query.label,)
-        asked = RecordQuery(
+        base_query = RecordQuery(
             kind=self.kind,
             tenant=tenant,
             parent=query.parent,
@@ -179,7 +179,7 @@ class Repository(Generic[T]):
         )
         rows: list[RecordRow] = []
         for label in labels:
-            rows += await self.records.list(replace(asked, label=label))
+            rows += await self.records.list(replace(base_query, label=label))
         if len(labels) > 1:
             rows.sort(key=lambda row: (row.created, row.id), reverse=not query.is_ascending)
         page = cut_page(rows, query.limit, lambda row: (row.created, row.id, row.name or ""))

@@ -103,30 +103,30 @@ class RunMetrics:
         if (sent := created_at_of_id(event.id)) is not None:
             self._waiting.setdefault(event.thread_id, sent)
 
-    def _run(self, span: TraceSpan, done: RunSpan) -> None:
+    def _run(self, span: TraceSpan, run: RunSpan) -> None:
         self._waiting.pop(span.thread_id, None)  # messages during the run did not wake it
-        reason = done.reason if done.reason in _END_REASONS else OTHER_LABEL
+        reason = run.reason if run.reason in _END_REASONS else OTHER_LABEL
         self._metrics.runs.labels(reason).inc()
         self._metrics.run_seconds.observe(span.seconds)
 
-    def _chat(self, span: TraceSpan, done: ModelRequestSpan) -> None:
-        metrics, model = self._metrics, self._metrics.model_label(done.model)
-        metrics.model_requests.labels(model, "failed" if done.is_error else "ok").inc()
+    def _chat(self, span: TraceSpan, request: ModelRequestSpan) -> None:
+        metrics, model = self._metrics, self._metrics.model_label(request.model)
+        metrics.model_requests.labels(model, "failed" if request.is_error else "ok").inc()
         metrics.model_request_seconds.labels(model).observe(span.seconds)
         for kind, count in (
-            ("input", done.usage.input_tokens),
-            ("cache_write", done.usage.cache_creation_input_tokens),
-            ("cache_read", done.usage.cache_read_input_tokens),
-            ("output", done.usage.output_tokens),
+            ("input", request.usage.input_tokens),
+            ("cache_write", request.usage.cache_creation_input_tokens),
+            ("cache_read", request.usage.cache_read_input_tokens),
+            ("output", request.usage.output_tokens),
         ):
             metrics.model_tokens.labels(model, kind).inc(count)
-        metrics.model_cost.labels(model).inc(float(done.cost_usd or 0))
+        metrics.model_cost.labels(model).inc(float(request.cost_usd or 0))
 
-    def _call(self, span: TraceSpan, done: ToolCallSpan) -> None:
-        is_known = done.kind == "function" and done.tool in self._tools
-        tool = done.tool if is_known else f"({done.kind})"
-        self._metrics.tool_calls.labels(tool, done.outcome).inc()
-        if done.attempts:
+    def _call(self, span: TraceSpan, call: ToolCallSpan) -> None:
+        is_known = call.kind == "function" and call.tool in self._tools
+        tool = call.tool if is_known else f"({call.kind})"
+        self._metrics.tool_calls.labels(tool, call.outcome).inc()
+        if call.attempts:
             self._metrics.tool_call_seconds.labels(tool).observe(span.seconds)
 
 
@@ -167,7 +167,7 @@ class MeteredDispatcher:
         on_failure: FailureHandler | None = None,
     ) -> None:
         async def counted(job: Job) -> None:
-            begun = time.monotonic()
+            start = time.monotonic()
             with self.metrics.jobs_running.labels(job.task).track_inprogress():
                 outcome = "cut_off"
                 try:
@@ -178,7 +178,7 @@ class MeteredDispatcher:
                     raise
                 finally:
                     self.metrics.jobs_done.labels(job.task, outcome).inc()
-                    self.metrics.job_seconds.labels(job.task).observe(time.monotonic() - begun)
+                    self.metrics.job_seconds.labels(job.task).observe(time.monotonic() - start)
 
         async def given_up(job: Job, error: Exception) -> None:
             self.metrics.jobs_done.labels(job.task, "given_up").inc()

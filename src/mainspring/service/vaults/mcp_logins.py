@@ -126,25 +126,25 @@ class McpLogins:
     client: LoginClient
     clock: Clock = clocks.now
 
-    async def begin(self, tenant: str, asked: CreateMcpLogin, redirect_uri: str) -> McpLogin:
+    async def begin(self, tenant: str, params: CreateMcpLogin, redirect_uri: str) -> McpLogin:
         """Raises: NotFound: the vault; InvalidInput."""
-        await self.vaults.active(tenant, asked.vault_id)
+        await self.vaults.active(tenant, params.vault_id)
         until = self.clock() + _LIFETIME
         request = LoginRequest(
-            mcp_server_url=asked.mcp_server_url,
+            mcp_server_url=params.mcp_server_url,
             redirect_uri=redirect_uri,
-            client_id=asked.client_id,
-            scopes=asked.scopes,
+            client_id=params.client_id,
+            scopes=params.scopes,
         )
 
         def make_state(pending: bytes) -> str:
             login = _PendingLogin(
                 tenant=tenant,
-                vault_id=asked.vault_id,
+                vault_id=params.vault_id,
                 request=request,
                 until=until,
                 pending=pending,
-                display_name=asked.display_name,
+                display_name=params.display_name,
             )
             sealed = self.seal.seal(msgspec.json.encode(login), _CONTEXT)
             return base64.urlsafe_b64encode(sealed).decode()

@@ -105,8 +105,8 @@ def _new_file(form: Form) -> NewFile:
             raise InvalidInput("file: exactly one file must be sent, in the field `file`")
 
 
-def _parse_lifetime(given: str | None) -> int | None:
+def _parse_lifetime(seconds: str | None) -> int | None:
     try:
-        return msgspec.convert(given, Lifetime | None, strict=False)
+        return msgspec.convert(seconds, Lifetime | None, strict=False)
     except msgspec.ValidationError:
         raise InvalidInput("expires_in_seconds: must be a number from 3600 to 7776000") from None

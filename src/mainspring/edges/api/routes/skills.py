@@ -113,8 +113,8 @@ class SkillRoutes:
 
     @route("DELETE /v1/skills/{skill_id}/versions/{version}", "Delete a version of a skill")
     async def delete_version(self, call: ApiCall[Empty, Empty]) -> DeletedSkillVersion:
-        gone = await self.skills.delete_version(call.tenant, call["skill_id"], call["version"])
-        return DeletedSkillVersion(id=gone.id)
+        deleted = await self.skills.delete_version(call.tenant, call["skill_id"], call["version"])
+        return DeletedSkillVersion(id=deleted.id)
 
     async def _form(self, request: web.Request) -> Form:
         limits = self.skills.limits
@@ -128,8 +128,8 @@ def _uploads(form: Form) -> list[UploadedFile]:
     return [UploadedFile(path=part.filename or "", content=part.content) for part in parts]
 
 
-def _display_name(given: str | None) -> str | None:
+def _display_name(name: str | None) -> str | None:
     try:
-        return msgspec.convert(given or None, DisplayName | None)
+        return msgspec.convert(name or None, DisplayName | None)
     except msgspec.ValidationError:
         raise InvalidInput("display_name: one line of at most 255 characters") from None

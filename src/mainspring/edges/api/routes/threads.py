@@ -70,10 +70,10 @@ class ThreadRoutes:
     )
     async def events(self, call: ApiCall[ListThreadEvents, Empty]) -> Page[WireEvent]:
         thread = await self.threads.get(call.who, call["session_id"], call["thread_id"])
-        standing = await self.sessions.find(call.who, thread.session_id)
+        session = await self.sessions.find(call.who, thread.session_id)
         view = EventView(
             session_id=thread.session_id,
-            main_thread_id=standing.row.thread_id,
+            main_thread_id=session.row.thread_id,
             thread_id=thread.id,
             is_internal="internal" in call.query.include,
         )

@@ -86,8 +86,8 @@ class WebhookRoutes:
         "POST /v1/mainspring/webhooks/{webhook_id}/ping", "Send a test event to a webhook endpoint"
     )
     async def ping(self, call: ApiCall[Empty, Empty]) -> Delivery:
-        made = await self.outbox.ping(call.tenant, call["webhook_id"])
-        return await self.deliveries.attempt(call.tenant, made.id)
+        delivery = await self.outbox.ping(call.tenant, call["webhook_id"])
+        return await self.deliveries.attempt(call.tenant, delivery.id)
 
     @route(
         "GET /v1/mainspring/webhooks/{webhook_id}/deliveries",
