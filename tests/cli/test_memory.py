@@ -52,6 +52,28 @@ def test_a_session_without_memory_stays_so_and_a_full_memory_says_so(mainspring:
     assert "the quota is 400. Merge or forget memories first" in full.stderr
 
 
+def test_a_search_finds_what_was_said_in_sessions_beside_memories(mainspring: Run, place: Path):
+    mainspring("memory", "add", "The harbour invoice is paid in May.", "--name", "Invoice")
+    steps = [{"steps": [{"says": "The harbour crane was painted yellow."}]}]
+    (place / "model.json").write_text(json.dumps(steps))
+    run = mainspring("run", "Which harbour colour has the crane?", "-m", "scripted:model.json")
+    assert run.returncode == 0, run.stderr
+
+    def scopes(*options: str) -> dict[str, str]:
+        lines = mainspring("memory", "search", "harbour", "--json", *options).stdout.splitlines()
+        return {view["text"]: view["scope"] for view in map(json.loads, lines)}
+
+    said = {
+        "The harbour crane was painted yellow.": "session",
+        "Which harbour colour has the crane?": "session",
+    }
+    note = {"The harbour invoice is paid in May.": "agent"}
+    assert scopes() == {**note, **said}
+    assert scopes("--scope", "session") == said
+    assert scopes("--scope", "agent") == note
+    assert "sesn_" in mainspring("memory", "search", "crane").stdout
+
+
 def test_a_secret_is_not_remembered(mainspring: Run, place: Path):
     token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     refused = mainspring("memory", "add", f"The token is {token}", "--name", "Token")

@@ -28,6 +28,7 @@ from mainspring.edges.cli.printing import (
     print_note,
     print_result,
 )
+from mainspring.edges.cli.session_lookup import open_existing_log
 from mainspring.runtime.memory.memory_folder import MemoryFolder, age_in_words
 from mainspring.runtime.memory.memory_index import MemoryHit, note_time
 from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
@@ -38,8 +39,10 @@ from mainspring.runtime.memory.note import (
     note_path,
     parse_note,
 )
+from mainspring.runtime.memory.past_sessions import SESSION, PastMessage, search_sessions_of
 from mainspring.runtime.memory_setup import AGENT, USER
 from mainspring.wiring.memory import index_files, memory_folders
+from mainspring.wiring.stores import has_store
 
 app = command_group()
 
@@ -119,16 +122,23 @@ async def search(
     settings: Settings,
     *,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="A question, or words.")],
-    scope: ScopeOption = "",
+    scope: Annotated[
+        str,
+        typer.Option("--scope", help="Only agent, user, or session: what was said in sessions."),
+    ] = "",
     limit: LimitOption = 10,
     json: JsonOption = False,
 ) -> int:
-    """Find memories that answer a question, with the line and what ranked them."""
-    folders = scoped_folders(settings, scope)
+    """Find memories, and what was said in earlier sessions, with the line and what ranked them."""
+    folders = {} if scope == SESSION else scoped_folders(settings, scope)
+    past: list[PastMessage] = []
+    if scope in ("", SESSION) and has_store(settings):
+        async with open_existing_log(settings) as log:
+            past = await search_sessions_of(log, local_user(settings.user).id, query)
 
     def work() -> list[MemoryHit]:
         with closing(index_files(settings).open(folders)) as index:
-            hits = index.search(query, list(folders), limit)
+            hits = index.search(query, list(folders), limit, past)
             problems.append(index.problem)
         return hits
 
@@ -143,11 +153,11 @@ async def search(
         heads=["SCORE", "PATH", "TEXT", "AGE"],
         row=lambda view: [
             (f"{view.score:.1f}", "dim"),
-            (f"{view.path}:{view.line}", "bold"),
+            (_place(view), "bold"),
             (" ".join(view.text.split())[:200], ""),
             (view.age, "dim"),
         ],
-        empty="no memory answers that",
+        empty="no memory or earlier session answers that",
     )
 
 
@@ -316,6 +326,10 @@ def _hit_view(hit: MemoryHit) -> MemoryHitView:
         score=round(hit.score, 3),
         parts={name: round(value, 3) for name, value in hit.parts.items()},
     )
+
+
+def _place(view: MemoryHitView) -> str:
+    return f"{view.path} {view.line}" if view.scope == SESSION else f"{view.path}:{view.line}"
 
 
 def print_version(settings: Settings, version: MemoryVersion, verb: str, *, json: bool) -> int:
