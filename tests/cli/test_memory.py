@@ -74,6 +74,33 @@ def test_a_search_finds_what_was_said_in_sessions_beside_memories(mainspring: Ru
     assert "sesn_" in mainspring("memory", "search", "crane").stdout
 
 
+def test_a_memory_reaches_the_team_once_a_person_has_accepted_it(mainspring: Run, place: Path):
+    mainspring("memory", "add", "Use two workers.", "--name", "Tests", "--type", "procedure")
+    path = "procedure_tests.md"
+    none = mainspring("memory", "propose", path, "--to", "team")
+    assert (none.returncode, "mainspring memory team FOLDER" in none.stderr) == (1, True)
+    shared = place.parent / "shared"
+    assert "is not a folder" in mainspring("memory", "team", str(shared)).stderr
+    shared.mkdir()
+    assert mainspring("memory", "team", str(shared)).stdout == f"{shared}\n"
+    proposed = mainspring("memory", "propose", path, "--to", "team", "--reason", "it helps")
+    assert proposed.returncode == 0, proposed.stderr
+    assert not list(shared.glob("procedure*"))
+    listed = mainspring("memory", "proposals").stdout
+    assert "+Use two workers." in listed
+    assert "it helps" in listed
+    (view,) = map(json.loads, mainspring("memory", "proposals", "--json").stdout.splitlines())
+    accepted = mainspring("memory", "accept", view["id"][:12])
+    assert f"accepted {path}" in accepted.stdout, accepted.stderr
+    assert "Use two workers." in (shared / path).read_text()
+    scopes = mainspring("memory", "ls", "--json", "--scope", "team").stdout
+    assert json.loads(scopes)["trust"] == "agent"
+    assert "was decided on" in mainspring("memory", "propose", path, "--to", "team").stderr
+    missing = mainspring("memory", "reject", view["id"])
+    assert (missing.returncode, "there is no proposal" in missing.stderr) == (1, True)
+    assert mainspring("memory", "team", "off").stdout == "off\n"
+
+
 def test_a_secret_is_not_remembered(mainspring: Run, place: Path):
     token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     refused = mainspring("memory", "add", f"The token is {token}", "--name", "Token")

@@ -40,14 +40,14 @@ from mainspring.runtime.memory.note import (
     parse_note,
 )
 from mainspring.runtime.memory.past_sessions import SESSION, PastMessage, search_sessions_of
-from mainspring.runtime.memory_setup import AGENT, USER
 from mainspring.wiring.memory import index_files, memory_folders
 from mainspring.wiring.stores import has_store
 
 app = command_group()
 
 ScopeOption = Annotated[
-    str, typer.Option("--scope", help="Whose: agent (the folder memory/ here) or user (yours).")
+    str,
+    typer.Option("--scope", help="Whose: agent (the folder memory/ here), user (yours) or team."),
 ]
 PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="As `memory ls` shows it.")]
 _TYPES_HELP = "One of user, feedback, project, reference, procedure, episode."
@@ -124,7 +124,7 @@ async def search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="A question, or words.")],
     scope: Annotated[
         str,
-        typer.Option("--scope", help="Only agent, user, or session: what was said in sessions."),
+        typer.Option("--scope", help="Only agent, user, team, or session: what was said."),
     ] = "",
     limit: LimitOption = 10,
     json: JsonOption = False,
@@ -277,7 +277,7 @@ def scoped_folders(settings: Settings, scope: str) -> dict[str, MemoryFolder]:
     if not scope:
         return folders
     if scope not in folders:
-        raise InvalidInput(f"{scope!r} is not a scope: {AGENT} or {USER}")
+        raise InvalidInput(f"{scope!r} is not a scope here: {', '.join(folders)}")
     return {scope: folders[scope]}
 
 
