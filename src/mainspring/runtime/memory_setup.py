@@ -20,13 +20,13 @@ from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_mode import MemoryMode, strictest_memory
 from mainspring.runtime.memory.past_sessions import PastSessions
 from mainspring.runtime.memory.recall import Recall, UtilityValues
-from mainspring.runtime.memory.session_memory import SessionMemory
+from mainspring.runtime.memory.session_memory import TEAM, SessionMemory
 from mainspring.runtime.model_question import make_ask_model
 from mainspring.runtime.session.session_paths import subagent_memory_place
 from mainspring.runtime.session_context import Models, SetupRequest
 
 AGENT, USER = "agent", "user"
-"""Scopes of memories: those in the agent's folder, and the user's own."""
+"""Scopes of memories, beside `TEAM`: those in the agent's folder, and the user's own."""
 
 OpenFolders: TypeAlias = Callable[[Path, Path | None], dict[str, MemoryFolder]]
 """The folders by scope, of a workspace and its user; or the only one there is."""
@@ -91,7 +91,12 @@ class MemorySources:
         if setup.options.is_served:
             return {}
         if setup.subagent is None:
-            return _present(self.open_folders(workspace, setup.options.memory))
+            present = _present(self.open_folders(workspace, setup.options.memory))
+            team = present.get(TEAM)
+            if team is not None and team.root.resolve().is_relative_to(workspace.resolve()):
+                setup.options.warn("the team's memories are in the workspace: they are not used")
+                del present[TEAM]  # programs could write them
+            return present
         if setup.subagent_memory is None:
             return {}
         try:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from anyio import to_thread
+from msgspec import structs
 
 from mainspring.core.errors import InvalidInput, MemoryChanged
 from mainspring.core.events import MemoryWritten
@@ -23,8 +24,9 @@ from mainspring.runtime.memory.memory_edits import MemoryEdit, apply_edits
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_index import MemoryHit
 from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
-from mainspring.runtime.memory.note import Trust, note_path, parse_note
-from mainspring.runtime.memory.session_memory import SessionMemory
+from mainspring.runtime.memory.note import Note, Trust, note_path, parse_note
+from mainspring.runtime.memory.proposals import proposal_of, propose
+from mainspring.runtime.memory.session_memory import TEAM, SessionMemory
 
 _NEARBY = 20
 _GOAL_CHARS = 200
@@ -68,9 +70,9 @@ async def save_before_compaction(
     """What the session taught so far, and its working state as an episode, of which each session
     has one. The same state is written once."""
     facts = await learned_facts(memory, log)
-    if memory.is_read_only or not state:
+    if memory.is_read_only or not state or not memory.own_folders:
         return facts
-    scope, folder = next(iter(memory.folders.items()))
+    scope, folder = next(iter(memory.own_folders.items()))
     try:
         written = await to_thread.run_sync(_save_state, memory, folder, goal, state)
     except (OSError, InvalidInput, MemoryChanged) as error:
@@ -111,7 +113,7 @@ def _save_state(
 
 async def learned_facts(memory: SessionMemory, log: SessionLog) -> list[MemoryWritten]:
     """Remember what a session taught that is not remembered yet."""
-    if memory.is_read_only:
+    if memory.is_read_only or not (folders := memory.own_folders):
         return []
     read = await log.read(memory.session_id)
     candidates = extract_candidates(read)
@@ -119,13 +121,34 @@ async def learned_facts(memory: SessionMemory, log: SessionLog) -> list[MemoryWr
     if not candidates:
         return []
     try:
-        folders = dict(memory.folders)
         candidates = await _recorded(folders, log, candidates)
         facts = await to_thread.run_sync(learn, folders, memory.search, candidates, memory.author)
+        await to_thread.run_sync(_propose_to_team, memory, candidates)
     except (OSError, sqlite3.Error, InvalidInput) as error:
         memory.warn(f"what was learned could not be remembered: {error}")
         return []
     return [fact for fact in facts if fact.version not in known]
+
+
+def _propose_to_team(memory: SessionMemory, candidates: Sequence[Candidate]) -> None:
+    """What three sessions have seen may help others, if a person agrees."""
+    team = memory.folders.get(TEAM)
+    if team is None:
+        return
+    for item in candidates:
+        if item.type != "procedure":
+            continue
+        note = Note(
+            path=note_path(item.type, item.title),
+            name=item.title,
+            description=item.description,
+            type=item.type,
+            body=item.text,
+            trust="foreign" if memory.has_read_others() else "agent",
+        )
+        reason = f"{len(item.evidence)} sessions have seen it"
+        proposal = proposal_of(note, reason=reason, by=memory.author.id, time=memory.clock())
+        propose(team, structs.replace(proposal, evidence=item.evidence))
 
 
 async def _recorded(

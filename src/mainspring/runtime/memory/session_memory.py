@@ -27,6 +27,8 @@ from mainspring.runtime.memory.memory_index import MemoryHit, MemoryIndex, note_
 from mainspring.runtime.memory.note import CONFLICTS, INDEX_FILE, Note, has_git_conflict, parse_note
 from mainspring.runtime.memory.past_sessions import SESSION, PastMessage, PastSessions
 
+TEAM = "team"
+"""The scope of memories that people share; only a person's agreement adds to it."""
 _BYTES_PER_TOKEN = 3.5
 _IDENTITY_TOKENS = 200
 _INDEX_TOKENS = 3_000
@@ -64,6 +66,11 @@ class SessionMemory:
 
     _problems: set[str] = field(default_factory=set[str])
     """What the user was warned of."""
+
+    @property
+    def own_folders(self) -> dict[str, MemoryFolder]:
+        """Without the team's."""
+        return {scope: folder for scope, folder in self.folders.items() if scope != TEAM}
 
     async def wake_up(self) -> list[KnownPayload]:
         """What a session is told of memory when it begins."""
@@ -147,7 +154,7 @@ class SessionMemory:
         of it."""
         room, lines = float(_IDENTITY_TOKENS), list[str]()
         for kind in _IDENTITY_TYPES:
-            for scope, folder in [*self.folders.items()][::-1]:  # the person's own first
+            for scope, folder in [*self.own_folders.items()][::-1]:  # the person's own first
                 for path in folder.paths():
                     note = folder.read(path) if path.startswith(f"{kind}_") else None
                     if note is None or note.trust == "foreign":
