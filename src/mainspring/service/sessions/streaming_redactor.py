@@ -27,7 +27,7 @@ _OPEN_SECRET = re.compile(
 _SECRET_WORDS = ("pass", "pw", "contrase", "echo", "printf", "<")
 """Every ASCII text that `_OPEN_SECRET` matches contains one of these, in lower case."""
 _OPEN_CHARS = 300
-_RECHECK_CHARS = 500
+_RECHECK_CHARS = 250
 """A check scans the whole text: the longer it is, the more must be added before the next check."""
 
 
