@@ -5,6 +5,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tests.written_files import write_file
 
 from mainspring.capabilities.tools.html_text import html_to_text
 from mainspring.core.errors import InvalidInput, NotFound
@@ -58,11 +59,9 @@ def pdf(*pages: str) -> bytes:
 @pytest.fixture
 def folder(tmp_path: Path) -> KnowledgeFolder:
     root = tmp_path / "knowledge"
-    root.mkdir()
-    (root / "guide.md").write_text(GUIDE)
+    write_file(root / "guide.md", GUIDE)
     (root / "shipping.html").write_text(PAGE)
-    (root / "sub").mkdir()
-    (root / "sub/pay.py").write_text(CODE)
+    write_file(root / "sub/pay.py", CODE)
     (root / "contract.docx").write_bytes(
         docx(("Heading1", "Warranty"), ("Normal", "Machines are guaranteed for five years."))
     )
