@@ -29,7 +29,7 @@ async def test_changes_at_once_are_all_there_and_every_version_is_whole(records:
     await at_once(note, range(10))
     now = await agents.get("acme", agent.id)
     assert now.version == 11
-    page = await agents.versions("acme", agent.id, limit=100)
+    page = await agents.versions("acme", agent.id, ListQuery(limit=100))
     assert [item.version for item in page.data] == list(range(11, 0, -1))
     assert [len(item.metadata) for item in page.data] == list(range(10, -1, -1))
     assert await agents.get("acme", agent.id, 11) == now
@@ -63,7 +63,7 @@ async def test_skill_versions_that_come_at_once_are_all_kept_and_go_together(rec
         UploadedFile(path="pdf/SKILL.md", content=MANIFEST + end) for end in (b"1", b"2", b"3")
     )
     await at_once(lambda file: skills.add_version("acme", skill.id, [file]), added)
-    page = await skills.versions("acme", skill.id)
+    page = await skills.versions("acme", skill.id, ListQuery())
     assert len({version.content_hash for version in page.data}) == 4
     latest = (await skills.get("acme", skill.id)).latest_version_id
     assert latest in {version.id for version in page.data}

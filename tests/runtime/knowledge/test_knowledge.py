@@ -46,14 +46,14 @@ def pdf(*pages: str) -> bytes:
             " /Resources << /Font << /F1 3 0 R >> >> >>"
         )
         objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
-    content, places = b"%PDF-1.4\n", list[int]()
+    content, places = bytearray(b"%PDF-1.4\n"), list[int]()
     for number, text in enumerate(objects, 1):
         places.append(len(content))
         content += f"{number} 0 obj\n{text}\nendobj\n".encode()
     size, start = len(objects) + 1, len(content)
     table = "".join(f"{place:010} 00000 n \n" for place in places)
     tail = f"trailer\n<< /Size {size} /Root 1 0 R >>\nstartxref\n{start}\n%%EOF\n"
-    return content + f"xref\n0 {size}\n0000000000 65535 f \n{table}{tail}".encode()
+    return bytes(content) + f"xref\n0 {size}\n0000000000 65535 f \n{table}{tail}".encode()
 
 
 @pytest.fixture
