@@ -1,15 +1,13 @@
 """`mainspring init`."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import TypeAlias
 
 import pytest
 from aiohttp import web
 from tests.cli.terminal import at_terminal
 from tests.environ import NO_LOCAL_MODELS
+from tests.fork_server import Run
 
 from mainspring.config import Settings, read_settings
 from mainspring.core.errors import InvalidInput
@@ -18,8 +16,6 @@ from mainspring.edges.cli.model_discovery import find_models
 from mainspring.edges.cli.run_arguments import ModeName
 from mainspring.runtime.agent_folder.manifest import Permissions, read_manifest
 from mainspring.wiring.settings_files import load_policy
-
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
 
 
 @pytest.fixture
