@@ -30,7 +30,7 @@ class Operator:
         return Principal(tenant=tenant, key_id=CLI_PRINCIPAL, role="admin", name=self.name)
 
     async def audit(self, tenant: str, command: str, target: str | None = None) -> None:
-        """Records what was done; if that is impossible, the command fails and says so."""
+        """Record a command in the audit log. If that fails, the command fails."""
         act = attribute_to(
             AuditAction(operation=f"cli {command}", status=200, made=target),
             self.principal_in(tenant),
@@ -55,7 +55,7 @@ async def open_as_operator(
 async def all_pages(
     fetch: Callable[[ListQuery], Awaitable[Page[Item]]], query: ListQuery
 ) -> list[Item]:
-    """The items of all pages."""
+    """Fetch the items of all pages."""
     items: list[Item] = []
     while True:
         page = await fetch(query)

@@ -20,7 +20,7 @@ from mainspring.runtime.mcp_server import McpServer
 
 _MAX_DENIED_PATHS = 200
 WORKSPACE_ALIASES = ("/workspace", "/mnt/session")
-"""Names of a session's workspace for clients of the service; its tools know them, too."""
+"""Names of a session's workspace for clients of the service; its tools accept them too."""
 SERVED_STATE_FOLDER = ".state"
 """The folder beside the workspaces of the service's sessions for the state of their sandboxes."""
 
