@@ -1,7 +1,5 @@
 """Token buckets: never more than a burst and what grows back."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.service.fixed_clock import Time
