@@ -11,11 +11,12 @@ from tests.providers import wire
 from tests.providers.loopback import Loopback, Responder, event, never, says, streams
 from tests.providers.wire import asks, collect, drain
 
-from mainspring.capabilities.providers.anthropic import AnthropicModel
+from mainspring.capabilities.providers.adapter import HttpModel
+from mainspring.capabilities.providers.anthropic.client import ANTHROPIC
 from mainspring.capabilities.providers.http_call import HttpLimits
 from mainspring.capabilities.providers.http_client import HttpClient
-from mainspring.capabilities.providers.openai_chat import ChatModel
-from mainspring.capabilities.providers.openai_responses import ResponsesModel
+from mainspring.capabilities.providers.openai_chat.client import CHAT
+from mainspring.capabilities.providers.openai_responses.client import RESPONSES
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, ProviderFailed, ProviderFailure
 from mainspring.core.model import Model, Request, Stalled, TextDelta
@@ -25,9 +26,9 @@ Make: TypeAlias = Callable[[HttpClient, str], Model]
 KEY = "sk-very-secret"
 NOW = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
 MODELS: dict[str, Make] = {
-    "anthropic": lambda http, url: AnthropicModel(http, key=f" {KEY}\n", url=url),
-    "chat": lambda http, url: ChatModel(http, key=KEY, url=url, provider="chat"),
-    "responses": lambda http, url: ResponsesModel(http, key=KEY, url=url),
+    "anthropic": lambda http, url: HttpModel(http, ANTHROPIC, key=f" {KEY}\n", url=url),
+    "chat": lambda http, url: HttpModel(http, CHAT, key=KEY, url=url, provider="chat"),
+    "responses": lambda http, url: HttpModel(http, RESPONSES, key=KEY, url=url),
 }
 GOOD: dict[str, list[bytes]] = {
     "anthropic": wire.message(wire.text(0, "fine")),
