@@ -1,15 +1,13 @@
 """`mainspring init`."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import TypeAlias
 
 import pytest
 from aiohttp import web
 from tests.cli.terminal import at_terminal
 from tests.environ import NO_LOCAL_MODELS
+from tests.fork_server import Run
 
 from mainspring.config import Settings, read_settings
 from mainspring.core.errors import InvalidInput
@@ -17,8 +15,6 @@ from mainspring.edges.cli.init import init
 from mainspring.edges.cli.model_discovery import find_models
 from mainspring.runtime.agent_folder.manifest import Permissions, read_manifest
 from mainspring.wiring.settings_files import load_policy
-
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
 
 
 @pytest.fixture
