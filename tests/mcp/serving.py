@@ -106,6 +106,10 @@ class Served:
     process: Process
 
 
+_STORY_SECONDS = 110
+"""For a process to start and all requests of a test: just below the limit of pytest."""
+
+
 @asynccontextmanager
 async def served_stdio(
     folder: Path, *words: str, era: Era | None = None, person: Person | None = None
@@ -113,7 +117,7 @@ async def served_stdio(
     process = await start(folder, *words, stdin=PIPE)
     transport = ChannelTransport(LineChannel(LocalProgram(process)))
     client = McpClient(transport, implementation=CLIENT, era=era, input_handler=person)
-    with anyio.fail_after(60):
+    with anyio.fail_after(_STORY_SECONDS):
         async with anyio.create_task_group() as group:
             group.start_soon(transport.run)
             await client.connect()
@@ -150,7 +154,7 @@ async def keyed_client(
 
     transport = HttpTransport(url, open_http(), new_decoder=SseDecoder, make_headers=headers)
     client = McpClient(transport, implementation=CLIENT, era=era, input_handler=person)
-    with anyio.fail_after(60), unwrap_single_error():
+    with anyio.fail_after(_STORY_SECONDS), unwrap_single_error():
         async with anyio.create_task_group() as group:
             group.start_soon(transport.run)
             try:
