@@ -22,8 +22,9 @@ from report import Measure, median
 from turns import cpu_seconds, runtime_at, serving
 
 from mainspring import Agent
+from mainspring.capabilities.providers.adapter import HttpModel
 from mainspring.capabilities.providers.http_client import HttpClient
-from mainspring.capabilities.providers.openai_chat.client import ChatModel
+from mainspring.capabilities.providers.openai_chat.client import CHAT
 from mainspring.core.content import TextBlock
 from mainspring.core.model import Model, Request, TextDelta, User
 
@@ -60,7 +61,7 @@ async def delta_costs(url: str) -> AsyncGenerator[Costs, None]:
             runtime_at(url, store) as runtime,
             _service(url) as service,
         ):
-            client = ChatModel(http, url=url, provider="vllm")
+            client = HttpModel(http, CHAT, url=url, provider="vllm")
             router = runtime.models.open(f"vllm:{_MODEL}")
             agent = Agent(name="talker", model=f"vllm:{_MODEL}")
 

@@ -14,7 +14,8 @@ from aiohttp import web
 from anyio.streams.text import TextReceiveStream
 from report import Measure, median
 
-from mainspring.capabilities.providers.anthropic import AnthropicModel
+from mainspring.capabilities.providers.adapter import HttpModel
+from mainspring.capabilities.providers.anthropic.client import ANTHROPIC
 from mainspring.capabilities.providers.http_client import HttpClient
 from mainspring.core.content import TextBlock
 from mainspring.core.model import Model, Reply, Request, User
@@ -79,7 +80,7 @@ async def _cpu(http: HttpClient, url: str) -> float:
 
 
 async def _read(http: HttpClient, url: str) -> int:
-    model: Model = AnthropicModel(http, key="k", url=url)
+    model: Model = HttpModel(http, ANTHROPIC, key="k", url=url)
     request = Request(
         model="m", system=("s",), tools=(), messages=(User((TextBlock("q"),)),), max_tokens=1000
     )

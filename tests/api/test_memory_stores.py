@@ -2,11 +2,11 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import anthropic
-import anyio
 import pytest
 from anthropic import AsyncAnthropic
 from tests.api.api_server import Served, ids, served
 from tests.api.memory_api import digest, error_of, routes
+from tests.at_once import at_once
 
 
 @pytest.fixture
@@ -135,10 +135,7 @@ async def test_of_many_who_want_one_path_at_once_one_gets_it(acme: AsyncAnthropi
         except anthropic.ConflictError as error:
             refused.append(str(error))
 
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            for path in ("/a", "/a/b", "/a/b/c", "/a", "/a/b", "/a/b/c"):
-                group.start_soon(want, path)
+    await at_once(want, ("/a", "/a/b", "/a/b/c", "/a", "/a/b", "/a/b/c"))
     assert len(got) == 1
     assert len([item for item in refused if "memory_path_conflict_error" in item]) == 5
 
@@ -270,54 +267,3 @@ async def test_a_deleted_store_takes_everything_along(tmp_path: Path):
         with pytest.raises(anthropic.NotFoundError):
             await stores.memories.create(store.id, path="/b", content="")
     assert b"of the deleted store" not in b"".join(item.read_bytes() for item in tmp_path.iterdir())
-
-
-async def test_another_tenant_or_store_finds_nothing(acme: AsyncAnthropic, rival: AsyncAnthropic):
-    store = await acme.beta.memory_stores.create(name="s")
-    made = await acme.beta.memory_stores.memories.create(store.id, path="/a", content="x")
-    own = await rival.beta.memory_stores.create(name="mine")
-    second = await acme.beta.memory_stores.create(name="second")
-    for asking, asked in ((rival, store.id), (rival, own.id), (acme, second.id)):
-        memories = asking.beta.memory_stores.memories
-        versions = asking.beta.memory_stores.memory_versions
-        with pytest.raises(anthropic.NotFoundError):
-            await memories.retrieve(made.id, memory_store_id=asked)
-        with pytest.raises(anthropic.NotFoundError):
-            await memories.update(made.id, memory_store_id=asked, content="y")
-        with pytest.raises(anthropic.NotFoundError):
-            await memories.delete(made.id, memory_store_id=asked)
-        with pytest.raises(anthropic.NotFoundError):
-            await versions.retrieve(made.memory_version_id, memory_store_id=asked)
-        with pytest.raises(anthropic.NotFoundError):
-            await versions.redact(made.memory_version_id, memory_store_id=asked)
-    foreign = rival.beta.memory_stores
-    with pytest.raises(anthropic.NotFoundError):
-        await foreign.retrieve(store.id)
-    with pytest.raises(anthropic.NotFoundError):
-        await foreign.update(store.id, name="x")
-    with pytest.raises(anthropic.NotFoundError):
-        await foreign.archive(store.id)
-    with pytest.raises(anthropic.NotFoundError):
-        await foreign.delete(store.id)
-    with pytest.raises(anthropic.NotFoundError):
-        await foreign.memories.list(store.id)
-    with pytest.raises(anthropic.NotFoundError):
-        await foreign.memories.create(store.id, path="/b", content="")
-    assert await ids(foreign.list()) == [own.id]
-
-
-async def test_each_role_may_do_its_part(
-    operator: AsyncAnthropic, user: AsyncAnthropic, viewer: AsyncAnthropic
-):
-    store = await operator.beta.memory_stores.create(name="s")
-    with pytest.raises(anthropic.PermissionDeniedError):
-        await user.beta.memory_stores.create(name="t")
-    made = await user.beta.memory_stores.memories.create(store.id, path="/a", content="x")
-    with pytest.raises(anthropic.PermissionDeniedError):
-        await viewer.beta.memory_stores.memories.create(store.id, path="/b", content="x")
-    read = await viewer.beta.memory_stores.memories.retrieve(made.id, memory_store_id=store.id)
-    assert read.content == "x"
-    with pytest.raises(anthropic.PermissionDeniedError):
-        await user.beta.memory_stores.memory_versions.redact(
-            made.memory_version_id, memory_store_id=store.id
-        )

@@ -1,13 +1,13 @@
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from datetime import timedelta
 from pathlib import Path
 
 import anthropic
-import anyio
 import pytest
 from anthropic import AsyncAnthropic
 from tests.api.api_server import Served, ids, served
 from tests.api.vault_api import LATER, NOTICES, oauth_auth, routes, static, variable
+from tests.at_once import at_once
 from tests.service.token_server import Provider, provider
 
 
@@ -195,19 +195,13 @@ async def test_a_server_and_a_name_have_one_active_credential_in_a_vault(acme: A
 
 async def test_a_vault_has_twenty_credentials_at_most_whoever_is_first(acme: AsyncAnthropic):
     vault = await acme.beta.vaults.create(display_name="Ada")
-    refused: list[str] = []
-
-    async def put(n: int) -> None:
-        try:
-            await acme.beta.vaults.credentials.create(vault.id, auth=variable(f"KEY_{n}"))
-        except anthropic.BadRequestError as error:
-            refused.append(str(error))
-
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            for n in range(23):
-                group.start_soon(put, n)
-    assert len(refused) == 3
+    credentials = acme.beta.vaults.credentials
+    created = await at_once(
+        lambda n: credentials.create(vault.id, auth=variable(f"KEY_{n}")),
+        range(23),
+        refusal=anthropic.BadRequestError,
+    )
+    assert len(created) == 20
     listed = acme.beta.vaults.credentials.list(vault.id, limit=100)
     assert len([item async for item in listed]) == 20
 
@@ -254,51 +248,3 @@ async def test_a_credential_is_validated_against_its_server(oauth: Provider, acm
     other = await credentials.create(vault.id, auth=variable())
     with pytest.raises(anthropic.BadRequestError, match="mcp_oauth"):
         await credentials.mcp_oauth_validate(other.id, vault_id=vault.id)
-
-
-async def test_another_tenant_or_vault_finds_nothing(acme: AsyncAnthropic, rival: AsyncAnthropic):
-    vault = await acme.beta.vaults.create(display_name="Ada")
-    second = await acme.beta.vaults.create(display_name="Bob")
-    own = await rival.beta.vaults.create(display_name="mine")
-    made = await acme.beta.vaults.credentials.create(vault.id, auth=static())
-    for asking, asked in ((rival, vault.id), (rival, own.id), (acme, second.id)):
-        credentials = asking.beta.vaults.credentials
-        for ask in (
-            credentials.retrieve,
-            credentials.update,
-            credentials.archive,
-            credentials.delete,
-            credentials.mcp_oauth_validate,
-        ):
-            with pytest.raises(anthropic.NotFoundError):
-                await ask(made.id, vault_id=asked)
-    with pytest.raises(anthropic.NotFoundError):
-        await rival.beta.vaults.credentials.create(vault.id, auth=variable())
-    with pytest.raises(anthropic.NotFoundError):
-        await rival.beta.vaults.credentials.list(vault.id)
-    vaults = rival.beta.vaults
-    asks: tuple[Callable[[str], Awaitable[object]], ...] = (
-        vaults.retrieve,
-        vaults.update,
-        vaults.archive,
-        vaults.delete,
-    )
-    for ask in asks:
-        with pytest.raises(anthropic.NotFoundError):
-            await ask(vault.id)
-    assert await ids(vaults.list()) == [own.id]
-
-
-async def test_users_see_that_there_are_vaults_and_operators_manage_them(
-    operator: AsyncAnthropic, user: AsyncAnthropic, viewer: AsyncAnthropic
-):
-    vault = await operator.beta.vaults.create(display_name="Ada")
-    made = await operator.beta.vaults.credentials.create(vault.id, auth=static())
-    assert await ids(user.beta.vaults.list()) == [vault.id]
-    assert await user.beta.vaults.credentials.retrieve(made.id, vault_id=vault.id) == made
-    with pytest.raises(anthropic.PermissionDeniedError):
-        await user.beta.vaults.credentials.create(vault.id, auth=variable())
-    with pytest.raises(anthropic.PermissionDeniedError):
-        await viewer.beta.vaults.list()
-    with pytest.raises(anthropic.PermissionDeniedError):
-        await viewer.beta.vaults.credentials.list(vault.id)

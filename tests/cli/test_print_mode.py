@@ -4,15 +4,13 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 from tests.cli.upstream import Upstream, call
-
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
+from tests.fork_server import Run
+from tests.repositories import git
 
 
 def lines(output: str) -> list[dict[str, Any]]:
@@ -224,8 +222,7 @@ def test_a_session_works_in_a_worktree(mainspring: Run, upstream: Upstream, plac
     lonely = mainspring("-p", "go", "--worktree", "feature", **upstream.variables)
     assert lonely.returncode == 1
     for command in ("init -q", "add .", "commit -qm first --allow-empty"):
-        who = ("-c", "user.name=x", "-c", "user.email=x@example.com")
-        subprocess.run(["git", *who, *command.split()], cwd=place, check=True)
+        git(place, *command.split())
     upstream.says(call("write", file_path="new.txt", content="x"))
     first = mainspring(
         *("run", "-p", "go", "--worktree", "feature", "--mode=acceptEdits"), **upstream.variables

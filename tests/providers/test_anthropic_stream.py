@@ -5,17 +5,16 @@ import pytest
 from anthropic import AsyncAnthropic
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 from tests.providers import wire
 from tests.providers.loopback import Loopback, says, streams
 from tests.providers.test_sse import cut
 from tests.providers.wire import asks, collect, told
 
-from mainspring.capabilities.providers.anthropic import AnthropicModel
-from mainspring.capabilities.providers.anthropic.client import MessageParser
+from mainspring.capabilities.providers.adapter import HttpModel
+from mainspring.capabilities.providers.anthropic.client import ANTHROPIC, MessageParser
 from mainspring.capabilities.providers.http_client import HttpClient
 from mainspring.capabilities.providers.sse_decoder import SseDecoder
-from mainspring.capabilities.providers.token_estimate import with_thinking
+from mainspring.capabilities.providers.token_estimate import with_usage
 from mainspring.core.content import TextBlock
 from mainspring.core.events import Usage
 from mainspring.core.model import (
@@ -41,8 +40,8 @@ RICH = wire.message(
 
 
 @pytest.fixture
-def model(http: HttpClient, server: Loopback) -> AnthropicModel:
-    return AnthropicModel(http, key=KEY, url=f"{server.url}/v1")
+def model(http: HttpClient, server: Loopback) -> HttpModel:
+    return HttpModel(http, ANTHROPIC, key=KEY, url=f"{server.url}/v1")
 
 
 def parse(chunks: list[bytes]) -> tuple[list[Delta], Reply]:
@@ -50,15 +49,14 @@ def parse(chunks: list[bytes]) -> tuple[list[Delta], Reply]:
     events = [event for chunk in chunks for event in splitter.feed(chunk)]
     deltas = [delta for event in events for delta in parser.feed(event)]
     assert parser.is_over
-    reply = parser.reply(None)
-    return deltas, structs.replace(reply, usage=with_thinking(reply.usage, reply.content))
+    return deltas, with_usage(parser.reply(), asks())
 
 
 def uses(reply: Reply) -> list[ToolUse]:
     return [block for block in reply.content if isinstance(block, ToolUse)]
 
 
-async def test_a_rich_reply_comes_whole_and_in_order(server: Loopback, model: AnthropicModel):
+async def test_a_rich_reply_comes_whole_and_in_order(server: Loopback, model: HttpModel):
     server.answers(streams(RICH, headers={"request-id": "req_9"}))
     deltas, reply = await collect(model)
     calls = [
@@ -92,7 +90,7 @@ async def test_a_rich_reply_comes_whole_and_in_order(server: Loopback, model: An
     assert [d for d in deltas if isinstance(d, ToolUseReady)] == [ToolUseReady(c) for c in calls]
 
 
-async def test_requests_carry_key_version_and_our_id(server: Loopback, model: AnthropicModel):
+async def test_requests_carry_key_version_and_our_id(server: Loopback, model: HttpModel):
     server.answers(streams(RICH))
     await collect(model)
     [received] = server.received
@@ -108,13 +106,13 @@ def test_any_cut_of_the_stream_gives_the_same_deltas_and_reply(places: list[int]
     assert parse(cut(stream, places)) == parse([stream])
 
 
-async def test_bytes_may_come_one_by_one_over_the_wire(server: Loopback, model: AnthropicModel):
+async def test_bytes_may_come_one_by_one_over_the_wire(server: Loopback, model: HttpModel):
     server.answers(streams(bytes([byte]) for byte in b"".join(RICH)))
     deltas, reply = await collect(model)
     assert (deltas, reply) == parse(RICH)
 
 
-async def test_official_sdk_reads_same_from_the_same_bytes(server: Loopback, model: AnthropicModel):
+async def test_official_sdk_reads_same_from_the_same_bytes(server: Loopback, model: HttpModel):
     server.answers(streams(RICH))
     _, reply = await collect(model)
     async with (
@@ -151,7 +149,7 @@ def as_sdk_block(block: TextBlock | Thinking | ToolUse) -> dict[str, Any]:
             return {"type": "redacted_thinking", "data": payload}
 
 
-async def test_a_whole_answer_gives_same_reply_as_stream(server: Loopback, model: AnthropicModel):
+async def test_a_whole_answer_gives_same_reply_as_stream(server: Loopback, model: HttpModel):
     _, streamed = parse(RICH)
     body = {
         "type": "message",
@@ -198,7 +196,7 @@ def test_a_call_cut_off_before_its_input_is_not_taken_for_one_without_input():
     assert not any(isinstance(delta, ToolUseReady) for delta in deltas)
 
 
-async def test_missing_or_taken_ids_are_made_unique(server: Loopback, model: AnthropicModel):
+async def test_missing_or_taken_ids_are_made_unique(server: Loopback, model: HttpModel):
     earlier = Assistant((ToolUse(id="same", name="bash", input={}),))
     calls = [
         wire.tool(index, id_, "bash", ["{}"])

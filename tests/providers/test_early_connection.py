@@ -6,8 +6,9 @@ from anyio.abc import SocketAttribute, SocketStream
 from tests.providers import wire
 from tests.providers.wire import asks, drain
 
+from mainspring.capabilities.providers.adapter import HttpModel
 from mainspring.capabilities.providers.http_client import HttpClient
-from mainspring.capabilities.providers.openai_chat import ChatModel
+from mainspring.capabilities.providers.openai_chat.client import CHAT
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n"
 
@@ -38,7 +39,7 @@ async def test_an_early_connection_sends_nothing_and_carries_the_next_call(*, wa
                 if waits:  # else the call comes while the connection is being opened
                     await opened.wait()
                     assert received == [[]]
-                await drain(ChatModel(http, key="k", url=url, provider="p").stream(asks()))
+                await drain(HttpModel(http, CHAT, key="k", url=url, provider="p").stream(asks()))
         group.cancel_scope.cancel()
     assert len(received) == 1
     assert b"".join(received[0]).startswith(b"POST /chat/completions ")
@@ -49,4 +50,4 @@ async def test_a_server_that_is_not_there_is_reported_by_the_call(http: HttpClie
         url = f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
     http.connect_early(url)
     with pytest.raises(Exception, match="cannot connect"):
-        await drain(ChatModel(http, key="k", url=url, provider="p").stream(asks()))
+        await drain(HttpModel(http, CHAT, key="k", url=url, provider="p").stream(asks()))

@@ -7,7 +7,7 @@ import pytest
 from tests.providers.embedding_server import EmbeddingServer, embedding_server
 
 from mainspring.capabilities.providers.embeddings import EmbeddingEndpoint
-from mainspring.capabilities.providers.http_call import Endpoint
+from mainspring.capabilities.providers.http_call import Endpoint, bearer_headers
 from mainspring.capabilities.providers.retry import Timing
 from mainspring.core.errors import ProviderFailed
 from mainspring.retrieval.endpoint_vectors import EndpointEncoder
@@ -29,7 +29,9 @@ async def at_once(_seconds: float) -> None:
 
 
 def endpoint(server: EmbeddingServer) -> EmbeddingEndpoint:
-    place = Endpoint.with_bearer("openai", f"{server.url}/embeddings", key=KEY, headers={})
+    place = Endpoint(
+        provider="openai", url=f"{server.url}/embeddings", secret=KEY, headers=bearer_headers(KEY)
+    )
     return EmbeddingEndpoint(endpoint=place, model="test-embed", timing=Timing(sleep=at_once))
 
 

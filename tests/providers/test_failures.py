@@ -7,15 +7,17 @@ from typing import TypeAlias
 
 import anyio
 import pytest
+from tests.at_once import at_once
 from tests.providers import wire
 from tests.providers.loopback import Loopback, Responder, event, never, says, streams
 from tests.providers.wire import asks, collect, drain
 
-from mainspring.capabilities.providers.anthropic import AnthropicModel
+from mainspring.capabilities.providers.adapter import HttpModel
+from mainspring.capabilities.providers.anthropic.client import ANTHROPIC
 from mainspring.capabilities.providers.http_call import HttpLimits
 from mainspring.capabilities.providers.http_client import HttpClient
-from mainspring.capabilities.providers.openai_chat import ChatModel
-from mainspring.capabilities.providers.openai_responses import ResponsesModel
+from mainspring.capabilities.providers.openai_chat.client import CHAT
+from mainspring.capabilities.providers.openai_responses.client import RESPONSES
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, ProviderFailed, ProviderFailure
 from mainspring.core.model import Model, Request, Stalled, TextDelta
@@ -25,9 +27,9 @@ Make: TypeAlias = Callable[[HttpClient, str], Model]
 KEY = "sk-very-secret"
 NOW = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
 MODELS: dict[str, Make] = {
-    "anthropic": lambda http, url: AnthropicModel(http, key=f" {KEY}\n", url=url),
-    "chat": lambda http, url: ChatModel(http, key=KEY, url=url, provider="chat"),
-    "responses": lambda http, url: ResponsesModel(http, key=KEY, url=url),
+    "anthropic": lambda http, url: HttpModel(http, ANTHROPIC, key=f" {KEY}\n", url=url),
+    "chat": lambda http, url: HttpModel(http, CHAT, key=KEY, url=url, provider="chat"),
+    "responses": lambda http, url: HttpModel(http, RESPONSES, key=KEY, url=url),
 }
 GOOD: dict[str, list[bytes]] = {
     "anthropic": wire.message(wire.text(0, "fine")),
@@ -329,14 +331,10 @@ async def test_ten_megabytes_in_one_event_come_through(server: Loopback, http: H
 
 async def test_many_calls_at_once_do_not_mix(server: Loopback, http: HttpClient):
     server.answers(*(streams(wire.chat({"content": str(number)})) for number in range(20)))
-    said: set[str] = set()
-
-    async def call() -> None:
-        deltas, reply = await collect(MODELS["chat"](http, server.url))
+    replies = await at_once(lambda _: collect(MODELS["chat"](http, server.url)), range(20))
+    for deltas, reply in replies:
         assert [TextDelta(b.text) for b in reply.content if isinstance(b, TextBlock)] == deltas
-        said.update(delta.text for delta in deltas if isinstance(delta, TextDelta))
-
-    async with anyio.create_task_group() as group:
-        for _ in range(20):
-            group.start_soon(call)
-    assert said == {str(number) for number in range(20)}
+    texts = {
+        delta.text for deltas, _ in replies for delta in deltas if isinstance(delta, TextDelta)
+    }
+    assert texts == {str(number) for number in range(20)}

@@ -71,7 +71,7 @@ def work(
                 parser.feed(data)
     finally:
         sys.setprofile(None)
-    [use] = [block for block in parser.reply(None).content if isinstance(block, ToolUse)]
+    [use] = [block for block in parser.reply().content if isinstance(block, ToolUse)]
     return counter, use.input
 
 

@@ -4,19 +4,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 from tests.providers import wire
 from tests.providers.loopback import Loopback, event, says, streams
 from tests.providers.test_sse import cut
 from tests.providers.wire import asks, chat_call, collect, told
 
+from mainspring.capabilities.providers.adapter import HttpModel
 from mainspring.capabilities.providers.http_client import HttpClient
-from mainspring.capabilities.providers.openai_chat import ChatModel
-from mainspring.capabilities.providers.openai_chat.client import ChatParser
+from mainspring.capabilities.providers.openai_chat.client import CHAT, ChatParser
 from mainspring.capabilities.providers.openai_chat.request import encode
 from mainspring.capabilities.providers.quirks import Quirks
 from mainspring.capabilities.providers.sse_decoder import SseDecoder
-from mainspring.capabilities.providers.token_estimate import with_thinking
+from mainspring.capabilities.providers.token_estimate import with_usage
 from mainspring.core.content import (
     Base64Source,
     BlobSource,
@@ -60,8 +59,7 @@ def parse(chunks: list[bytes], request: Request | None = None) -> tuple[list[Del
     events = [event for chunk in chunks for event in splitter.feed(chunk)]
     deltas = [delta for event in events for delta in parser.feed(event)]
     assert parser.is_complete
-    reply = parser.reply(None)
-    return deltas, structs.replace(reply, usage=with_thinking(reply.usage, reply.content))
+    return deltas, with_usage(parser.reply(), request or asks())
 
 
 def uses(reply: Reply) -> list[ToolUse]:
@@ -74,7 +72,7 @@ def body(request: Request, quirks: Quirks | None = None) -> dict[str, Any]:
 
 async def test_a_rich_reply_comes_whole_and_in_order(server: Loopback, http: HttpClient):
     server.answers(streams(RICH, headers={"x-request-id": "req_9"}))
-    model = ChatModel(http, url=f"{server.url}/v1/", provider="local", key="k")
+    model = HttpModel(http, CHAT, url=f"{server.url}/v1/", provider="local", key="k")
     deltas, reply = await collect(model)
     calls = [
         ToolUse(id="call_a", name="bash", input={"command": "ls 🦊"}),
@@ -126,7 +124,7 @@ async def test_a_whole_answer_gives_same_reply_as_the_stream(server: Loopback, h
     choice = {"index": 0, "message": said, "finish_reason": "tool_calls"}
     whole = {"model": "m-1-0101", "choices": [choice], "usage": wire.CHAT_USAGE}
     server.answers(says(200, whole))
-    model = ChatModel(http, url=server.url, provider="local")
+    model = HttpModel(http, CHAT, url=server.url, provider="local")
     assert await collect(model, asks(stream=False)) == ([], parse(RICH)[1])
     assert "stream_options" not in server.received[0].json
     assert "authorization" not in server.received[0].headers

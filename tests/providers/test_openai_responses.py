@@ -4,19 +4,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 from tests.providers import wire
 from tests.providers.loopback import Loopback, says, streams
 from tests.providers.test_sse import cut
 from tests.providers.wire import asks, collect, response_call, response_text, told
 
+from mainspring.capabilities.providers.adapter import HttpModel
 from mainspring.capabilities.providers.http_client import HttpClient
-from mainspring.capabilities.providers.openai_responses import ResponsesModel
-from mainspring.capabilities.providers.openai_responses.client import ResponseParser
+from mainspring.capabilities.providers.openai_responses.client import RESPONSES, ResponseParser
 from mainspring.capabilities.providers.openai_responses.request import encode
 from mainspring.capabilities.providers.quirks import Quirks
 from mainspring.capabilities.providers.sse_decoder import SseDecoder
-from mainspring.capabilities.providers.token_estimate import with_thinking
+from mainspring.capabilities.providers.token_estimate import with_usage
 from mainspring.core.content import Base64Source, DocumentBlock, ImageBlock, TextBlock, UrlSource
 from mainspring.core.events import Usage
 from mainspring.core.model import (
@@ -70,8 +69,7 @@ def parse(chunks: list[bytes]) -> tuple[list[Delta], Reply]:
     events = [event for chunk in chunks for event in splitter.feed(chunk)]
     deltas = [delta for event in events for delta in parser.feed(event)]
     assert parser.is_over
-    reply = parser.reply(None)
-    return deltas, structs.replace(reply, usage=with_thinking(reply.usage, reply.content))
+    return deltas, with_usage(parser.reply(), asks())
 
 
 def body(request: Request, quirks: Quirks = REASONS) -> dict[str, Any]:
@@ -80,7 +78,7 @@ def body(request: Request, quirks: Quirks = REASONS) -> dict[str, Any]:
 
 async def test_a_rich_reply_comes_whole_and_in_order(server: Loopback, http: HttpClient):
     server.answers(streams(RICH, headers={"x-request-id": "req_9"}))
-    deltas, reply = await collect(ResponsesModel(http, key="k", url=server.url))
+    deltas, reply = await collect(HttpModel(http, RESPONSES, key="k", url=server.url))
     calls = [
         ToolUse(id="call_a", name="bash", input={"command": "ls"}),
         ToolUse(id="call_b", name="bash", input={"command": "pwd"}),
@@ -117,7 +115,7 @@ def test_any_cut_of_the_stream_gives_the_same_deltas_and_reply(places: list[int]
 
 async def test_a_whole_answer_gives_same_reply_as_the_stream(server: Loopback, http: HttpClient):
     server.answers(says(200, wire.response_body(*ITEMS)))
-    model = ResponsesModel(http, key="k", url=server.url)
+    model = HttpModel(http, RESPONSES, key="k", url=server.url)
     assert await collect(model, asks(stream=False)) == ([], parse(RICH)[1])
 
 

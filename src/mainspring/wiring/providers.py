@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from mainspring import error_table
-from mainspring.capabilities.providers.anthropic.client import AnthropicModel
+from mainspring.capabilities.providers.adapter import HttpModel, WireFormat
+from mainspring.capabilities.providers.anthropic.client import ANTHROPIC, ANTHROPIC_BEARER
 from mainspring.capabilities.providers.catalog import Catalog
-from mainspring.capabilities.providers.http_call import Endpoint
+from mainspring.capabilities.providers.http_call import Endpoint, bearer_headers
 from mainspring.capabilities.providers.http_client import HttpClient
 from mainspring.capabilities.providers.model_registry import HelperKeyModel, ModelRegistry
-from mainspring.capabilities.providers.openai_chat.client import ChatModel
-from mainspring.capabilities.providers.openai_responses.client import ResponsesModel
+from mainspring.capabilities.providers.openai_chat.client import CHAT
+from mainspring.capabilities.providers.openai_responses.client import RESPONSES
 from mainspring.capabilities.providers.script_file import OFFLINE_MODEL, demo_model
 from mainspring.config import FOLDER, Settings
 from mainspring.core.errors import InvalidInput
@@ -86,6 +87,8 @@ PROVIDERS: Mapping[str, Provider] = {
     ),
 }
 
+_WIRE_FORMATS = {"anthropic": ANTHROPIC, "chat": CHAT, "responses": RESPONSES}
+
 
 def default_model(settings: Settings) -> str:
     """The user's choice, else that of the first provider with a key, else the offline model."""
@@ -134,9 +137,9 @@ def embedding_endpoint(settings: Settings, model_id: str) -> embeddings.Embeddin
     if provider is None or provider.speaks == "anthropic":
         able = ", ".join(key for key, item in PROVIDERS.items() if item.speaks != "anthropic")
         raise InvalidInput(f"{name} has no embedding endpoint; those of {able} can be used")
-    key = provider_key(settings, model_id, provider)
+    key = provider_key(settings, model_id, provider).strip()
     url = f"{provider_url(settings, provider)}/embeddings"
-    endpoint = Endpoint.with_bearer(name, url, key=key, headers={})
+    endpoint = Endpoint(provider=name, url=url, secret=key, headers=bearer_headers(key))
     return embeddings.EmbeddingEndpoint(endpoint=endpoint, model=model)
 
 
@@ -172,32 +175,23 @@ class _ModelClients(Struct, frozen=True):
             and ANTHROPIC_KEY_VARIABLE not in self.settings.secrets
             and self.settings.read_api_key
         ):
-            make = partial(self._client, provider, model_id, is_bearer=True)
+            make = partial(self._client, provider, model_id, ANTHROPIC_BEARER)
             return HelperKeyModel(self.settings.read_api_key, make, time.monotonic)
-        return self._client(provider, model_id, provider_key(self.settings, model_id, provider))
+        key = provider_key(self.settings, model_id, provider)
+        return self._client(provider, model_id, _WIRE_FORMATS[provider.speaks], key)
 
     def connect_early(self, model_id: str) -> None:
         if provider := PROVIDERS.get(model_id.partition(":")[0]):
             self.http.connect_early(provider_url(self.settings, provider))
 
     def _client(
-        self, provider: Provider, model_id: str, key: str, *, is_bearer: bool = False
-    ) -> Model:
-        name = model_id.partition(":")[0]
-        url = provider_url(self.settings, provider)
-        quirks = self.catalog.quirks(model_id)
-        match provider.speaks:
-            case "anthropic":
-                headers = {"authorization": f"Bearer {key}"} if is_bearer else {}
-                return AnthropicModel(
-                    self.http,
-                    key=key,
-                    url=url,
-                    provider=name,
-                    quirks=quirks,
-                    headers=headers,
-                )
-            case "responses":
-                return ResponsesModel(self.http, key=key, url=url, provider=name, quirks=quirks)
-            case "chat":
-                return ChatModel(self.http, key=key, url=url, provider=name, quirks=quirks)
+        self, provider: Provider, model_id: str, wire_format: WireFormat, key: str
+    ) -> HttpModel:
+        return HttpModel(
+            self.http,
+            wire_format,
+            key=key,
+            url=provider_url(self.settings, provider),
+            provider=model_id.partition(":")[0],
+            quirks=self.catalog.quirks(model_id),
+        )

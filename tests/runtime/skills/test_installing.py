@@ -3,13 +3,13 @@
 import io
 import os
 import stat
-import subprocess
 import zipfile
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.repositories import git
 
 from mainspring.core.errors import AlreadyExists, InvalidInput, TooLarge
 from mainspring.runtime.packages import installer
@@ -22,13 +22,6 @@ from mainspring.runtime.skills.strict_validation import check_strict
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 TEXT = "---\nname: {name}\ndescription: Does {name}.\n---\nDo it.\n"
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    folder = tmp_path / "home"
-    folder.mkdir()
-    return folder
 
 
 @pytest.fixture
@@ -54,17 +47,6 @@ def install(source: object, home: Path, pins: TrustPins, *, name: str | None = N
 
 def left(home: Path) -> list[str]:
     return sorted(path.name for path in (home / ".mainspring").iterdir())
-
-
-def git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        ["git", "-c", "user.name=a", "-c", "user.email=a@b.test", *arguments],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return done.stdout.strip()
 
 
 def zipped(file: Path, entries: Mapping[str, bytes | str], link: str | None = None) -> Path:

@@ -35,14 +35,10 @@ class Endpoint:
     """Redacted from error messages."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
-    @classmethod
-    def with_bearer(
-        cls, provider: str, url: str, *, key: str, headers: Mapping[str, str]
-    ) -> Endpoint:
-        """An endpoint that takes its key as a bearer token; a local server may need none."""
-        key = key.strip()
-        bearer = {"authorization": f"Bearer {key}"} if key else {}
-        return cls(provider=provider, url=url, secret=key, headers={**bearer, **headers})
+
+def bearer_headers(key: str) -> Mapping[str, str]:
+    """A local server may need no key."""
+    return {"authorization": f"Bearer {key}"} if key else {}
 
 
 class HttpCall(Struct, frozen=True, kw_only=True):

@@ -16,7 +16,15 @@ from mainspring.core.content import (
     plain_text,
 )
 from mainspring.core.events import Usage
-from mainspring.core.model import Assistant, Message, Request, Thinking, ToolResultBlock, ToolUse
+from mainspring.core.model import (
+    Assistant,
+    Message,
+    Reply,
+    Request,
+    Thinking,
+    ToolResultBlock,
+    ToolUse,
+)
 
 _BYTES_A_TOKEN = 3
 """English is closer to 4 and code to 3.3; an estimate that is too high never stops too late."""
@@ -34,6 +42,13 @@ def estimated_usage(request: Request, content: Sequence[TextBlock | Thinking | T
         input_tokens=request_tokens(request),
         output_tokens=sum(_spoken_tokens(block) for block in content) + 1,
     )
+
+
+def with_usage(reply: Reply, request: Request) -> Reply:
+    """The reply with an estimate of what its provider did not count."""
+    is_estimated = reply.usage_is_estimated
+    usage = estimated_usage(request, reply.content) if is_estimated else reply.usage
+    return msgspec.structs.replace(reply, usage=with_thinking(usage, reply.content))
 
 
 def with_thinking(usage: Usage, content: Sequence[TextBlock | Thinking | ToolUse]) -> Usage:

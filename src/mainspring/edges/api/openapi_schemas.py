@@ -46,7 +46,7 @@ def schemas_of(types: Sequence[object]) -> Schemas:
         list(once.values()), ref_template=f"{REF_PREFIX}{{name}}", schema_hook=_any_schema
     )
     for struct in _structs(list(once.values())):
-        for name in (_short_name(struct), _qualified_name(struct)):
+        for name in (struct.__name__, f"{struct.__module__}.{struct.__qualname__}"):
             if name in components:
                 _add_descriptions(components[name], struct)
     return Schemas(
@@ -65,8 +65,8 @@ def without_null(schema: Schema) -> Schema:
     options = [item for item in schema.get("anyOf", ()) if item != {"type": "null"}]
     if not options:
         return {key: value for key, value in schema.items() if (key, value) != ("default", None)}
-    rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
-    return {**rest, **(options[0] if len(options) == 1 else {"anyOf": options})}
+    types = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
+    return {**types, **(options[0] if len(options) == 1 else {"anyOf": options})}
 
 
 def map_schema(schema: Any, change: Callable[[Schema], Schema]) -> Any:  # noqa: ANN401 (any JSON)
@@ -118,16 +118,17 @@ def _component_name(name: str) -> str:
 
 def _structs(types: Sequence[object]) -> Iterator[type[Struct]]:
     """All structs that the types contain."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     waiting: list[object] = list(msgspec.inspect.multi_type_info(types))
     while waiting:
         part = waiting.pop()
         if isinstance(part, (tuple, list)):
             waiting += cast("Sequence[object]", part)
         elif (
-            isinstance(part, (msgspec.inspect.Type, msgspec.inspect.Field)) and id(part) not in seen
+            isinstance(part, (msgspec.inspect.Type, msgspec.inspect.Field))
+            and id(part) not in visited
         ):
-            seen.add(id(part))
+            visited.add(id(part))
             waiting += [getattr(part, name) for name in part.__struct_fields__]
             if isinstance(part, msgspec.inspect.StructType):
                 yield _origin(part.cls)
@@ -137,24 +138,16 @@ def _origin(struct: Any) -> type[Struct]:  # noqa: ANN401 (a struct, or one with
     return getattr(struct, "__origin__", struct)
 
 
-def _short_name(struct: type[Struct]) -> str:
-    return struct.__name__
-
-
-def _qualified_name(struct: type[Struct]) -> str:
-    return f"{struct.__module__}.{struct.__qualname__}"
-
-
 def _add_descriptions(schema: Schema, struct: type[Struct]) -> None:
     """Add what msgspec leaves out: field descriptions, and the format of timestamps."""
     properties: dict[str, Schema] = schema.get("properties", {})
     docs = _field_docs(struct)
     for field in msgspec.structs.fields(struct):
-        if (found := properties.get(field.encode_name)) is None:
+        if (described := properties.get(field.encode_name)) is None:
             continue
         if text := docs.get(field.name):
-            found["description"] = text
-        _mark_date_time(found, field.type)
+            described["description"] = text
+        _mark_date_time(described, field.type)
 
 
 def _mark_date_time(schema: Schema, type_: object) -> None:

@@ -61,7 +61,7 @@ COMMANDS = {
     "mcp": CommandEntry("mcp_serve", "app", "Use MCP servers, and be one."),
     "skill": CommandEntry("skill_install", "app", "Write, install, scan, trust and remove skills."),
     "knowledge": CommandEntry("knowledge", "app", "Documents that an agent can search and cite."),
-    "memory": CommandEntry("memory_index", "app", "What agents remember: files with versions."),
+    "memory": CommandEntry("memory_proposals", "app", "What agents remember: files with versions."),
     "dream": CommandEntry("dream", "app", "Learn from past sessions: review, apply, roll back."),
     "vault": CommandEntry("vault", "app", "Secrets that agents use without seeing them."),
     "policy": CommandEntry("policy", "app", "Show and change what agents may do here."),
@@ -90,8 +90,8 @@ class LazyGroup(TyperGroup):
             self.commands[name] = TyperCommand(name, help=entry.summary, rich_markup_mode=None)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 (private types)
-        name, entry, rest = super().resolve_command(ctx, args)
-        return name, entry if name is None else self.load(name), rest
+        name, entry, arguments = super().resolve_command(ctx, args)
+        return name, entry if name is None else self.load(name), arguments
 
     def load(self, name: str) -> TyperCommand | TyperGroup:
         entry = COMMANDS[name]
@@ -122,8 +122,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(is_asked: bool) -> None:
-    if is_asked:
+def _print_version(is_set: bool) -> None:
+    if is_set:
         typer.echo(f"mainspring {__version__}")
         raise typer.Exit
 

@@ -12,7 +12,7 @@ import typer
 from mainspring.config import Settings
 from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.offline_services import offline_services
-from mainspring.edges.cli.operator_access import all_pages, open_as_operator
+from mainspring.edges.cli.operator_access import open_as_operator
 from mainspring.edges.cli.options import JsonOption, LimitOption, TenantOption
 from mainspring.edges.cli.printing import (
     Screen,
@@ -22,7 +22,7 @@ from mainspring.edges.cli.printing import (
     print_note,
     print_result,
 )
-from mainspring.service.schedules.deployment_runner import RunListing
+from mainspring.service.schedules.deployment_runner import run_labels
 from mainspring.service.schedules.deployment_types import (
     Deployment,
     DeploymentRun,
@@ -30,7 +30,7 @@ from mainspring.service.schedules.deployment_types import (
     ScheduledRun,
 )
 from mainspring.service.schedules.deployments import Deployments
-from mainspring.service.storage.repository import ListQuery
+from mainspring.service.storage.repository import ListQuery, all_pages
 
 app = command_group()
 
@@ -84,7 +84,7 @@ async def run(
     tenant: TenantOption = "default",
     json: JsonOption = False,
 ) -> int:
-    """Have a worker run it once, as soon as possible."""
+    """Have a worker run a deployment once, as soon as possible."""
     async with _audited(settings, tenant, "run", deployment) as deployments:
         run_id = await deployments.request_run(tenant, deployment)
     view = {"deployment_id": deployment, "run_id": run_id}
@@ -104,8 +104,8 @@ async def pause(
 ) -> int:
     """Pause the schedule. Running sessions continue."""
     async with _audited(settings, tenant, "pause", deployment) as deployments:
-        paused = await deployments.pause(tenant, deployment)
-    return _print_deployment(settings, paused, json=json)
+        stored = await deployments.pause(tenant, deployment)
+    return _print_deployment(settings, stored, json=json)
 
 
 @command(app)
@@ -118,15 +118,15 @@ async def unpause(
 ) -> int:
     """Resume the schedule, from the next time on."""
     async with _audited(settings, tenant, "unpause", deployment) as deployments:
-        active = await deployments.unpause(tenant, deployment)
-    return _print_deployment(settings, active, json=json)
+        stored = await deployments.unpause(tenant, deployment)
+    return _print_deployment(settings, stored, json=json)
 
 
 @asynccontextmanager
 async def _audited(
     settings: Settings, tenant: str, verb: str, deployment_id: str
 ) -> AsyncGenerator[Deployments, None]:
-    """The deployments; the command is audited if the block succeeds."""
+    """Opens the deployments, and audits the command if the block succeeds."""
     async with open_as_operator(settings) as operator:
         yield offline_services(settings, operator.records).deployments
         await operator.audit(tenant, f"deployments {verb}", deployment_id)
@@ -145,7 +145,8 @@ async def runs(
     json: JsonOption = False,
 ) -> int:
     """List runs and their results, newest first."""
-    listing = RunListing(limit=limit, deployment_id=deployment, has_error=True if failed else None)
+    label = run_labels(has_error=True) if failed else None
+    listing = ListQuery(limit=limit, parent=deployment, label=label)
     async with open_as_operator(settings) as operator:
         page = await offline_services(settings, operator.records).runs.page(tenant, listing)
     return print_list(

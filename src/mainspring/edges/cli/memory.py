@@ -1,4 +1,4 @@
-"""`mainspring memory`: what an agent and its user remember, as files with versions."""
+"""`mainspring memory`: the memories of an agent and of the user, which are files with versions."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from mainspring.edges.cli.printing import (
     print_note,
     print_result,
 )
+from mainspring.edges.cli.session_lookup import open_existing_log
 from mainspring.runtime.memory.memory_folder import MemoryFolder, age_in_words
 from mainspring.runtime.memory.memory_index import MemoryHit, note_time
 from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
@@ -38,13 +39,15 @@ from mainspring.runtime.memory.note import (
     note_path,
     parse_note,
 )
-from mainspring.runtime.memory_setup import AGENT, USER
+from mainspring.runtime.memory.past_sessions import SESSION, PastMessage, search_sessions_of
 from mainspring.wiring.memory import index_files, memory_folders
+from mainspring.wiring.stores import has_store
 
 app = command_group()
 
 ScopeOption = Annotated[
-    str, typer.Option("--scope", help="Whose: agent (the folder memory/ here) or user (yours).")
+    str,
+    typer.Option("--scope", help="Whose: agent (the folder memory/ here), user (yours) or team."),
 ]
 PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="As `memory ls` shows it.")]
 _TYPES_HELP = "One of user, feedback, project, reference, procedure, episode."
@@ -119,16 +122,23 @@ async def search(
     settings: Settings,
     *,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="A question, or words.")],
-    scope: ScopeOption = "",
+    scope: Annotated[
+        str,
+        typer.Option("--scope", help="Only agent, user, team, or session: what was said."),
+    ] = "",
     limit: LimitOption = 10,
     json: JsonOption = False,
 ) -> int:
-    """Find memories that answer a question, with the line and what ranked them."""
-    folders = scoped_folders(settings, scope)
+    """Find memories, and what was said in earlier sessions, with the line and what ranked them."""
+    folders = {} if scope == SESSION else scoped_folders(settings, scope)
+    past: list[PastMessage] = []
+    if scope in ("", SESSION) and has_store(settings):
+        async with open_existing_log(settings) as log:
+            past = await search_sessions_of(log, local_user(settings.user).id, query)
 
     def work() -> list[MemoryHit]:
         with closing(index_files(settings).open(folders)) as index:
-            hits = index.search(query, list(folders), limit)
+            hits = index.search(query, list(folders), limit, past)
             problems.append(index.problem)
         return hits
 
@@ -143,11 +153,11 @@ async def search(
         heads=["SCORE", "PATH", "TEXT", "AGE"],
         row=lambda view: [
             (f"{view.score:.1f}", "dim"),
-            (f"{view.path}:{view.line}", "bold"),
+            (_place(view), "bold"),
             (" ".join(view.text.split())[:200], ""),
             (view.age, "dim"),
         ],
-        empty="no memory answers that",
+        empty="no memory or earlier session answers that",
     )
 
 
@@ -196,7 +206,7 @@ async def edit(
     _, folder = find_memory(settings, path, scope)
     before = folder.content(path)
     if sys.stdin.isatty():
-        text = await to_thread.run_sync(_edited, settings, before.decode("utf-8", "replace"))
+        text = await to_thread.run_sync(_edit_text, settings, before.decode("utf-8", "replace"))
     else:
         text = sys.stdin.read()
     version = await to_thread.run_sync(
@@ -246,16 +256,16 @@ async def revert(
     reason: ReasonOption = "",
     json: JsonOption = False,
 ) -> int:
-    """Take one version back, and list the sessions that were given it."""
+    """Undo one version, and list the sessions that were given it."""
     for folder in scoped_folders(settings, scope).values():
         matches = await to_thread.run_sync(folder.find_versions, version)
         if len(matches) > 1:
             raise InvalidInput(f"{version} stands for {len(matches)} versions: give more of it")
-        for found in matches:
-            why = reason or f"reverts {found.id[-12:]}"
-            readers = folder.readers(found)
-            made = await to_thread.run_sync(folder.revert, found, change_by_hand(settings, why))
-            print_version(settings, made, "reverted", json=json)
+        for match in matches:
+            why = reason or f"reverts {match.id[-12:]}"
+            readers = folder.readers(match)
+            restored = await to_thread.run_sync(folder.revert, match, change_by_hand(settings, why))
+            print_version(settings, restored, "reverted", json=json)
             if not json:
                 print_note(settings, _readers_note(readers))
             return 0
@@ -267,7 +277,7 @@ def scoped_folders(settings: Settings, scope: str) -> dict[str, MemoryFolder]:
     if not scope:
         return folders
     if scope not in folders:
-        raise InvalidInput(f"{scope!r} is not a scope: {AGENT} or {USER}")
+        raise InvalidInput(f"{scope!r} is not a scope here: {', '.join(folders)}")
     return {scope: folders[scope]}
 
 
@@ -286,16 +296,9 @@ def change_by_hand(settings: Settings, reason: str) -> Change:
 
 
 def _views(folders: dict[str, MemoryFolder]) -> list[MemoryView]:
+    fields = ("path", "name", "type", "description", "updated", "trust")
     return [
-        MemoryView(
-            scope=scope,
-            path=note.path,
-            name=note.name,
-            type=note.type,
-            description=note.description,
-            updated=note.updated,
-            trust=note.trust,
-        )
+        MemoryView(scope=scope, **{field: getattr(note, field) for field in fields})
         for scope, folder in folders.items()
         for note in map(folder.read, folder.paths())
         if note.path != INDEX_FILE
@@ -318,6 +321,10 @@ def _hit_view(hit: MemoryHit) -> MemoryHitView:
     )
 
 
+def _place(view: MemoryHitView) -> str:
+    return f"{view.path} {view.line}" if view.scope == SESSION else f"{view.path}:{view.line}"
+
+
 def print_version(settings: Settings, version: MemoryVersion, verb: str, *, json: bool) -> int:
     text = (f"{verb} ", "green"), (version.path, "bold"), (f"  version {version.id[-12:]}", "dim")
     return print_result(settings, version, *text, json=json)
@@ -336,7 +343,7 @@ def _diff(folder: MemoryFolder, version: MemoryVersion) -> str:
         return f"({error})\n"
 
 
-def _edited(settings: Settings, text: str) -> str:
+def _edit_text(settings: Settings, text: str) -> str:
     editor = settings.environment.get("EDITOR") or "vi"
     with tempfile.NamedTemporaryFile("w+", suffix=".md") as file:
         file.write(text)

@@ -1,5 +1,5 @@
-"""Deployments and webhooks over a store, for commands that run without the service; a worker
-executes what they enqueue.
+"""Deployments and webhooks on a store, for commands that run without the service. A worker executes
+what they enqueue.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mainspring.core.ports import PostResult
 from mainspring.log.records import Records
 from mainspring.service.jobs.dispatcher import no_enqueue
 from mainspring.service.resources.agent_multiagent import AgentReference
-from mainspring.service.schedules.deployment_runner import DeploymentRuns
+from mainspring.service.schedules.deployment_runner import RunRepository, run_repository
 from mainspring.service.schedules.deployment_store import DeploymentStore
 from mainspring.service.schedules.deployments import Deployments
 from mainspring.service.webhooks.webhook_deliveries import Deliveries
@@ -26,7 +26,7 @@ from mainspring.wiring.user_vault import user_vault
 @dataclass(frozen=True, slots=True)
 class OfflineServices:
     deployments: Deployments
-    runs: DeploymentRuns
+    runs: RunRepository
     webhooks: Webhooks
     deliveries: Deliveries
 
@@ -35,10 +35,10 @@ def offline_services(settings: Settings, records: Records) -> OfflineServices:
     seal = user_vault(settings)
     webhooks = Webhooks(records, seal=seal)
     outbox = Outbox(records, webhooks, put=no_enqueue)
-    keep = DeploymentStore(records, outbox=outbox, seal=seal, put=no_enqueue, clock=clock.now)
+    store = DeploymentStore(records, outbox=outbox, seal=seal, put=no_enqueue, clock=clock.now)
     return OfflineServices(
-        deployments=Deployments(keep, pin_agent=_reject_agent_pin),
-        runs=DeploymentRuns(records),
+        deployments=Deployments(store, pin_agent=_reject_agent_pin),
+        runs=run_repository(records),
         webhooks=webhooks,
         deliveries=Deliveries(records, webhooks, post=_leave_to_worker, put=no_enqueue),
     )

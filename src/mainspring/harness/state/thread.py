@@ -16,12 +16,8 @@ from mainspring.core.content import TextBlock
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.harness.context.prompts import outcome_prompt
 from mainspring.harness.context.transcript import Transcript
-from mainspring.harness.state import (
-    outcome_state,
-    pending_compaction,
-    repetition,
-    session_state,
-)
+from mainspring.harness.context.working_state import WORKING_STATE, SavedState
+from mainspring.harness.state import outcome_state, pending_compaction, repetition, session_state
 from mainspring.harness.state.open_call import CallResult, OpenCall, call_id_of, proposed_call
 from mainspring.harness.state.outcome_state import OpenOutcome
 from mainspring.harness.state.repetition import Repetition
@@ -36,7 +32,9 @@ RECALL = "recall"
 """The purpose of one that picks memories for a message."""
 SEARCH = "search"
 """The purpose of one by which the model's API searches the web."""
-BESIDE = frozenset((JUDGEMENT, RECALL, SEARCH))
+EXTRACT = "extract"
+"""The purpose of one that reads something to remember."""
+BESIDE = frozenset((JUDGEMENT, RECALL, SEARCH, EXTRACT))
 """Purposes of requests that only their end is recorded of."""
 SUMMARY = "summary"
 """The purpose of one that shortens the conversation."""
@@ -49,6 +47,7 @@ class RetryCounts(Struct, kw_only=True):
     escalated: bool = False
     continued: int = 0
     compacted: int = 0
+    broken_streams: int = 0
     stop_feedback: int = 0
 
 
@@ -78,6 +77,8 @@ class Thread(Struct, kw_only=True):
     """A model request that was started and has not ended."""
     open_purpose: str | None = None
     """What that request is for, if it is not a turn of the conversation."""
+    saved_state: SavedState = SavedState()
+    """The working state, before the last compaction."""
     summary_failures: int = 0
     """Failed summaries in a row in this run; after a few, no further summary is requested."""
     open_reservation: events.BudgetReserved | None = None
@@ -291,18 +292,24 @@ def _output(thread: Thread, _event: Event, payload: events.OutputProduced) -> No
     thread.output = payload
 
 
+_COUNTED_RETRIES = {
+    "output_continued": "continued",
+    "reactive_compact_retry": "compacted",
+    "broken_stream_retry": "broken_streams",
+    "stop_hook_feedback": "stop_feedback",
+}
+
+
 def _loop_continue(thread: Thread, event: Event, payload: events.LoopContinued) -> None:
+    retries = thread.retries
     match payload.reason:
         case "output_escalated":
-            thread.retries.escalated = True
-        case "output_continued":
-            thread.retries.continued += 1
-        case "reactive_compact_retry":
-            thread.retries.compacted += 1
-        case "stop_hook_feedback":
-            thread.retries.stop_feedback += 1
+            retries.escalated = True
+        case reason if reason in _COUNTED_RETRIES:
+            count = _COUNTED_RETRIES[reason]
+            setattr(retries, count, getattr(retries, count) + 1)
         case "outcome_revision":  # how often is the outcome's own limit
-            thread.retries.stop_feedback = 0
+            retries.stop_feedback = 0
         case "inbox_message":
             thread.interrupted = thread.redirected = False
         case _:
@@ -329,6 +336,8 @@ def _write_todos(thread: Thread, _event: Event, payload: events.TodosWritten) ->
 
 def _add_context(thread: Thread, event: Event, payload: events.ContextAdded) -> None:
     thread.transcript.add_context(event.seq, payload.text)
+    if payload.source == WORKING_STATE:
+        thread.saved_state = SavedState(payload.text, thread.turns, thread.messages)
 
 
 def _compact(thread: Thread, _event: Event, payload: events.ContextCompacted) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, TypeAlias
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
+from anyio import to_thread
 from msgspec.structs import replace
 
 from mainspring.core import clock as clocks
@@ -21,18 +25,22 @@ from mainspring.core.errors import (
     NotFound,
     StaleVersion,
 )
-from mainspring.core.events import DreamCreated, ModelRequestEnded, Usage
+from mainspring.core.events import DreamCreated, DreamScore, ModelRequestEnded, Usage
+from mainspring.core.lazy_module import LazyModule
 from mainspring.core.sender import Sender
-from mainspring.improve.dreams.dream_log import create_dream, dream_session
+from mainspring.harness.state.thread_tree import add_usage
+from mainspring.improve.dreams.dream_log import Dream, create_dream, dream_session
 from mainspring.improve.dreams.dreamer import Dreamer
 from mainspring.improve.dreams.session_choice import is_due, sessions_read
 from mainspring.log.records import Records
 from mainspring.log.session_log import SessionLog
+from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session_context import Models
 from mainspring.service.access.principal import Principal
 from mainspring.service.dreams.dream_types import (
     ENDED,
     MAX_SESSIONS,
+    ROLLED_BACK,
     CreateDream,
     DreamError,
     DreamModel,
@@ -44,18 +52,26 @@ from mainspring.service.dreams.dream_types import (
     UpdateExisting,
 )
 from mainspring.service.dreams.store_door import StoreDoor
-from mainspring.service.jobs.dispatcher import Job
+from mainspring.service.jobs.dispatcher import Job, PutJob
 from mainspring.service.memory_stores.memories import Memories
 from mainspring.service.memory_stores.memory_stores import CreateMemoryStore, MemoryStores
 from mainspring.service.sessions.session_listing import ListSessions
 from mainspring.service.sessions.sessions import Sessions
-from mainspring.service.storage.pagination import Page
-from mainspring.service.storage.repository import IndexColumns, ListQuery, Repository
+from mainspring.service.storage.repository import (
+    IndexColumns,
+    ListQuery,
+    Repository,
+    all_pages,
+)
+
+if TYPE_CHECKING:
+    from mainspring.improve.evals.runner import SuiteRunner
+    from mainspring.service.dreams import suite_score
+else:
+    suite_score = LazyModule("mainspring.service.dreams.suite_score")  # most have no suite
 
 TASK = "dream"
 _BATCH = 100
-
-PutJob: TypeAlias = Callable[[Job], Awaitable[None]]
 
 
 class ScheduledDream(Protocol):
@@ -70,9 +86,22 @@ class ScheduledDream(Protocol):
     @property
     def instructions(self) -> str | None: ...
 
+    @property
+    def suite(self) -> str | None: ...
+
 
 class _Canceled(MainspringError):
     """The dream was canceled: it stops before it writes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteSource:
+    """The folder whose suites test dreams."""
+
+    folder: Path
+    tenant: str
+    """The only one whose dreams they test: they run with the operator's keys."""
+    open_runner: Callable[[RunOptions, bool], AbstractAsyncContextManager[SuiteRunner]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +112,7 @@ class DreamDependencies:
     memories: Memories
     sessions: Sessions
     put: PutJob
+    suites: SuiteSource
     clock: Clock = clocks.now
 
 
@@ -92,6 +122,7 @@ class Dreams:
             records, "dream", DreamObject, columns=_index_columns, clock=needs.clock
         )
         self.get = self._repository.get
+        self.page = self._repository.page
         self._needs = needs
 
     async def create(
@@ -109,6 +140,8 @@ class Dreams:
             await needs.sessions.get(principal, session_id)
         model = DreamModel(id=request.model) if isinstance(request.model, str) else request.model
         needs.models.facts(needs.models.resolve(model.id))
+        if request.suite is not None:
+            await self._check_suite(tenant, request.suite)
         if isinstance(request.output_behavior, UpdateExisting):
             await self._require_only(tenant, store.memory_store_id)
         dream = DreamObject(
@@ -118,6 +151,8 @@ class Dreams:
             model=replace(model, speed="standard"),
             output_behavior=request.output_behavior,
             instructions=request.instructions,
+            suite=request.suite,
+            suite_budget=request.suite_budget,
         )
         await self._repository.put(tenant, dream)
         await needs.put(Job(task=TASK, key=dream.id, tenant=tenant))
@@ -134,10 +169,10 @@ class Dreams:
         if await self._repository.find(principal.tenant, dream_id) is not None:
             return dream_session(dream_id)
         log, store = self._needs.log, f"{principal.tenant}:{action.memory_store_id}"
-        known, last = await sessions_read(log, store)
+        processed, last = await sessions_read(log, store)
         listing = ListSessions(agent_id=agent_id, limit=MAX_SESSIONS)
         listed = (await self._needs.sessions.page(principal, listing)).data
-        new = [item.id for item in listed if item.id not in known]
+        new = [item.id for item in listed if item.id not in processed]
         if not is_due(last, len(new), self._needs.clock()):
             raise InvalidInput(f"a dream is not due: {len(new)} new sessions since the last one")
         request = CreateDream(
@@ -148,34 +183,10 @@ class Dreams:
             model=action.model,
             instructions=action.instructions,
             output_behavior=UpdateExisting(memory_store_id=action.memory_store_id),
+            suite=action.suite,
         )
         await self.create(principal, request, dream_id=dream_id)
         return dream_session(dream_id)
-
-    async def page(
-        self, tenant: str, query: ListQuery, statuses: tuple[DreamState, ...]
-    ) -> Page[DreamObject]:
-        """Newest first."""
-        if not statuses:
-            return await self._repository.page(tenant, query)
-        dream_objects: list[DreamObject] = []
-        cursors: list[str | None] = []
-        following = query.page
-        while len(dream_objects) <= query.limit:
-            one = ListQuery(
-                limit=1,
-                page=following,
-                include_archived=query.include_archived,
-                created_from=query.created_from,
-                created_upto=query.created_upto,
-            )
-            listed = await self._repository.page(tenant, one)
-            dream_objects += (dream for dream in listed.data if dream.status in statuses)
-            cursors = [*cursors[: len(dream_objects)], listed.next_page]
-            following = listed.next_page
-            if following is None:
-                return Page(data=dream_objects[: query.limit], next_page=None)
-        return Page(data=dream_objects[: query.limit], next_page=cursors[query.limit - 1])
 
     async def cancel(self, tenant: str, dream_id: str) -> DreamObject:
         """Raises: NotFound; InvalidInput: it has ended."""
@@ -197,8 +208,9 @@ class Dreams:
 
         return await self._repository.update(tenant, dream_id, change)
 
-    async def run(self, job: Job) -> None:
-        """Handle a job: run a dream, or continue one whose worker died."""
+    async def run(self, job: Job, *, model: str | None = None) -> None:
+        """Handle a job: run a dream, or continue one whose worker died. `model`: the operator's,
+        for suites."""
         tenant = job.tenant
         try:
             dream = await self._repository.get(tenant, job.key)
@@ -208,8 +220,11 @@ class Dreams:
             return
         try:
             dream = await self._start(tenant, dream)
-            await self._dream(tenant, dream)
-            await self._end(tenant, dream.id, "completed")
+            ended = await self._dream(tenant, dream, model)
+            if ended.rolled_back is not None:
+                await self._discard(tenant, dream, ended)
+            else:
+                await self._end(tenant, dream.id, "completed", score=_score(ended))
         except _Canceled:
             return
         except LeaseHeld:
@@ -239,7 +254,7 @@ class Dreams:
         await self._require_wanted(tenant, dream.id)
         return started
 
-    async def _dream(self, tenant: str, dream: DreamObject) -> None:
+    async def _dream(self, tenant: str, dream: DreamObject, model: str | None) -> Dream:
         needs = self._needs
         created = DreamCreated(
             dream_id=dream.id,
@@ -260,34 +275,66 @@ class Dreams:
             clock=needs.clock,
             check=lambda: self._require_wanted(tenant, dream.id),
         )
-        dreamer = Dreamer(log=needs.log, store=door, clock=needs.clock, models=needs.models)
-        await dreamer.run(dream.id)
+        score = None
+        if dream.suite is not None:
+            await self._check_suite(tenant, dream.suite)
+            cents = dream.suite_budget and dream.suite_budget.max_list_cost.amount
+            score = suite_score.SuiteScore(
+                store=door,
+                folder=needs.suites.folder,
+                suite=dream.suite,
+                budget_usd=Decimal(cents) / 100 if cents else None,
+                model=model,
+                open_runner=needs.suites.open_runner,
+            )
+        dreamer = Dreamer(
+            log=needs.log, store=door, clock=needs.clock, models=needs.models, score=score
+        )
+        return await dreamer.run(dream.id)
+
+    async def _check_suite(self, tenant: str, suite: str) -> None:
+        """Raises: InvalidInput."""
+        suites = self._needs.suites
+        if tenant != suites.tenant:
+            raise InvalidInput(f"suite: suites belong to the tenant {suites.tenant}")
+        await to_thread.run_sync(suite_score.find_suite, suites.folder, suite)
+
+    async def _discard(self, tenant: str, dream: DreamObject, ended: Dream) -> None:
+        """The suite did worse with its changes: nothing was written, and a new store goes."""
+        for output in dream.outputs:
+            if output.memory_store_id != dream.store_id:
+                with suppress(NotFound):
+                    await self._needs.stores.delete(tenant, output.memory_store_id)
+        reason = ended.rolled_back.reason if ended.rolled_back else ""
+        error = DreamError(type=ROLLED_BACK, message=reason)
+        await self._end(tenant, dream.id, "failed", error, score=_score(ended))
 
     async def _require_wanted(self, tenant: str, dream_id: str) -> None:
         if (await self._repository.get(tenant, dream_id)).status == "canceled":
             raise _Canceled(f"dream {dream_id} was canceled")
 
     async def _require_only(self, tenant: str, store_id: str) -> None:
-        for status in ("pending", "running"):
-            page: str | None = None
-            while True:
-                query = ListQuery(limit=_BATCH, page=page, label=status)
-                listed = await self._repository.page(tenant, query)
-                for dream in listed.data:
-                    is_writer = isinstance(dream.output_behavior, UpdateExisting)
-                    if is_writer and dream.store_id == store_id:
-                        raise StaleVersion(f"dream {dream.id} is writing memory store {store_id}")
-                if (page := listed.next_page) is None:
-                    break
+        unfinished = ListQuery(limit=_BATCH, label=("pending", "running"))
+        for dream in await all_pages(partial(self._repository.page, tenant), unfinished):
+            is_writer = isinstance(dream.output_behavior, UpdateExisting)
+            if is_writer and dream.store_id == store_id:
+                raise StaleVersion(f"dream {dream.id} is writing memory store {store_id}")
 
     async def _end(
-        self, tenant: str, dream_id: str, status: DreamState, error: DreamError | None = None
+        self,
+        tenant: str,
+        dream_id: str,
+        status: DreamState,
+        error: DreamError | None = None,
+        *,
+        score: DreamScore | None = None,
     ) -> None:
         usage = await self._usage(dream_id)
 
         def change(dream: DreamObject) -> DreamObject:
             ended = dream if dream.status in ENDED else self._ended(dream, status, error)
-            return replace(ended, usage=usage)
+            outputs = () if error is not None and error.type == ROLLED_BACK else ended.outputs
+            return replace(ended, usage=usage, score=score, outputs=outputs)
 
         await self._repository.update(tenant, dream_id, change)
 
@@ -296,7 +343,7 @@ class Dreams:
         with suppress(MainspringError):
             for event in await self._needs.log.read(dream_session(dream_id)):
                 if isinstance(event.payload, ModelRequestEnded):
-                    total = _sum(total, event.payload.model_usage)
+                    total = add_usage(total, event.payload.model_usage)
         return total
 
     def _ended(
@@ -308,14 +355,8 @@ class Dreams:
         return replace(dream, status=status, ended_at=now, error=error)
 
 
-def _sum(one: Usage, other: Usage) -> Usage:
-    return Usage(
-        input_tokens=one.input_tokens + other.input_tokens,
-        output_tokens=one.output_tokens + other.output_tokens,
-        cache_read_input_tokens=one.cache_read_input_tokens + other.cache_read_input_tokens,
-        cache_creation_input_tokens=one.cache_creation_input_tokens
-        + other.cache_creation_input_tokens,
-    )
+def _score(dream: Dream) -> DreamScore | None:
+    return None if dream.proposed is None else dream.proposed.score
 
 
 def _index_columns(dream: DreamObject) -> IndexColumns:

@@ -25,7 +25,13 @@ from mainspring.service.sessions.wire_events import (
     WireEvent,
     logged_types,
 )
-from mainspring.service.storage.pagination import Limit, Page, decode_cursor, encode_cursor
+from mainspring.service.storage.pagination import (
+    Limit,
+    Page,
+    created_bounds,
+    decode_cursor,
+    encode_cursor,
+)
 
 MAX_READ = 20_000
 """The maximum number of events that one request reads; after that, its page is short."""
@@ -57,8 +63,6 @@ class EventQuery:
     types: frozenset[str] | None
     since: datetime | None
     until: datetime | None
-    is_since_open: bool
-    is_until_open: bool
     is_backwards: bool
     limit: int
 
@@ -70,18 +74,11 @@ class EventQuery:
     def names(self, event: RenderedEvent) -> bool:
         return self.types is None or event.wire["type"] in self.types
 
-    def wants(self, moment: datetime) -> bool:
-        return not self.is_early(moment) and not self.is_late(moment)
-
     def is_early(self, moment: datetime) -> bool:
-        if self.since is None:
-            return False
-        return moment < self.since or (self.is_since_open and moment == self.since)
+        return self.since is not None and moment < self.since
 
     def is_late(self, moment: datetime) -> bool:
-        if self.until is None:
-            return False
-        return moment > self.until or (self.is_until_open and moment == self.until)
+        return self.until is not None and moment > self.until
 
     @property
     def is_timed(self) -> bool:
@@ -93,25 +90,15 @@ def event_query(view: EventView, request: ListEvents) -> EventQuery:
     types = frozenset(request.types) or (None if view.is_internal else PUBLIC_TYPES)
     if not view.is_internal and types is not None and (strange := types - PUBLIC_TYPES):
         raise InvalidInput(f"types: {sorted(strange)[0]} is no type of event")
-    for moment in (request.created_at_gt, request.created_at_gte, *_time_bounds(request)):
-        if moment is not None and moment.tzinfo is None:
-            raise InvalidInput("created_at: a time needs its zone, as 2026-11-16T12:00:00Z")
-    since = max(filter(None, [request.created_at_gt, request.created_at_gte]), default=None)
-    until = min(filter(None, _time_bounds(request)), default=None)
+    since, until = created_bounds(request)
     return EventQuery(
         view=view,
         types=types,
         since=since,
         until=until,
-        is_since_open=since is not None and since == request.created_at_gt,
-        is_until_open=until is not None and until == request.created_at_lt,
         is_backwards=request.order == "desc",
         limit=request.limit,
     )
-
-
-def _time_bounds(request: ListEvents) -> tuple[datetime | None, datetime | None]:
-    return request.created_at_lt, request.created_at_lte
 
 
 class EventPages:
@@ -130,38 +117,38 @@ class EventPages:
         self, query: EventQuery, waiting: Sequence[InboxItem], cursor: str | None
     ) -> Page[WireEvent]:
         kind, place = decode_cursor(cursor, _CursorType) if cursor else ("seq", 0)
-        shown: list[WireEvent] = []
+        rendered: list[WireEvent] = []
         next_page: str | None = None
         if kind == "seq":
-            shown, last = await self._from_log(query, place)
+            rendered, last = await self._from_log(query, place)
             if last is not None:
-                return Page(data=shown, next_page=encode_cursor("seq", last))
+                return Page(data=rendered, next_page=encode_cursor("seq", last))
         else:
             waiting = [item for item in waiting if item.position > place]
-        seen = {event["id"] for event in shown}
-        waiting = [item for item in waiting if item.event_id not in seen]
-        room = query.limit - len(shown)
-        shown += [await self._pending_event(query, item) for item in waiting[:room]]
+        logged_ids = {event["id"] for event in rendered}
+        waiting = [item for item in waiting if item.event_id not in logged_ids]
+        room = query.limit - len(rendered)
+        rendered += [await self._pending_event(query, item) for item in waiting[:room]]
         if len(waiting) > room:
             place = waiting[room - 1].position if room else waiting[0].position - 1
             next_page = encode_cursor("inbox", place)
-        return Page(data=shown, next_page=next_page)
+        return Page(data=rendered, next_page=next_page)
 
     async def _newest_first(
         self, query: EventQuery, waiting: Sequence[InboxItem], cursor: str | None
     ) -> Page[WireEvent]:
         kind, place = decode_cursor(cursor, _CursorType) if cursor else ("inbox", _LAST)
         newest = [item for item in reversed(waiting) if kind == "inbox" and item.position < place]
-        shown = [await self._pending_event(query, item) for item in newest[: query.limit]]
+        rendered = [await self._pending_event(query, item) for item in newest[: query.limit]]
         if len(newest) >= query.limit:
             return Page(
-                data=shown, next_page=encode_cursor("inbox", newest[query.limit - 1].position)
+                data=rendered, next_page=encode_cursor("inbox", newest[query.limit - 1].position)
             )
         start = place if kind == "seq" else ENDLESS
-        seen = {event["id"] for event in shown}
-        logged, last = await self._from_log(query, start, room=query.limit - len(shown))
-        shown += [event for event in logged if event["id"] not in seen]
-        return Page(data=shown, next_page=None if last is None else encode_cursor("seq", last))
+        pending_ids = {event["id"] for event in rendered}
+        logged, last = await self._from_log(query, start, room=query.limit - len(rendered))
+        rendered += [event for event in logged if event["id"] not in pending_ids]
+        return Page(data=rendered, next_page=None if last is None else encode_cursor("seq", last))
 
     async def _waiting(self, query: EventQuery) -> list[InboxItem]:
         view = query.view
@@ -186,24 +173,24 @@ class EventPages:
         more."""
         room = query.limit if room is None else room
         place = await self._skipped(query, place)
-        shown: list[WireEvent] = []
-        read = 0
-        while read < MAX_READ:
-            size = _CHUNK if read else min(_CHUNK, room + 1)
+        visible: list[WireEvent] = []
+        read_count = 0
+        while read_count < MAX_READ:
+            size = _CHUNK if read_count else min(_CHUNK, room + 1)
             chunk = await self._chunk(query, place, size)
             fitting, is_over = _within_times(query, chunk)
             rendered = await self._wire.render(query.view, fitting)
             for item in filter(query.names, rendered.events):
-                if len(shown) == room:
-                    return shown, place
-                shown.append(item.wire)
+                if len(visible) == room:
+                    return visible, place
+                visible.append(item.wire)
                 place = item.event.seq
             if is_over or len(chunk) < size or (rendered.held and not query.is_backwards):
-                return shown, None  # nothing is shown after a call that is held back
-            if len(shown) < room:
+                return visible, None  # nothing is shown after a call that is held back
+            if len(visible) < room:
                 place = chunk[-1].seq
-            read += len(chunk)
-        return shown, place
+            read_count += len(chunk)
+        return visible, place
 
     async def _chunk(self, query: EventQuery, place: int, size: int) -> list[Event]:
         view = query.view
@@ -247,7 +234,9 @@ class EventPages:
 
 def _within_times(query: EventQuery, chunk: Sequence[Event]) -> tuple[list[Event], bool]:
     """The events within the requested times, and whether all further ones are outside."""
-    fitting = [event for event in chunk if query.wants(event.time)]
+    fitting = [
+        event for event in chunk if not query.is_early(event.time) and not query.is_late(event.time)
+    ]
     if not chunk:
         return fitting, True
     last = chunk[-1].time

@@ -19,11 +19,7 @@ from mainspring.log.event_chain import Scrub
 
 _NO_FIELDS: Mapping[str, str] = {}
 _LOG_FIELDS: ContextVar[Mapping[str, str]] = ContextVar("mainspring_subject", default=_NO_FIELDS)
-
-
-def log_fields() -> Mapping[str, str]:
-    """`request_id`, `session_id` and `tenant`, as far as they are known."""
-    return _LOG_FIELDS.get()
+"""`request_id`, `session_id` and `tenant`, as far as they are known."""
 
 
 @contextmanager
@@ -55,15 +51,15 @@ def log_to_stream(
     handler.setFormatter(
         _LineFormatter(_layout(form, stream), scrub, has_words=number <= logging.DEBUG)
     )
-    root, ours = logging.getLogger(), logging.getLogger(ROOT_LOGGER)
-    before = (root.handlers[:], root.level, ours.level)
+    root, own_logger = logging.getLogger(), logging.getLogger(ROOT_LOGGER)
+    before = (root.handlers[:], root.level, own_logger.level)
     root.handlers[:] = [handler]
     root.setLevel(max(number, logging.WARNING))  # libraries: only warnings
-    ours.setLevel(number)
+    own_logger.setLevel(number)
     try:
         yield
     finally:
-        root.handlers[:], root.level, ours.level = before
+        root.handlers[:], root.level, own_logger.level = before
 
 
 def _level_number(level: str) -> int:
@@ -93,7 +89,7 @@ class _LogLine:
         self.logger = record.name
         self.message = record.getMessage()
         own = cast("Mapping[str, object]", getattr(record, "subject", {}))
-        self.subject = {**log_fields(), **own}
+        self.subject = {**_LOG_FIELDS.get(), **own}
         error = record.exc_info[1] if record.exc_info else None
         self.error = None if error is None else "".join(_error_lines(error, has_words=has_words))
 

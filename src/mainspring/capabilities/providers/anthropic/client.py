@@ -3,19 +3,16 @@ whole, into deltas and a reply."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import Struct, field
 
-from mainspring.capabilities.providers.adapter import stream_reply
+from mainspring.capabilities.providers.adapter import WireFormat
 from mainspring.capabilities.providers.anthropic.request import REDACTED_THINKING, THINKING, encode
 from mainspring.capabilities.providers.content_blocks import seal_signature
-from mainspring.capabilities.providers.http_call import Endpoint, HttpCall
-from mainspring.capabilities.providers.http_client import HttpClient
+from mainspring.capabilities.providers.http_call import bearer_headers
 from mainspring.capabilities.providers.provider_errors import stream_failure
-from mainspring.capabilities.providers.quirks import Quirks
-from mainspring.capabilities.providers.token_estimate import estimated_usage
 from mainspring.capabilities.providers.tool_calls import CallIds, as_input, parse_input
 from mainspring.core.content import TextBlock
 from mainspring.core.events import Usage
@@ -109,7 +106,6 @@ class MessageParser:
     ends."""
 
     def __init__(self, request: Request, provider: str, secret: str = "") -> None:
-        self._request = request
         self._provider = provider
         self._secret = secret
         self._ids = CallIds(request)
@@ -264,17 +260,14 @@ class MessageParser:
         self._stop_reason = message.stop_reason or "end_turn"
         self.is_over = True
 
-    def reply(self, provider_request_id: str | None) -> Reply:
+    def reply(self) -> Reply:
         content = tuple(self._content[index] for index in sorted(self._content))
-        is_counted = any(self._usage.values())
-        usage = msgspec.convert(self._usage, Usage)
         return Reply(
             content=content,
-            usage=usage if is_counted else estimated_usage(self._request, content),
+            usage=msgspec.convert(self._usage, Usage),
             reason=self._reason(content),
             model=self._model,
-            provider_request_id=provider_request_id,
-            usage_is_estimated=not is_counted,
+            usage_is_estimated=not any(self._usage.values()),
         )
 
     def _reason(self, content: Sequence[TextBlock | Thinking | ToolUse]) -> ReplyReason:
@@ -290,44 +283,20 @@ def _thinking_block(text: str, signature: str, block: _OpenBlock | _WireBlock) -
     return Thinking(text=text, signature=seal_signature(THINKING, signature) if signature else None)
 
 
-API = "https://api.anthropic.com/v1"
-VERSION = "2023-06-01"
+def _key_headers(key: str) -> Mapping[str, str]:
+    return {**({"x-api-key": key} if key else {}), "anthropic-version": "2023-06-01"}
 
 
-class AnthropicModel:
-    def __init__(
-        self,
-        http_client: HttpClient,
-        *,
-        key: str,
-        url: str = API,
-        provider: str = "anthropic",
-        quirks: Quirks | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        self._http_client = http_client
-        self._quirks = quirks or Quirks()
-        key = key.strip()
-        self._endpoint = Endpoint(
-            provider=provider,
-            url=f"{url.rstrip('/')}/messages",
-            secret=key,
-            headers={
-                **({"x-api-key": key} if key else {}),
-                "anthropic-version": VERSION,
-                **(headers or {}),
-            },
-        )
+def _helper_key_headers(key: str) -> Mapping[str, str]:
+    return {**_key_headers(key), **bearer_headers(key)}
 
-    def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
-        call = HttpCall(
-            endpoint=self._endpoint,
-            body=encode(request, self._quirks),
-            request_id=request.request_id,
-            stream=request.stream,
-        )
-        return stream_reply(
-            self._http_client,
-            call,
-            MessageParser(request, self._endpoint.provider, self._endpoint.secret),
-        )
+
+ANTHROPIC = WireFormat(
+    provider="anthropic",
+    path="messages",
+    encode=lambda request, quirks, _provider: encode(request, quirks),
+    parser=MessageParser,
+    key_headers=_key_headers,
+)
+ANTHROPIC_BEARER = msgspec.structs.replace(ANTHROPIC, key_headers=_helper_key_headers)
+"""For the key of a helper, which may be either kind."""

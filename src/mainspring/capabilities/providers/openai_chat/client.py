@@ -3,16 +3,15 @@ responses, streamed or whole."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 import msgspec
 from msgspec import UNSET, Struct, field
 
-from mainspring.capabilities.providers.adapter import stream_reply
+from mainspring.capabilities.providers.adapter import WireFormat
 from mainspring.capabilities.providers.content_blocks import seal_signature
-from mainspring.capabilities.providers.http_call import Endpoint, HttpCall
-from mainspring.capabilities.providers.http_client import HttpClient
+from mainspring.capabilities.providers.http_call import bearer_headers
 from mainspring.capabilities.providers.openai_chat.request import (
     call_extras,
     encode,
@@ -20,8 +19,6 @@ from mainspring.capabilities.providers.openai_chat.request import (
     reasoning_details,
 )
 from mainspring.capabilities.providers.provider_errors import stream_failure
-from mainspring.capabilities.providers.quirks import Quirks
-from mainspring.capabilities.providers.token_estimate import estimated_usage
 from mainspring.capabilities.providers.tool_calls import CallIds, parse_input
 from mainspring.core.content import TextBlock
 from mainspring.core.events import Usage
@@ -117,7 +114,6 @@ class ChatParser:
     """Parses one response. Calls end with the reply: until then any of them may still grow."""
 
     def __init__(self, request: Request, provider: str, secret: str = "") -> None:
-        self._request = request
         self._provider = provider
         self._secret = secret
         self._ids = CallIds(request)
@@ -209,15 +205,13 @@ class ChatParser:
             self._uses = (*self._uses[:-1], cut_off)
         return [ToolUseReady(use) for use in self._uses if use.invalid_json is None]
 
-    def reply(self, provider_request_id: str | None) -> Reply:
-        content = self._content()
+    def reply(self) -> Reply:
         usage = None if self._usage is None else _parse_usage(self._usage)
         return Reply(
-            content=content,
-            usage=usage or estimated_usage(self._request, content),
+            content=self._content(),
+            usage=usage or Usage(),
             reason=self._reason(),
             model=self._model,
-            provider_request_id=provider_request_id,
             usage_is_estimated=usage is None,
         )
 
@@ -296,34 +290,11 @@ def _parse_usage(usage: _WireUsage) -> Usage | None:
     )
 
 
-class ChatModel:
-    """OpenAI, Gemini's compatible endpoint, Ollama, vLLM, llama.cpp, LM Studio, OpenRouter..."""
-
-    def __init__(
-        self,
-        http_client: HttpClient,
-        *,
-        url: str,
-        provider: str,
-        key: str = "",
-        quirks: Quirks | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        """`url` is the part before `/chat/completions`; local servers need no key."""
-        self._http_client = http_client
-        self._quirks = quirks or Quirks()
-        self._endpoint = Endpoint.with_bearer(
-            provider, f"{url.rstrip('/')}/chat/completions", key=key, headers=headers or {}
-        )
-
-    def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
-        provider = self._endpoint.provider
-        call = HttpCall(
-            endpoint=self._endpoint,
-            body=encode(request, self._quirks, provider),
-            request_id=request.request_id,
-            stream=request.stream,
-        )
-        return stream_reply(
-            self._http_client, call, ChatParser(request, provider, self._endpoint.secret)
-        )
+CHAT = WireFormat(
+    provider="openai",
+    path="chat/completions",
+    encode=encode,
+    parser=ChatParser,
+    key_headers=bearer_headers,
+)
+"""OpenAI, Gemini's compatible endpoint, Ollama, vLLM, llama.cpp, LM Studio, OpenRouter..."""

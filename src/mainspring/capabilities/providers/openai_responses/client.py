@@ -3,19 +3,16 @@ whole."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import UNSET, Struct
 
-from mainspring.capabilities.providers.adapter import stream_reply
+from mainspring.capabilities.providers.adapter import WireFormat
 from mainspring.capabilities.providers.content_blocks import seal_signature
-from mainspring.capabilities.providers.http_call import Endpoint, HttpCall
-from mainspring.capabilities.providers.http_client import HttpClient
+from mainspring.capabilities.providers.http_call import bearer_headers
 from mainspring.capabilities.providers.openai_responses.request import MAKER, Reasoning, encode
 from mainspring.capabilities.providers.provider_errors import stream_failure
-from mainspring.capabilities.providers.quirks import Quirks
-from mainspring.capabilities.providers.token_estimate import estimated_usage
 from mainspring.capabilities.providers.tool_calls import CallIds, parse_input
 from mainspring.core.content import TextBlock
 from mainspring.core.events import Usage
@@ -104,7 +101,7 @@ class ResponseParser:
     on."""
 
     def __init__(self, request: Request, provider: str, secret: str = "") -> None:
-        self._request = request
+        self._model = request.model
         self._provider = provider
         self._secret = secret
         self._ids = CallIds(request)
@@ -207,7 +204,7 @@ class ResponseParser:
         if self.has_begun or response.error:
             self._end(response)
 
-    def reply(self, provider_request_id: str | None) -> Reply:
+    def reply(self) -> Reply:
         response = self._response or _Response()
         content = tuple(block for index in sorted(self._content) for block in self._content[index])
         reason = self._reason(response, content)
@@ -216,10 +213,9 @@ class ResponseParser:
         usage = _parse_usage(response.usage or _WireUsage())
         return Reply(
             content=content,
-            usage=usage or estimated_usage(self._request, content),
+            usage=usage or Usage(),
             reason=reason,
-            model=response.model or self._request.model,
-            provider_request_id=provider_request_id,
+            model=response.model or self._model,
             usage_is_estimated=usage is None,
         )
 
@@ -271,34 +267,10 @@ def _parse_usage(usage: _WireUsage) -> Usage | None:
     )
 
 
-API = "https://api.openai.com/v1"
-
-
-class ResponsesModel:
-    def __init__(
-        self,
-        http_client: HttpClient,
-        *,
-        key: str,
-        url: str = API,
-        provider: str = "openai",
-        quirks: Quirks | None = None,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        self._http_client = http_client
-        self._quirks = quirks or Quirks()
-        self._endpoint = Endpoint.with_bearer(
-            provider, f"{url.rstrip('/')}/responses", key=key, headers=headers or {}
-        )
-
-    def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
-        provider = self._endpoint.provider
-        call = HttpCall(
-            endpoint=self._endpoint,
-            body=encode(request, self._quirks),
-            request_id=request.request_id,
-            stream=request.stream,
-        )
-        return stream_reply(
-            self._http_client, call, ResponseParser(request, provider, self._endpoint.secret)
-        )
+RESPONSES = WireFormat(
+    provider="openai",
+    path="responses",
+    encode=lambda request, quirks, _provider: encode(request, quirks),
+    parser=ResponseParser,
+    key_headers=bearer_headers,
+)

