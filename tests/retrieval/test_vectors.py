@@ -1,5 +1,8 @@
 """Vectors: what is near in meaning is found without a shared word, and never outside a scope."""
 
+import math
+import subprocess
+import sys
 from pathlib import Path
 from random import Random
 
@@ -85,3 +88,38 @@ def test_no_vector_crosses_a_scope(vectors: PassageVectors):
         hits = index.search(" ".join(random.choices(words, k=3)), [scope], 10)
         assert hits
         assert {hit.scope for hit in hits} == {scope}
+
+
+def test_passages_rank_alike_by_vectors_in_memory_and_in_their_store(vectors: PassageVectors):
+    store = SqlitePassages(None)
+    in_store, in_memory = (
+        PassageIndex(store, vectors=vectors, arrays_from=limit) for limit in (math.inf, 0)
+    )
+    brought = container("brought", "a kitten on a boat", scope="session")
+    for name in "abcb":
+        in_store.put(container(name, "the cat sleeps", "a car drives", "my kitten", f"boat {name}"))
+        for query in ("cat", "kitten on a boat", "vehicle", "nothing of this"):
+            hits, others = (
+                index.search(query, ["agent"], 20, [brought]) for index in (in_store, in_memory)
+            )
+            assert [(hit.container, hit.position) for hit in hits] == [
+                (hit.container, hit.position) for hit in others
+            ]
+            for hit, other in zip(hits, others, strict=True):
+                assert hit.scored.parts == pytest.approx(other.scored.parts, abs=1e-6)
+    in_store.close()
+
+
+def test_without_numpy_the_store_answers_every_search():
+    script = """
+import sys
+sys.modules["numpy"] = None
+from mainspring.retrieval.passage_index import Container, Passage, PassageIndex
+from mainspring.retrieval.sqlite_passages import SqlitePassages
+index = PassageIndex(SqlitePassages(None), arrays_from=0)
+passages = [Passage(text="Anna moves to Porto")]
+index.put(Container(scope="agent", name="a", hash="", passages=passages))
+print([len(index.search("Porto", ["agent"], 5)) for _ in range(3)])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=60)
+    assert (done.stdout, done.stderr) == (b"[1, 1, 1]\n", b"")

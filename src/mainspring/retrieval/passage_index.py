@@ -8,14 +8,25 @@ neighbour.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from mainspring.core.lazy_module import LazyModule
 from mainspring.retrieval.cues import passage_flags
+from mainspring.retrieval.passage_store import (
+    DateRange,
+    PassageFinder,
+    PassageStore,
+    Place,
+    StoredContainer,
+    StoredPassage,
+)
 from mainspring.retrieval.passage_weights import WEIGHTS
 from mainspring.retrieval.passages import (
+    GAP,
     NEAR,
     SPAN,
     CorpusFacts,
@@ -26,12 +37,14 @@ from mainspring.retrieval.passages import (
 )
 from mainspring.retrieval.stems import content_words, fingerprint, stems
 
-LAYOUT = 4
+if TYPE_CHECKING:
+    from mainspring.retrieval import array_scorer, passage_arrays
+else:
+    array_scorer = LazyModule("mainspring.retrieval.array_scorer")  # they need numpy
+    passage_arrays = LazyModule("mainspring.retrieval.passage_arrays")
+
+LAYOUT = 5
 """Of the tables, beside the stems: an index of another one is made again."""
-MAX_DATED = 200
-MAX_CONTAINERS = 500
-SAMPLE = 500
-"""The newest passages: a store takes the mean length from them."""
 _WITHOUT_VECTORS = "/words"
 """Added to the hash of a container whose vectors could not be had, so that it is put again."""
 _SEEDS, _SEEDS_OF_LARGE, _NEAR_OF_LARGE = 150, 90, 40
@@ -40,6 +53,8 @@ _COMMON_SHARE = 0.05
 _LARGE = 5_000
 """Passages: of fewer, all words find candidates, which is a point better and slow only later."""
 _MIN_RARE = 3
+ARRAYS_FROM = 1_000
+"""Passages from which on they are searched in memory, if numpy is installed."""
 _DAY_SLACK = 3
 
 
@@ -68,43 +83,6 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredPassage:
-    """A passage as a store stores it."""
-
-    author: str
-    year: int
-    month: int
-    day: int
-    flags: int
-    stems: list[str]
-    vector: bytes | None = None
-    words: str = ""
-    """With vectors, the words that are no stop words."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredContainer:
-    scope: str
-    name: str
-    hash: str
-    passages: Sequence[StoredPassage]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DateRange:
-    months: list[int]
-    first_day: int
-    last_day: int
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    scope: str
-    container: str
-    position: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PassageHit:
     scope: str
     container: str
@@ -112,46 +90,8 @@ class PassageHit:
     scored: ScoredPassage
 
 
-class PassageStore(Protocol):
-    """Blocks. One writer at a time; others wait. Numbers of passages in one container follow each
-    other, and `SPAN` numbers are free between containers."""
-
-    def close(self) -> None: ...
-    def require(self, fingerprint: str) -> None:
-        """Tables that were filled by another version of the code are made again."""
-        ...
-
-    def hashes(self, scope: str) -> dict[str, str]: ...
-    def put(self, containers: Sequence[StoredContainer]) -> None:
-        """Replace the passages of containers, all or none."""
-        ...
-
-    def remove(self, scope: str, names: Collection[str]) -> None: ...
-    def clear(self) -> None: ...
-    def purge(self) -> None:
-        """Leave no word of what was removed in its files."""
-        ...
-
-    def facts(self, terms: Sequence[str], scopes: Sequence[str]) -> CorpusFacts: ...
-    def find_words(self, terms: Sequence[str], scopes: Sequence[str], limit: int) -> list[int]:
-        """The best by BM25 as SQLite's FTS5 has it, to nine digits; of equals the first."""
-        ...
-
-    def find_dates(self, dates: DateRange, scopes: Sequence[str]) -> list[int]:
-        """The first `MAX_DATED`."""
-        ...
-
-    def rows(self, numbers: Iterable[int], scopes: Sequence[str]) -> list[PassageRow]: ...
-    def container_scores(self, terms: Sequence[str], scopes: Sequence[str]) -> dict[int, float]:
-        """How well the best `MAX_CONTAINERS` answer as a whole; BM25 as above."""
-        ...
-
-    def vector_state(self) -> object:
-        """Another value whenever the vectors may have changed, in any process."""
-        ...
-
-    def vectors(self, scopes: Sequence[str]) -> Iterator[tuple[int, bytes]]: ...
-    def places(self, numbers: Sequence[int]) -> dict[int, Place]: ...
+class TooLarge(Exception):
+    """More passages than belong in memory."""
 
 
 class VectorsUnavailable(Exception):
@@ -169,12 +109,36 @@ class Vectors(Protocol):
         """A vector for each passage of each container."""
         ...
 
+    @property
+    def number_words(self) -> passage_arrays.NumberWords | None:
+        """`None` if it has no vectors of words."""
+        ...
+
     def nearest(
-        self, store: PassageStore, query: str, scopes: Sequence[str], limit: int
+        self,
+        source: PassageStore | passage_arrays.PassageArrays,
+        query: str,
+        scopes: Sequence[str],
+        limit: int,
     ) -> list[int]: ...
     def values(
         self, query: str, rows: Sequence[PassageRow], rarity: Mapping[str, float]
     ) -> dict[int, dict[str, float]]: ...
+    def array_values(
+        self, query: str, around: array_scorer.Candidates, rarity: Mapping[str, float]
+    ) -> tuple[passage_arrays.Floats, passage_arrays.Floats]:
+        """How near the candidates are as a whole, and word by word."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    question: Question
+    facts: CorpusFacts
+    whole: Mapping[int, float]
+    weights: Mapping[str, float]
+    seeds: list[int]
+    limit: int
 
 
 class PassageIndex:
@@ -186,8 +150,13 @@ class PassageIndex:
         *,
         vectors: Vectors | None = None,
         weights: Mapping[str, float] | None = None,
+        arrays_from: float = ARRAYS_FROM,
     ) -> None:
+        """`arrays_from`: passages; infinite if numpy is never to be used."""
         self._store = store
+        self._arrays_from = arrays_from
+        self._source: passage_arrays.ArraySource | None = None
+        self._passages = -1
         self._vectors = vectors
         self._weights = weights or (WEIGHTS if vectors is None else vectors.weights)
         self.problem: str | None = None
@@ -229,55 +198,114 @@ class PassageIndex:
         question, allowed, self.problem = Question.of(query), sorted(scopes), None
         if not question.stems or not (allowed or more):
             return []
-        facts = self._store.facts(question.terms, allowed)
-        near = self._nearest(question.text, facts, allowed)
-        seeds = [*self._seeds(question, facts, allowed), *(near or ())] if allowed else []
-        candidates = {seed + offset for seed in seeds for offset in range(-SPAN, SPAN + 1)}
-        around = candidates.union(*({at + offset for at in candidates} for offset in NEAR))
+        arrays = self._arrays()
+        source = self._store if arrays is None else arrays
+        facts = source.facts(question.terms, allowed)
+        self._passages = facts.passages
+        near = self._nearest(question.text, facts, allowed, arrays)
+        seeds = [*self._seeds(question, facts, allowed, source), *(near or ())] if allowed else []
         brought = self._brought(more)
-        rows = [*self._store.rows(around, allowed), *(row for row, _ in brought.values())]
-        whole = self._store.container_scores(question.terms, allowed) if allowed else {}
+        whole = source.container_scores(question.terms, allowed) if allowed else {}
         weights = WEIGHTS if self.problem else self._weights
-        scorer = PassageScorer(question, facts, rows, whole, weights)
-        if self._vectors is not None and not self.problem:
-            scorer.add_values(self._vectors.values(query, rows, scorer.rarity))
-        best = scorer.best({*candidates, *brought}, limit)
+        asked = _Asked(question, facts, whole, weights, seeds, limit)
+        if arrays is None:
+            best = self._best_by_rows(asked, allowed, [row for row, _ in brought.values()])
+        else:
+            rows = [(place.scope, row) for row, place in brought.values()]
+            best = self._best_by_arrays(asked, arrays, rows)
         places = self._store.places([item.number for item in best if item.number > 0])
         places |= {number: place for number, (_, place) in brought.items()}
         return _hits(best, places)
+
+    def _best_by_rows(
+        self, asked: _Asked, scopes: list[str], brought: list[PassageRow]
+    ) -> list[ScoredPassage]:
+        candidates = {seed + offset for seed in asked.seeds for offset in range(-SPAN, SPAN + 1)}
+        around = candidates.union(*({at + offset for at in candidates} for offset in NEAR))
+        rows = [*self._store.rows(around, scopes), *brought]
+        scorer = PassageScorer(asked.question, asked.facts, rows, asked.whole, asked.weights)
+        candidates |= {row.number for row in brought}
+        if self._vectors is not None and not self.problem:
+            chosen = [row for row in rows if row.number in candidates]
+            scorer.add_values(self._vectors.values(asked.question.text, chosen, scorer.rarity))
+        return scorer.best(candidates, asked.limit)
+
+    def _best_by_arrays(
+        self,
+        asked: _Asked,
+        arrays: passage_arrays.PassageArrays,
+        brought: list[tuple[str, PassageRow]],
+    ) -> list[ScoredPassage]:
+        number_words = None if self._vectors is None else self._vectors.number_words
+        arrays = arrays.extended(brought, number_words)
+        more = [row.number for _, row in brought]
+        around = array_scorer.Candidates.of(arrays, asked.seeds, more)
+        if not len(around.places):
+            return []
+        scorer = array_scorer.ArrayScorer(
+            asked.question, asked.facts, around, asked.whole, asked.weights
+        )
+        if self._vectors is not None and not self.problem:
+            scorer.add_values(
+                *self._vectors.array_values(asked.question.text, around, scorer.rarity)
+            )
+        return scorer.best(asked.limit)
+
+    def _arrays(self) -> passage_arrays.PassageArrays | None:
+        """The passages in memory. A process that asks once does not read them all, unless it needs
+        their vectors anyway."""
+        is_wanted = self._vectors is not None or self._passages >= self._arrays_from
+        if not is_wanted or self._arrays_from == math.inf:
+            return None
+        try:
+            if self._source is None:
+                number_words = None if self._vectors is None else self._vectors.number_words
+                self._source = passage_arrays.ArraySource(self._store, number_words)
+            return self._source.current()
+        except (ModuleNotFoundError, TooLarge):
+            self._source, self._arrays_from = None, math.inf
+            return None
 
     def _brought(self, containers: Sequence[Container]) -> dict[int, tuple[PassageRow, Place]]:
         """Passages that are not in the index, with numbers that it does not have."""
         number, rows = 0, dict[int, tuple[PassageRow, Place]]()
         for at, container in enumerate(self._stored(containers), 1):
-            number -= len(container.passages) + SPAN
+            number -= len(container.passages) + GAP
             for position, item in enumerate(container.passages):
                 fields = (item.author, item.year, item.month, item.day, item.flags, item.vector)
                 row = PassageRow(number + position, -at, *fields, item.words, item.stems)
                 rows[row.number] = (row, Place(container.scope, container.name, position))
         return rows
 
-    def _seeds(self, question: Question, facts: CorpusFacts, scopes: list[str]) -> list[int]:
+    def _seeds(
+        self, question: Question, facts: CorpusFacts, scopes: list[str], source: PassageFinder
+    ) -> list[int]:
         common = _COMMON_SHARE * facts.passages
         rare = [word for word in question.terms if facts.frequency.get(word, 0) <= common]
         is_large = facts.passages > _LARGE
         terms = rare if is_large and len(rare) >= _MIN_RARE else question.terms
         limit = _SEEDS_OF_LARGE if is_large else _SEEDS
-        seeds = self._store.find_words(terms, scopes, limit)
+        seeds = source.find_words(terms, scopes, limit)
         cues = question.cues
         if cues.months and cues.day is not None:
             first, last = cues.day - _DAY_SLACK, cues.day + _DAY_SLACK
             dates = DateRange(months=sorted(cues.months), first_day=first, last_day=last)
-            seeds += self._store.find_dates(dates, scopes)
+            seeds += source.find_dates(dates, scopes)
         return seeds
 
-    def _nearest(self, query: str, facts: CorpusFacts, scopes: list[str]) -> list[int] | None:
+    def _nearest(
+        self,
+        query: str,
+        facts: CorpusFacts,
+        scopes: list[str],
+        arrays: passage_arrays.PassageArrays | None,
+    ) -> list[int] | None:
         """`None`: there are no vectors now."""
         if self._vectors is None:
             return None
         try:
             limit = _NEAR_OF_LARGE if facts.passages > _LARGE else _SEEDS
-            found = self._vectors.nearest(self._store, query, scopes, limit)
+            found = self._vectors.nearest(arrays or self._store, query, scopes, limit)
         except VectorsUnavailable as error:
             self.problem = str(error)
             return None

@@ -7,12 +7,14 @@ to a hundred thousand that takes less than finding candidates by words.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mainspring.retrieval.passage_index import PassageStore
+from mainspring.retrieval.array_scorer import Candidates, places_of_words
+from mainspring.retrieval.passage_arrays import Floats, Ints, NumberWords, PassageArrays
+from mainspring.retrieval.passage_store import PassageStore
 from mainspring.retrieval.passage_weights import VECTOR_WEIGHTS, WHOLE_VECTOR_WEIGHTS
 from mainspring.retrieval.passages import PassageRow
 from mainspring.retrieval.static_vectors import Encoder, Matrix
@@ -24,8 +26,6 @@ _MIN_SIMILARITY = 0.35
 """Of two words that count as meaning something alike."""
 _SCALE = 127.0
 _BLOCK = 8_192
-_MAX_CACHED = 20_000
-"""Passages whose words are known by number."""
 
 
 class PassageVectors:
@@ -34,9 +34,9 @@ class PassageVectors:
         self.fingerprint = encoder.fingerprint
         self.weights = VECTOR_WEIGHTS if encoder.knows_words else WHOLE_VECTOR_WEIGHTS
         self._cached: tuple[object, NDArray[np.int64], NDArray[np.int8]] | None = None
+        self._asked: tuple[str, Matrix] | None = None
         self._word_numbers: dict[str, int] = {}
         self._word_vectors: Matrix = np.zeros((0, 1), np.float32)
-        self._passage_words: dict[str, NDArray[np.int32]] = {}
 
     def encode(self, containers: Sequence[Sequence[str]]) -> list[list[bytes]]:
         windows = [
@@ -48,11 +48,18 @@ class PassageVectors:
         vectors = (row.tobytes() for row in rows)
         return [list(islice(vectors, len(texts))) for texts in containers]
 
+    @property
+    def number_words(self) -> NumberWords | None:
+        return self._numbers if self._encoder.knows_words else None
+
     def nearest(
-        self, store: PassageStore, query: str, scopes: Sequence[str], limit: int
+        self, source: PassageStore | PassageArrays, query: str, scopes: Sequence[str], limit: int
     ) -> list[int]:
-        question = self._encoder.encode([query])[0]
-        numbers, rows = self._rows(store, scopes)
+        question = self._question(query)
+        if isinstance(source, PassageArrays):
+            numbers, rows = source.vectors(scopes)
+        else:
+            numbers, rows = self._rows(source, scopes)
         if not len(numbers):
             return []
         scores = np.concatenate(
@@ -72,37 +79,47 @@ class PassageVectors:
         having = [row for row in rows if row.vector is not None]
         if not having:
             return {}
-        question = self._encoder.encode([query])[0]
+        question = self._question(query)
         matrix = np.frombuffer(b"".join(row.vector or b"" for row in having), np.int8)
         near = _products(matrix.reshape(len(having), -1), question) / _SCALE
-        words = self._word_scores(query, [row.words for row in having], rarity)
+        numbers = self._numbers([row.words for row in having])
+        lengths = np.array([len(several) for several in numbers], np.int32)
+        words = self._word_scores(query, np.concatenate(numbers), lengths, rarity)
         return {
             row.number: {"vector": float(near[at]), "words": float(words[at])}
             for at, row in enumerate(having)
         }
 
+    def array_values(
+        self, query: str, around: Candidates, rarity: Mapping[str, float]
+    ) -> tuple[Floats, Floats]:
+        arrays, rows = around.arrays, around.rows[around.places]
+        columns = arrays.columns
+        if not columns.vectors.shape[1]:
+            return np.zeros(len(rows)), np.zeros(len(rows))
+        question = self._question(query)
+        near = (_products(columns.vectors[rows], question) / _SCALE).astype(np.float64)
+        numbers = columns.words[places_of_words(rows, arrays.word_starts, columns.word_count)]
+        return near, self._word_scores(query, numbers, columns.word_count[rows], rarity)
+
     def _word_scores(
-        self, query: str, passages: Sequence[str], rarity: Mapping[str, float]
-    ) -> NDArray[np.float64]:
+        self, query: str, numbers: Ints, lengths: Ints, rarity: Mapping[str, float]
+    ) -> Floats:
         """For each word of the question the most similar word of the passage; rare words count
-        more."""
-        scores = np.zeros(len(passages))
+        more. `numbers` are the words of the passages, `lengths` how many each has."""
+        scores = np.zeros(len(lengths))
         asked = [word for word in dict.fromkeys(content_words(query)) if stem(word) in rarity]
         if not self._encoder.knows_words or not asked:
             return scores
         weights = np.array([rarity[stem(word)] for word in asked])
-        of_passages = self._numbers(passages)
-        lengths = np.array([len(numbers) for numbers in of_passages])
-        numbers = np.concatenate(of_passages)
         if not len(numbers) or not weights.sum():
             return scores
         is_used = np.zeros(len(self._word_vectors), bool)
         is_used[numbers] = True
         used, place_of = np.flatnonzero(is_used), np.cumsum(is_used) - 1
         places = place_of[numbers]
-        similar = np.stack(
-            [_products(self._word_vectors[used], word) for word in self._encoder.encode(asked)]
-        )
+        vectors = self._word_vectors[used]
+        similar = np.stack([_products(vectors, self._word(word)) for word in asked])
         similar[similar < _MIN_SIMILARITY] = 0.0
         present = lengths > 0
         starts = (np.cumsum(lengths) - lengths)[present]
@@ -110,27 +127,29 @@ class PassageVectors:
         scores[present] = (weights @ best) / weights.sum()
         return scores
 
-    def _numbers(self, passages: Sequence[str]) -> list[NDArray[np.int32]]:
+    def _question(self, query: str) -> Matrix:
+        """It is asked for what is near, and then how near that is."""
+        if self._asked is None or self._asked[0] != query:
+            self._asked = (query, self._encoder.encode([query])[0])
+        return self._asked[1]
+
+    def _word(self, word: str) -> Matrix:
+        number = self._word_numbers.get(word)
+        return self._encoder.encode([word])[0] if number is None else self._word_vectors[number]
+
+    def _numbers(self, passages: Sequence[str]) -> list[Ints]:
         """The words of each passage, as rows of `_word_vectors`."""
-        missing = [text for text in passages if text not in self._passage_words]
-        if len(self._passage_words) + len(missing) > _MAX_CACHED:
-            self._passage_words.clear()
-            missing = list(passages)
-        words = {text: text.split() for text in missing}
+        if not self._encoder.knows_words:
+            return [np.zeros(0, np.int32) for _ in passages]
+        texts = [text.split() for text in passages]
         known = self._word_numbers
-        unknown = [
-            word
-            for word in dict.fromkeys(word for several in words.values() for word in several)
-            if word not in known
-        ]
+        unknown = [word for word in dict.fromkeys(chain.from_iterable(texts)) if word not in known]
         if unknown:
             vectors = self._encoder.encode(unknown)
             first = len(known)
             self._word_vectors = np.concatenate([self._word_vectors, vectors]) if first else vectors
             known |= {word: first + at for at, word in enumerate(unknown)}
-        for text, several in words.items():
-            self._passage_words[text] = np.array([known[word] for word in several], np.int32)
-        return [self._passage_words[text] for text in passages]
+        return [np.array([known[word] for word in words], np.int32) for words in texts]
 
     def _rows(
         self, store: PassageStore, scopes: Sequence[str]

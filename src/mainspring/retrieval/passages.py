@@ -28,6 +28,9 @@ WINDOW_LENGTH = (2 * SPAN + 1) * 0.9
 NEAR: Mapping[int, float] = {-1: 0.7, 1: 0.4, -2: 0.4, 2: 0.25, -3: 0.25, 3: 0.15, -4: 0.15}
 """How much a word counts in the passages around one, by how many places these are before or after.
 """
+GAP = SPAN + max(map(abs, NEAR))
+"""Numbers that are free between containers, so that the surroundings of a candidate are in its own.
+"""
 DIGITS = 9
 """Of scores. Sums differ in the digits after them with the order of what is added."""
 
@@ -135,6 +138,7 @@ class PassageScorer:
             container = self._rows[number].container
             self._best[container] = max(score, self._best.get(container, 0.0))
         self._more: dict[int, dict[str, float]] = {}
+        self._asked_pairs = frozenset(pairwise(question.stems))
         cues = question.cues
         self._author = cues.author({row.author for row in self._rows.values()})
         self._has_row_cues = bool(self._author or cues.months or cues.years)
@@ -142,7 +146,7 @@ class PassageScorer:
         self._flag_scores: dict[int, float] = {}
 
     def add_values(self, values: dict[int, dict[str, float]]) -> None:
-        """What vectors say of the rows."""
+        """What vectors say of the candidates."""
         best: dict[int, float] = {}
         for number, more in values.items():
             container = self._rows[number].container
@@ -165,7 +169,7 @@ class PassageScorer:
     def _explained(self, row: PassageRow) -> ScoredPassage:
         values = {**self._word_values(row), **self._flag_values(row), **self._row_cues(row)}
         values |= self._more.get(row.number, {})
-        values["pairs"] = shared_pairs(self._question.stems, row.stems)
+        values["pairs"] = shared_pairs(self._asked_pairs, row.stems)
         parts = {name: self._weights[name] * value for name, value in values.items() if value}
         score = round(sum(parts.values()), DIGITS)
         return ScoredPassage(row.number, score, parts, self._own.get(row.number, 0.0))
@@ -268,9 +272,8 @@ class PassageScorer:
         }
 
 
-def shared_pairs(question: Sequence[str], passage: Sequence[str]) -> float:
+def shared_pairs(asked: frozenset[tuple[object, object]], passage: Iterable[object]) -> float:
     """The share of the question's pairs of words that stand next to each other in a passage."""
-    asked = set(pairwise(question))
     return len(asked.intersection(pairwise(passage))) / len(asked) if asked else 0.0
 
 

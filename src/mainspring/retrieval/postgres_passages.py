@@ -10,21 +10,23 @@ from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from threading import RLock
 from typing import Any, Final, LiteralString, TypeAlias
 
 import psycopg
 
 from mainspring.log.postgres.connect import Address, translated
-from mainspring.retrieval.passage_index import (
+from mainspring.retrieval.passage_store import (
     MAX_CONTAINERS,
     MAX_DATED,
     SAMPLE,
     DateRange,
     Place,
     StoredContainer,
+    Totals,
 )
-from mainspring.retrieval.passages import SPAN, CorpusFacts, PassageRow
+from mainspring.retrieval.passages import GAP, CorpusFacts, PassageRow
 
 Db: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 Rows: TypeAlias = list[tuple[Any, ...]]
@@ -39,7 +41,7 @@ _SCHEMA: Final[tuple[LiteralString, ...]] = (
     create table mainspring_passages.fact(
       fingerprint text not null, created timestamptz not null, changes bigint not null,
       passages bigint not null, passage_length bigint not null,
-      containers bigint not null, container_length bigint not null
+      containers bigint not null, container_length bigint not null, last bigint not null
     )
     """,
     """
@@ -105,7 +107,7 @@ class PostgresPassages:
             for statement in _SCHEMA:
                 db.execute(statement)
             db.execute(
-                "insert into mainspring_passages.fact values (%s, now(), 0, 0, 0, 0, 0)",
+                "insert into mainspring_passages.fact values (%s, now(), 0, 0, 0, 0, 0, 0)",
                 [fingerprint],
             )
 
@@ -154,11 +156,8 @@ class PostgresPassages:
             " from mainspring_passages.fact",
             [SAMPLE],
         )
-        frequency = self._rows(
-            "select word, passages from mainspring_passages.word"
-            " where word = any(%s) and passages > 0",
-            [list(terms)],
-        )
+        having = "select word, passages from mainspring_passages.word where word = any(%s)"
+        frequency = self._rows(f"{having} and passages > 0", [list(terms)])
         return CorpusFacts(count, length or 1.0, dict(frequency))
 
     def find_words(self, terms: Sequence[str], scopes: Sequence[str], limit: int) -> list[int]:
@@ -173,12 +172,28 @@ class PostgresPassages:
         return [number for (number,) in rows]
 
     def rows(self, numbers: Iterable[int], scopes: Sequence[str]) -> list[PassageRow]:
+        condition = "where id = any(%s) and scope = any(%s)"
+        return [row for _, row in self._passage_rows(condition, [list(numbers), list(scopes)])]
+
+    def rows_after(self, number: int, limit: int) -> list[tuple[str, PassageRow]]:
+        return self._passage_rows("where id > %s order by id limit %s", [number, limit])
+
+    def _passage_rows(
+        self, condition: LiteralString, values: Sequence[object]
+    ) -> list[tuple[str, PassageRow]]:
         rows = self._rows(
-            "select id, container, author, year, month, day, flags, vector, words, stems"
-            " from mainspring_passages.passage where id = any(%s) and scope = any(%s)",
-            [list(numbers), list(scopes)],
+            "select scope, id, container, author, year, month, day, flags, vector, words, stems"
+            f" from mainspring_passages.passage {condition}",
+            values,
         )
-        return [PassageRow(*fields, text.split(" ")) for *fields, text in rows]  # pyright: ignore[reportCallIssue]
+        return [(scope, PassageRow(*fields, text.split(" "))) for scope, *fields, text in rows]  # pyright: ignore[reportCallIssue]
+
+    def totals(self) -> Totals:
+        counted = "select passages, containers, created::text from mainspring_passages.fact"
+        return Totals(*self._rows(counted)[0])
+
+    def numbers(self) -> list[int]:
+        return [number for (number,) in self._rows("select id from mainspring_passages.passage")]
 
     def container_scores(self, terms: Sequence[str], scopes: Sequence[str]) -> dict[int, float]:
         return dict(self._best("container", terms, scopes, MAX_CONTAINERS))
@@ -192,7 +207,7 @@ class PostgresPassages:
             " and vector is not null",
             [list(scopes)],
         )
-        return ((number, vector) for number, vector in rows)
+        yield from rows
 
     def places(self, numbers: Sequence[int]) -> dict[int, Place]:
         rows = self._rows(
@@ -351,17 +366,17 @@ def _remove_words(
 def _insert(db: Db, containers: Sequence[StoredContainer], changes: _Changes) -> None:
     last = db.execute(
         "select (select coalesce(max(id), 0) from mainspring_passages.container),"
-        " (select coalesce(max(id), 0) from mainspring_passages.passage)"
+        " (select last from mainspring_passages.fact)"
     ).fetchone()
     container, passage = last or (0, 0)
     rows: dict[LiteralString, Rows] = {table: [] for table in _TABLES[:4]}
     for item in containers:
         container += 1
         # free numbers keep containers apart: neighbours by number are neighbours in a text
-        passage += SPAN
+        passage += GAP
         texts = [stored.stems for stored in item.passages]
         rows["container"].append((container, item.scope, item.name, item.hash))
-        rows["container_word"] += _counted(item.scope, container, [*_joined(texts)])
+        rows["container_word"] += _counted(item.scope, container, list(chain(*texts)))
         changes.count(texts, 1)
         for at, stored in enumerate(item.passages):
             passage += 1
@@ -373,14 +388,11 @@ def _insert(db: Db, containers: Sequence[StoredContainer], changes: _Changes) ->
                 )
             )
             rows["passage_word"] += _counted(item.scope, passage, stored.stems)
+    db.execute("update mainspring_passages.fact set last = %s", [passage])
     for table, listed in rows.items():
         with db.cursor().copy(f"copy mainspring_passages.{table} from stdin") as copy:
             for row in listed:
                 copy.write_row(row)
-
-
-def _joined(texts: Iterable[Iterable[str]]) -> Iterator[str]:
-    return (word for text in texts for word in text)
 
 
 def _counted(scope: str, number: int, words: Sequence[str]) -> Rows:

@@ -7,15 +7,16 @@ import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from mainspring.retrieval.passage_index import (
+from mainspring.retrieval.passage_store import (
     MAX_CONTAINERS,
     MAX_DATED,
     SAMPLE,
     DateRange,
     Place,
     StoredContainer,
+    Totals,
 )
-from mainspring.retrieval.passages import SPAN, CorpusFacts, PassageRow
+from mainspring.retrieval.passages import GAP, CorpusFacts, PassageRow
 
 _MERGED_PAGES = 3
 """Of the full-text index, with each change: merging many at once would make a single write slow."""
@@ -70,6 +71,7 @@ class SqlitePassages:
             db.execute("insert or replace into fact values ('stems', ?)", (fingerprint,))
             db.execute("insert or replace into fact values ('created', hex(randomblob(8)))")
             db.execute("insert or replace into fact values ('changes', '0')")
+            db.execute("insert or replace into fact values ('last', '0')")
 
     def hashes(self, scope: str) -> dict[str, str]:
         rows = self._db.execute("select name, hash from container where scope = ?", (scope,))
@@ -141,6 +143,24 @@ class SqlitePassages:
             list(scopes),
         )
         return [PassageRow(*fields, text.split(" ")) for *fields, text in rows]  # pyright: ignore[reportCallIssue]
+
+    def rows_after(self, number: int, limit: int) -> list[tuple[str, PassageRow]]:
+        rows = self._db.execute(
+            "select scope, id, container, author, year, month, day, flags, vector, words, stems"
+            " from passage where id > ? order by id limit ?",
+            (number, limit),
+        )
+        return [(scope, PassageRow(*fields, text.split(" "))) for scope, *fields, text in rows]  # pyright: ignore[reportCallIssue]
+
+    def totals(self) -> Totals:
+        row = self._db.execute(
+            "select (select count(*) from passage), (select count(*) from container), value"
+            " from fact where name = 'created'"
+        ).fetchone()
+        return Totals(*row)
+
+    def numbers(self) -> list[int]:
+        return [row[0] for row in self._db.execute("select id from passage")]
 
     def container_scores(self, terms: Sequence[str], scopes: Sequence[str]) -> dict[int, float]:
         scores = self._db.execute(
@@ -233,17 +253,20 @@ def _insert(db: sqlite3.Connection, container: StoredContainer) -> None:
         (container.scope, container.name, container.hash),
     ).lastrowid
     # free numbers keep containers apart: neighbours by number are neighbours in a text
-    last = db.execute("select coalesce(max(id), 0) from passage").fetchone()[0]
+    (last,) = db.execute("select cast(value as integer) from fact where name = 'last'").fetchone()
     word = _scope_word(container.scope)
     rows = [
         (
-            *(last + SPAN + 1 + at, number, container.scope, at, item.author, item.year),
+            *(last + GAP + 1 + at, number, container.scope, at, item.author, item.year),
             *(item.month, item.day, item.flags, item.vector, item.words),
             *(" ".join(item.stems), word),
         )
         for at, item in enumerate(container.passages)
     ]
     db.executemany(f"insert into passage values ({_marks(range(13))})", rows)
+    db.execute(
+        "update fact set value = ? where name = 'last'", (last + GAP + len(container.passages),)
+    )
     db.executemany(
         "insert into words(rowid, stems, scope_word) values (?, ?, ?)",
         [(row[0], row[-2], word) for row in rows],
