@@ -17,10 +17,16 @@ from mainspring.capabilities.providers.scripted import (
     thinks,
 )
 from mainspring.core.content import TextBlock
-from mainspring.core.events import UserCustomToolResult, UserInterrupt, UserToolConfirmation
+from mainspring.core.events import (
+    ContextAdded,
+    UserCustomToolResult,
+    UserInterrupt,
+    UserToolConfirmation,
+)
 from mainspring.core.model import Delta, Reply, Request, TextDelta
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
 from mainspring.harness.authorizer import AllowAll, Decision
+from mainspring.harness.context.working_state import WORKING_STATE
 from mainspring.harness.limits import Limits
 from mainspring.harness.state.thread import Thread
 from mainspring.harness.stop_reasons import Continue, Ended
@@ -260,6 +266,25 @@ async def test_compactions_and_summaries_are_equal(tmp_path: Path, summary: Scri
     async with stage(tmp_path, model, reader(60), facts=TINY) as play:
         await play.play(GOAL)
         assert sum(map(is_summary, model.requests)) > 0
+        turns = [request for request in model.requests if not is_summary(request)]
+        await identical(play, calls=len(turns))
+
+
+@pytest.mark.parametrize("summary", ["Read.\nDecided:\n- not to stop", None])
+async def test_the_working_state_is_replayed_once(tmp_path: Path, summary: str | None):
+    worker = Worker(40, fails("overloaded") if summary is None else says(summary))
+    decision = says("I'll use the index instead of reading every page.")
+    model = Scripted(decision, otherwise=worker)
+    async with stage(tmp_path, model, reader(60), facts=TINY) as play:
+        await play.play("How will you do it?")
+        await play.play(GOAL)
+        states = [
+            event.payload.text
+            for event in await play.events()
+            if isinstance(event.payload, ContextAdded) and event.payload.source == WORKING_STATE
+        ]
+        assert "I'll use the index instead of" in states[0]
+        assert summary is None or any("not to stop" in text for text in states)
         turns = [request for request in model.requests if not is_summary(request)]
         await identical(play, calls=len(turns))
 

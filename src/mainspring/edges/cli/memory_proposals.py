@@ -29,6 +29,7 @@ from mainspring.edges.cli.memory_index import app
 from mainspring.edges.cli.options import JsonOption
 from mainspring.edges.cli.printing import Screen, print_note
 from mainspring.files.atomic_file import write_atomic
+from mainspring.runtime.knowledge.knowledge_folder import poison
 from mainspring.runtime.memory.memory_edits import MemoryEdit, edit_diff
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.note import INDEX_FILE
@@ -105,7 +106,10 @@ async def proposals_(
                 (f"  proposed by {item.proposed_by}: {item.reason}", "dim"),
                 ("  written by others, not verified" if item.trust == "foreign" else "", "red"),
             )
-            screen.raw(f"{_diff(folder, item)}\n")
+            if (warning := poison(item.path, item.text)) != "":
+                screen.line((f"looks like an attempt to steer the model: {warning}", "red"))
+            for line in _diff(folder, item).splitlines():
+                screen.paragraph((line, ""))  # without control characters, which could hide text
     if not count and not json:
         print_note(settings, "nothing is proposed here")
     return 0

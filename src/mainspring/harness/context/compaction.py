@@ -215,7 +215,8 @@ class _Compaction:
         summary = await summarize(self._context, sheet, state=self._state(), keep=keep)
         self.is_interrupted = summary is None
         if summary is not None and summary.overlays:
-            await self._save_state(summary.state, is_corrected=True)
+            is_corrected = summary.state is not None
+            await self._save_state(summary.state or self._state(), is_corrected=is_corrected)
             self._record(summary.overlays)
 
     async def run_harder(self, *, goal: int, results: int) -> None:
@@ -278,7 +279,7 @@ class _Compaction:
         text = state.text(max_bytes)
         saved = thread.saved_state
         is_saved = (saved.turns, saved.messages) == (thread.turns, thread.messages)
-        if text == saved.text or (is_saved and not is_corrected):
+        if not is_corrected and (is_saved or text == saved.text):
             return
         if (save := context.toolbox.before_compact) is not None:
             context.note(*await save(thread.transcript.pins.goal, text))

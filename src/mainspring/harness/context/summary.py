@@ -64,8 +64,8 @@ def is_worth_it(
 class Summary(Struct, frozen=True, kw_only=True):
     overlays: tuple[ContextCompacted, ...] = ()
     """They replace all old messages by the summary; empty if it failed."""
-    state: WorkingState
-    """As the summary corrects it."""
+    state: WorkingState | None = None
+    """As the summary corrects it; `None`: it says nothing of it."""
 
 
 async def summarize(
@@ -80,14 +80,14 @@ async def summarize(
     request = _request(context, source, parts, _task(state, keep))
     side_request = await open_side_request(context, request, purpose=SUMMARY)
     if side_request is None:
-        return Summary(state=state)  # the turn itself reports it
+        return Summary()  # the turn itself reports it
     answer = await side_request.answer()
     said = reply_text(answer)
     if said is not None and len(said.encode()) > old_bytes(source) // 2:
         said = None
     await side_request.end(answer, is_error=said is None)
     if said is None:
-        return Summary(state=state) if answer is not None else None
+        return Summary() if answer is not None else None
     corrected, body = parse_state(said)
     said = body or said
     overlays: list[ContextCompacted] = []
@@ -97,7 +97,7 @@ async def summarize(
         overlays.append(
             ContextCompacted(layer="auto", first_seq=first, last_seq=last, summary=summary)
         )
-    return Summary(overlays=tuple(overlays), state=corrected or state)
+    return Summary(overlays=tuple(overlays), state=corrected or None)
 
 
 def _task(state: WorkingState, keep: str | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.model import FailedOver, Reply, ToolSpec
 from mainspring.harness.context.conversation_digest import DIGEST_HEADING
+from mainspring.harness.context.working_state import WORKING_STATE
 from mainspring.harness.context.xray import ModelCall
 from mainspring.harness.crash_recovery import INTERRUPTED_TEXT
 from mainspring.harness.effect_snapshots import SNAPSHOT_FAILED
@@ -200,7 +201,7 @@ def _read_hooks(recording: Recording, event: Event, progress: ReplayProgress) ->
             recording.messages.append(event.id)
         case events.MessageWithheld(event_id=event_id, reason=reason):
             recording.withheld[event_id] = reason
-        case events.ContextAdded():
+        case events.ContextAdded(source=source) if source != WORKING_STATE:  # the loop makes it
             heard = len(recording.messages)
             recording.hook_context.append(
                 HookContext(due=progress, heard=heard, payload=event.payload)
@@ -329,13 +330,22 @@ def _side(log: Sequence[Event], at: int) -> SideCall:
     )
     if end is None or end.stop_reason == "abandoned":
         return SideCall(end=None, summary=None)
-    summaries = (
-        event.payload.summary
-        for event in log[at + 1 :]
-        if isinstance(event.payload, events.ContextCompacted) and event.payload.layer == "auto"
-    )
-    summary = None if end.is_error else next(summaries, None)
-    return SideCall(end=end, summary=summary and summary.removeprefix(DIGEST_HEADING))
+    summary = None if end.is_error else _summary(log[at + 1 :])
+    return SideCall(end=end, summary=summary)
+
+
+def _summary(log: Iterable[Event]) -> str | None:
+    """What the model said: the summary, with the working state that was taken from it."""
+    state = ""
+    for event in log:
+        match event.payload:
+            case events.ContextAdded(source=source, text=text) if source == WORKING_STATE:
+                state = text.partition("\n")[2]
+            case events.ContextCompacted(layer="auto", summary=str(summary)):
+                return f"{summary.removeprefix(DIGEST_HEADING)}\n{state}".strip()
+            case _:
+                pass
+    return None
 
 
 def side_reply(side: SideCall, model: str) -> Reply:

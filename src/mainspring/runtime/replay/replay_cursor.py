@@ -14,6 +14,7 @@ from mainspring.core.envelope import Event
 from mainspring.core.events import KnownPayload
 from mainspring.core.hook import HookEvent, HookResult
 from mainspring.core.model import Request
+from mainspring.harness.context.working_state import WORKING_STATE
 from mainspring.harness.context.xray import ModelCall, canonical_request, request_lines
 from mainspring.harness.state.open_call import CallResult, call_id_of
 from mainspring.runtime.replay.recorded_call import RecordedCall
@@ -89,7 +90,7 @@ class ReplayCursor:
         self.replay_progress = advance(self.replay_progress, payload)
         self._observe_call(event)
         if isinstance(payload, events.ContextAdded):
-            self.added += 1
+            self.added += payload.source != WORKING_STATE
         elif isinstance(payload, CLIENT_EVENTS):
             self.inputs_sent += 1
         elif isinstance(payload, events.ModelRequestStarted):
