@@ -1,5 +1,5 @@
-"""Slash commands that mean the same for every client: their names, and what each one reads or
-submits.
+"""Slash commands that work the same in every client.
+
 
 A command is a function over a session's log that returns a value, which the client displays.
 Commands that only a client can carry out (leave, start over) are listed here and implemented there.
@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from mainspring.core import events
@@ -39,7 +40,6 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.upcast import read_payload
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.command_results import (
-    AgentSkillView,
     AgentsResult,
     AgentType,
     ContextResult,
@@ -214,21 +214,21 @@ async def run_command(
     Raises:
         InvalidInput: the arguments are not valid; nothing was done.
     """
-    act = _HANDLERS.get(name)
-    return None if act is None else await act(context, arguments.strip())
+    handler = _HANDLERS.get(name)
+    return None if handler is None else await handler(context, arguments.strip())
 
 
 async def _compact(context: CommandContext, keep: str) -> SlashCommandResult:
-    sent = await context.submit(CompactionRequested(instructions=keep or None))
-    return SubmittedResult(text="what is old is summed up", is_work=True, event_ids=sent)
+    event_ids = await context.submit(CompactionRequested(instructions=keep or None))
+    return SubmittedResult(text="what is old is summed up", is_work=True, event_ids=event_ids)
 
 
 async def _plan(context: CommandContext, task: str) -> SlashCommandResult:
-    sent = await context.submit(
+    event_ids = await context.submit(
         mode_update("plan"), *([UserMessage(content=(TextBlock(task),))] if task else ())
     )
     text = f"mode plan: {MODE_DESCRIPTIONS['plan']}"
-    return SubmittedResult(text=text, is_work=bool(task), event_ids=sent)
+    return SubmittedResult(text=text, is_work=bool(task), event_ids=event_ids)
 
 
 async def _mode(context: CommandContext, name: str) -> SlashCommandResult:
@@ -238,8 +238,8 @@ async def _mode(context: CommandContext, name: str) -> SlashCommandResult:
     mode = parse_mode(name)
     if mode == "bubble":
         raise InvalidInput("bubble is a mode of subagents")
-    sent = await context.submit(mode_update(mode))
-    return SubmittedResult(text=f"mode {mode}: {MODE_DESCRIPTIONS[mode]}", event_ids=sent)
+    event_ids = await context.submit(mode_update(mode))
+    return SubmittedResult(text=f"mode {mode}: {MODE_DESCRIPTIONS[mode]}", event_ids=event_ids)
 
 
 def mode_update(mode: str) -> PermissionUpdated:
@@ -247,10 +247,10 @@ def mode_update(mode: str) -> PermissionUpdated:
 
 
 async def _cost(context: CommandContext, _: str) -> SlashCommandResult:
-    stands = await session_summary.summarize_session(
+    summary = await session_summary.summarize_session(
         context.log, await context.log.session(context.session_id)
     )
-    return CostResult(turns=stands.turns, usage=stands.usage, cost_usd=str(stands.cost_usd))
+    return CostResult(turns=summary.turns, usage=summary.usage, cost_usd=str(summary.cost_usd))
 
 
 async def _context(context: CommandContext, _: str) -> SlashCommandResult:
@@ -269,20 +269,14 @@ async def _context(context: CommandContext, _: str) -> SlashCommandResult:
 async def _agents(context: CommandContext, _: str) -> SlashCommandResult:
     session = await context.log.session(context.session_id)
     thread_tree = ThreadTree.of(await context.log.read(session.id), session.thread_id)
-    called = [node for node in thread_tree.nodes.values() if node.created_event is not None]
-    return AgentsResult(types=agent_types(context.agent), threads=tuple(map(_thread_view, called)))
+    children = [node for node in thread_tree.nodes.values() if node.created_event is not None]
+    return AgentsResult(
+        types=agent_types(context.agent), threads=tuple(map(_thread_view, children))
+    )
 
 
 def agent_types(agent: Agent) -> tuple[AgentType, ...]:
-    return tuple(
-        AgentType(
-            name=subagent.name,
-            description=subagent.description,
-            model=subagent.model,
-            scope=subagent.scope,
-        )
-        for subagent in agent.subagents
-    )
+    return msgspec.convert(agent.subagents, tuple[AgentType, ...], from_attributes=True)
 
 
 def _thread_view(node: ThreadNode) -> ThreadView:
@@ -304,26 +298,13 @@ async def _skills(context: CommandContext, _: str) -> SlashCommandResult:
 
 
 def skills_of(agent: Agent) -> SkillsResult:
-    return SkillsResult(
-        skills=tuple(
-            AgentSkillView(
-                name=skill.name,
-                description=skill.description,
-                kind=skill.kind,
-                scope=skill.scope,
-                is_trusted=skill.is_trusted,
-                for_model=skill.for_model,
-                for_user=skill.for_user,
-            )
-            for skill in agent.skills
-        )
-    )
+    return msgspec.convert(agent, SkillsResult, from_attributes=True)
 
 
 async def _rate(rating: Rating, context: CommandContext, text: str) -> SlashCommandResult:
     feedback = await feedback_on_last_message(context.log, context.session_id, rating, text)
-    sent = await context.submit(feedback)
-    return SubmittedResult(text=f"rated {rating}: the {feedback.subject.type}", event_ids=sent)
+    event_ids = await context.submit(feedback)
+    return SubmittedResult(text=f"rated {rating}: the {feedback.subject.type}", event_ids=event_ids)
 
 
 async def _approve(context: CommandContext, arguments: str) -> SlashCommandResult:
@@ -333,36 +314,38 @@ async def _approve(context: CommandContext, arguments: str) -> SlashCommandResul
     call, verdict, why = _answer(arguments, calls)
     if verdict == "no":
         denial = UserToolConfirmation(tool_use_id=call.id, result="deny", deny_message=why or None)
-        sent = await context.submit(denial)
-        return SubmittedResult(text=f"{call.name} is denied", is_work=True, event_ids=sent)
+        event_ids = await context.submit(denial)
+        return SubmittedResult(text=f"{call.name} is denied", is_work=True, event_ids=event_ids)
     rule = always_allow_rule(call.name, call.input) if verdict == "always" else None
     if verdict == "always" and rule is None:
         raise InvalidInput(f"no rule is narrow enough for this {call.name}: say yes or no")
     answers: list[ClientPayload] = [UserToolConfirmation(tool_use_id=call.id, result="allow")]
-    also = ""
+    suffix = ""
     if rule is not None:
         answers.insert(0, PermissionUpdated(updates=(rule_update(rule),), tool_use_id=call.id))
-        also = f", and {rule_text(rule)} from here on"
-    sent = await context.submit(*answers)
-    return SubmittedResult(text=f"{call.name} is allowed{also}", is_work=True, event_ids=sent)
+        suffix = f", and {rule_text(rule)} from here on"
+    event_ids = await context.submit(*answers)
+    return SubmittedResult(
+        text=f"{call.name} is allowed{suffix}", is_work=True, event_ids=event_ids
+    )
 
 
 def _answer(arguments: str, calls: Sequence[PendingCallView]) -> tuple[PendingCallView, str, str]:
-    number, rest = "1", arguments
+    number, answer = "1", arguments
     if arguments.split(maxsplit=1)[0].isdigit():
-        number, _, rest = arguments.partition(" ")
+        number, _, answer = arguments.partition(" ")
     elif len(calls) > 1:
         raise InvalidInput(f"{len(calls)} calls wait: say which, as in /approve 1 yes")
-    verdict, _, why = rest.strip().partition(" ")
-    words = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}
-    if verdict.lower() not in words:
+    verdict, _, why = answer.strip().partition(" ")
+    verdicts = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}
+    if verdict.lower() not in verdicts:
         raise InvalidInput("say yes, no or always: /approve 1 yes")
     matches = [call for call in calls if call.number == int(number)]
     if not matches:
         raise InvalidInput("nothing waits" if not calls else f"there is no call {number}")
     if matches[0].is_question:
         raise InvalidInput(f"{matches[0].name} needs an answer of its own, not yes or no")
-    return matches[0], words[verdict.lower()], why.strip()
+    return matches[0], verdicts[verdict.lower()], why.strip()
 
 
 async def _pending_calls(context: CommandContext) -> list[PendingCallView]:

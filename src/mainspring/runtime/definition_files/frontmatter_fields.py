@@ -1,4 +1,4 @@
-"""Typed access to the keys of a frontmatter. Wrong and unknown values are kept and reported.
+"""Typed access to the keys of a frontmatter. Reports wrong and unknown values.
 
 `harness.context.frontmatter` parses the frontmatter itself.
 """
@@ -30,24 +30,25 @@ _OPENING, _CLOSING = "({", ")}"
 
 @dataclass(slots=True)
 class Fields:
-    """`allowed-tools`, `allowed_tools` and `allowedTools` are one key: people write all three."""
+    """The fields of a frontmatter. `allowed-tools`, `allowed_tools` and `allowedTools` are the same
+    key."""
 
     frontmatter: Frontmatter
     file: str
     """For display."""
     findings: list[Finding] = field(default_factory=list[Finding])
-    _written: dict[str, str] = field(default_factory=dict[str, str])
+    _spellings: dict[str, str] = field(default_factory=dict[str, str])
     """The spelling of each key in this file, by its normalized form."""
-    _asked: dict[str, str] = field(default_factory=dict[str, str])
-    _kept: dict[str, object] = field(default_factory=dict[str, object])
+    _keys_read: dict[str, str] = field(default_factory=dict[str, str])
+    _extra: dict[str, object] = field(default_factory=dict[str, object])
 
     def __post_init__(self) -> None:
         for issue in self.frontmatter.issues:
             self._add("warning", issue.what, issue.line, issue.fix)
         for key, value in self.frontmatter.fields.items():
-            first = self._written.setdefault(_normalized_key(key), key)
+            first = self._spellings.setdefault(_normalized_key(key), key)
             if first != key:
-                self._kept[key] = value
+                self._extra[key] = value
                 self.warn(f"`{key}` is `{first}` once more: it counts for nothing", key)
 
     def text(self, key: str) -> str:
@@ -70,25 +71,25 @@ class Fields:
                 return default
             case bool(truth):
                 return truth
-            case str() | int() as written if str(written).strip().lower() in _BOOLEANS:
-                return _BOOLEANS[str(written).strip().lower()]
+            case str() | int() as value if str(value).strip().lower() in _BOOLEANS:
+                return _BOOLEANS[str(value).strip().lower()]
             case _:
                 return self.wrong(key, "must be true or false", default)
 
     def count(self, key: str) -> int | None:
-        written = self.text(key)
-        if not written:
+        text = self.text(key)
+        if not text:
             return None
-        if written.isdecimal() and len(written) < 10 and int(written) > 0:
-            return int(written)
+        if text.isdecimal() and len(text) < 10 and int(text) > 0:
+            return int(text)
         return self.wrong(key, "must be a number above 0", None)
 
     def choice(self, key: str, names: Sequence[Name]) -> Name | None:
-        written = self.text(key)
+        text = self.text(key)
         for name in names:
-            if written == name:
+            if text == name:
                 return name
-        return self.wrong(key, f"must be one of {', '.join(names)}", None) if written else None
+        return self.wrong(key, f"must be one of {', '.join(names)}", None) if text else None
 
     def words(self, key: str) -> tuple[str, ...] | None:
         """A list, or one string separated by commas or spaces; `None` if the key is missing."""
@@ -108,25 +109,27 @@ class Fields:
 
     def value(self, key: str) -> object:
         """The value as it is; `None` if the key is missing."""
-        folded = _normalized_key(key)
-        self._asked[folded] = key
-        written = self._written.get(folded)
-        return None if written is None else self.frontmatter.fields[written]
+        normalized = _normalized_key(key)
+        self._keys_read[normalized] = key
+        spelling = self._spellings.get(normalized)
+        return None if spelling is None else self.frontmatter.fields[spelling]
 
     def extra(self) -> dict[str, object]:
         """The keys that were never read, and values of the wrong type. Call it last."""
-        unknown = [key for folded, key in self._written.items() if folded not in self._asked]
+        unknown = [
+            key for normalized, key in self._spellings.items() if normalized not in self._keys_read
+        ]
         for key in unknown:
-            similar = get_close_matches(key, self._asked.values(), n=1, cutoff=0.8)
+            similar = get_close_matches(key, self._keys_read.values(), n=1, cutoff=0.8)
             fix = f"did you mean {similar[0]}?" if similar else None
             self.warn(f"`{key}` is not known: kept, and nothing is done with it", key, fix)
-        return {**{key: self.frontmatter.fields[key] for key in unknown}, **self._kept}
+        return {**{key: self.frontmatter.fields[key] for key in unknown}, **self._extra}
 
     def wrong(self, key: str, what: str, instead: T) -> T:
         """Report a wrong value, and keep it for `extra`."""
-        written = self._written[_normalized_key(key)]
-        self._kept[written] = self.frontmatter.fields[written]
-        self.warn(f"`{written}` {what}: it counts for nothing", key)
+        spelling = self._spellings[_normalized_key(key)]
+        self._extra[spelling] = self.frontmatter.fields[spelling]
+        self.warn(f"`{spelling}` {what}: it counts for nothing", key)
         return instead
 
     def warn(self, what: str, key: str = "", fix: str | None = None) -> None:
@@ -140,7 +143,7 @@ class Fields:
 
     def line(self, key: str) -> int | None:
         return self.frontmatter.lines.get(
-            key, self.frontmatter.lines.get(self._written.get(_normalized_key(key), ""))
+            key, self.frontmatter.lines.get(self._spellings.get(_normalized_key(key), ""))
         )
 
     def _joined(self, key: str) -> str | None:

@@ -61,21 +61,22 @@ _TOOL_NAMES = {
 
 
 def check_manifest_names(
-    missing_model: MissingModel, said: manifest.AgentManifest
+    missing_model: MissingModel, agent_manifest: manifest.AgentManifest
 ) -> Iterator[Finding]:
-    tell = partial(Finding, file=manifest.FILE)
-    for name in said.tools:
+    finding = partial(Finding, file=manifest.FILE)
+    for name in agent_manifest.tools:
         if not _is_tool(name):
             fix = _suggestion(name) or f"there are {', '.join(sorted(BUILTIN_TOOL_NAMES))}"
-            line = said.lines.get("tools")
-            yield tell(level="warning", line=line, what=f"there is no tool {name}", fix=fix)
-    if (why := missing_model(said.model)) is not None:
+            line = agent_manifest.lines.get("tools")
+            yield finding(level="warning", line=line, what=f"there is no tool {name}", fix=fix)
+    if (why := missing_model(agent_manifest.model)) is not None:
         what, _, fix = why.partition("; ")
-        yield tell(level="error", line=said.lines.get("model"), what=what, fix=fix)
+        yield finding(level="error", line=agent_manifest.lines.get("model"), what=what, fix=fix)
 
 
 def check_subagent_names(missing_model: MissingModel, subagent: Subagent) -> Iterator[IgnoredItem]:
-    """These are no mistakes: files of Claude Code name what only Claude Code has."""
+    """Unknown tools and models. They are not errors: files of Claude Code name tools and models
+    that only Claude Code has."""
     for name in subagent.tools or ():
         if not _is_tool(name):
             why = f"there is none here; {_suggestion(name)}".removesuffix("; ")
@@ -90,8 +91,8 @@ def _is_tool(name: str) -> bool:
 
 
 def _suggestion(name: str) -> str:
-    near = get_close_matches(name.partition("(")[0], sorted(_TOOL_NAMES), n=1)
-    return f"did you mean {near[0]}?" if near else ""
+    similar = get_close_matches(name.partition("(")[0], sorted(_TOOL_NAMES), n=1)
+    return f"did you mean {similar[0]}?" if similar else ""
 
 
 _UNTRUSTED_MESSAGE = "this folder is not trusted; `mainspring policy trust` lets it hold"
@@ -121,7 +122,7 @@ DescribeHooks: TypeAlias = Callable[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderChecks:
-    """What is known about the machine on which the agent would run."""
+    """The checks that depend on the machine on which the agent would run."""
 
     describe_hooks: DescribeHooks
     check_environment: Callable[[Mapping[str, object]], object]
@@ -136,7 +137,8 @@ class FolderChecks:
 
 
 def validate_folder(scopes: Scopes, checks: FolderChecks) -> FolderReport:
-    """Only files are read: no program is run, and no server is asked.
+    """Check all parts of an agent's folder. Only reads files: runs no program and connects to no
+    server.
 
     Raises:
         InvalidInput: there is no such folder.
@@ -153,20 +155,20 @@ def validate_folder(scopes: Scopes, checks: FolderChecks) -> FolderReport:
     settings_report = _SettingsReport(
         checks=checks, scopes=scopes, is_trusted=_is_trusted(project, scopes, checks), plugins=names
     )
-    settings_report.look(agent_folder.agent_manifest)
-    wrong = check_manifest_names(checks.missing_model, agent_folder.agent_manifest)
-    parts[0] = replace(parts[0], findings=(*parts[0].findings, *wrong))
+    settings_report.read(agent_folder.agent_manifest)
+    name_findings = check_manifest_names(checks.missing_model, agent_folder.agent_manifest)
+    parts[0] = replace(parts[0], findings=(*parts[0].findings, *name_findings))
     files = [subagent for subagent in agent_folder.agent.subagents if subagent.file]
-    idle = [odd for file in files for odd in check_subagent_names(checks.missing_model, file)]
+    ignored = [item for file in files for item in check_subagent_names(checks.missing_model, file)]
     with_hooks = [file for file in files if file.hooks and file.scope == "project"]
     if not settings_report.is_trusted:
-        idle += [
-            IgnoredItem(f"{with_hook.name}: hooks", _UNTRUSTED_MESSAGE) for with_hook in with_hooks
-        ]
-        own = [server_label(server) for server in servers.servers if server.scope == "project"]
-        parts = [_distrust(part, own) if part.name == SERVERS_PART else part for part in parts]
-    called = parts[_SETTINGS_POSITION - 1]
-    parts[_SETTINGS_POSITION - 1] = replace(called, ignored=(*called.ignored, *idle))
+        ignored += [IgnoredItem(f"{file.name}: hooks", _UNTRUSTED_MESSAGE) for file in with_hooks]
+        labels = [server_label(server) for server in servers.servers if server.scope == "project"]
+        parts = [_distrust(part, labels) if part.name == SERVERS_PART else part for part in parts]
+    subagent_part = parts[_SETTINGS_POSITION - 1]
+    parts[_SETTINGS_POSITION - 1] = replace(
+        subagent_part, ignored=(*subagent_part.ignored, *ignored)
+    )
     parts[_SETTINGS_POSITION:_SETTINGS_POSITION] = settings_report.parts
     if agent_folder.agent_manifest.schedule is not None and project is not None:
         parts = [_check_schedule(part, project) if part.name == PLANNED else part for part in parts]
@@ -174,7 +176,7 @@ def validate_folder(scopes: Scopes, checks: FolderChecks) -> FolderReport:
 
 
 def _read_project(scopes: Scopes, checks: FolderChecks) -> ProjectFiles | None:
-    """`None`: a file cannot be read; the report says so elsewhere."""
+    """`None` if a file cannot be read; another part of the report says so."""
     try:
         return read_project_files(scopes.folder, home=checks.home, read_scripts=checks.read_scripts)
     except InvalidInput:
@@ -214,14 +216,14 @@ def _check_schedule(part: PartReport, project: ProjectFiles) -> PartReport:
 
 @dataclass(slots=True)
 class _SettingsReport:
-    """What the settings of a folder say, file by file."""
+    """Collects the settings of a folder, file by file."""
 
     checks: FolderChecks
     scopes: Scopes
     is_trusted: bool
     plugins: frozenset[str]
-    """Names of those that are installed."""
-    honoured: list[str] = field(default_factory=list[str])
+    """Names of the installed plugins."""
+    supported: list[str] = field(default_factory=list[str])
     ignored: list[IgnoredItem] = field(default_factory=list[IgnoredItem])
     findings: list[Finding] = field(default_factory=list[Finding])
     hooks: list[str] = field(default_factory=list[str])
@@ -231,17 +233,17 @@ class _SettingsReport:
 
     @property
     def parts(self) -> list[PartReport]:
-        permissions = (tuple(self.honoured), tuple(self.ignored), tuple(self.findings))
+        permissions = (tuple(self.supported), tuple(self.ignored), tuple(self.findings))
         hooks = (tuple(self.hooks), tuple(self.hooks_ignored), tuple(self.hook_findings))
         return [
-            PartReport(name=name, supported=honoured, ignored=ignored, findings=findings)
-            for name, (honoured, ignored, findings) in (
+            PartReport(name=name, supported=supported, ignored=ignored, findings=findings)
+            for name, (supported, ignored, findings) in (
                 ("permissions and sandbox", permissions),
                 ("hooks", hooks),
             )
         ]
 
-    def look(self, agent: manifest.AgentManifest) -> None:
+    def read(self, agent: manifest.AgentManifest) -> None:
         for name in PROJECT_FILES:
             if name == manifest.FILE:
                 self._of_manifest(agent)
@@ -254,59 +256,63 @@ class _SettingsReport:
                 if name != HOOKS_FILE:
                     self._of_settings(file)
 
-    def _of_manifest(self, said: manifest.AgentManifest) -> None:
-        """Its rules were checked when it was read."""
-        if said.permissions is not None:
+    def _of_manifest(self, agent_manifest: manifest.AgentManifest) -> None:
+        """Its rules are valid: they are checked when the file is read."""
+        if agent_manifest.permissions is not None:
             for key in _BEHAVIORS:
-                self._tell_rules(manifest.FILE, key, getattr(said.permissions, key))
-            if (mode := said.permissions.mode) is not None:
-                self._hold(manifest.FILE, f"mode {mode}", is_cautious=mode == STRICTEST_MODE)
-        if said.environment is not None:
-            self._hold(manifest.FILE, "environment")
-            self.environment_line = said.lines.get("environment")
-            self._check_environment(manifest.FILE, None, said.environment)
+                self._add_rules(manifest.FILE, key, getattr(agent_manifest.permissions, key))
+            if (mode := agent_manifest.permissions.mode) is not None:
+                self._add_setting(manifest.FILE, f"mode {mode}", is_cautious=mode == STRICTEST_MODE)
+        if agent_manifest.environment is not None:
+            self._add_setting(manifest.FILE, "environment")
+            self.environment_line = agent_manifest.lines.get("environment")
+            self._check_environment(manifest.FILE, None, agent_manifest.environment)
 
     def _of_settings(self, file: JsonFile) -> None:
         permissions = as_object(file.fields.get("permissions")) or {}
         self._unknown(file, permissions)
         for key in _BEHAVIORS:
-            self._tell_rules(file.shown, key, [*self._rules(file, key, permissions.get(key))])
+            self._add_rules(file.shown, key, [*self._rules(file, key, permissions.get(key))])
         mode = permissions.get("defaultMode")
         if mode is not None:
             self._mode(file, mode)
         if directories := as_list(permissions.get("additionalDirectories")):
-            self._hold(file.shown, f"also works in {', '.join(map(str, directories))}")
+            self._add_setting(file.shown, f"also works in {', '.join(map(str, directories))}")
         for what in _preferences(file):
-            self._hold(file.shown, what)
-        self._tell_plugins(file)
+            self._add_setting(file.shown, what)
+        self._add_plugins(file)
         for key in _MANAGED_ONLY & file.fields.keys():
             self.ignored.append(
                 IgnoredItem(f"{file.shown}: {key}", "only managed settings may say it")
             )
         sandbox = as_object(file.fields.get("sandbox"))
         if sandbox is not None:
-            self._hold(file.shown, "sandbox")
+            self._add_setting(file.shown, "sandbox")
             self._check_environment(file.shown, file, sandbox)
 
-    def _tell_plugins(self, file: JsonFile) -> None:
+    def _add_plugins(self, file: JsonFile) -> None:
         for key, is_used in (as_object(file.fields.get("enabledPlugins")) or {}).items():
             name = key.partition("@")[0]
             if is_used and name not in self.plugins:
                 missing = "it is not installed; `mainspring plugin install SOURCE` does that"
                 self.ignored.append(IgnoredItem(f"{file.shown}: plugin {name}", missing))
             else:
-                self._hold(file.shown, f"plugin {name} {'enabled' if is_used else 'disabled'}")
+                self._add_setting(
+                    file.shown, f"plugin {name} {'enabled' if is_used else 'disabled'}"
+                )
 
     def _unknown(self, file: JsonFile, permissions: dict[str, object]) -> None:
-        odd = {key: key for key in file.fields if key not in _KNOWN_KEYS}
-        odd |= {key: f"permissions.{key}" for key in permissions if key not in _KNOWN_PERMISSIONS}
-        for key, shown in odd.items():
+        unknown = {key: key for key in file.fields if key not in _KNOWN_KEYS}
+        unknown |= {
+            key: f"permissions.{key}" for key in permissions if key not in _KNOWN_PERMISSIONS
+        }
+        for key, shown in unknown.items():
             why = _REASONS.get(key, _UNKNOWN_KEY_MESSAGE)
             self.ignored.append(IgnoredItem(f"{file.shown}: {shown}", why))
 
-    def _rules(self, file: JsonFile, key: Permission, said: object) -> Iterator[str]:
-        rules = as_list(said)
-        if said is not None and rules is None:
+    def _rules(self, file: JsonFile, key: Permission, value: object) -> Iterator[str]:
+        rules = as_list(value)
+        if value is not None and rules is None:
             self._find("error", file, f"permissions.{key} must be a list", key)
         for rule in rules or ():
             text = rule if isinstance(rule, str) else ""
@@ -324,18 +330,18 @@ class _SettingsReport:
     def _mode(self, file: JsonFile, mode: object) -> None:
         try:
             is_cautious = parse_mode(str(mode)) == STRICTEST_MODE
-            self._hold(file.shown, f"mode {mode}", is_cautious=is_cautious)
+            self._add_setting(file.shown, f"mode {mode}", is_cautious=is_cautious)
         except InvalidInput as error:
             self._find("error", file, f"permissions.defaultMode: {error}", "defaultMode")
 
-    def _tell_rules(self, shown: str, behavior: Permission, rules: Sequence[str]) -> None:
+    def _add_rules(self, shown: str, behavior: Permission, rules: Sequence[str]) -> None:
         if rules:
             what = f"{behavior} {', '.join(rules)}"
-            self._hold(shown, what, is_cautious=behavior in _RESTRICTING)
+            self._add_setting(shown, what, is_cautious=behavior in _RESTRICTING)
 
-    def _hold(self, shown: str, what: str, *, is_cautious: bool = False) -> None:
+    def _add_setting(self, shown: str, what: str, *, is_cautious: bool = False) -> None:
         if self.is_trusted or is_cautious:
-            self.honoured.append(f"{shown}: {what}")
+            self.supported.append(f"{shown}: {what}")
         else:
             self.ignored.append(IgnoredItem(f"{shown}: {what}", _UNTRUSTED_MESSAGE))
 

@@ -84,15 +84,15 @@ async def pin_policy(
     options, protected = setup.options, _protected_paths(setup, paths)
     if setup.thread.session_state.policy is not None:
         return await _read_pinned(setup, loaded, protected)
-    brought, vouched = loaded.hooks, dict(loaded.scripts)
+    settings, script_hashes = loaded.hooks, dict(loaded.scripts)
     roots = [str(paths.workspace), *map(os.path.realpath, [options.agent] if options.agent else [])]
     if not options.is_served:
         for item in await to_thread.run_sync(_plugin_and_skill_hooks, home, setup, loaded):
-            brought += item.settings
+            settings += item.settings
             roots += item.roots
-            vouched |= item.scripts
-    kept_hooks, odd = read_hooks(brought) if brought else ((), ())
-    protected += tuple(loaded.scripts) if kept_hooks else ()
+            script_hashes |= item.scripts
+    hooks, hook_warnings = read_hooks(settings) if settings else ((), ())
+    protected += tuple(loaded.scripts) if hooks else ()
     policy = replace(
         loaded.policy,
         mode=options.mode or loaded.policy.mode,
@@ -101,18 +101,18 @@ async def pin_policy(
     )
     pinned = PinnedPolicy(
         policy=policy,
-        hooks=kept_hooks,
+        hooks=hooks,
         is_trusted=loaded.is_trusted,
-        hook_roots=tuple(dict.fromkeys(roots)) if kept_hooks else (),
-        hook_files=vouched if kept_hooks else {},
+        hook_roots=tuple(dict.fromkeys(roots)) if hooks else (),
+        hook_files=script_hashes if hooks else {},
     )
-    kept = await setup.writer.put_blob(msgspec.json.encode(pinned), media_type="application/json")
+    blob = await setup.writer.put_blob(msgspec.json.encode(pinned), media_type="application/json")
     mode = policy.mode or "default"
-    facts: list[KnownPayload] = [PolicyAdopted(policy=kept.hash, mode=mode)]
+    facts: list[KnownPayload] = [PolicyAdopted(policy=blob.hash, mode=mode)]
     if mode == "plan":
         facts.append(_mode_message(mode))
     facts += _allowed_path_facts(setup, policy)
-    warnings = (*loaded.warnings, *odd)
+    warnings = (*loaded.warnings, *hook_warnings)
     return SessionRules(pinned_policy=pinned, loaded=loaded, facts=tuple(facts), warnings=warnings)
 
 
@@ -133,15 +133,17 @@ def _mode_message(mode: Mode) -> ContextAdded:
 
 def _protected_paths(setup: SetupRequest, paths: SessionPaths) -> tuple[str, ...]:
     """What else this session protects: files that git configurations name, and trusted skills."""
-    named = (str(paths.workspace / item) for item in paths.watched)
+    watched = (str(paths.workspace / item) for item in paths.watched)
     agent = setup.agent
-    called = (subagent.own.skills for subagent in agent.subagents if subagent.own is not None)
+    subagent_skills = (
+        subagent.own.skills for subagent in agent.subagents if subagent.own is not None
+    )
     skills = (
         skill.folder
-        for skill in (*agent.skills, *(skill for several in called for skill in several))
+        for skill in (*agent.skills, *(skill for several in subagent_skills for skill in several))
         if skill.is_trusted and skill.kind == "skill" and skill.file
     )
-    return tuple(dict.fromkeys((*named, *skills)))
+    return tuple(dict.fromkeys((*watched, *skills)))
 
 
 async def _read_pinned(
@@ -150,8 +152,8 @@ async def _read_pinned(
     assert setup.thread.session_state.policy is not None
     options = setup.options
     pinned = await read_pinned_policy(setup.log, setup.thread.session_state.policy, loaded)
-    known = dict.fromkeys((*pinned.policy.protected, *protected))
-    pinned = replace(pinned, policy=replace(pinned.policy, protected=tuple(known)))
+    paths = dict.fromkeys((*pinned.policy.protected, *protected))
+    pinned = replace(pinned, policy=replace(pinned.policy, protected=tuple(paths)))
     if options.is_served:  # the client may have changed the session's tools
         lasting = [rule for rule in pinned.policy.rules if rule.scope != "session"]
         policy = replace(pinned.policy, rules=(*lasting, *options.rules))
@@ -179,14 +181,14 @@ def _allowed_path_facts(setup: SetupRequest, policy: Policy) -> tuple[KnownPaylo
 
 
 def _protected_file(policy: Policy, path: str) -> str:
-    whole = absolute_path(path, cwd=policy.workspace, home=policy.home)
-    if os.path.realpath(whole) != whole:
+    absolute = absolute_path(path, cwd=policy.workspace, home=policy.home)
+    if os.path.realpath(absolute) != absolute:
         raise InvalidInput(f"--allow-protected {path}: it is a link, or goes through one")
-    if os.path.isdir(whole):
+    if os.path.isdir(absolute):
         raise InvalidInput(f"--allow-protected {path}: it is a folder; name each file in it")
-    if not is_guarded(policy, whole):
+    if not is_guarded(policy, absolute):
         raise InvalidInput(f"--allow-protected {path}: it is not protected")
-    return whole
+    return absolute
 
 
 def reading_rules(agent: Agent) -> tuple[PolicyRule, ...]:
@@ -228,10 +230,10 @@ async def has_end_hooks(log: SessionLog, session_id: str) -> bool:
     payloads = [event.payload for event in events]
     if any(isinstance(item, HookRan) and item.hook_event == "SessionEnd" for item in payloads):
         return False
-    adopted = [item.policy for item in payloads if isinstance(item, PolicyAdopted)]
-    if not adopted:
+    digests = [item.policy for item in payloads if isinstance(item, PolicyAdopted)]
+    if not digests:
         return False
-    pinned = msgspec.json.decode(await log.blob(adopted[-1]), type=PinnedPolicy)
+    pinned = msgspec.json.decode(await log.blob(digests[-1]), type=PinnedPolicy)
     return any(b'"SessionEnd"' in bytes(hook) for hook in pinned.hooks)
 
 

@@ -28,7 +28,7 @@ class TrustedHooks(Struct, frozen=True):
     roots: tuple[str, ...] = ()
     """Folders of the plugins and skills that they belong to."""
     scripts: Mapping[str, str] = field(default_factory=dict[str, str])
-    """All files of these, by absolute path: the trusted hash."""
+    """The trusted hashes of all their files, by absolute path."""
 
 
 def trusted_plugin_hooks(home: Path, folder: Path, disabled: Collection[str] = ()) -> TrustedHooks:
@@ -40,15 +40,15 @@ def trusted_plugin_hooks(home: Path, folder: Path, disabled: Collection[str] = (
     if not with_hooks:
         return TrustedHooks()
     pins = TrustPins(home / PINS_FILE)
-    vouched = {plugin.root: pins.trusted_contents(plugin.root) for plugin in with_hooks}
-    trusted = [plugin for plugin in with_hooks if vouched[plugin.root] is not None]
+    contents = {plugin.root: pins.trusted_contents(plugin.root) for plugin in with_hooks}
+    trusted = [plugin for plugin in with_hooks if contents[plugin.root] is not None]
     return TrustedHooks(
         settings=tuple(hooks for plugin in trusted for hooks in _hooks_of_plugin(plugin)),
         roots=tuple(str(plugin.root) for plugin in trusted),
         scripts={
             str(plugin.root / item.path): hashlib.sha256(item.content).hexdigest()
             for plugin in trusted
-            for item in vouched[plugin.root] or ()
+            for item in contents[plugin.root] or ()
             if item.link is None and not item.is_special
         },
     )
@@ -61,7 +61,7 @@ def trusted_skill_hooks(home: Path, folder: Path, skills: Iterable[Skill]) -> Tr
         return TrustedHooks()
     pins = TrustPins(home / PINS_FILE)
     plugins = installed_plugins(folder, None if folder == home else home).plugins
-    brought: list[HookSettings] = []
+    settings: list[HookSettings] = []
     files: dict[str, str] = {}
     for skill in with_hooks:
         owner = next((p for p in plugins if Path(skill.file).is_relative_to(p.root)), None)
@@ -69,29 +69,29 @@ def trusted_skill_hooks(home: Path, folder: Path, skills: Iterable[Skill]) -> Tr
         contents = _skill_contents(skill, pins, owner.root if owner else place)
         if not contents:
             continue
-        own = HookFolder(
+        hook_folder = HookFolder(
             name=skill.name,
             root=skill.folder,
             kind="skill",
             plugin=owner.name if owner else None,
         )
         places = {"${CLAUDE_SKILL_DIR}": skill.folder}
-        said = cast("dict[str, object]", _expand_paths(skill.hooks, places))
+        hooks = cast("dict[str, object]", _expand_paths(skill.hooks, places))
         settled = HookSettings(
             scope=owner.scope if owner else _TRUSTED_SCOPE,
             source=skill.file,
-            hooks=said,
-            folder=own,
+            hooks=hooks,
+            folder=hook_folder,
         )
-        brought.append(settled)
+        settings.append(settled)
         files |= contents
-    roots = tuple(item.folder.root for item in brought if item.folder is not None)
-    return TrustedHooks(settings=tuple(brought), roots=roots, scripts=files)
+    roots = tuple(item.folder.root for item in settings if item.folder is not None)
+    return TrustedHooks(settings=tuple(settings), roots=roots, scripts=files)
 
 
 def _skill_contents(skill: Skill, pins: TrustPins, place: Path) -> dict[str, str]:
-    """The hashes of its files by absolute path, if the skill is still what was trusted. The user's
-    own skills need no approval: the hashes of their files as they are now."""
+    """The hashes of a skill's files by absolute path; empty if the skill has changed since it was
+    trusted. The user's own skills need no trust: the hashes of their current files."""
     is_pinned = pins.of(place) is not None
     if not is_pinned and skill.scope == "project":
         return {}
@@ -119,19 +119,19 @@ def _hooks_of_plugin(plugin: Plugin) -> Iterator[HookSettings]:
         name=plugin.name, plugin=plugin.name, root=str(plugin.root), data=str(plugin.data)
     )
     for hook in plugin.hooks:
-        said = cast("dict[str, object]", _expand_paths(hook.hooks, places))
-        yield HookSettings(scope=plugin.scope, source=hook.file, hooks=said, folder=folder)
+        hooks = cast("dict[str, object]", _expand_paths(hook.hooks, places))
+        yield HookSettings(scope=plugin.scope, source=hook.file, hooks=hooks, folder=folder)
 
 
-def _expand_paths(said: object, places: dict[str, str]) -> object:
+def _expand_paths(value: object, places: dict[str, str]) -> object:
     """Replace the variables for the folders of a plugin or skill in all texts."""
-    if isinstance(said, str):
+    if isinstance(value, str):
         for name, place in places.items():
-            said = said.replace(name, place)
-        return said
-    if isinstance(said, dict):
-        entries = cast("dict[str, object]", said)
-        return {key: _expand_paths(value, places) for key, value in entries.items()}
-    if isinstance(said, list):
-        return [_expand_paths(item, places) for item in cast("list[object]", said)]
-    return said
+            value = value.replace(name, place)
+        return value
+    if isinstance(value, dict):
+        entries = cast("dict[str, object]", value)
+        return {key: _expand_paths(item, places) for key, item in entries.items()}
+    if isinstance(value, list):
+        return [_expand_paths(item, places) for item in cast("list[object]", value)]
+    return value

@@ -75,7 +75,7 @@ class LoadedPolicy:
     is_trusted: bool
     """Whether the project's own settings apply in full."""
     scripts: Mapping[str, str]
-    """Files that hooks may run, by absolute path: the hash that was trusted."""
+    """The trusted hashes of files that hooks may run, by absolute path."""
     preferences: Preferences = field(default_factory=Preferences)
     servers: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     """The project's files that name MCP servers, as they were trusted."""
@@ -108,8 +108,11 @@ def load_policy(
     only_managed: bool = False,
     agent: Path | None = None,
 ) -> LoadedPolicy:
-    """The policy for work in a folder; `only_managed`: from the operator's settings alone. `agent`
-    is the agent's own folder, if it is another: the agent's settings there apply, too.
+    """Load the policy for work in a folder.
+
+    Args:
+        only_managed: read only the operator's settings.
+        agent: the agent's own folder, if it is another one: its settings apply, too.
 
     Raises:
         InvalidInput: a file, or a rule that forbids something, cannot be understood. Going on
@@ -133,11 +136,13 @@ def load_policy(
         warnings += untrusted
         warnings += project.ignored_parts(place)
     if agent is not None and not only_managed and os.path.realpath(agent) != str(place):
-        brought, odd = _read_agent_settings(agent, place, home=home, read_scripts=read_scripts)
-        files[-1:-1] = brought.files
-        scripts |= brought.scripts
-        subagents += brought.subagents
-        warnings += odd
+        agent_settings, agent_warnings = _read_agent_settings(
+            agent, place, home=home, read_scripts=read_scripts
+        )
+        files[-1:-1] = agent_settings.files
+        scripts |= agent_settings.scripts
+        subagents += agent_settings.subagents
+        warnings += agent_warnings
     files = _managed_only(files)
     start = Policy(workspace=place.as_posix(), home=home.as_posix())
     policy = reduce(merge_policies, (_policy(file, start, warnings) for file in files), start)
@@ -173,8 +178,8 @@ def _subagent_files(
 
 def _user_subagents(home: Path) -> dict[str, bytes]:
     nowhere = home / ".mainspring" / "no-project"
-    found = subagents_with_commands(Scopes(folder=nowhere, home=home))
-    return {str(file): content for file, content in found.items()}
+    contents = subagents_with_commands(Scopes(folder=nowhere, home=home))
+    return {str(file): content for file, content in contents.items()}
 
 
 def read_policy(file: Path, *, folder: Path, home: Path) -> tuple[Policy, tuple[str, ...]]:
@@ -183,10 +188,10 @@ def read_policy(file: Path, *, folder: Path, home: Path) -> tuple[Policy, tuple[
     Raises: InvalidInput.
     """
     place = Path(os.path.realpath(folder))
-    found = _read_file("project", file, place, read_bounded(file))
-    warnings = list(found.warnings)
+    loaded = _read_file("project", file, place, read_bounded(file))
+    warnings = list(loaded.warnings)
     start = Policy(workspace=place.as_posix(), home=home.as_posix())
-    return merge_policies(start, _policy(found, start, warnings)), tuple(warnings)
+    return merge_policies(start, _policy(loaded, start, warnings)), tuple(warnings)
 
 
 def add_local_rules(
@@ -200,9 +205,9 @@ def add_local_rules(
         InvalidInput: a rule or the file cannot be understood; nothing was written.
     """
     file = folder / LOCAL_FILE
-    own = read_project_files(folder, home=home, read_scripts=read_scripts)
-    whole = _decode(file, own.settings.get(LOCAL_FILE, b""))
-    permissions = whole.setdefault("permissions", {})
+    project = read_project_files(folder, home=home, read_scripts=read_scripts)
+    settings = _decode(file, project.settings.get(LOCAL_FILE, b""))
+    permissions = settings.setdefault("permissions", {})
     if not isinstance(permissions, dict):
         raise InvalidInput(f"{file}: permissions must be an object")
     allow = permissions.setdefault("allow", [])  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType] (checked in the next line)
@@ -212,12 +217,12 @@ def add_local_rules(
         parse_rule(text, behavior="allow")
         if text not in allow:
             allow.append(text)  # pyright: ignore[reportUnknownMemberType]
-    was_trusted = is_trusted(folder, own, home=home)
-    encoded = msgspec.json.format(msgspec.json.encode(whole), indent=2) + b"\n"
+    was_trusted = is_trusted(folder, project, home=home)
+    encoded = msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n"
     write_atomic(file, encoded)
     if was_trusted:
         # what was read and written here: a program may have changed the files meanwhile
-        changed = replace(own, settings={**own.settings, LOCAL_FILE: encoded})
+        changed = replace(project, settings={**project.settings, LOCAL_FILE: encoded})
         trust(folder, changed, home=home)
     return file
 
@@ -225,7 +230,7 @@ def add_local_rules(
 def _read_all(
     folder: Path, own: Mapping[str, bytes], *, home: Path, managed: Path
 ) -> Iterator[_LoadedFile]:
-    """In the order of precedence, the lowest first."""
+    """Read all settings files, those with the lowest precedence first."""
     users = [home / name for name in USER_FILES]
     for file in users:
         yield _read_file("user", file, file.parent, read_bounded(file))
@@ -242,16 +247,16 @@ def _read_agent_settings(
 ) -> tuple[_AgentSettings, list[str]]:
     """An agent's own settings, which apply wherever it works if its own folder is trusted."""
     agent = Path(os.path.realpath(agent))
-    own = read_project_files(agent, home=home, read_scripts=read_scripts)
+    project = read_project_files(agent, home=home, read_scripts=read_scripts)
     files = [
-        _read_file("project", agent / name, place, own.settings[name])
+        _read_file("project", agent / name, place, project.settings[name])
         for name in AGENT_FILES
-        if name in own.settings
+        if name in project.settings
     ]
     warnings = [warning for file in files for warning in file.warnings]
-    if is_trusted(agent, own, home=home):
-        subagents = tuple(_subagent_files(own.subagents, agent, "project"))
-        return _AgentSettings(files, own.script_hashes(agent), subagents), warnings
+    if is_trusted(agent, project, home=home):
+        subagents = tuple(_subagent_files(project.subagents, agent, "project"))
+        return _AgentSettings(files, project.script_hashes(agent), subagents), warnings
     files, untrusted = _restrict_untrusted(files)
     return _AgentSettings(files, {}), [*warnings, *untrusted]
 
@@ -266,12 +271,10 @@ def _read_file(scope: Scope, file: Path, folder: Path, content: bytes | None) ->
         raise InvalidInput(f"{file}: {error}") from error
     others = manifest.SERVICE_KEYS if file.name == manifest.FILE else ()
     unknown = [key for key in _unknown_keys(whole, SettingsFile) if key not in others]
-    unknown += _unknown_permissions(whole)
-    warnings = (
-        (f"{file}: {', '.join(unknown)}: not honoured; `mainspring validate` says why",)
-        if unknown
-        else ()
-    )
+    permissions = msgspec.convert(whole.get("permissions", {}), RawSettings)
+    unknown += [f"permissions.{key}" for key in _unknown_keys(permissions, PermissionSettings)]
+    text = f"{file}: {', '.join(unknown)}: not honoured; `mainspring validate` says why"
+    warnings = (text,) if unknown else ()
     return _LoadedFile(scope=scope, file=file, folder=folder, settings=settings, warnings=warnings)
 
 
@@ -287,33 +290,29 @@ def _unknown_keys(whole: Mapping[str, object], kind: type[Struct]) -> list[str]:
     return [key for key in whole if key not in known and key != "$schema"]
 
 
-def _unknown_permissions(whole: RawSettings) -> list[str]:
-    nested = msgspec.convert(whole.get("permissions", {}), RawSettings)
-    return [f"permissions.{key}" for key in _unknown_keys(nested, PermissionSettings)]
-
-
 def _restrict_untrusted(files: list[_LoadedFile]) -> tuple[list[_LoadedFile], list[str]]:
     """Of an untrusted folder's settings, only those that forbid something apply."""
-    kept: list[_LoadedFile] = []
+    results: list[_LoadedFile] = []
     warnings: list[str] = []
     for file in files:
         if file.scope not in ("project", "local"):
-            kept.append(file)
+            results.append(file)
             continue
-        own = file.settings.permissions
-        strict = own.default_mode if own.default_mode == STRICTEST_MODE else None
+        permissions = file.settings.permissions
+        strict = permissions.default_mode if permissions.default_mode == STRICTEST_MODE else None
         cautious = SettingsFile(
-            permissions=PermissionSettings(ask=own.ask, deny=own.deny, default_mode=strict)
+            permissions=PermissionSettings(
+                ask=permissions.ask, deny=permissions.deny, default_mode=strict
+            )
         )
-        kept.append(replace(file, settings=cautious))
+        results.append(replace(file, settings=cautious))
         if cautious != file.settings:
             warnings.append(error_table.UNTRUSTED_FOLDER.message.format(file=file.file))
-    return kept, warnings
+    return results, warnings
 
 
 def _managed_only(files: list[_LoadedFile]) -> list[_LoadedFile]:
-    managed = files[-1].settings
-    if not managed.allow_managed_permission_rules_only:
+    if not files[-1].settings.allow_managed_permission_rules_only:
         return files
     return [
         file if file.scope == "managed" else replace(file, settings=_without_allow(file.settings))

@@ -60,7 +60,8 @@ class _HooksFile(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProjectFiles:
-    """What somebody trusts; read once, so that what was checked is what is used."""
+    """The files of a project that need trust; they are read once, so that the checked content is
+    the content that is used."""
 
     settings: Mapping[str, bytes]
     """By file."""
@@ -75,13 +76,13 @@ class ProjectFiles:
     def fingerprint(self) -> str:
         """A hash of the bytes and of which settings in them are honoured: trust does not cover a
         setting that was ignored when it was given."""
-        named = {f"runs {name}": content for name, content in self.scripts.items()}
+        scripts = {f"runs {name}": content for name, content in self.scripts.items()}
         keys = {
             f"honours {name}": ",".join(added).encode()
             for name, content in self.settings.items()
             if (added := sorted(_decode_object(content).keys() & _ADDED_KEYS))
         }
-        return _fingerprint({**self.settings, **self.subagents, **self.servers, **named, **keys})
+        return _fingerprint({**self.settings, **self.subagents, **self.servers, **scripts, **keys})
 
     @property
     def commands(self) -> Iterator[tuple[str, str]]:
@@ -206,17 +207,19 @@ def read_project_files(folder: Path, *, home: Path, read_scripts: ReadScripts) -
     folder = Path(os.path.realpath(folder))
     settings = read_project_settings(folder)
     users = (read_bounded(home / name) for name in USER_FILES)
-    every = (*settings.values(), *(content for content in users if content is not None))
-    commands = [command for content in every for command in _commands(content)]
+    contents = (*settings.values(), *(content for content in users if content is not None))
+    commands = [command for content in contents for command in _commands(content)]
     subagents = subagents_with_commands(Scopes(folder=folder))
-    described = (parts_of_subagent(content).hooks for content in subagents.values())
-    commands += [command for hooks in described for command in _commands_in([hooks])]
-    named = {path.relative_to(folder).as_posix(): text for path, text in subagents.items()}
-    found = {name: read_bounded(folder / name) for name in SERVER_FILES}
-    servers = {name: content for name, content in found.items() if content is not None}
+    hook_settings = (parts_of_subagent(content).hooks for content in subagents.values())
+    commands += [command for hooks in hook_settings for command in _commands_in([hooks])]
+    subagent_files = {path.relative_to(folder).as_posix(): text for path, text in subagents.items()}
+    server_files = {name: read_bounded(folder / name) for name in SERVER_FILES}
+    servers = {name: content for name, content in server_files.items() if content is not None}
     commands += [helper for content in servers.values() for helper in _header_helpers(content)]
     scripts: Mapping[str, bytes] = read_scripts(commands, folder) if commands else {}
-    return ProjectFiles(settings=settings, scripts=scripts, subagents=named, servers=servers)
+    return ProjectFiles(
+        settings=settings, scripts=scripts, subagents=subagent_files, servers=servers
+    )
 
 
 def subagents_with_commands(scopes: Scopes) -> dict[Path, bytes]:
@@ -246,8 +249,8 @@ class SubagentParts(Struct, frozen=True):
 
 def parts_of_subagent(content: bytes) -> SubagentParts:
     fields = Fields(read_frontmatter(content.decode(errors="replace")), "")
-    listed = read_servers(fields)
-    tables = [cast("dict[str, object]", item) for item in listed if isinstance(item, dict)]
+    entries = read_servers(fields)
+    tables = [cast("dict[str, object]", item) for item in entries if isinstance(item, dict)]
     servers = {str(name): entry for table in tables for name, entry in table.items()}
     return SubagentParts(" ".join(fields.text("name").split()), fields.mapping("hooks"), servers)
 
@@ -287,8 +290,8 @@ def _commands_in(pending: list[object]) -> Iterator[str]:
             fields = cast("dict[str, object]", value)
             pending += fields.values()
             if isinstance(command := fields.get("command"), str):
-                listed = fields.get("args")
-                words = cast("list[object]", listed) if isinstance(listed, list) else []
+                arguments = fields.get("args")
+                words = cast("list[object]", arguments) if isinstance(arguments, list) else []
                 yield "\n".join((command, *(str(word) for word in words)))
 
 

@@ -1,6 +1,7 @@
-"""What this user knows of MCP servers. A tool whose definition has changed since it was first met
-is not used until the user accepts it: what was approved is what is called. A legacy server is not
-asked for a while whether it still is one: some take seconds not to answer.
+"""What is stored about MCP servers for a user: hashes of their tools, and which are legacy servers.
+
+A tool whose definition has changed since its first use is not used until the user accepts it. A
+legacy server is not probed again for a week, because some of them take seconds to fail.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ _Pins = dict[str, dict[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class ServerHistory:
-    """What the user knows of servers from earlier sessions. Blocks."""
+    """What is stored about MCP servers from the user's earlier sessions. Its methods block."""
 
     home: Path | None
-    """The user's; `None`: nothing is known, and nothing remembered."""
+    """The user's home folder; `None` if nothing is stored."""
     clock: Clock
 
     def is_legacy(self, server: McpServer) -> bool:
@@ -45,8 +46,8 @@ class ServerHistory:
     def refused_tools(
         self, server: McpServer, texts: Mapping[str, str], hashes: Mapping[str, str]
     ) -> dict[str, str | None]:
-        """Disabled ones, those that try to steer the model, and those that have changed.
-        `texts`, `hashes`: of all that the server says about a tool, by name."""
+        """Tools that may not be used, and why: disabled tools, dangerous texts, and changed tools.
+        `texts` and `hashes` are those of each tool's definition, by name."""
         refused: dict[str, str | None] = dict.fromkeys(server.disabled_tools)
         for name, text in texts.items():
             if name not in refused and (why := danger_in(text)) is not None:
@@ -62,8 +63,8 @@ class ServerHistory:
 
 
 def check_pins(home: Path, server: McpServer, tools: Mapping[str, str]) -> dict[str, str]:
-    """Why tools may not be used, by name. `tools`: the hashes of their definitions by name. A
-    server that was never met before is pinned.
+    """Why tools may not be used, by name. `tools`: the hashes of their definitions by name. The
+    tools of a new server are pinned.
 
     Raises: InvalidInput: the pins cannot be read or written.
     """
@@ -83,7 +84,7 @@ def check_pins(home: Path, server: McpServer, tools: Mapping[str, str]) -> dict[
 
 
 def accept_tools(home: Path, server: McpServer) -> bool:
-    """The tools that the server has next are the ones to go by; False if none were pinned.
+    """Remove a server's pins: its next tools are accepted. False if it had none.
 
     Raises: InvalidInput.
     """
@@ -95,19 +96,19 @@ def accept_tools(home: Path, server: McpServer) -> bool:
 
 
 def is_known_legacy(home: Path, server: McpServer, now: datetime) -> bool:
-    """Whether the server was of the legacy era within the last week."""
-    met = _read_legacy(home).get(_server_id(server), 0.0)
-    return 0 <= now.timestamp() - met < _ERA_SECONDS
+    """Whether the server was a legacy server within the last week."""
+    seen_at = _read_legacy(home).get(_server_id(server), 0.0)
+    return 0 <= now.timestamp() - seen_at < _ERA_SECONDS
 
 
 def remember_legacy(home: Path, server: McpServer, now: datetime) -> None:
-    met = {**_read_legacy(home), _server_id(server): now.timestamp()}
+    times = {**_read_legacy(home), _server_id(server): now.timestamp()}
     (home / _ERA_FILE).parent.mkdir(parents=True, exist_ok=True)
-    write_atomic(home / _ERA_FILE, msgspec.json.encode(met, order="sorted") + b"\n")
+    write_atomic(home / _ERA_FILE, msgspec.json.encode(times, order="sorted") + b"\n")
 
 
 def _read_legacy(home: Path) -> dict[str, float]:
-    """When servers were found to be of the legacy era. A file that cannot be read costs a probe."""
+    """When legacy servers were last seen, by id; empty if the file cannot be read."""
     try:
         content = read_bounded(home / _ERA_FILE, max_bytes=_MAX_BYTES)
         return {} if content is None else msgspec.json.decode(content, type=dict[str, float])
@@ -116,7 +117,7 @@ def _read_legacy(home: Path) -> dict[str, float]:
 
 
 def danger_in(text: str) -> str | None:
-    """Why a model should not read a text of a stranger, if a scan finds a reason."""
+    """Why a model should not read a text, if a scan finds a danger in it."""
     page = scanned_text("tool.md", text, is_script=False, is_prose=True)
     for match in (*find_matches(page), *find_hidden_text(text, is_script=False)):
         if match.severity == "danger":
@@ -125,7 +126,7 @@ def danger_in(text: str) -> str | None:
 
 
 def _server_id(server: McpServer) -> str:
-    """Another command or address is another server."""
+    """The id of a server; it changes with the command or address."""
     parts = (server.name, server.transport, server.command, *server.args, server.url)
     return hashlib.sha256(msgspec.json.encode(parts)).hexdigest()
 
