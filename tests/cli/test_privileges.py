@@ -1,7 +1,5 @@
 """Whom `mainspring serve` and `worker` run as: root only if told so, else another user for good."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

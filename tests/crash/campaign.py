@@ -1,7 +1,5 @@
 """A crash run: rounds of crashes, each on one database, checked after every crash or two."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The store against the history: every guarantee of the log, session by session."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """What a child does with its life, by order. Runs in the child only."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sqlite3

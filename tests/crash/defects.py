@@ -1,7 +1,5 @@
 """Stores that are broken on purpose: each breaks one promise, and the kit must notice."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What children have reported, per session: everything that the store may and must hold."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from tests.crash import wire

@@ -1,7 +1,5 @@
 """Ways to kill: each plays one crash and leaves what was reported in the history."""
 
-from __future__ import annotations
-
 import signal
 from dataclasses import dataclass, field
 from random import Random

@@ -1,7 +1,5 @@
 """What a crash run found."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Literal, TypeAlias
 

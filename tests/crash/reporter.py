@@ -1,7 +1,5 @@
 """A child's mouth: says what it is about to do, does it, says what came of it. Unbuffered."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Awaitable, Callable

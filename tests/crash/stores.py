@@ -1,7 +1,5 @@
 """Stores by URL. An opener is named `package.module:function`, so that a child can find it too."""
 
-from __future__ import annotations
-
 import pkgutil
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager

@@ -1,7 +1,5 @@
 """One of a child's tasks: random operations on the log, drawn from a seeded source."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial

@@ -5,8 +5,6 @@ the writing end of a pipe, and is told the child's id. It sends a child's id to 
 negative of it to wait until it is stopped.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import socket

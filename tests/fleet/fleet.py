@@ -1,7 +1,5 @@
 """Worker processes to start and kill, sessions for them, and what is true when all is over."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Workers that are killed, stopped, drained, and a database that restarts under them."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator

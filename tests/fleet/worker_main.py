@@ -4,8 +4,6 @@
 starts in milliseconds. It answers each order on stdin with the process id.
 """
 
-from __future__ import annotations
-
 import gc
 import logging
 import os

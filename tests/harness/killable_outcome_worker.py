@@ -1,8 +1,6 @@
 """Lives of a worker that works for an outcome until it has a final verdict, or is killed; see
 `killable_worker`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import cast
 

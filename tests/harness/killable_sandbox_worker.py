@@ -4,8 +4,6 @@
 is left in the workspace: lines that commands have added, and files that were written and edited.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import select

@@ -5,8 +5,6 @@ every order on stdin with the exit status of the child that carried it out.
 `killable_sandbox_worker` does the same with a real runtime.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

@@ -1,7 +1,5 @@
 """What holds whatever happens: random scripts, races, clients and deaths on a real loop and log."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate

@@ -3,8 +3,6 @@
 `standin.py` has the effects and the model, `lives.py` the processes that are killed.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager

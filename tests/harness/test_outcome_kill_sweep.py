@@ -1,8 +1,6 @@
 """kill -9 at every instant of work for an outcome: it is graded as often as it should be, and the
 verdicts are the same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -3,8 +3,6 @@
 `killable_sandbox_worker.py` has the session and the processes that are killed.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """The working state: saved before a compaction, read by the model after it, never saved twice."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hypothesis import given

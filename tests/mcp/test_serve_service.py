@@ -1,7 +1,5 @@
 """`/mcp` of `mainspring serve`: agents of the service, by the keys of its tenants."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from typing import Any
 

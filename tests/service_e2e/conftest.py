@@ -1,7 +1,5 @@
 """Stages for tests of the whole service: over SQLite, and over PostgreSQL."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 

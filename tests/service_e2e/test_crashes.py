@@ -1,7 +1,5 @@
 """The service killed in the middle of its work, and the database gone under it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

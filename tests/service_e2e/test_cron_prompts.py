@@ -1,7 +1,5 @@
 """A prompt that an agent has scheduled with `cron_create` fires in `mainspring serve`."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from pathlib import Path
 

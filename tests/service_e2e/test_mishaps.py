@@ -1,7 +1,5 @@
 """A fleet whose sessions run real programs, while workers and the database die under it."""
 
-from __future__ import annotations
-
 import signal
 from contextlib import AsyncExitStack
 from random import Random

@@ -1,8 +1,6 @@
 """Memory stores in sessions of a real server, with the official SDK as the client: what one session
 writes the next one reads, and nobody's text is overwritten."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from typing import cast
 

@@ -1,7 +1,5 @@
 """A service that moves from SQLite to PostgreSQL by a backup made while it was at work."""
 
-from __future__ import annotations
-
 import signal
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A mount that went wrong: what the uid of one session could read of the service and of others."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 

@@ -1,8 +1,6 @@
 """A suite that a deployment runs in the service, killed in the middle: it is run and paid once, and
 a webhook is told that it went wrong."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections import Counter
 from contextlib import closing

@@ -1,7 +1,5 @@
 """One `mainspring serve` over SQLite: what goes in, what comes out, and what stays inside."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import AsyncGenerator

@@ -1,7 +1,5 @@
 """One process that serves and two that work, over PostgreSQL; one of them dies at work."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from typing import Any

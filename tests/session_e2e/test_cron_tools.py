@@ -2,8 +2,6 @@
 past what its folder forbids.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from decimal import Decimal

@@ -2,8 +2,6 @@
 ends each request with it.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

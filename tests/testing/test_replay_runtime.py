@@ -1,7 +1,5 @@
 """Replay of a session as people have it: hooks from a settings file, built-in tools, a sandbox."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The accept rate of answer checks, in the report of `mainspring insights`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import anyio

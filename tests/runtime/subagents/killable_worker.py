@@ -4,8 +4,6 @@
 memory: what each thread says next is seen from what it was told so far.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import cast

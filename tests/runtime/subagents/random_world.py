@@ -2,8 +2,6 @@
 or all, answers, or the process dies. An instant is a write to the log or a part of a reply.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field

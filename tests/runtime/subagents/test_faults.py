@@ -1,7 +1,5 @@
 """What goes wrong beside the main thread: it ends there, is told, and nothing else suffers."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace

@@ -2,8 +2,6 @@
 to go on from, and what people do meanwhile leaves nothing open.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

@@ -3,8 +3,6 @@
 `lives.py` has the play and the processes that are killed.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """An attack: its program, and how you see from outside whether it succeeded."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import TypeAlias

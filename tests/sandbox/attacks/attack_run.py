@@ -4,8 +4,6 @@
 BACKEND is `default`, `landlock`, or `nothing` for the harmless ones with no sandbox at all.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile
