@@ -281,32 +281,6 @@ async def test_agents_are_listed_newest_first_page_by_page_and_by_time(acme: Asy
         await acme.beta.agents.versions.list(made_ids[0], page="nonsense")
 
 
-async def test_another_tenant_finds_nothing(acme: AsyncAnthropic, rival: AsyncAnthropic):
-    agent = await made(acme)
-    with pytest.raises(anthropic.NotFoundError):
-        await rival.beta.agents.retrieve(agent.id)
-    with pytest.raises(anthropic.NotFoundError):
-        await rival.beta.agents.retrieve(agent.id, version=1)
-    with pytest.raises(anthropic.NotFoundError):
-        await rival.beta.agents.update(agent.id, name="mine")
-    with pytest.raises(anthropic.NotFoundError):
-        await rival.beta.agents.archive(agent.id)
-    with pytest.raises(anthropic.NotFoundError):
-        await rival.beta.agents.versions.list(agent.id)
-    assert await collect(rival.beta.agents.list()) == []
-
-
-async def test_users_look_and_operators_change(operator: AsyncAnthropic, user: AsyncAnthropic):
-    agent = await made(operator)
-    assert await user.beta.agents.retrieve(agent.id) == agent
-    with pytest.raises(anthropic.PermissionDeniedError):
-        await made(user)
-    with pytest.raises(anthropic.PermissionDeniedError):
-        await user.beta.agents.update(agent.id, name="x")
-    with pytest.raises(anthropic.PermissionDeniedError):
-        await user.beta.agents.archive(agent.id)
-
-
 async def test_the_answer_has_exactly_the_fields_that_the_api_documents(api: Served):
     async with httpx2.AsyncClient(base_url=api.url) as http:
         answer = await http.post(

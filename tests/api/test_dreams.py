@@ -218,14 +218,3 @@ async def test_a_deployment_dreams_when_it_is_due(tmp_path: Path):
         assert any("French" in text for text in (await world.texts(store.id)).values())
         again = await beta.deployments.run(reflection.id)
         assert again.error is not None
-
-
-async def test_sessions_and_stores_of_others_are_not_there(tmp_path: Path):
-    async with open_world(tmp_path) as world:
-        store = await world.acme.beta.memory_stores.create(name="notes")
-        session = await world.session("Always answer in French.")
-        async with official_client(world.url, "other:admin") as other:
-            own = await other.beta.memory_stores.create(name="notes")
-            for given in (inputs(store.id, session), inputs(own.id, session)):
-                with pytest.raises(anthropic.NotFoundError):
-                    await other.beta.dreams.create(inputs=given, model=MODEL)

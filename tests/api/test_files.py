@@ -223,28 +223,6 @@ async def test_a_name_that_would_forge_headers_or_is_not_unicode_is_cleaned(api:
     assert download.headers["content-type"] == "text/plain"
 
 
-async def test_another_tenant_finds_nothing(acme: AsyncAnthropic, rival: AsyncAnthropic):
-    file = await acme.beta.files.upload(file=("a.txt", b"x"))
-    with pytest.raises(anthropic.NotFoundError):
-        await rival.beta.files.retrieve_metadata(file.id)
-    with pytest.raises(anthropic.NotFoundError):
-        await rival.beta.files.download(file.id)
-    with pytest.raises(anthropic.NotFoundError):
-        await rival.beta.files.delete(file.id)
-    assert await collect(rival.beta.files.list()) == []
-    assert await collect(rival.beta.files.list(ids=[file.id])) == []
-
-
-async def test_a_viewer_may_only_look(user: AsyncAnthropic, viewer: AsyncAnthropic):
-    file = await user.beta.files.upload(file=("a.txt", b"x"))
-    assert await viewer.beta.files.retrieve_metadata(file.id) == file
-    assert await (await viewer.beta.files.download(file.id)).read() == b"x"
-    with pytest.raises(anthropic.PermissionDeniedError):
-        await viewer.beta.files.upload(file=("a.txt", b"x"))
-    with pytest.raises(anthropic.PermissionDeniedError):
-        await viewer.beta.files.delete(file.id)
-
-
 def test_a_name_is_what_follows_the_last_slash_or_is_made_up():
     assert normalize_filename("/etc/passwd", "text/plain") == "passwd"
     assert normalize_filename("C:\\docs\\plan.pdf", "text/plain") == "plan.pdf"

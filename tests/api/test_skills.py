@@ -170,39 +170,3 @@ async def test_what_is_no_skill_is_refused_with_the_file_and_the_reason(acme: As
             await acme.beta.skills.create(files=files)
         assert refusal.value.status_code == 413
     assert await collect(acme.beta.skills.list()) == []
-
-
-async def test_another_tenant_finds_nothing(acme: AsyncAnthropic, rival: AsyncAnthropic):
-    skill = await uploaded(acme)
-    version, theirs = skill.latest_version_id, rival.beta.skills
-    with pytest.raises(anthropic.NotFoundError):
-        await theirs.retrieve(skill.id)
-    with pytest.raises(anthropic.NotFoundError):
-        await theirs.delete(skill.id)
-    with pytest.raises(anthropic.NotFoundError):
-        await theirs.versions.create(skill.id, files=FILES)
-    with pytest.raises(anthropic.NotFoundError):
-        await theirs.versions.list(skill.id)
-    with pytest.raises(anthropic.NotFoundError):
-        await theirs.versions.retrieve(version, skill_id=skill.id)
-    with pytest.raises(anthropic.NotFoundError):
-        await theirs.versions.download(version, skill_id=skill.id)
-    with pytest.raises(anthropic.NotFoundError):
-        await theirs.versions.delete(version, skill_id=skill.id)
-    own = await uploaded(rival)
-    with pytest.raises(anthropic.NotFoundError):
-        await theirs.versions.retrieve(version, skill_id=own.id)
-    assert await ids(theirs.list()) == [own.id]
-
-
-async def test_users_look_and_operators_change(operator: AsyncAnthropic, user: AsyncAnthropic):
-    skill = await uploaded(operator)
-    assert await user.beta.skills.retrieve(skill.id) == skill
-    with pytest.raises(anthropic.PermissionDeniedError):
-        await uploaded(user)
-    with pytest.raises(anthropic.PermissionDeniedError):
-        await user.beta.skills.delete(skill.id)
-    with pytest.raises(anthropic.PermissionDeniedError):
-        await user.beta.skills.versions.create(skill.id, files=FILES)
-    with pytest.raises(anthropic.PermissionDeniedError):
-        await user.beta.skills.versions.delete(skill.latest_version_id, skill_id=skill.id)

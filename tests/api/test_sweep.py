@@ -64,7 +64,7 @@ def unknown(ids: Mapping[str, str]) -> dict[str, str]:
 
 def told(answer: Answer, ids: Mapping[str, str]) -> tuple[int, str]:
     """What was answered, but for the ids and for which request it was."""
-    text = answer.body.replace(answer.json["request_id"], "REQUEST")
+    text = answer.body.replace(answer.json.get("request_id", "-"), "REQUEST")
     for name, id_ in ids.items():
         text = text.replace(id_, f"<{name}>")
     return answer.status, text
@@ -124,6 +124,32 @@ async def test_a_thing_of_anothers_is_not_found_under_a_thing_of_ones_own(api: W
         answer = await ask(api, route, mixed, key=api.keys[MINE, "admin"])
         assert answer.status == 404, (route.operation, answer.body)
     assert await everything(api, THEIRS) == before
+
+
+async def test_a_thing_is_found_under_its_own_parent_only(api: Whole):
+    ids = api.ids[MINE]
+    begun = {"agent": ids["agent_id"], "environment_id": ids["environment_id"]}
+    second = {
+        "session_id": await api.make(MINE, "/v1/sessions", begun),
+        "environment_id": await api.make(MINE, "/v1/environments", {"name": "second"}),
+        "vault_id": await api.make(MINE, "/v1/vaults", {"display_name": "second"}),
+        "memory_store_id": await api.make(MINE, "/v1/memory_stores", {"name": "second"}),
+        "skill_id": await api.make(MINE, "/v1/skills", skill_form()),
+    }
+    for route in named(api):
+        parent, *below = parameters(route)
+        if below:
+            elsewhere = {**ids, parent: second[parent]["id"]}
+            answer = await ask(api, route, elsewhere, key=api.keys[MINE, "admin"])
+            assert answer.status == 404, (route.operation, answer.body)
+
+
+async def test_lists_have_nothing_of_another_tenants(api: Whole):
+    theirs = {id_ for name, id_ in api.ids[THEIRS].items() if name != "tenant_id"}
+    for route in api.routes:
+        if route.method == "GET" and not parameters(route) and not route.path.startswith(PLATFORM):
+            answer = await ask(api, route, {}, key=api.keys[MINE, "admin"])
+            assert [id_ for id_ in theirs if id_ in answer.body] == [], route.operation
 
 
 async def test_ones_own_things_are_found(api: Whole):

@@ -98,9 +98,7 @@ async def test_a_payload_that_is_too_large_is_refused(api: Scene, acme: AsyncAnt
         assert status == 413
 
 
-async def test_bad_triggers_are_refused_and_other_tenants_and_users_kept_out(
-    api: Scene, acme: AsyncAnthropic, rival: AsyncAnthropic, user: AsyncAnthropic
-):
+async def test_bad_triggers_are_refused(api: Scene, acme: AsyncAnthropic):
     made = await api.create(acme)
     one = f"{TRIGGERS}/{made['id']}"
     for change, where in (
@@ -113,12 +111,3 @@ async def test_bad_triggers_are_refused_and_other_tenants_and_users_kept_out(
             await acme.post(one, body=change, cast_to=object)
     with pytest.raises(anthropic.NotFoundError):
         await acme.post(one, body={"environment_id": "env_none"}, cast_to=object)
-    for act in (
-        rival.get(one, cast_to=object),
-        rival.post(one, body={}, cast_to=object),
-        rival.delete(one, cast_to=object),
-    ):
-        with pytest.raises(anthropic.NotFoundError):
-            await act
-    with pytest.raises(anthropic.PermissionDeniedError):
-        await api.create(user)

@@ -1,4 +1,4 @@
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from datetime import timedelta
 from pathlib import Path
 
@@ -254,51 +254,3 @@ async def test_a_credential_is_validated_against_its_server(oauth: Provider, acm
     other = await credentials.create(vault.id, auth=variable())
     with pytest.raises(anthropic.BadRequestError, match="mcp_oauth"):
         await credentials.mcp_oauth_validate(other.id, vault_id=vault.id)
-
-
-async def test_another_tenant_or_vault_finds_nothing(acme: AsyncAnthropic, rival: AsyncAnthropic):
-    vault = await acme.beta.vaults.create(display_name="Ada")
-    second = await acme.beta.vaults.create(display_name="Bob")
-    own = await rival.beta.vaults.create(display_name="mine")
-    made = await acme.beta.vaults.credentials.create(vault.id, auth=static())
-    for asking, asked in ((rival, vault.id), (rival, own.id), (acme, second.id)):
-        credentials = asking.beta.vaults.credentials
-        for ask in (
-            credentials.retrieve,
-            credentials.update,
-            credentials.archive,
-            credentials.delete,
-            credentials.mcp_oauth_validate,
-        ):
-            with pytest.raises(anthropic.NotFoundError):
-                await ask(made.id, vault_id=asked)
-    with pytest.raises(anthropic.NotFoundError):
-        await rival.beta.vaults.credentials.create(vault.id, auth=variable())
-    with pytest.raises(anthropic.NotFoundError):
-        await rival.beta.vaults.credentials.list(vault.id)
-    vaults = rival.beta.vaults
-    asks: tuple[Callable[[str], Awaitable[object]], ...] = (
-        vaults.retrieve,
-        vaults.update,
-        vaults.archive,
-        vaults.delete,
-    )
-    for ask in asks:
-        with pytest.raises(anthropic.NotFoundError):
-            await ask(vault.id)
-    assert await ids(vaults.list()) == [own.id]
-
-
-async def test_users_see_that_there_are_vaults_and_operators_manage_them(
-    operator: AsyncAnthropic, user: AsyncAnthropic, viewer: AsyncAnthropic
-):
-    vault = await operator.beta.vaults.create(display_name="Ada")
-    made = await operator.beta.vaults.credentials.create(vault.id, auth=static())
-    assert await ids(user.beta.vaults.list()) == [vault.id]
-    assert await user.beta.vaults.credentials.retrieve(made.id, vault_id=vault.id) == made
-    with pytest.raises(anthropic.PermissionDeniedError):
-        await user.beta.vaults.credentials.create(vault.id, auth=variable())
-    with pytest.raises(anthropic.PermissionDeniedError):
-        await viewer.beta.vaults.list()
-    with pytest.raises(anthropic.PermissionDeniedError):
-        await viewer.beta.vaults.credentials.list(vault.id)

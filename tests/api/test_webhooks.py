@@ -135,24 +135,3 @@ async def test_bad_endpoints_are_refused(acme: AsyncAnthropic):
     for name, value in bad:
         with pytest.raises(anthropic.BadRequestError, match=name):
             await post(acme, HOOKS, {**good, name: value})
-
-
-async def test_another_tenant_finds_nothing_and_a_viewer_changes_nothing(
-    api: Scene, acme: AsyncAnthropic, rival: AsyncAnthropic, user: AsyncAnthropic
-):
-    made = await api.create(acme)
-    one = f"{HOOKS}/{made['id']}"
-    pinged = await post(acme, f"{one}/ping")
-    delivery = f"/v1/mainspring/webhook_deliveries/{pinged['id']}"
-    for path in (one, f"{one}/ping", f"{one}/rotate_secret", f"{one}/resend_dead"):
-        with pytest.raises(anthropic.NotFoundError):
-            await post(rival, path, {})
-    with pytest.raises(anthropic.NotFoundError):
-        await post(rival, f"{delivery}/resend")
-    for path in (one, f"{one}/deliveries", delivery):
-        with pytest.raises(anthropic.NotFoundError):
-            await get(rival, path)
-    assert (await get(rival, HOOKS))["data"] == []
-    for path in (HOOKS, one, f"{one}/ping"):
-        with pytest.raises(anthropic.PermissionDeniedError):
-            await post(user, path, {})

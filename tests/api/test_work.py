@@ -8,19 +8,9 @@ import anthropic
 import pytest
 from anthropic.types.beta.environments import BetaHeartbeatPreconditionFailedError
 from tests.api.api_server import collect
-from tests.api.work_api import Site, hosted, site
+from tests.api.work_api import hosted, site
 
-from mainspring.service.access.api_keys import CreateKey, Keys
-from mainspring.service.access.principal import Principal
-from mainspring.service.access.tenants import CreateTenant, Tenants
 from mainspring.testing import Scripted, calls, says
-
-
-async def stranger(here: Site) -> str:
-    """The key of another tenant."""
-    await Tenants(here.log.store.records).create(CreateTenant(id="evil"))
-    who = Principal(tenant="evil", key_id="cli", role="admin", name="eve")
-    return (await Keys(here.log.store.records).create(who, CreateKey(name="e", role="admin"))).key
 
 
 async def test_an_item_goes_through_all_its_states(tmp_path: Path):
@@ -118,24 +108,3 @@ async def test_a_workers_key_is_for_its_environment_only(tmp_path: Path):
                 await client.beta.sessions.retrieve(theirs.id)
             with pytest.raises(anthropic.PermissionDeniedError):
                 await client.beta.agents.list()
-
-
-async def test_a_strangers_environment_is_not_there(tmp_path: Path):
-    async with site(tmp_path, Scripted(says("Hi."))) as here, here.client() as admin:
-        made = await hosted(admin, "go")
-        env = made.environment_id
-        item = await admin.beta.environments.work.poll(env)
-        assert item is not None
-        async with here.client(await stranger(here)) as client:
-            work = client.beta.environments.work
-            for asked in (
-                work.poll(env),
-                work.stats(env),
-                work.retrieve(item.id, environment_id=env),
-                work.ack(item.id, environment_id=env),
-                work.heartbeat(item.id, environment_id=env),
-                work.stop(item.id, environment_id=env),
-                work.update(item.id, environment_id=env, metadata={}),
-            ):
-                with pytest.raises(anthropic.NotFoundError):
-                    await asked

@@ -43,7 +43,7 @@ from mainspring.service.resources.agents import Agents
 from mainspring.service.resources.environments import Environments, SelfHostedConfig
 from mainspring.service.resources.skill_resources import Skills
 from mainspring.service.self_hosted.work_item import LeaseTimes
-from mainspring.service.self_hosted.work_queue import WorkQueue, WorkQueueOptions, needs_worker
+from mainspring.service.self_hosted.work_queue import WorkQueue, needs_worker
 from mainspring.service.self_hosted.work_tokens import WorkTokens
 from mainspring.service.sessions.agent_mapper import SessionSpec, map_session
 from mainspring.service.sessions.dependencies import SessionDependencies
@@ -232,12 +232,13 @@ async def site(
         )
         sessions = Sessions(log, dependencies)
         tokens = WorkTokens(records, seal)
-        terms = WorkQueueOptions(
+        queue = WorkQueue(
+            records,
+            environments,
             needs_worker=needs_worker(sessions),
             issue_token=tokens.secret,
             lease_times=leases or LeaseTimes(),
         )
-        queue = WorkQueue(records, environments, terms)
         runner.queue = queue
         streams = EventStreams(log, LocalDeltas())
         api = Api(

@@ -52,6 +52,55 @@ def test_a_session_without_memory_stays_so_and_a_full_memory_says_so(mainspring:
     assert "the quota is 400. Merge or forget memories first" in full.stderr
 
 
+def test_a_search_finds_what_was_said_in_sessions_beside_memories(mainspring: Run, place: Path):
+    mainspring("memory", "add", "The harbour invoice is paid in May.", "--name", "Invoice")
+    steps = [{"steps": [{"says": "The harbour crane was painted yellow."}]}]
+    (place / "model.json").write_text(json.dumps(steps))
+    run = mainspring("run", "Which harbour colour has the crane?", "-m", "scripted:model.json")
+    assert run.returncode == 0, run.stderr
+
+    def scopes(*options: str) -> dict[str, str]:
+        lines = mainspring("memory", "search", "harbour", "--json", *options).stdout.splitlines()
+        return {view["text"]: view["scope"] for view in map(json.loads, lines)}
+
+    said = {
+        "The harbour crane was painted yellow.": "session",
+        "Which harbour colour has the crane?": "session",
+    }
+    note = {"The harbour invoice is paid in May.": "agent"}
+    assert scopes() == {**note, **said}
+    assert scopes("--scope", "session") == said
+    assert scopes("--scope", "agent") == note
+    assert "sesn_" in mainspring("memory", "search", "crane").stdout
+
+
+def test_a_memory_reaches_the_team_once_a_person_has_accepted_it(mainspring: Run, place: Path):
+    mainspring("memory", "add", "Use two workers.", "--name", "Tests", "--type", "procedure")
+    path = "procedure_tests.md"
+    none = mainspring("memory", "propose", path, "--to", "team")
+    assert (none.returncode, "mainspring memory team FOLDER" in none.stderr) == (1, True)
+    shared = place.parent / "shared"
+    assert "is not a folder" in mainspring("memory", "team", str(shared)).stderr
+    shared.mkdir()
+    assert mainspring("memory", "team", str(shared)).stdout == f"{shared}\n"
+    proposed = mainspring("memory", "propose", path, "--to", "team", "--reason", "it helps")
+    assert proposed.returncode == 0, proposed.stderr
+    assert not list(shared.glob("procedure*"))
+    listed = mainspring("memory", "proposals").stdout
+    assert "+Use two workers." in listed
+    assert "it helps" in listed
+    (view,) = map(json.loads, mainspring("memory", "proposals", "--json").stdout.splitlines())
+    accepted = mainspring("memory", "accept", view["id"][:12])
+    assert f"accepted {path}" in accepted.stdout, accepted.stderr
+    assert "Use two workers." in (shared / path).read_text()
+    scopes = mainspring("memory", "ls", "--json", "--scope", "team").stdout
+    assert json.loads(scopes)["trust"] == "agent"
+    assert "was decided on" in mainspring("memory", "propose", path, "--to", "team").stderr
+    missing = mainspring("memory", "reject", view["id"])
+    assert (missing.returncode, "there is no proposal" in missing.stderr) == (1, True)
+    assert mainspring("memory", "team", "off").stdout == "off\n"
+
+
 def test_a_secret_is_not_remembered(mainspring: Run, place: Path):
     token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     refused = mainspring("memory", "add", f"The token is {token}", "--name", "Token")

@@ -236,6 +236,21 @@ async def test_a_model_that_fails_ends_the_run_with_the_reason(tmp_path: Path):
         assert await play.play("again?") == Ended("completed")
 
 
+async def test_a_reply_that_breaks_off_is_asked_for_again_twice(tmp_path: Path):
+    broken = fails("connection", "reset by peer", after=says("I was going to s"))
+    model = Scripted(broken, broken, says("whole"), broken, broken, broken)
+    async with stage(tmp_path, model) as play:
+        assert await play.play("go") == Ended("completed")
+        assert texts(await play.events(), "agent.message") == ["whole"]
+        assert await play.continued() == ["broken_stream_retry"] * 2
+        first, *others = model.requests
+        assert [request.messages for request in others] == [first.messages] * 2
+        ended = await play.play("again")
+        assert ended is not None
+        assert ended.reason == "model_error"
+        assert len(model.requests) == 6
+
+
 async def test_a_stalled_stream_is_asked_again_without_streaming(tmp_path: Path):
     model = Scripted(fails("stalled"), says("whole"))
     async with stage(tmp_path, model) as play:

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.log.sample_sessions import meddle, opened, texts, told
+from tests.log.sample_sessions import meddle, opened, tell, texts, told
 
 from mainspring.core.errors import InvalidInput, StoreMismatch
 from mainspring.log.migrate import Migration, SchemaStatus
@@ -102,6 +102,22 @@ def test_going_back_to_nothing_can_be_begun_again(tmp_path: Path):
     assert (version(path), tables(path)) == (0, {"sqlite_sequence"})
     prepare(path).close()
     assert version(path) == NEWEST
+
+
+async def test_events_survive_a_change_of_their_table_in_both_directions(tmp_path: Path):
+    path = tmp_path / "log.db"
+    async with opened(path) as log:
+        first = await told(log, "one", "two")
+        second = await told(log, "three")
+    before = ask(path, "select * from event order by session_key, seq")
+    migrate(path, 3)
+    assert ask(path, "select * from event") == before
+    async with opened(path) as log:  # opening it migrates it again
+        assert version(path) == NEWEST
+        assert ask(path, "select * from event order by session_key, seq") == before
+        await tell(log, first, "four")
+        assert texts(await log.read(first)) == ["one", "two", "four"]
+        assert texts(await log.read(second)) == ["three"]
 
 
 def test_there_is_no_version_that_nobody_wrote(tmp_path: Path):

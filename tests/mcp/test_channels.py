@@ -1,4 +1,4 @@
-"""Legacy SSE, WebSockets and memory: the same server behind each."""
+"""Legacy SSE and WebSockets: the same server behind each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestServer
 from tests.mcp.peers import CLIENT, no_headers
 from tests.mcp.scripted_server import Fields, legacy, result
 
-from mainspring.capabilities.mcp.channel import Channel, ChannelTransport, memory_channels
+from mainspring.capabilities.mcp.channel import Channel, ChannelTransport
 from mainspring.capabilities.mcp.client import McpClient
 from mainspring.capabilities.mcp.http_responses import open_http
 from mainspring.capabilities.mcp.sse import open_sse
@@ -85,23 +85,7 @@ async def over_websocket() -> AsyncGenerator[Channel, None]:
         yield await open_websocket(str(server.make_url("/ws")), open_http(), no_headers)
 
 
-@asynccontextmanager
-async def in_memory() -> AsyncGenerator[Channel, None]:
-    ours, theirs = memory_channels()
-
-    async def serve() -> None:
-        while (data := await theirs.receive()) is not None:
-            for item in answers(data):
-                await theirs.send(item)
-        await theirs.aclose()
-
-    async with anyio.create_task_group() as group:
-        group.start_soon(serve)
-        yield ours
-        await ours.aclose()
-
-
-@pytest.mark.parametrize("open_channel", [over_sse, over_websocket, in_memory])
+@pytest.mark.parametrize("open_channel", [over_sse, over_websocket])
 async def test_a_server_is_used_over_every_channel(open_channel: OpenChannel) -> None:
     with anyio.fail_after(60):
         async with open_channel() as channel:

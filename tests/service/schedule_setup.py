@@ -19,7 +19,11 @@ from mainspring.log.sqlite import open_sqlite
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.resources.agent_multiagent import AgentReference
 from mainspring.service.resources.environments import CreateEnvironment, Environments
-from mainspring.service.schedules.deployment_runner import DeploymentRunner, DeploymentRuns
+from mainspring.service.schedules.deployment_runner import (
+    DeploymentRunner,
+    RunRepository,
+    run_repository,
+)
 from mainspring.service.schedules.deployment_store import DeploymentStore
 from mainspring.service.schedules.deployments import Deployments
 from mainspring.service.schedules.session_starter import SessionStartRequest
@@ -124,7 +128,7 @@ class Works:
     deliveries: Deliveries
     keep: DeploymentStore
     deployments: Deployments
-    runs: DeploymentRuns
+    runs: RunRepository
     firing: DeploymentRunner
     triggers: Triggers
     intake: TriggerIntake
@@ -153,7 +157,7 @@ def assembled(
     webhooks = Webhooks(records, seal=seal, allow_http=True, clock=clock)
     outbox = Outbox(records, webhooks, put=jobs.put, clock=clock)
     keep = DeploymentStore(records, outbox=outbox, seal=seal, put=jobs.put, clock=clock)
-    runs = DeploymentRuns(records, clock=clock)
+    runs = run_repository(records, clock)
     triggers = Triggers(records, seal=seal, pin_agent=pinned, clock=clock)
     return Works(
         records=records,

@@ -47,7 +47,7 @@ async def test_changes_at_once_are_all_there_and_every_version_is_whole(records:
                 group.start_soon(note, index)
     now = await agents.get("acme", agent.id)
     assert now.version == 11
-    page = await agents.versions("acme", agent.id, limit=100)
+    page = await agents.versions("acme", agent.id, ListQuery(limit=100))
     assert [item.version for item in page.data] == list(range(11, 0, -1))
     assert [len(item.metadata) for item in page.data] == list(range(10, -1, -1))
     assert await agents.get("acme", agent.id, 11) == now
@@ -96,7 +96,7 @@ async def test_skill_versions_that_come_at_once_are_all_kept_and_go_together(rec
         async with anyio.create_task_group() as group:
             for index in range(3):
                 group.start_soon(add, index)
-    page = await skills.versions("acme", skill.id)
+    page = await skills.versions("acme", skill.id, ListQuery())
     assert len({version.content_hash for version in page.data}) == 4
     latest = (await skills.get("acme", skill.id)).latest_version_id
     assert latest in {version.id for version in page.data}

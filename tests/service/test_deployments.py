@@ -20,7 +20,7 @@ from mainspring.log.records import RecordChange, RecordRow, Records, Remove
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.resources.environments import Environments
 from mainspring.service.schedules.cron import SchedulePolicy
-from mainspring.service.schedules.deployment_runner import DeploymentRunner, RunListing
+from mainspring.service.schedules.deployment_runner import DeploymentRunner
 from mainspring.service.schedules.deployment_store import DeploymentStore
 from mainspring.service.schedules.deployment_types import (
     CreateDeployment,
@@ -62,7 +62,7 @@ async def deployed(
 
 
 async def runs_of(made: Works) -> list[DeploymentRun]:
-    return [*(await made.runs.page(TENANT, RunListing(limit=1000))).data][::-1]
+    return [*(await made.runs.page(TENANT, ListQuery(limit=1000))).data][::-1]
 
 
 async def test_a_schedule_fires_when_its_time_comes_and_then_waits_for_the_next(works_: Works):

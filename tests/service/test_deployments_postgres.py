@@ -10,7 +10,6 @@ from mainspring.log.postgres import open_postgres
 from mainspring.log.session_log import SessionLog
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.schedules.cron import SchedulePolicy
-from mainspring.service.schedules.deployment_runner import RunListing
 from mainspring.service.schedules.deployment_types import CreateDeployment, ScheduleParams
 from mainspring.service.sessions.event_content import SendMessage
 from mainspring.service.storage.repository import ListQuery
@@ -45,7 +44,7 @@ async def test_workers_that_do_same_job_at_once_start_one_session_and_tell_once(
             async with anyio.create_task_group() as group:
                 for _ in range(5):
                     group.start_soon(made.firing.fire, job)
-        assert len((await made.runs.page(TENANT, RunListing())).data) == 1
+        assert len((await made.runs.page(TENANT, ListQuery())).data) == 1
         assert len(made.sessions.orders) == 1
 
         session = await log.create()

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.service.schedule_setup import TENANT, Works, works
 
-from mainspring.core.errors import InvalidInput, NotFound, TooLarge, Unauthenticated
+from mainspring.core.errors import InvalidInput, TooLarge, Unauthenticated
 from mainspring.service.schedules.triggers import (
     CreateTrigger,
     TemplateValues,
@@ -211,14 +211,6 @@ async def test_a_secret_is_shown_once_and_stands_in_no_record(made: Works):
     assert plain not in (await made.records.get("trigger", of.id)).body
     assert plain not in await made.records.content("trigger", of.id)
     assert "secret" not in msgspec.to_builtins(await made.triggers.get(TENANT, of.id))
-
-
-async def test_a_trigger_of_another_tenant_is_not_there(made: Works):
-    of = await trigger(made)
-    with pytest.raises(NotFound):
-        await made.triggers.get("rival", of.id)
-    with pytest.raises(NotFound):
-        await made.triggers.delete("rival", of.id)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from mainspring.service.self_hosted.work_item import (
     next_work_item,
     request_stop,
 )
-from mainspring.service.self_hosted.work_queue import RETENTION, WorkQueue, WorkQueueOptions
+from mainspring.service.self_hosted.work_queue import RETENTION, WorkQueue
 from mainspring.service.storage.repository import ListQuery
 
 FIRST = HeartbeatParams(expected_last_heartbeat=NO_HEARTBEAT)
@@ -63,9 +63,8 @@ class Shop:
         return WorkQueue(
             self.records,
             Environments(self.records),
-            WorkQueueOptions(
-                needs_worker=is_wanted, issue_token=lambda tenant, work: f"{tenant}'s {work.id}"
-            ),
+            needs_worker=is_wanted,
+            issue_token=lambda tenant, work: f"{tenant}'s {work.id}",
             clock=lambda: self.now,
         )
 

@@ -233,3 +233,41 @@ async def test_a_subagent_has_the_memory_that_its_file_gives_it(scene: Scene):
     assert any("> - Look at error handling first." in text for text in opened)
     denied = [plain_text(e.content) for e in events if isinstance(e, AgentToolResult)]
     assert any("there is no memory project_release.md" in text for text in denied)
+
+
+async def test_a_team_shares_memories_and_an_agent_adds_to_them_only_if_a_person_agrees(
+    scene: Scene,
+):
+    team = scene.outside / "team"
+    scene.write(team / "project_release.md", RELEASE)
+    scene.write(scene.home / ".mainspring/team-memory", f"{team}\n")
+    note = {"name": "Dinner", "description": "when", "text": "At seven."}
+    path = "project_release.md"
+    async with scene.play(
+        calls("memory_read", path=path, scope="team"),
+        calls("memory_write", note=note, reason="told", scope="team"),
+        calls("memory_forget", path=path, reason="old"),
+        DONE,
+    ) as play:
+        for tool in ("memory_write", "memory_forget"):
+            await play.session.permit(leave(tool))
+        waiting = await play.run("Always eat dinner at seven. On which day do we release?")
+        recalled = [(event.store_id, event.path) for event in await play.events(MemoryRecalled)]
+        assert recalled[0] == ("team", path)
+        assert waiting.reason == "requires_action", "whatever the rules allow"
+        assert not (team / "reference_dinner.md").exists()
+        waiting = await play.allow(waiting)
+        assert "At seven." in (team / "reference_dinner.md").read_text()
+        assert waiting.reason == "requires_action"
+        await play.deny(waiting, "we need it")
+    assert (team / path).read_text() == RELEASE
+    assert sorted(file.name for file in team.glob("feedback*")) == [], "nothing by itself"
+
+
+async def test_memories_of_a_team_inside_the_workspace_are_not_used(scene: Scene):
+    scene.write("team/project_release.md", RELEASE)
+    scene.write(scene.home / ".mainspring/team-memory", str(scene.workspace / "team"))
+    async with scene.play() as play:
+        await play.run("On which day do we release?")
+        assert await play.events(MemoryRecalled) == []
+    assert any("team" in warning for warning in scene.warnings)

@@ -33,6 +33,7 @@ ContinueReason: TypeAlias = Literal[
     "next_turn",
     "compacted_retry",
     "reactive_compact_retry",
+    "broken_stream_retry",
     "output_escalated",
     "output_continued",
     "stop_hook_feedback",

@@ -95,6 +95,9 @@ class Toolbox:
     """Why the model may not stop yet, as a text for it; `None` if it may."""
     recall: Callable[[str], Awaitable[Sequence[KnownPayload]]] | None = None
     """What memory has to say on a message of the user; recorded with the message."""
+    before_compact: Callable[[str, str], Awaitable[Sequence[KnownPayload]]] | None = None
+    """Saves what is worth it before messages are removed from the context: gets the goal and the
+    working state, and returns what it has done."""
     before_idle: Callable[[], Awaitable[None]] | None = None
     """Runs when the thread has ended, before the log says that it is idle."""
     on_call_announced: Callable[[str], None] | None = None

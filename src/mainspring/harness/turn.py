@@ -18,6 +18,7 @@ from mainspring.core.model import (
     FailedOver,
     Reply,
     Request,
+    Stalled,
     TextDelta,
     Thinking,
     ToolInputDelta,
@@ -36,6 +37,8 @@ from mainspring.harness.tool_pipeline import begin_speculative
 OUTPUT_CAP = 8_000
 ESCALATED_CAP = 64_000
 CONTINUATIONS = 3
+BROKEN_STREAMS = 2
+"""How often a request is sent again because the connection broke in the middle of a reply."""
 SHORTEST_REPLY = 500
 RESUME_TEXT = "Go on."
 CONTINUE_TEXT = (
@@ -53,6 +56,8 @@ class ReplyFailed(Struct, frozen=True):
     error: ProviderFailed
     text: str
     """The part of the reply that had arrived, and was paid for."""
+    has_begun: bool = False
+    """Whether any part had arrived. If not, the router has already tried again."""
 
 
 class OpenRequest(Struct):
@@ -127,8 +132,8 @@ async def _ask(
             return _record(context, open_request, answer)
         case ReplyInterrupted(text):
             return _record_interrupted(context, open_request, text)
-        case ReplyFailed(error, text):
-            return await _recover(context, open_request, error, text)
+        case ReplyFailed():
+            return await _recover(context, open_request, answer)
 
 
 def _output_cap(context: ThreadContext, tokens: int, *, is_escalated: bool) -> int:
@@ -162,18 +167,17 @@ def _announcer(context: ThreadContext) -> ReplyAnnouncer:
 async def _stream(
     context: ThreadContext, open_request: OpenRequest, request: Request
 ) -> Reply | ReplyInterrupted | ReplyFailed:
-    if context.speculative_reads is not None:
+    if context.speculative_reads is not None:  # an earlier attempt's calls belong to another reply
         context.speculative_reads.discard()
     hearing = _ReplyReader(context, request, open_request.reply_announcer)
     is_interrupted = await until_interrupted(context, hearing.read)
     text = "".join(hearing.said)
     if hearing.reply is not None:
         return hearing.reply
-    if hearing.error is not None:
-        return ReplyFailed(hearing.error, text)
-    if is_interrupted:
+    if hearing.error is None and is_interrupted:
         return ReplyInterrupted(text)
-    return ReplyFailed(ProviderFailed(request.model, "malformed", "it ended without a reply"), text)
+    no_reply = ProviderFailed(request.model, "malformed", "it ended without a reply")
+    return ReplyFailed(hearing.error or no_reply, text, hearing.has_begun)
 
 
 class _ReplyReader:
@@ -185,6 +189,7 @@ class _ReplyReader:
         self.said: list[str] = []
         self.reply: Reply | None = None
         self.error: ProviderFailed | None = None
+        self.has_begun = False
         self._context = context
         self._request = request
         self._reply_announcer = reply_announcer
@@ -198,6 +203,7 @@ class _ReplyReader:
             self.error = failed
 
     def _on_delta(self, delta: Delta | Reply) -> None:
+        self.has_begun = self.has_begun or not isinstance(delta, FailedOver | Stalled)
         if not isinstance(delta, Reply):
             self._reply_announcer.on_delta(delta)
         match delta:
@@ -336,24 +342,26 @@ def _estimated_usage(context: ThreadContext, text: str) -> events.Usage:
     )
 
 
-async def _recover(
-    context: ThreadContext, open_request: OpenRequest, failed: ProviderFailed, text: str
-) -> Step:
+async def _recover(context: ThreadContext, open_request: OpenRequest, failed: ReplyFailed) -> Step:
     """Recovery steps: each is tried once or a few times, then the error ends the run."""
+    error = failed.error
     _end(
         context,
         open_request,
-        _estimated_usage(context, text) if text else events.Usage(),
+        _estimated_usage(context, failed.text) if failed.text else events.Usage(),
         model=context.prompt_prefix.model,
-        stop_reason=failed.kind,
+        stop_reason=error.kind,
         is_error=True,
     )
-    if failed.kind in ("prompt_too_long", "media_too_large"):
-        if await compact_after_overflow(context, media=failed.kind == "media_too_large"):
+    if error.kind in ("prompt_too_long", "media_too_large"):
+        if await compact_after_overflow(context, media=error.kind == "media_too_large"):
             return Continue("reactive_compact_retry")
-        return Ended("prompt_too_long", str(failed))
-    context.note(events.SessionFailed(error=_detail(failed)))
-    return Ended("model_error", str(failed))
+        return Ended("prompt_too_long", str(error))
+    is_broken_stream = failed.has_begun and error.retryable and error.kind != "stalled"
+    if is_broken_stream and context.thread.retries.broken_streams < BROKEN_STREAMS:
+        return Continue("broken_stream_retry")
+    context.note(events.SessionFailed(error=_detail(error)))
+    return Ended("model_error", str(error))
 
 
 def _detail(failed: ProviderFailed) -> events.ErrorDetail:

@@ -14,19 +14,19 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.sender import Sender
 from mainspring.harness.state.thread import RECALL
 from mainspring.runtime.memory.index_files import IndexFiles
-from mainspring.runtime.memory.learning import learn_from_run
+from mainspring.runtime.memory.learning import learn_from_run, save_before_compaction
 from mainspring.runtime.memory.manifest import manifest_picker
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_mode import MemoryMode, strictest_memory
 from mainspring.runtime.memory.past_sessions import PastSessions
 from mainspring.runtime.memory.recall import Recall, UtilityValues
-from mainspring.runtime.memory.session_memory import SessionMemory
+from mainspring.runtime.memory.session_memory import TEAM, SessionMemory
 from mainspring.runtime.model_question import make_ask_model
 from mainspring.runtime.session.session_paths import subagent_memory_place
 from mainspring.runtime.session_context import Models, SetupRequest
 
 AGENT, USER = "agent", "user"
-"""Scopes of memories: those in the agent's folder, and the user's own."""
+"""Scopes of memories, beside `TEAM`: those in the agent's folder, and the user's own."""
 
 OpenFolders: TypeAlias = Callable[[Path, Path | None], dict[str, MemoryFolder]]
 """The folders by scope, of a workspace and its user; or the only one there is."""
@@ -63,6 +63,7 @@ class MemorySources:
             is_read_only=mode == "read_only" or setup.options.memory is not None,
         )
         if setup.subagent is None:
+            memory.before_compact = partial(save_before_compaction, memory, setup.log)
             stack.push_async_callback(learn_from_run, memory, setup.log, setup.writer)
         return memory
 
@@ -90,7 +91,12 @@ class MemorySources:
         if setup.options.is_served:
             return {}
         if setup.subagent is None:
-            return _present(self.open_folders(workspace, setup.options.memory))
+            present = _present(self.open_folders(workspace, setup.options.memory))
+            team = present.get(TEAM)
+            if team is not None and team.root.resolve().is_relative_to(workspace.resolve()):
+                setup.options.warn("the team's memories are in the workspace: they are not used")
+                del present[TEAM]  # programs could write them
+            return present
         if setup.subagent_memory is None:
             return {}
         try:

@@ -32,11 +32,7 @@ from mainspring.service.approvals.approvals import Approvals
 from mainspring.service.dreams.dreams import DreamDependencies, Dreams
 from mainspring.service.evals.alarms import Alarms
 from mainspring.service.evals.production_watch import ProductionWatch
-from mainspring.service.evals.scheduled_evals import (
-    OpenSuiteRunner,
-    ScheduledEvalPorts,
-    ScheduledEvals,
-)
+from mainspring.service.evals.scheduled_evals import OpenSuiteRunner, ScheduledEvals
 from mainspring.service.jobs.dispatcher import Dispatcher, Job
 from mainspring.service.jobs.parking import WAKE_TASK, Parking
 from mainspring.service.memory_stores.memories import Memories
@@ -47,14 +43,14 @@ from mainspring.service.resources.agents import Agents
 from mainspring.service.resources.environments import Environments
 from mainspring.service.resources.file_resources import Files
 from mainspring.service.resources.skill_resources import Skills
-from mainspring.service.schedules.deployment_runner import DeploymentRunner, DeploymentRuns
+from mainspring.service.schedules.deployment_runner import DeploymentRunner, run_repository
 from mainspring.service.schedules.deployment_store import DeploymentStore
 from mainspring.service.schedules.deployments import Deployments
 from mainspring.service.schedules.local_schedule import LocalSchedule, ScheduleStatus
 from mainspring.service.schedules.session_starter import ServiceSessionStarter
 from mainspring.service.schedules.trigger_intake import TriggerIntake
 from mainspring.service.schedules.triggers import Triggers
-from mainspring.service.self_hosted.work_queue import WorkQueue, WorkQueueOptions, needs_worker
+from mainspring.service.self_hosted.work_queue import WorkQueue, needs_worker
 from mainspring.service.self_hosted.work_tokens import WorkTokens
 from mainspring.service.service_groups import (
     AccessServices,
@@ -244,9 +240,9 @@ def _build_dreams(
 def _build_evals(infrastructure: Infrastructure, outbox: Outbox) -> EvalServices:
     records, place = infrastructure.store.records, infrastructure.agent_folder
     alarms = Alarms(records, outbox)
-    scheduled = ScheduledEvalPorts(
-        records=records,
-        alarms=alarms,
+    scheduled = ScheduledEvals(
+        records,
+        alarms,
         put=infrastructure.dispatcher.put,
         folder=place.folder,
         open_runner=place.open_runner,
@@ -259,7 +255,7 @@ def _build_evals(infrastructure: Infrastructure, outbox: Outbox) -> EvalServices
         read_project=place.read_project,
         open_runner=place.open_runner,
     )
-    return EvalServices(alarms=alarms, scheduled=ScheduledEvals(scheduled), watch=watch)
+    return EvalServices(alarms=alarms, scheduled=scheduled, watch=watch)
 
 
 def _build_sessions(
@@ -332,7 +328,8 @@ def _build_sessions(
         work=WorkQueue(
             infrastructure.store.records,
             resource_services.environments,
-            WorkQueueOptions(needs_worker=needs_worker(sessions), issue_token=tokens.secret),
+            needs_worker=needs_worker(sessions),
+            issue_token=tokens.secret,
         ),
         work_tokens=tokens,
         parking=Parking(infrastructure.log, infrastructure.dispatcher),
@@ -364,7 +361,7 @@ def _build_schedules(
         put=infrastructure.dispatcher.put,
         clock=clock.now,
     )
-    runs = DeploymentRuns(records)
+    runs = run_repository(records)
     starter = ServiceSessionStarter(
         session_services.sessions,
         session_services.event_sender,

@@ -23,7 +23,7 @@ from mainspring.service.resources.agents import Agents
 from mainspring.service.resources.environments import Environments
 from mainspring.service.resources.file_resources import Files
 from mainspring.service.resources.skill_resources import Skills
-from mainspring.service.schedules.deployment_runner import DeploymentRunner, DeploymentRuns
+from mainspring.service.schedules.deployment_runner import DeploymentRunner, RunRepository
 from mainspring.service.schedules.deployments import Deployments
 from mainspring.service.schedules.trigger_intake import TriggerIntake
 from mainspring.service.schedules.triggers import Triggers
@@ -106,7 +106,7 @@ class ScheduleServices:
     """What starts sessions automatically."""
 
     deployments: Deployments
-    runs: DeploymentRuns
+    runs: RunRepository
     deployment_runner: DeploymentRunner
     triggers: Triggers
     trigger_intake: TriggerIntake

@@ -187,8 +187,8 @@ async def _begin(log: SessionLog, session: SessionRow, start: int | None) -> Ses
 
 def last_imported_seq(log: Iterable[Event]) -> int | None:
     """The last event that was read from another tool's file: it cannot be run again."""
-    found = [event.seq for event in log if isinstance(event.payload, SessionImported)]
-    return found[-1] if found else None
+    imported = [event.seq for event in log if isinstance(event.payload, SessionImported)]
+    return imported[-1] if imported else None
 
 
 def next_step_boundary(log: list[Event], thread_id: str, start: int) -> int:
@@ -331,8 +331,8 @@ class Player:
             if agent.model == Agent().model and self.recording.model_calls:  # whichever is at hand
                 agent = replace(agent, model=self.recording.model_calls[0].request.model)
             output = agent.output
-            given = () if output is None else (output_tool(OUTPUT_TOOL, output),)
-            tools = tools_of(agent, *built_in, *given)
+            prefix = () if output is None else (output_tool(OUTPUT_TOOL, output),)
+            tools = tools_of(agent, *built_in, *prefix)
             return prefix_of(agent, [*(tool.spec for tool in tools.values()), *agent.client_tools])
         shots = self.recording.model_calls
         if not shots:

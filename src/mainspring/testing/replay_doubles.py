@@ -43,11 +43,11 @@ def recorded_result_tools(recording: Recording, specs: Iterable[ToolSpec]) -> li
 
 
 def _recorded_result_tool(recording: Recording, spec: ToolSpec) -> Tool:
-    known = {call.key: call for call in reversed(recording.calls)}
+    results = {call.key: call for call in reversed(recording.calls)}
 
     async def run(call: Call) -> ToolResult:
-        found = known.get(key_of(spec.name, call.input))
-        return _tool_result(found) or ToolResult.text(NOT_RECORDED, ok=False)
+        recorded = results.get(key_of(spec.name, call.input))
+        return _tool_result(recorded) or ToolResult.text(NOT_RECORDED, ok=False)
 
     return Tool(spec=spec, run=run, traits=lambda _: Traits(max_chars=_NO_CAP))
 

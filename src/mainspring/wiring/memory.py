@@ -25,7 +25,7 @@ from mainspring.runtime.memory.memory_mode import MemoryMode, strictest_memory
 from mainspring.runtime.memory.memory_quota import read_quota
 from mainspring.runtime.memory.memory_tools import memory_tools
 from mainspring.runtime.memory.recall import Recall, utility_reader
-from mainspring.runtime.memory.session_memory import SessionMemory
+from mainspring.runtime.memory.session_memory import TEAM, SessionMemory
 from mainspring.runtime.memory.vector_settings import open_vectors, set_vectors
 from mainspring.runtime.memory_setup import AGENT, USER, MemorySources
 from mainspring.runtime.run_options import RunOptions
@@ -57,7 +57,9 @@ def memory_folders(settings: Settings, own: Path | None = None) -> dict[str, Mem
                 quota=quota, index_above=own is None and scope == AGENT, content_seal=seal
             ),
         )
-        for scope, place in zip((AGENT, USER), places if own is None else (own,), strict=False)
+        for scope, place in zip(
+            (AGENT, USER, TEAM), places if own is None else (own,), strict=False
+        )
     }
 
 

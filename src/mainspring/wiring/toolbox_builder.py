@@ -259,6 +259,7 @@ class ToolboxBuilder:
                 facts=(*facts, *servers.facts, *loading.facts),
                 recall=memory
                 and memories.session_recall(self._settings, setup, self._models, memory),
+                before_compact=memory and memory.before_compact,
                 for_thread=partial(self._for_thread, session, thread_workspace),
                 on_call_announced=sandbox_preparation(sandbox_session),
                 hook_events=hooked,

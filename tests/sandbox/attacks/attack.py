@@ -1,9 +1,9 @@
-"""One attack: what it tries, how, and how one sees from outside whether it got it."""
+"""An attack: its program, and how you see from outside whether it succeeded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TypeAlias
 
 from tests.sandbox.attacks.attack_targets import Scene
@@ -64,11 +64,11 @@ def show(path):
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Attack:
     name: str
-    tries: str
     won: Judge
+    _: KW_ONLY
     bash: str = ""
     python: str = ""
     """Runs after `PRELUDE`."""

@@ -15,15 +15,12 @@ def _flooded(scene: Scene, ran: ExecResult) -> bool:
 
 
 LIMITS = (
+    # a gigabyte in one process
+    Attack("memory", says_so, python="held = [bytearray(b'x' * 2**24) for _ in range(64)]; win()"),
+    # ten processes with a hundred megabytes each
     Attack(
-        name="memory",
-        tries="a gigabyte in one process",
-        python="held = [bytearray(b'x' * 2**24) for _ in range(64)]; win()",
-        won=says_so,
-    ),
-    Attack(
-        name="memory-by-many",
-        tries="ten processes with a hundred megabytes each",
+        "memory-by-many",
+        says_so,
         python="""
 ready, done = os.pipe()
 for _ in range(10):
@@ -33,23 +30,23 @@ count = 0
 while count < 10: count += len(os.read(ready, 1))
 time.sleep(1); win()
 """,
-        won=says_so,
         wall_seconds=15.0,
     ),
+    # a gigabyte in a shared mapping
     Attack(
-        name="memory-by-mapping",
-        tries="a gigabyte in a shared mapping",
+        "memory-by-mapping",
+        says_so,
         python="""
 held = mmap.mmap(-1, 2**30)
 for at in range(0, 2**30, 4096): held[at] = 1
 time.sleep(1); win()
 """,
-        won=says_so,
         wall_seconds=15.0,
     ),
+    # a gigabyte in files that have no name and belong to no process' size
     Attack(
-        name="memory-by-nameless-files",
-        tries="a gigabyte in files that have no name and belong to no process' size",
+        "memory-by-nameless-files",
+        says_so,
         python="""
 block = b"x" * 2**20
 for each_one in range(40):
@@ -58,12 +55,12 @@ for each_one in range(40):
     for _ in range(25): os.write(fd, block)
 time.sleep(1); win()
 """,
-        won=says_so,
         wall_seconds=15.0,
     ),
+    # a gigabyte in System V segments that nobody is attached to
     Attack(
-        name="memory-by-segments",
-        tries="a gigabyte in System V segments that nobody is attached to",
+        "memory-by-segments",
+        says_so,
         python="""
 libc.shmat.restype = ctypes.c_void_p
 libc.shmdt.argtypes = [ctypes.c_void_p]
@@ -75,49 +72,46 @@ for _ in range(32):
     ctypes.memset(at, 1, size); libc.shmdt(at)
 time.sleep(1); win()
 """,
-        won=says_so,
         wall_seconds=15.0,
     ),
+    # half a gigabyte in /dev/shm
     Attack(
-        name="fill-shared-memory",
-        tries="half a gigabyte in /dev/shm",
+        "fill-shared-memory",
+        says_so,
         bash="for i in 1 2 3 4 5 6 7 8; do head -c 60M /dev/zero > /dev/shm/$MARK$i || exit; done;"
         ' sleep 1; echo "$WIN"',
-        won=says_so,
         wall_seconds=15.0,
     ),
+    # half a gigabyte of temporary files
     Attack(
-        name="fill-tmp",
-        tries="half a gigabyte of temporary files",
+        "fill-tmp",
+        says_so,
         bash="at=${TMPDIR:-/tmp}; for i in 1 2 3 4 5 6 7 8; do head -c 60M /dev/zero > $at/$MARK$i"
         ' || exit; done; sleep 1; echo "$WIN"',
-        won=says_so,
         wall_seconds=15.0,
     ),
+    # files where devices are
     Attack(
-        name="fill-devices",
-        tries="files where devices are",
+        "fill-devices",
+        says_so,
         bash="for at in /dev /run / /mnt /proc /sys; do head -c 60M /dev/zero > $at/$MARK"
         ' && echo "$WIN"; done',
-        won=says_so,
     ),
+    # a file of half a gigabyte
     Attack(
-        name="one-large-file",
-        tries="a file of half a gigabyte",
+        "one-large-file",
+        filled,
         bash="trap '' XFSZ; head -c 500M /dev/zero > large && echo \"$WIN\"",
-        won=filled,
         wall_seconds=15.0,
     ),
+    # a file that seems to be of a hundred gigabytes
     Attack(
-        name="one-sparse-file",
-        tries="a file that seems to be of a hundred gigabytes",
-        bash='truncate -s 100G sparse && echo "$WIN"',
-        won=says_so,
-        harmless=True,
+        "one-sparse-file", says_so, bash='truncate -s 100G sparse && echo "$WIN"', harmless=True
     ),
+    # half a gigabyte in files of two megabytes
     Attack(
-        name="many-files",
-        tries="half a gigabyte in files of two megabytes",
+        "many-files",
+        filled,
         python="""
 block = b"x" * 2**21
 for number in range(256):
@@ -125,21 +119,21 @@ for number in range(256):
     time.sleep(0.005)
 win()
 """,
-        won=filled,
         wall_seconds=15.0,
     ),
+    # folders so deep that nobody can walk them
     Attack(
-        name="deep-folders",
-        tries="folders so deep that nobody can walk them",
+        "deep-folders",
+        silenced,
         python="""
 for _ in range(3000):
     os.mkdir("d"); os.chdir("d")
 """,
-        won=silenced,
     ),
+    # five thousand open files
     Attack(
-        name="open-files",
-        tries="five thousand open files",
+        "open-files",
+        says_so,
         python="""
 held = []
 try:
@@ -147,78 +141,67 @@ try:
 except OSError: pass
 win_if(len(held) >= 5000)
 """,
-        won=says_so,
     ),
+    # more output than anybody can keep
     Attack(
-        name="flood-of-output",
-        tries="more output than anybody can keep",
+        "flood-of-output",
+        _flooded,
         bash='yes | head -c 1000000000; echo "$WIN" >&2',
-        won=_flooded,
         wall_seconds=15.0,
     ),
+    # the same on the other stream
     Attack(
-        name="flood-of-errors",
-        tries="the same on the other stream",
+        "flood-of-errors",
+        _flooded,
         bash='yes | head -c 1000000000 >&2; echo "$WIN"',
-        won=_flooded,
         wall_seconds=15.0,
     ),
+    # never end
+    Attack("burn-past-the-wall", survived, python="while True: pass", wall_seconds=0.5),
+    # never end, and hear no signal
     Attack(
-        name="burn-past-the-wall",
-        tries="never end",
-        python="while True: pass",
-        won=survived,
-        wall_seconds=0.5,
-    ),
-    Attack(
-        name="deaf-past-the-wall",
-        tries="never end, and hear no signal",
+        "deaf-past-the-wall",
+        survived,
         bash="trap '' HUP INT TERM QUIT; while :; do sleep 1; done",
-        won=survived,
         wall_seconds=0.5,
     ),
+    # be halted when time is up
+    Attack("stopped-past-the-wall", survived, bash="kill -STOP $$; sleep 60", wall_seconds=0.5),
+    # end, and leave a stream open so that reading it never ends
     Attack(
-        name="stopped-past-the-wall",
-        tries="be halted when time is up",
-        bash="kill -STOP $$; sleep 60",
-        won=survived,
-        wall_seconds=0.5,
-    ),
-    Attack(
-        name="held-open-past-the-wall",
-        tries="end, and leave a stream open so that reading it never ends",
+        "held-open-past-the-wall",
+        survived,
         bash="setsid sleep 60 & setsid sleep 60 >/dev/null & exit 0",
-        won=survived,
         wall_seconds=1.0,
     ),
+    # get back what was taken
     Attack(
-        name="raise-limits",
-        tries="get back what was taken",
+        "raise-limits",
+        says_so,
         python="""
 for name in ("NPROC", "NOFILE", "FSIZE", "DATA", "CORE"):
     limit = getattr(resource, "RLIMIT_" + name)
     soft, hard = resource.getrlimit(limit)
     each(lambda: (resource.setrlimit(limit, (-1, -1)), win()) if hard != -1 else win())
 """,
-        won=says_so,
     ),
+    # a priority before everything else on the machine
     Attack(
-        name="real-time",
-        tries="a priority before everything else on the machine",
+        "real-time",
+        says_so,
         python="""
 each(lambda: (os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)), win()),
      lambda: (os.setpriority(os.PRIO_PROCESS, 0, -10), win()))
 """,
-        won=says_so,
     ),
+    # memory that cannot be paged out, a gigabyte of it
     Attack(
-        name="lock-memory",
-        tries="memory that cannot be paged out, a gigabyte of it",
+        "lock-memory",
+        says_so,
         python="""
 held = mmap.mmap(-1, 2**29)
 at = ctypes.addressof(ctypes.c_char.from_buffer(held))
 win_if(libc.mlock(ctypes.c_void_p(at), ctypes.c_size_t(2**29)) == 0)
 """,
-        won=says_so,
     ),
 )

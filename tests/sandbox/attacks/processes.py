@@ -20,51 +20,44 @@ _ONCE_THERE = (
 _STAY = 'exec -a "$MARK" sleep 60'
 
 PROCESSES = (
+    # SIGKILL
+    Attack("kill-a-process-of-the-host", victim_felt_it, bash='kill -9 "$VICTIM"', harmless=True),
+    # a signal to all processes; one that harms none
     Attack(
-        name="kill-a-process-of-the-host",
-        tries="SIGKILL",
-        bash='kill -9 "$VICTIM"',
-        won=victim_felt_it,
-        harmless=True,
+        "signal-everybody", victim_felt_it, python="os.kill(-1, signal.SIGWINCH)", harmless=True
     ),
+    # a signal to the process groups of the harness
     Attack(
-        name="signal-everybody",
-        tries="a signal to all processes; one that harms none",
-        python="os.kill(-1, signal.SIGWINCH)",
-        won=victim_felt_it,
-        harmless=True,
-    ),
-    Attack(
-        name="signal-by-group",
-        tries="a signal to the process groups of the harness",
+        "signal-by-group",
+        victim_felt_it,
         python="""
 for pid in (int(E["VICTIM"]), int(E["HARNESS"])):
     each(lambda: os.killpg(os.getpgid(pid), signal.SIGWINCH))
 each(lambda: os.kill(0, signal.SIGURG))
 """,
-        won=victim_felt_it,
         harmless=True,
     ),
+    # a signal by descriptor
     Attack(
-        name="signal-by-pidfd",
-        tries="a signal by descriptor",
+        "signal-by-pidfd",
+        victim_felt_it,
         python="""
 pidfd = call("pidfd_open", int(E["VICTIM"]), 0)
 call("pidfd_send_signal", pidfd, int(signal.SIGURG), None, 0)
 """,
-        won=victim_felt_it,
         harmless=True,
     ),
+    # a signal to a thread
     Attack(
-        name="signal-by-thread",
-        tries="a signal to a thread",
+        "signal-by-thread",
+        victim_felt_it,
         python='call("tgkill", int(E["VICTIM"]), int(E["VICTIM"]), int(signal.SIGURG))',
-        won=victim_felt_it,
         harmless=True,
     ),
+    # have the kernel send one, for a file that is ready
     Attack(
-        name="signal-by-owner",
-        tries="have the kernel send one, for a file that is ready",
+        "signal-by-owner",
+        victim_felt_it,
         python="""
 near, far = socket.socketpair()
 fcntl.fcntl(near, fcntl.F_SETOWN, int(E["VICTIM"]))
@@ -72,61 +65,61 @@ fcntl.fcntl(near, 10, int(signal.SIGURG))
 fcntl.fcntl(near, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
 far.send(b"x"); time.sleep(0.1)
 """,
-        won=victim_felt_it,
         harmless=True,
     ),
+    # other resource limits for a process of the host
     Attack(
-        name="limits-of-the-victim",
-        tries="other resource limits for a process of the host",
+        "limits-of-the-victim",
+        victim_felt_it,
         python='resource.prlimit(int(E["VICTIM"]), resource.RLIMIT_NOFILE, (64, 64))',
-        won=victim_felt_it,
         harmless=True,
     ),
+    # slow a process of the host down
     Attack(
-        name="priority-of-the-victim",
-        tries="slow a process of the host down",
+        "priority-of-the-victim",
+        victim_felt_it,
         python='os.setpriority(os.PRIO_PROCESS, int(E["VICTIM"]), 7)',
-        won=victim_felt_it,
         harmless=True,
     ),
+    # drive a process of the host off its processors
     Attack(
-        name="affinity-of-the-victim",
-        tries="drive a process of the host off its processors",
+        "affinity-of-the-victim",
+        victim_felt_it,
         python="""
 mine = sorted(os.sched_getaffinity(0))
 if len(mine) > 1: os.sched_setaffinity(int(E["VICTIM"]), mine[:1])
 """,
-        won=victim_felt_it,
     ),
+    # make the kernel choose it when memory is short
     Attack(
-        name="offer-the-victim-to-the-oom-killer",
-        tries="make the kernel choose it when memory is short",
+        "offer-the-victim-to-the-oom-killer",
+        victim_felt_it,
         bash='echo 999 > "/proc/$VICTIM/oom_score_adj"',
-        won=victim_felt_it,
         harmless=True,
     ),
+    # ptrace
     Attack(
-        name="debug-the-victim",
-        tries="ptrace",
+        "debug-the-victim",
+        says_so,
         python="""
 if libc.ptrace(0x4206, int(E["VICTIM"]), None, None) == 0: win()
 """,
-        won=says_so,
         harmless=True,
     ),
+    # ptrace what serves the sandbox
     Attack(
-        name="debug-the-agent",
-        tries="ptrace what serves the sandbox",
+        "debug-the-agent",
+        says_so,
         python="""
 for pid in {1, os.getppid()}:
     win_if(libc.ptrace(0x4206, pid, None, None) == 0)
 """,
-        won=says_so,
         harmless=True,
     ),
+    # write into the memory of a process of the host
     Attack(
-        name="overwrite-the-victim",
-        tries="write into the memory of a process of the host",
+        "overwrite-the-victim",
+        says_so,
         python="""
 mine = ctypes.create_string_buffer(b"0")
 class Part(ctypes.Structure): _fields_ = [("at", ctypes.c_void_p), ("size", ctypes.c_size_t)]
@@ -134,65 +127,52 @@ local, remote = Part(ctypes.addressof(mine), 1), Part(int(E["HELD_AT"]), 1)
 win_if(call("process_vm_writev", int(E["VICTIM"]), ctypes.byref(local), ctypes.c_ulong(1),
        ctypes.byref(remote), ctypes.c_ulong(1), ctypes.c_ulong(0)) == 1)
 """,
-        won=says_so,
         harmless=True,
     ),
+    # end what serves the sandbox
+    Attack("kill-the-agent", silenced, bash="kill -9 1 $PPID; kill -TERM 1 $PPID; sleep 0.2"),
+    # halt what serves the sandbox
+    Attack("stop-the-agent", silenced, bash="kill -STOP 1 $PPID; sleep 0.2"),
+    # take the agent down with all the rest
     Attack(
-        name="kill-the-agent",
-        tries="end what serves the sandbox",
-        bash="kill -9 1 $PPID; kill -TERM 1 $PPID; sleep 0.2",
-        won=silenced,
-    ),
-    Attack(
-        name="stop-the-agent",
-        tries="halt what serves the sandbox",
-        bash="kill -STOP 1 $PPID; sleep 0.2",
-        won=silenced,
-    ),
-    Attack(
-        name="kill-everything-inside",
-        tries="take the agent down with all the rest",
+        "kill-everything-inside",
+        silenced,
         python="""
 if os.getuid() != 0:  # no sandbox leaves us root; where there is none, this would be the end
     os.kill(-1, signal.SIGSTOP)
 """,
-        won=silenced,
     ),
+    # write nonsense to every descriptor there is
     Attack(
-        name="garble-the-agent",
-        tries="write nonsense to every descriptor there is",
+        "garble-the-agent",
+        silenced,
         python="""
 for fd in (0, *range(3, 1024)):
     each(lambda: os.write(fd, b"\\0" * 64 + b'{"status": 0}\\n'))
 """,
-        won=silenced,
     ),
+    # a job in the background
+    Attack("outlive-by-background", survived, bash=f"({_STAY}) & exit 0", harmless=True),
+    # nohup, with no stream left open
     Attack(
-        name="outlive-by-background",
-        tries="a job in the background",
-        bash=f"({_STAY}) & exit 0",
-        won=survived,
-        harmless=True,
-    ),
-    Attack(
-        name="outlive-by-nohup",
-        tries="nohup, with no stream left open",
+        "outlive-by-nohup",
+        survived,
         bash="nohup bash -c 'exec -a \"$MARK\" sleep 60' >/dev/null 2>&1 </dev/null & "
         + _ONCE_THERE,
-        won=survived,
         harmless=True,
     ),
+    # a session of its own
     Attack(
-        name="outlive-by-setsid",
-        tries="a session of its own",
+        "outlive-by-setsid",
+        survived,
         bash="setsid -f bash -c 'exec -a \"$MARK\" sleep 60' >/dev/null 2>&1 </dev/null; "
         + _ONCE_THERE,
-        won=survived,
         harmless=True,
     ),
+    # no parent left that could be asked
     Attack(
-        name="outlive-by-double-fork",
-        tries="no parent left that could be asked",
+        "outlive-by-double-fork",
+        survived,
         python="""
 if os.fork() == 0:
     os.setsid()
@@ -201,12 +181,12 @@ if os.fork() == 0:
         os.execvp("sleep", [E["MARK"], "60"])
     os._exit(0)
 """,
-        won=survived,
         harmless=True,
     ),
+    # adopt one's orphans, so that nobody else gets them
     Attack(
-        name="outlive-by-own-reaper",
-        tries="adopt one's orphans, so that nobody else gets them",
+        "outlive-by-own-reaper",
+        survived,
         python="""
 if os.fork() == 0:
     libc.prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
@@ -217,26 +197,26 @@ if os.fork() == 0:
     for fd in range(3): os.close(fd)
     time.sleep(60)
 """,
-        won=survived,
         harmless=True,
     ),
+    # ignore every signal that can be ignored
     Attack(
-        name="outlive-by-deafness",
-        tries="ignore every signal that can be ignored",
+        "outlive-by-deafness",
+        survived,
         bash="trap '' HUP INT TERM QUIT USR1 USR2 ALRM PIPE; (while :; do sleep 1; done) & exit 0",
-        won=survived,
         harmless=True,
     ),
+    # be halted when the signal comes
     Attack(
-        name="outlive-by-being-stopped",
-        tries="be halted when the signal comes",
+        "outlive-by-being-stopped",
+        survived,
         bash="setsid bash -c 'kill -STOP $$; exec -a \"$MARK\" sleep 60' >/dev/null 2>&1 & exit 0",
-        won=survived,
         harmless=True,
     ),
+    # fork and exit, again and again, faster than anybody can kill
     Attack(
-        name="outlive-by-running",
-        tries="fork and exit, again and again, faster than anybody can kill",
+        "outlive-by-running",
+        beats,
         python="""
 for _ in range(4):
     if os.fork() == 0:
@@ -249,26 +229,21 @@ for _ in range(4):
         os._exit(0)
 time.sleep(0.2)
 """,
-        won=beats,
         harmless=True,
     ),
+    # wipe the environment that one could be found by
     Attack(
-        name="outlive-without-a-name",
-        tries="wipe the environment that one could be found by",
+        "outlive-without-a-name",
+        survived,
         bash='env -i setsid -f bash -c "exec -a $MARK sleep 60" >/dev/null 2>&1 </dev/null',
-        won=survived,
         harmless=True,
     ),
+    # fill the process table
+    Attack("fork-bomb", silenced, bash="bomb() { bomb | bomb & }; bomb; sleep 1", wall_seconds=2.0),
+    # a thousand processes at once
     Attack(
-        name="fork-bomb",
-        tries="fill the process table",
-        bash="bomb() { bomb | bomb & }; bomb; sleep 1",
-        won=silenced,
-        wall_seconds=2.0,
-    ),
-    Attack(
-        name="fork-without-end",
-        tries="a thousand processes at once",
+        "fork-without-end",
+        says_so,
         python="""
 count = 0
 try:
@@ -277,11 +252,11 @@ try:
 except OSError: pass
 win_if(count >= 999)
 """,
-        won=says_so,
     ),
+    # two thousand threads at once
     Attack(
-        name="threads-without-end",
-        tries="two thousand threads at once",
+        "threads-without-end",
+        says_so,
         python="""
 import threading
 count = 0
@@ -291,11 +266,11 @@ except RuntimeError: pass
 win_if(count >= 1999)
 sys.stdout.flush(); os._exit(0)
 """,
-        won=says_so,
     ),
+    # put characters into the operator's input
     Attack(
-        name="type-into-the-terminal",
-        tries="put characters into the operator's input",
+        "type-into-the-terminal",
+        says_so,
         python="""
 for fd in (0, 1, 2):
     each(lambda: (fcntl.ioctl(fd, 0x5412, b"x"), win()))
@@ -303,23 +278,22 @@ each(lambda: (fcntl.ioctl(os.open("/dev/tty", os.O_RDWR), 0x5412, b"x"), win()))
 # A filter that compares all 64 bits lets a command with the high half set through.
 each(lambda: win_if(libc.ioctl(0, ctypes.c_ulong(0x100005412), b"x") == 0))
 """,
-        won=says_so,
     ),
+    # write to the terminals of the machine
     Attack(
-        name="terminals-of-others",
-        tries="write to the terminals of the machine",
+        "terminals-of-others",
+        says_so,
         python="""
 import glob
 for path in glob.glob("/dev/pts/[0-9]*") + ["/dev/tty", "/dev/tty0", "/dev/tty1", "/dev/console"]:
     each(lambda: win_if(os.open(path, os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK) >= 0))
 """,
-        won=says_so,
     ),
+    # have somebody else start it later
     Attack(
-        name="crontab",
-        tries="have somebody else start it later",
+        "crontab",
+        lambda scene, ran: says_so(scene, ran) or touched(scene, ran),
         bash='echo "* * * * * true # $MARK" | crontab - && crontab -r && echo "$WIN";'
         ' mkdir -p "$REAL_HOME/.config/systemd" ',
-        won=lambda scene, ran: says_so(scene, ran) or touched(scene, ran),
     ),
 )

@@ -30,15 +30,15 @@ _UNPACK = (
 _URL = re.compile(r"\bhttps?://[^\s\]]+")
 
 
-def read_sources(chosen: str | None) -> dict[str, bytes]:
+def read_sources(source: str | None) -> dict[str, bytes]:
     """The source lists of apt, by name: the chosen one, or those of this machine.
 
     Raises: InvalidInput: the chosen one cannot be read.
     """
     try:
-        if chosen is not None:
-            suffix = Path(chosen).suffix if Path(chosen).suffix == ".sources" else ".list"
-            return {f"chosen{suffix}": Path(chosen).read_bytes()}
+        if source is not None:
+            suffix = Path(source).suffix if Path(source).suffix == ".sources" else ".list"
+            return {f"chosen{suffix}": Path(source).read_bytes()}
         main, folder = _SOURCES / "sources.list", _SOURCES / "sources.list.d"
         parts = sorted(folder.iterdir()) if folder.is_dir() else []
         files = [main, *(item for item in parts if item.suffix in {".list", ".sources"})]
@@ -151,7 +151,7 @@ def variables(root: Path, path: str) -> dict[str, str]:
     """Environment variables with which programs search in `root` first, then on the machine."""
     libraries = [item for place in ("usr/lib", "lib") for item in _libraries(root / place)]
     usr = root / "usr"
-    shown = {
+    folders = {
         "PATH": [*(root / name for name in ("usr/bin", "usr/sbin", "usr/games", "bin", "sbin"))],
         "LD_LIBRARY_PATH": libraries,
         "LIBRARY_PATH": libraries,
@@ -160,13 +160,13 @@ def variables(root: Path, path: str) -> dict[str, str]:
         "PERL5LIB": [usr / "share/perl5", *(usr / "lib").glob("*-linux-gnu*/perl5/*")],
         "XDG_DATA_DIRS": [usr / "share"],
     }
-    rest = {"PATH": path, "XDG_DATA_DIRS": "/usr/local/share:/usr/share"}
-    found: dict[str, str] = {}
-    for name, places in shown.items():
+    defaults = {"PATH": path, "XDG_DATA_DIRS": "/usr/local/share:/usr/share"}
+    variables_: dict[str, str] = {}
+    for name, places in folders.items():
         words = [str(place) for place in places if place.is_dir()]
         if words or name == "PATH":
-            found[name] = ":".join((*words, *filter(None, [rest.get(name)])))
-    return found
+            variables_[name] = ":".join((*words, *filter(None, [defaults.get(name)])))
+    return variables_
 
 
 def _libraries(folder: Path) -> list[Path]:

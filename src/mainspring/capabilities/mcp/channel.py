@@ -1,5 +1,5 @@
 """MCP over a channel that carries whole messages in both directions: lines of a program, a
-WebSocket, the two halves of legacy SSE, or memory."""
+WebSocket, or the two halves of legacy SSE."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Protocol
 import anyio
 from anyio import CancelScope
 from anyio.abc import TaskGroup
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
 from mainspring.capabilities.mcp.messages import (
     Message,
@@ -26,9 +25,6 @@ from mainspring.capabilities.mcp.transport import (
 )
 from mainspring.core.errors import McpFailed
 from mainspring.core.ports import AttachedProgram
-
-_MAX_WAITING = 1_000
-"""Unread messages in a channel in memory."""
 
 
 class Channel(Protocol):
@@ -157,41 +153,6 @@ class ChannelTransport:
             pending.is_done.set()
 
 
-class MemoryChannel:
-    """A `Channel` within this process, for a server that is part of it."""
-
-    def __init__(
-        self,
-        sending: MemoryObjectSendStream[bytes],
-        receiving: MemoryObjectReceiveStream[bytes],
-    ) -> None:
-        self._sending = sending
-        self._receiving = receiving
-
-    async def send(self, message: bytes) -> None:
-        try:
-            await self._sending.send(message)
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
-            raise OSError("closed") from error
-
-    async def receive(self) -> bytes | None:
-        try:
-            return await self._receiving.receive()
-        except (anyio.EndOfStream, anyio.ClosedResourceError):
-            return None
-
-    async def aclose(self) -> None:
-        self._sending.close()
-        self._receiving.close()
-
-
-def memory_channels() -> tuple[MemoryChannel, MemoryChannel]:
-    """The client's end and the server's."""
-    to_server, at_server = anyio.create_memory_object_stream[bytes](_MAX_WAITING)
-    to_client, at_client = anyio.create_memory_object_stream[bytes](_MAX_WAITING)
-    return MemoryChannel(to_server, at_client), MemoryChannel(to_client, at_server)
-
-
 class LineChannel:
     """A `Channel` over the input and output of a program: one JSON message on each line."""
 
@@ -215,13 +176,13 @@ class LineChannel:
                 raise McpFailed(f"the server sent a message of more than {self._max_bytes:,} bytes")
             if not (piece := await self._program.receive()):
                 return None
-            *lines, rest = piece.split(b"\n")
+            *lines, tail = piece.split(b"\n")
             if lines:
                 self._lines.append(b"".join((*self._tail, lines[0])))
                 self._lines.extend(lines[1:])
                 self._tail, self._tail_bytes = [], 0
-            self._tail.append(rest)
-            self._tail_bytes += len(rest)
+            self._tail.append(tail)
+            self._tail_bytes += len(tail)
 
     async def aclose(self) -> None:
         await self._program.aclose()

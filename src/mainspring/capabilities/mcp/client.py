@@ -35,13 +35,8 @@ _MAX_ROUNDS = 10
 _RETRY_SECONDS = 0.1
 _MAX_LISTEN_PAUSE_SECONDS = 60.0
 _LISTS = ("tools", "prompts", "resources")
-_PageT = TypeVar("_PageT", bound="_Paged")
+_PageT = TypeVar("_PageT", bound=messages.ResultPage)
 _ItemT = TypeVar("_ItemT")
-
-
-class _Paged(Protocol):
-    @property
-    def next_cursor(self) -> str | None: ...
 
 
 class InputHandler(Protocol):
@@ -175,9 +170,9 @@ class McpClient:
         self.has_changed_tools = False
         tools: dict[str, ToolDefinition] = {}
         rejected: list[str] = []
-        found = await self._list("tools/list", messages.ToolPage, lambda page: page.tools)
+        items = await self._list("tools/list", messages.ToolPage, lambda page: page.tools)
         headers: dict[str, ParamHeaders] = {}
-        for item in found:
+        for item in items:
             try:
                 tool = decode_result(item, ToolDefinition, "tools/list")
                 if is_too_deep(tool.input_schema):
@@ -274,8 +269,8 @@ class McpClient:
             yield
         finally:
             self._pauses -= 1
-            for scope, left in limits:
-                scope.deadline = anyio.current_time() + left
+            for scope, remaining in limits:
+                scope.deadline = anyio.current_time() + remaining
 
     def _show_progress(self, message: Message) -> None:
         try:
@@ -290,19 +285,19 @@ class McpClient:
         self, method: str, page_type: type[_PageT], items: Callable[[_PageT], list[_ItemT]]
     ) -> list[_ItemT]:
         """All pages, up to a limit, since a server may send pages without end."""
-        found: list[_ItemT] = []
+        listed: list[_ItemT] = []
         cursors: set[str] = set()
         params: dict[str, object] = {}
         for _ in range(self._limits.max_pages):
             result = await self._ask(method, params)
             page = decode_result(result, page_type, method)
-            found += items(page)
+            listed += items(page)
             cursor = page.next_cursor
-            if not cursor or cursor in cursors or len(found) >= self._limits.max_items:
+            if not cursor or cursor in cursors or len(listed) >= self._limits.max_items:
                 break
             cursors.add(cursor)
             params = {"cursor": cursor}
-        return found[: self._limits.max_items]
+        return listed[: self._limits.max_items]
 
     async def _complete(
         self,

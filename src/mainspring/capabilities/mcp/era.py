@@ -184,14 +184,14 @@ async def _initialize(transport: Transport, requests: Requests) -> ServerInfo:
     response = await transport.exchange(requests.initialize(LEGACY_VERSIONS[0]))
     if response.error is not None:
         raise messages.refusal("initialize", response.error)
-    found = decode_result(response.result, messages.InitializeResult, "initialize")
-    if found.protocol_version not in LEGACY_VERSIONS:
-        raise McpFailed(f"speaks an unknown version of MCP: {found.protocol_version!r:.40}")
+    result = decode_result(response.result, messages.InitializeResult, "initialize")
+    if result.protocol_version not in LEGACY_VERSIONS:
+        raise McpFailed(f"speaks an unknown version of MCP: {result.protocol_version!r:.40}")
     await transport.notify(messages.encode_notification("notifications/initialized", {}))
     return ServerInfo(
         era="legacy",
-        version=found.protocol_version,
-        implementation=found.server_info,
-        capabilities=found.capabilities,
-        instructions=(found.instructions or "")[:_MAX_INSTRUCTIONS],
+        version=result.protocol_version,
+        implementation=result.server_info,
+        capabilities=result.capabilities,
+        instructions=(result.instructions or "")[:_MAX_INSTRUCTIONS],
     )

@@ -242,9 +242,11 @@ class HttpTransport:
         message = decode_message(body)
         if message is None or not message.is_response or message.id != request.id:
             text = "" if message is not None else plain_start(body)
-            said = f": {text}" if text else ""
+            detail = f": {text}" if text else ""
             raise McpFailed(
-                f"{request.method}: the answer is no response to it{said}", code=0, is_in_doubt=True
+                f"{request.method}: the answer is no response to it{detail}",
+                code=0,
+                is_in_doubt=True,
             )
         return message
 

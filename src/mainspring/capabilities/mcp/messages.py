@@ -157,20 +157,20 @@ class Prompt(Struct, frozen=True, kw_only=True, omit_defaults=True):
     arguments: list[PromptArgument] | None = None
 
 
-class _Page(Struct, frozen=True, kw_only=True, rename="camel"):
+class ResultPage(Struct, frozen=True, kw_only=True, rename="camel"):
     next_cursor: str | None = None
 
 
-class ToolPage(_Page, frozen=True, kw_only=True):
+class ToolPage(ResultPage, frozen=True, kw_only=True):
     tools: list[Raw]
     """Decoded one by one, so that an invalid definition does not affect the others."""
 
 
-class ResourcePage(_Page, frozen=True, kw_only=True):
+class ResourcePage(ResultPage, frozen=True, kw_only=True):
     resources: list[Resource]
 
 
-class PromptPage(_Page, frozen=True, kw_only=True):
+class PromptPage(ResultPage, frozen=True, kw_only=True):
     prompts: list[Prompt]
 
 
@@ -189,7 +189,7 @@ class SkillEntry(Struct, frozen=True, kw_only=True):
     """All files of the skill; a text if the server cannot list them."""
 
 
-class SkillPage(_Page, frozen=True, kw_only=True):
+class SkillPage(ResultPage, frozen=True, kw_only=True):
     skills: list[Raw]
     """Decoded one by one, like tools, so that one malformed entry does not fail the page."""
 

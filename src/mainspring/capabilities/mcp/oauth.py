@@ -111,11 +111,11 @@ class Challenge:
 
     @classmethod
     def parse(cls, header: str) -> Challenge:
-        found = {
+        params = {
             match[1].lower(): match[2] if match[2] is not None else match[3]
             for match in _CHALLENGE_PARAM.finditer(header)
         }
-        return cls(found.get("resource_metadata"), found.get("scope"), found.get("error"))
+        return cls(params.get("resource_metadata"), params.get("scope"), params.get("error"))
 
 
 Random: TypeAlias = Callable[[], str]
@@ -256,10 +256,12 @@ class OAuthClient:
         for place in places:
             if urlsplit(place).netloc != parts.netloc:
                 raise McpFailed("its resource metadata is at another host")
-            if (found := await self._get(place, ResourceMetadata)) is not None:
-                if not is_resource(self.url, found.resource):
-                    raise McpFailed(f"its metadata is of another resource: {found.resource:.200}")
-                return found
+            if (metadata := await self._get(place, ResourceMetadata)) is not None:
+                if not is_resource(self.url, metadata.resource):
+                    raise McpFailed(
+                        f"its metadata is of another resource: {metadata.resource:.200}"
+                    )
+                return metadata
         return None
 
     def _issuer(self, resource: ResourceMetadata | None) -> str:
@@ -301,7 +303,7 @@ class OAuthClient:
                 " into the server's entry as oauth.clientId"
             )
         methods = server.token_endpoint_auth_methods_supported
-        known = ("client_secret_basic", "client_secret_post", "none")
+        supported = ("client_secret_basic", "client_secret_post", "none")
         body = {
             "client_name": "Mainspring",
             "redirect_uris": [redirect_uri] if redirect_uri else [],
@@ -311,7 +313,7 @@ class OAuthClient:
             ],
             "response_types": ["code"] if redirect_uri else [],
             "application_type": "native",
-            "token_endpoint_auth_method": next((m for m in known if m in methods), "none")
+            "token_endpoint_auth_method": next((m for m in supported if m in methods), "none")
             if "none" not in methods
             else "none",
         }
@@ -328,15 +330,15 @@ class OAuthClient:
         server: AuthorizationServer,
         earlier: str,
     ) -> str:
-        asked: Sequence[str]
+        scopes: Sequence[str]
         if challenge.scope is not None:
-            asked = challenge.scope.split()
+            scopes = challenge.scope.split()
         elif self.config.scopes:
-            asked = self.config.scopes
+            scopes = self.config.scopes
         else:
-            asked = () if resource is None else resource.scopes_supported or ()
+            scopes = () if resource is None else resource.scopes_supported or ()
         more = ["offline_access"] if "offline_access" in server.scopes_supported else []
-        return " ".join(dict.fromkeys([*earlier.split(), *asked, *more]))
+        return " ".join(dict.fromkeys([*earlier.split(), *scopes, *more]))
 
     async def _get(self, url: str, type_: type[_T]) -> _T | None:
         reply = await self.send(url, {"Accept": "application/json"})
@@ -355,19 +357,19 @@ class OAuthClient:
 
 
 def _code_of(back: str, *, state: str, pending: PendingGrant) -> str:
-    found = {name: values[0] for name, values in parse_qs(urlsplit(back).query).items()}
-    if found.get("state") != state:
+    query = {name: values[0] for name, values in parse_qs(urlsplit(back).query).items()}
+    if query.get("state") != state:
         raise McpFailed("the answer of the authorization server is not to our question (state)")
-    issuer = found.get("iss")
+    issuer = query.get("iss")
     if (issuer is None and pending.has_iss) or (
         issuer is not None and issuer != pending.grant.issuer
     ):
         raise McpFailed("the answer is from another authorization server (iss)")
-    if "error" in found:
-        raise McpFailed(f"not authorized: {found['error']:.100}")
-    if not found.get("code"):
+    if "error" in query:
+        raise McpFailed(f"not authorized: {query['error']:.100}")
+    if not query.get("code"):
         raise McpFailed("the answer of the authorization server has no code")
-    return found["code"]
+    return query["code"]
 
 
 def _auth_method(client: RegisteredClient, server: AuthorizationServer) -> str:
@@ -376,5 +378,5 @@ def _auth_method(client: RegisteredClient, server: AuthorizationServer) -> str:
     if client.client_secret is None:
         return "none"
     methods = server.token_endpoint_auth_methods_supported
-    known = ("client_secret_basic", "client_secret_post")
-    return next((method for method in known if method in methods), known[0])
+    supported = ("client_secret_basic", "client_secret_post")
+    return next((method for method in supported if method in methods), supported[0])

@@ -19,7 +19,7 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _T = TypeVar("_T", bound=Struct)
 
 
-class ClientConfig(Struct, frozen=True, kw_only=True):
+class ClientConfig(Struct, frozen=True, kw_only=True, rename="camel"):
     """The OAuth settings of a server's entry."""
 
     client_id: str | None = None
@@ -30,28 +30,15 @@ class ClientConfig(Struct, frozen=True, kw_only=True):
     scopes: tuple[str, ...] = ()
 
 
-class _ClientEntry(Struct, frozen=True, rename="camel"):
-    client_id: str | None = None
-    client_secret: str | None = None
-    client_metadata_url: str | None = None
-    auth_server_metadata_url: str | None = None
-    scopes: tuple[str, ...] | str = ()
-
-
 def parse_client_config(oauth: Mapping[str, object]) -> ClientConfig:
     """Raises: McpFailed: the OAuth settings of a server's entry are invalid."""
+    scopes = oauth.get("scopes", ())
     try:
-        entry = msgspec.convert(oauth, _ClientEntry)
+        return msgspec.convert(
+            {**oauth, "scopes": scopes.split() if isinstance(scopes, str) else scopes}, ClientConfig
+        )
     except msgspec.ValidationError as error:
         raise McpFailed(f"its oauth settings: {error}") from error
-    scopes = entry.scopes.split() if isinstance(entry.scopes, str) else entry.scopes
-    return ClientConfig(
-        client_id=entry.client_id,
-        client_secret=entry.client_secret,
-        client_metadata_url=entry.client_metadata_url,
-        auth_server_metadata_url=entry.auth_server_metadata_url,
-        scopes=tuple(scopes),
-    )
 
 
 class ResourceMetadata(Struct, frozen=True):
@@ -101,10 +88,10 @@ def metadata_places(issuer: str) -> list[str]:
 
 def is_resource(url: str, resource: str) -> bool:
     """Whether a resource is the server, or a path above it."""
-    one, other = urlsplit(url), urlsplit(resource)
-    if (one.scheme, one.netloc.lower()) != (other.scheme, other.netloc.lower()):
+    server, parts = urlsplit(url), urlsplit(resource)
+    if (server.scheme, server.netloc.lower()) != (parts.scheme, parts.netloc.lower()):
         return False
-    path, above = one.path.rstrip("/"), other.path.rstrip("/")
+    path, above = server.path.rstrip("/"), parts.path.rstrip("/")
     return path == above or path.startswith(f"{above}/")
 
 

@@ -118,22 +118,22 @@ class Toolchain:
 
     def registry_variables(self, placeholders: Mapping[str, str]) -> dict[str, str]:
         """What installers are told of registries. `placeholders`: of `credentials`, by name."""
-        told: dict[str, str] = {}
+        variables: dict[str, str] = {}
         for name, value in self.variables.items():
             url = urlsplit(value)
             if not url.password:
-                told[name] = value
+                variables[name] = value
                 continue
             login = f"{unquote(url.username or '')}:{placeholders[_password_of(name)]}"
             host = url.netloc.rpartition("@")[2]
             if name.startswith("UV_"):
-                told[name] = url._replace(netloc=f"{quote(login, safe=':')}@{host}").geturl()
+                variables[name] = url._replace(netloc=f"{quote(login, safe=':')}@{host}").geturl()
             else:
-                told[name] = url._replace(netloc=host).geturl()
+                variables[name] = url._replace(netloc=host).geturl()
                 folder = url.path if url.path.endswith("/") else f"{url.path}/"
                 encoded = b64encode(login.encode()).decode()
-                told[f"npm_config_//{host}{folder}:_auth"] = encoded  # for archives, too
-        return told
+                variables[f"npm_config_//{host}{folder}:_auth"] = encoded  # for archives, too
+        return variables
 
     def layer_variables(self, folders: Mapping[Installer, Path]) -> dict[str, str]:
         """Environment variables with which programs search in the installed folders first."""
@@ -275,8 +275,8 @@ class PackageCache:
         )  # fmt: skip
         lock = stage / _UV_LOCK
         if pin is None:
-            wanted = "".join(f"{item}\n" for item in request.packages)
-            await to_thread.run_sync((stage / "requirements.in").write_text, wanted)
+            requirements = "".join(f"{item}\n" for item in request.packages)
+            await to_thread.run_sync((stage / "requirements.in").write_text, requirements)
             await self._step(
                 stage, uv, "pip", "compile", "requirements.in", "--output-file", _UV_LOCK,
                 "--generate-hashes", "--no-header", "--quiet", "--python", _UV_PYTHON, *cache,

@@ -109,22 +109,23 @@ def package_request(command: str, args: Sequence[str]) -> PackageRequest | None:
 
 def _read(installer: Installer, words: Sequence[str]) -> PackageRequest:
     options: dict[str, list[str]] = {"package": [], "more": [], "python": []}
-    rest = iter(words)
-    first = next((word for word in _after_options(installer, rest, options)), None)
+    remaining = iter(words)
+    first = next((word for word in _after_options(installer, remaining, options)), None)
     if first is None:
         raise _NotUnderstood
-    named, args = options["package"], tuple(rest)
+    packages, args = options["package"], tuple(remaining)
     spec = _npm_spec if installer == "npm" else _python_spec
-    program = _program(first) if named else None
-    if not named:
-        named = [first]
-        program = _python_program(first) if installer == "uv" else None
+    program = _matched(_PROGRAM, first)[0] if packages else None
+    if not packages:
+        packages = [first]
+        if installer == "uv":
+            program = (_PYTHON_AT.fullmatch(first) or _matched(_PYTHON_SPEC, first))[1]
     versions = options["python"]
     if len(versions) > 1 or not all(map(_PYTHON_VERSION.fullmatch, versions)):
         raise _NotUnderstood
     return PackageRequest(
         installer=installer,
-        packages=tuple(spec(item) for item in (*named, *options["more"])),
+        packages=tuple(spec(item) for item in (*packages, *options["more"])),
         program=program,
         args=args,
         python=versions[0] if versions else None,
@@ -151,27 +152,16 @@ def _after_options(
 
 
 def _npm_spec(text: str) -> str:
-    if not _NPM_SPEC.fullmatch(text):
-        raise _NotUnderstood
-    return text
+    return _matched(_NPM_SPEC, text)[0]
 
 
 def _python_spec(text: str) -> str:
     if match := _PYTHON_AT.fullmatch(text):
         return match[1] if match[2] == "latest" else f"{match[1]}=={match[2]}"
-    if not _PYTHON_SPEC.fullmatch(text):
+    return _matched(_PYTHON_SPEC, text)[0]
+
+
+def _matched(pattern: re.Pattern[str], text: str) -> re.Match[str]:
+    if (match := pattern.fullmatch(text)) is None:
         raise _NotUnderstood
-    return text
-
-
-def _python_program(text: str) -> str:
-    match = _PYTHON_AT.fullmatch(text) or _PYTHON_SPEC.fullmatch(text)
-    if match is None:
-        raise _NotUnderstood
-    return match[1]
-
-
-def _program(text: str) -> str:
-    if not _PROGRAM.fullmatch(text):
-        raise _NotUnderstood
-    return text
+    return match

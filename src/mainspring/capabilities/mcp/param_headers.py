@@ -74,7 +74,7 @@ def param_headers(schema: Mapping[str, object]) -> ParamHeaders:
             raise InvalidInput(f"{_KEY}: {name} is not at a plain property")
         if fields.get("type") not in _TYPES:
             raise InvalidInput(f"{_KEY}: {name} is not at a {', '.join(_TYPES)}")
-        if name.lower() in (known.lower() for known in paths):
+        if name.lower() in (header.lower() for header in paths):
             raise InvalidInput(f"{_KEY}: {name} is used twice")
         paths[name] = path
     return ParamHeaders(paths)

@@ -46,7 +46,7 @@ async def referenced_texts(message: str, connections: Mapping[str, ServerConnect
     prompt = _PROMPT.match(message)
     if prompt is not None and (connection := connections.get(prompt["server"])) is not None:
         texts.append(await _prompt_text(connection, prompt["prompt"], message[prompt.end() :]))
-    mentions = {(found["server"], found["uri"].rstrip(".,;)")): None for found in
+    mentions = {(match["server"], match["uri"].rstrip(".,;)")): None for match in
                 _RESOURCE.finditer(message)}  # fmt: skip
     for server, uri in list(mentions)[:_MAX_RESOURCES]:
         if (connection := connections.get(server)) is not None:
@@ -68,17 +68,14 @@ async def read_resource(connection: ServerConnection, server: str, uri: str) -> 
 async def _prompt_text(connection: ServerConnection, name: str, arguments: str) -> str:
     try:
         client = await connection.client()
-        prompt = _find_prompt(await client.list_prompts(), name)
+        prompts = await client.list_prompts()
+        prompt = next((item for item in prompts if plain_name(item.name) == name), None)
         if prompt is None:
             return f"There is no prompt {name} of this MCP server."
         result = await client.get_prompt(prompt.name, _prompt_arguments(prompt, arguments))
     except (McpFailed, ValueError) as error:
         return f"The prompt {name} could not be read: {clean_line(str(error), 300)}"
     return _cut("\n".join(_message_text(message) for message in result.messages))
-
-
-def _find_prompt(prompts: Sequence[Prompt], name: str) -> Prompt | None:
-    return next((item for item in prompts if plain_name(item.name) == name), None)
 
 
 def _prompt_arguments(prompt: Prompt, text: str) -> dict[str, str]:
@@ -91,18 +88,18 @@ def _prompt_arguments(prompt: Prompt, text: str) -> dict[str, str]:
         words = shlex.split(text)
     except ValueError:  # an unclosed quotation mark
         words = text.split()
-    given: dict[str, str] = {}
+    arguments: dict[str, str] = {}
     for word in [word for word in words if word.partition("=")[0] in names and "=" in word]:
         words.remove(word)
-        given[word.partition("=")[0]] = word.partition("=")[2]
-    open_names = [name for name in names if name not in given]
+        arguments[word.partition("=")[0]] = word.partition("=")[2]
+    open_names = [name for name in names if name not in arguments]
     if len(words) > len(open_names) > 0:
         words[len(open_names) - 1 :] = [" ".join(words[len(open_names) - 1 :])]
-    given |= dict(zip(open_names, words, strict=False))
+    arguments |= dict(zip(open_names, words, strict=False))
     required = [item.name for item in prompt.arguments or [] if item.required]
-    if missing := [name for name in required if name not in given]:
+    if missing := [name for name in required if name not in arguments]:
         raise ValueError(f"it needs {', '.join(missing)}")
-    return given
+    return arguments
 
 
 def _message_text(message: messages.PromptMessage) -> str:

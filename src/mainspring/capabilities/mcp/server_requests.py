@@ -126,20 +126,20 @@ def _sampling_handler(sample: Sample) -> RequestHandlers:
 
 
 def _sampling_request(params: bytes) -> SamplingRequest:
-    asked = decode_result(params, _SamplingParams, "sampling/createMessage")
-    if asked.tools:
+    request = decode_result(params, _SamplingParams, "sampling/createMessage")
+    if request.tools:
         raise _refusal("tools are not offered to servers")
-    if not 0 < len(asked.messages) <= _MAX_MESSAGES:
+    if not 0 < len(request.messages) <= _MAX_MESSAGES:
         raise _refusal(f"from 1 to {_MAX_MESSAGES} messages, please")
     messages_: tuple[tuple[Role, str], ...] = tuple(
-        (item.role, _text(item)) for item in asked.messages
+        (item.role, _text(item)) for item in request.messages
     )
-    system = clean_text(asked.system_prompt)
+    system = clean_text(request.system_prompt)
     if len(system) + sum(len(text) for _, text in messages_) > _MAX_CHARS:
         raise _refusal(f"more than {_MAX_CHARS:,} characters")
     if messages_[-1][0] != "user":
         raise _refusal("the last message has to be the user's")
-    tokens = min(max(asked.max_tokens, 1), _MAX_TOKENS)
+    tokens = min(max(request.max_tokens, 1), _MAX_TOKENS)
     return SamplingRequest(system=system, messages=messages_, max_tokens=tokens)
 
 

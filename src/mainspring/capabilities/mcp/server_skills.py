@@ -169,8 +169,8 @@ async def _skill_text(
 
 async def _file_text(skills: ServerSkills, entry: SkillEntry, path: str) -> str:
     folder = entry.uri.removesuffix("SKILL.md")
-    wanted = {unquote(item.uri.removeprefix(folder)): item for item in _files(entry)}
-    if (file := wanted.get(path.removeprefix("./"))) is None:
+    files = {unquote(item.uri.removeprefix(folder)): item for item in _files(entry)}
+    if (file := files.get(path.removeprefix("./"))) is None:
         raise McpFailed(f"it has no file {clean_line(path, 200)}")
     content = await read_skill_file(await skills.connection.client(), file)
     try:

@@ -295,9 +295,11 @@ def _refused_tools(
 async def _open_connection(
     opened: SessionServers[Entry], server: Entry, host: ServerHost
 ) -> OpenTransport:
-    made, trace = await _open_transport(opened, server, host), opened.access.trace
+    opened_transport, trace = await _open_transport(opened, server, host), opened.access.trace
     return (
-        made if trace is None else replace(made, transport=TracedTransport(made.transport, trace))
+        opened_transport
+        if trace is None
+        else replace(opened_transport, transport=TracedTransport(opened_transport.transport, trace))
     )
 
 

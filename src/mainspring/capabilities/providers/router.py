@@ -1,11 +1,10 @@
 """A model made of several: ordered candidates, retries, failover, circuit breakers, rate limits.
 
-Who repeats what: until the first part of a reply has been yielded, a failed call is repeated here,
-on the same model or the next, and the caller only sees `FailedOver`. After that, nothing is
-repeated
-here: the caller may have started a tool from that part, and only the caller can record the tokens
-that were paid for. It gets the `ProviderFailed`, decides, and calls again; a model whose streams
-broke twice in a row is then tried last. `Stalled` is not a part of a reply.
+Until the first part of a reply has been yielded, a failed call is retried here, on the same model
+or the next, and the caller only sees `FailedOver`. After that, nothing is retried here: the caller
+may have started a tool from that part, and only the caller can record the tokens that were paid
+for. It gets the `ProviderFailed` and decides whether to call again; a model whose streams broke
+twice in a row is then tried last. `Stalled` is not a part of a reply.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ class MemoryRecalled(Payload, frozen=True, kw_only=True, tag="memory.recalled"):
     """A memory was shown to the model."""
 
     store_id: str
-    """The scope `agent` or `user`, or a memory store; of a message in an earlier session, `session`
-    if a person said it and `session_agent` if the agent did."""
+    """The scope `agent`, `user` or `team`, or a memory store; of a message in an earlier session,
+    `session` if a person said it and `session_agent` if the agent did."""
     path: str
     """Of a message, the id of its session."""
     version: str

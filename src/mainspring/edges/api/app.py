@@ -146,7 +146,7 @@ class Api:
 
     def _handler(self, route: Route | None) -> Callable[[web.Request], Awaitable[Any]]:
         async def handle(request: web.Request) -> web.StreamResponse:
-            begun = time.monotonic()
+            start = time.monotonic()
             exchange = _RequestState(request, ids.new_id("req"), self._credentials(request), route)
             request[_STATE_KEY] = exchange
             with log_context(request_id=exchange.request_id):
@@ -157,7 +157,7 @@ class Api:
                     who=exchange.who,
                     path=request.match_info,
                     status=response.status,
-                    seconds=time.monotonic() - begun,
+                    seconds=time.monotonic() - start,
                     request_id=exchange.request_id,
                     address=exchange.credentials.address,
                     made=exchange.made,
@@ -215,10 +215,7 @@ class Api:
         if isinstance(answer, web.StreamResponse):
             return answer
         state.made = getattr(answer, "id", None)
-        return web.Response(
-            body=_ENCODER.encode(answer),
-            content_type="application/json",
-        )
+        return web.Response(body=_ENCODER.encode(answer), content_type="application/json")
 
     async def _run_handler(self, state: _RequestState, call: ApiCall[Any, Any]) -> Any:  # noqa: ANN401 (any route's)
         route = state.route
@@ -278,12 +275,12 @@ async def _send_continue(request: web.Request) -> None:
 def _started_response_or(response: web.StreamResponse, request: web.Request) -> web.StreamResponse:
     """The response, unless another one has started and broke off: then the connection is closed,
     because no other response can follow."""
-    begun = request.get(_STARTED_RESPONSE)
-    if begun is None or begun is response:
+    started = request.get(_STARTED_RESPONSE)
+    if started is None or started is response:
         return response
     if request.transport is not None:
         request.transport.close()
-    return begun
+    return started
 
 
 def _matches(pattern: str, path: str) -> bool:
@@ -296,27 +293,18 @@ def _error_response(error: MainspringError, request_id: str) -> web.Response:
     if status >= 500:
         _LOG.error("request %s failed: %s", request_id, error)
     message = str(error) if status < 500 else _UNAVAILABLE  # internal details are not disclosed
-    response = _json_response(
-        status,
-        error_body(
-            status, message, request_id, type_=error_type_of(error), details=error_details(error)
-        ),
+    body = error_body(
+        status, message, request_id, type_=error_type_of(error), details=error_details(error)
     )
+    response = web.Response(status=status, body=body, content_type="application/json")
     if isinstance(error, RateLimited):
         response.headers["retry-after"] = str(max(1, round(error.retry_after_seconds)))
     return response
 
 
 def _message_response(status: int, message: str, request_id: str) -> web.Response:
-    return _json_response(status, error_body(status, message, request_id))
-
-
-def _json_response(status: int, body: bytes) -> web.Response:
-    return web.Response(
-        status=status,
-        body=body,
-        content_type="application/json",
-    )
+    body = error_body(status, message, request_id)
+    return web.Response(status=status, body=body, content_type="application/json")
 
 
 @asynccontextmanager
@@ -335,7 +323,7 @@ async def http_server(
         for listener in listeners or await bind_sockets("127.0.0.1", 0):
             await web.SockSite(runner, listener).start()
         [address, *_] = runner.addresses
-        shown = f"[{address[0]}]" if ":" in address[0] else address[0]
-        yield f"http://{shown}:{address[1]}"
+        host = f"[{address[0]}]" if ":" in address[0] else address[0]
+        yield f"http://{host}:{address[1]}"
     finally:
         await runner.cleanup()

@@ -43,7 +43,7 @@ async def discard_unread_body(
     length = request.content_length
     if (length is None or length > limits.unread_bytes) and not response.prepared:
         response.force_close()
-    left = limits.unread_bytes
+    remaining = limits.unread_bytes
     with (
         suppress(
             OSError, web.RequestPayloadError, HttpProcessingError
@@ -52,8 +52,8 @@ async def discard_unread_body(
     ):
         await response.prepare(request)
         await response.write_eof()
-        while left > 0 and (piece := await request.content.readany()):
-            left -= len(piece)
+        while remaining > 0 and (piece := await request.content.readany()):
+            remaining -= len(piece)
 
 
 def limited_runner(app: web.Application, limits: ConnectionLimits) -> web.AppRunner:

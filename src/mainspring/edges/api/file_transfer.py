@@ -103,7 +103,7 @@ async def read_form(request: web.Request, *, max_bytes: int, max_parts: int) -> 
 
 async def _read_parts(request: web.Request, max_bytes: int, max_parts: int) -> Form:
     parts: list[FormPart] = []
-    left = max_bytes
+    remaining = max_bytes
     reader = await request.multipart()
     while (body := await reader.next()) is not None:
         if not isinstance(body, BodyPartReader) or not body.name:
@@ -112,10 +112,10 @@ async def _read_parts(request: web.Request, max_bytes: int, max_parts: int) -> F
             raise TooLarge(f"a request has {max_parts} parts at most")
         if body.headers.get("content-transfer-encoding", "binary").lower() not in _PLAIN_ENCODINGS:
             raise InvalidInput(f"{body.name}: send it as it is, without an encoding")
-        content = await _read_content(body, left)
+        content = await _read_content(body, remaining)
         if content is None:
             raise _too_large_error(max_bytes)
-        left -= len(content)
+        remaining -= len(content)
         parts.append(
             FormPart(
                 name=body.name.removesuffix("[]"),

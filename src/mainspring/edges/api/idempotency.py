@@ -57,17 +57,17 @@ class Idempotency:
         if key is None or self.requests is None:
             return await act(None)
         operation = f"{request.method} {request.path}"
-        begun = await self.requests.begin(principal, operation, key, fingerprint)
-        if (answer := self.requests.answer(begun)) is not None:
+        record = await self.requests.begin(principal, operation, key, fingerprint)
+        if (answer := self.requests.answer(record)) is not None:
             headers = {REPLAYED_HEADER: "true"}
             return web.Response(body=answer, content_type="application/json", headers=headers)
         try:
-            result = await act(begun.attempt_id)
+            result = await act(record.attempt_id)
         except MainspringError:
-            await self.requests.release(principal.tenant, begun)
+            await self.requests.release(principal.tenant, record)
             raise
         if isinstance(result, web.StreamResponse):  # a stream cannot be stored
-            await self.requests.release(principal.tenant, begun)
+            await self.requests.release(principal.tenant, record)
         else:
-            await self.requests.finish(principal.tenant, begun, _ENCODER.encode(result))
+            await self.requests.finish(principal.tenant, record, _ENCODER.encode(result))
         return result

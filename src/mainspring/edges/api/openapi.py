@@ -124,7 +124,7 @@ def _tag(route: Route) -> str:
 
 
 def _operation(route: Route, schemas: Schemas) -> Schema:
-    made: Schema = {
+    operation: Schema = {
         "operationId": operation_id(route),
         "summary": route.summary,
         "tags": [_tag(route)],
@@ -135,17 +135,17 @@ def _operation(route: Route, schemas: Schemas) -> Schema:
         ],
         "responses": {str(status): each for status, each in _responses(route, schemas)},
     }
-    if not made["parameters"]:
-        del made["parameters"]
+    if not operation["parameters"]:
+        del operation["parameters"]
     if (body := _request_body(route, schemas)) is not None:
-        made["requestBody"] = body
+        operation["requestBody"] = body
     if route.is_open:
-        made["security"] = []
+        operation["security"] = []
     else:
-        made["x-mainspring-role"] = route.role
+        operation["x-mainspring-role"] = route.role
     if route.is_extension:
-        made[EXTENSION_KEY] = True
-    return made
+        operation[EXTENSION_KEY] = True
+    return operation
 
 
 def _path_parameters(route: Route) -> Iterator[Schema]:
@@ -158,8 +158,8 @@ def _query_parameters(route: Route, schemas: Schemas) -> Iterator[Schema]:
         return
     schema = schemas.struct(route.query)
     required = schema.get("required", ())
-    for name, given in schema["properties"].items():
-        plain = without_null(given)
+    for name, parameters in schema["properties"].items():
+        plain = without_null(parameters)
         described = {"description": plain.pop("description")} if "description" in plain else {}
         yield {
             "name": _parameter_name(name, plain),

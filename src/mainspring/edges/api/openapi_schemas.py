@@ -65,8 +65,8 @@ def without_null(schema: Schema) -> Schema:
     options = [item for item in schema.get("anyOf", ()) if item != {"type": "null"}]
     if not options:
         return {key: value for key, value in schema.items() if (key, value) != ("default", None)}
-    rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
-    return {**rest, **(options[0] if len(options) == 1 else {"anyOf": options})}
+    types = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
+    return {**types, **(options[0] if len(options) == 1 else {"anyOf": options})}
 
 
 def map_schema(schema: Any, change: Callable[[Schema], Schema]) -> Any:  # noqa: ANN401 (any JSON)
@@ -118,16 +118,17 @@ def _component_name(name: str) -> str:
 
 def _structs(types: Sequence[object]) -> Iterator[type[Struct]]:
     """All structs that the types contain."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     waiting: list[object] = list(msgspec.inspect.multi_type_info(types))
     while waiting:
         part = waiting.pop()
         if isinstance(part, (tuple, list)):
             waiting += cast("Sequence[object]", part)
         elif (
-            isinstance(part, (msgspec.inspect.Type, msgspec.inspect.Field)) and id(part) not in seen
+            isinstance(part, (msgspec.inspect.Type, msgspec.inspect.Field))
+            and id(part) not in visited
         ):
-            seen.add(id(part))
+            visited.add(id(part))
             waiting += [getattr(part, name) for name in part.__struct_fields__]
             if isinstance(part, msgspec.inspect.StructType):
                 yield _origin(part.cls)

@@ -67,7 +67,7 @@ def read_query(route: Route, query: MultiMapping[str]) -> object:
     """
     if route.query is Empty:
         return Empty()
-    given: dict[str, Any] = {}
+    values_by_field: dict[str, Any] = {}
     names: dict[str, str] = {}
     lists = _list_fields(route.query)
     for name in set(query.keys()):
@@ -75,11 +75,11 @@ def read_query(route: Route, query: MultiMapping[str]) -> object:
         names[field] = name
         values = query.getall(name)
         if field in lists:
-            given[field] = [*given.get(field, ()), *values]
+            values_by_field[field] = [*values_by_field.get(field, ()), *values]
         else:
-            given[field] = values[-1]
+            values_by_field[field] = values[-1]
     try:
-        return msgspec.convert(given, route.query, strict=False)
+        return msgspec.convert(values_by_field, route.query, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidInput(_readable_error(str(error), names)) from error
 

@@ -98,20 +98,17 @@ class AuditObserver:
         self._buckets = TokenBuckets(monotonic=monotonic)
 
     async def __call__(self, request: HandledRequest) -> None:
-        if not _is_audited(request) or not self._is_within_rate(request):
+        tenant = "" if request.who is None else request.who.tenant
+        if not _is_audited(request):
+            return
+        if not tenant and self._buckets.take(("strangers", _UNAUTHENTICATED_RATE))[0].wait_seconds:
             return
         act = audit_act(request)
         try:
-            await self._audit.note(_tenant(request), act)
+            await self._audit.note(tenant, act)
         except Exception as error:  # noqa: BLE001 (whatever it is, what was done stays done)
             _AUDIT_LOG.error("not in the audit: %s: %s", msgspec.json.encode(act).decode(), error)
             self._alarm()
-
-    def _is_within_rate(self, request: HandledRequest) -> bool:
-        if _tenant(request):
-            return True
-        [standing] = self._buckets.take(("strangers", _UNAUTHENTICATED_RATE))
-        return not standing.is_refused
 
 
 def audit_act(request: HandledRequest) -> AuditAction:
@@ -125,10 +122,6 @@ def audit_act(request: HandledRequest) -> AuditAction:
         address=request.address[:_MAX_ID_CHARS],
     )
     return attribute_to(act, request.who)
-
-
-def _tenant(request: HandledRequest) -> str:
-    return "" if request.who is None else request.who.tenant
 
 
 def _is_audited(request: HandledRequest) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import (
     Annotated,
     Any,
@@ -36,7 +36,8 @@ Method: TypeAlias = Literal["GET", "POST", "DELETE"]
 
 
 Timestamp = Annotated[datetime, Meta(tz=True)]
-_QUERY_NAMES = {"created_at_gte": "created_from", "created_at_lte": "created_upto"}
+_MICROSECOND = timedelta(microseconds=1)
+_SHARED_FIELDS = ("limit", "page", "include_archived")
 
 
 class Empty(Struct, frozen=True, kw_only=True):
@@ -48,10 +49,23 @@ class PageQuery(Struct, frozen=True, kw_only=True):
     page: str | None = None
 
 
-def list_query(query: Struct) -> ListQuery:
-    """The fields of a route's query, by the names that repositories use."""
-    fields = msgspec.structs.asdict(query)
-    return ListQuery(**{_QUERY_NAMES.get(name, name): value for name, value in fields.items()})
+def list_query(query: Struct, **fields: Any) -> ListQuery:  # noqa: ANN401 (of any field)
+    """The list that a route's query asks for. `fields`: those of `ListQuery` that it has by other
+    names."""
+    values = msgspec.structs.asdict(query)
+    lower = [values.get("created_at_gte"), _shifted(values.get("created_at_gt"), _MICROSECOND)]
+    upper = [values.get("created_at_lte"), _shifted(values.get("created_at_lt"), -_MICROSECOND)]
+    shared: dict[str, Any] = {name: values[name] for name in _SHARED_FIELDS if name in values}
+    shared["created_from"] = max(filter(None, lower), default=None)
+    shared["created_upto"] = min(filter(None, upper), default=None)
+    return ListQuery(**shared | fields)
+
+
+def _shifted(moment: datetime | None, by: timedelta) -> datetime | None:
+    try:
+        return moment and moment + by
+    except OverflowError:  # the first or the last moment there is
+        return moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +116,8 @@ class Route:
     is_open: bool = False
     """Whether it needs no key: it discloses nothing, or authenticates the caller itself."""
     for_agent_keys: bool = False
-    """Whether keys of one agent may call it, too: the handler calls `require_agent`. Not needed if
-    the path has the agent or the session, which authentication checks."""
+    """Whether keys of one agent may call it, too: the handler calls `require_agent`, unless the
+    path has the agent or the session, which authentication checks."""
     for_worker_keys: bool = False
     """Whether keys of self-hosted workers may call it, for their environment and its sessions."""
     handles_idempotency_key: bool = False
@@ -126,9 +140,11 @@ class Route:
 
 
 class RouteOptions(TypedDict, total=False):
-    """Fields of `Route` that do not follow from the signature of its handler."""
+    """Fields of `Route` that do not follow from the endpoint and the signature of its handler. A
+    class of handlers may declare those of all its routes as `route_options`."""
 
     role: Role
+    """Default: `viewer` to read, `user` to change a session, `operator` to change anything else."""
     is_open: bool
     for_agent_keys: bool
     for_worker_keys: bool
@@ -165,8 +181,9 @@ def route(
 def routes_of(*handlers: object) -> tuple[Route, ...]:
     """The routes that the methods of these objects declare, in the order of the methods."""
     return tuple(
-        _bind(getattr(handler, name), endpoint, summary, options)
+        _bind(getattr(handler, name), endpoint, summary, shared | options)
         for handler in handlers
+        for shared in [cast("RouteOptions", getattr(handler, "route_options", {}))]
         for name, function in vars(type(handler)).items()
         for endpoint, summary, options in getattr(function, _DECLARATIONS, ())
     )
@@ -178,11 +195,14 @@ def _bind(handle: Handler, endpoint: str, summary: str, options: RouteOptions) -
     hints: list[Any] = [*get_type_hints(handle).values()]
     call, response = hints
     query, body = get_args(call)
+    is_in_session = "{session_id}" in path
     is_raw = isinstance(response, type) and issubclass(response, web.StreamResponse)
     fields: dict[str, Any] = {
         "query": query,
         "body": body,
         "response_type": None if is_raw else response,
+        "role": "viewer" if method == "GET" else "user" if is_in_session else "operator",
+        "for_agent_keys": is_in_session,
         "is_extension": path.startswith("/v1/mainspring/"),
         **options,
     }

@@ -61,7 +61,7 @@ COMMANDS = {
     "mcp": CommandEntry("mcp_serve", "app", "Use MCP servers, and be one."),
     "skill": CommandEntry("skill_install", "app", "Write, install, scan, trust and remove skills."),
     "knowledge": CommandEntry("knowledge", "app", "Documents that an agent can search and cite."),
-    "memory": CommandEntry("memory_index", "app", "What agents remember: files with versions."),
+    "memory": CommandEntry("memory_proposals", "app", "What agents remember: files with versions."),
     "dream": CommandEntry("dream", "app", "Learn from past sessions: review, apply, roll back."),
     "vault": CommandEntry("vault", "app", "Secrets that agents use without seeing them."),
     "policy": CommandEntry("policy", "app", "Show and change what agents may do here."),

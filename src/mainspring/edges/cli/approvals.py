@@ -19,7 +19,7 @@ from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.edges.cli.approval_prompt import preview_lines
 from mainspring.edges.cli.commands import command, command_group
-from mainspring.edges.cli.operator_access import Operator, all_pages
+from mainspring.edges.cli.operator_access import Operator
 from mainspring.edges.cli.options import FormOption, JsonOption, TenantOption, YesOption
 from mainspring.edges.cli.printing import (
     Screen,
@@ -40,7 +40,7 @@ from mainspring.service.approvals.approvals import (
     ApprovalAnswer,
     Approvals,
 )
-from mainspring.service.storage.repository import ListQuery
+from mainspring.service.storage.repository import ListQuery, all_pages
 
 _PAGE_SIZE = 1000
 _MIN_ID_CHARS = 6

@@ -7,7 +7,7 @@ from dataclasses import replace
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import SessionUpdated
-from mainspring.edges.cli import memory, memory_usage
+from mainspring.edges.cli import memory, memory_proposals, memory_usage
 from mainspring.edges.cli.printing import Screen
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.memory.memory_mode import (
@@ -19,7 +19,10 @@ from mainspring.runtime.memory.memory_mode import (
 from mainspring.runtime.session.session import Session
 from mainspring.runtime.session.session_updates import read_metadata, record_updates
 
-USAGE = "/memory [ls], show|edit|forget PATH, search QUERY, add TEXT, on|read_only|off"
+USAGE = (
+    "/memory [ls], show|edit|forget PATH, search QUERY, add TEXT, proposals, accept|reject ID,"
+    " on|read_only|off"
+)
 _NAME_WORDS = 8
 
 
@@ -44,6 +47,9 @@ async def run_memory_command(
         await memory.ls(settings)
         notes.paragraph((f"memory is {agent.memory} in this session; {USAGE}", "dim"))
         return agent
+    if word == "proposals":
+        await memory_proposals.proposals_(settings)
+        return agent
     if not rest:
         raise InvalidInput(USAGE)
     await _run(settings, word, rest)
@@ -67,6 +73,10 @@ async def _run(settings: Settings, word: str, rest: str) -> None:
             await memory.edit(settings, path=rest)
         case "forget":
             await memory_usage.forget(settings, path=rest)
+        case "accept":
+            await memory_proposals.accept_(settings, id=rest)
+        case "reject":
+            await memory_proposals.reject_(settings, id=rest)
         case "add":
             name = " ".join(rest.split()[:_NAME_WORDS])
             await memory.add(settings, memory=memory.NewMemory(text=rest, name=name))

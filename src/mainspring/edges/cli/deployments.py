@@ -12,7 +12,7 @@ import typer
 from mainspring.config import Settings
 from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.offline_services import offline_services
-from mainspring.edges.cli.operator_access import all_pages, open_as_operator
+from mainspring.edges.cli.operator_access import open_as_operator
 from mainspring.edges.cli.options import JsonOption, LimitOption, TenantOption
 from mainspring.edges.cli.printing import (
     Screen,
@@ -22,7 +22,7 @@ from mainspring.edges.cli.printing import (
     print_note,
     print_result,
 )
-from mainspring.service.schedules.deployment_runner import RunListing
+from mainspring.service.schedules.deployment_runner import run_labels
 from mainspring.service.schedules.deployment_types import (
     Deployment,
     DeploymentRun,
@@ -30,7 +30,7 @@ from mainspring.service.schedules.deployment_types import (
     ScheduledRun,
 )
 from mainspring.service.schedules.deployments import Deployments
-from mainspring.service.storage.repository import ListQuery
+from mainspring.service.storage.repository import ListQuery, all_pages
 
 app = command_group()
 
@@ -145,7 +145,8 @@ async def runs(
     json: JsonOption = False,
 ) -> int:
     """List runs and their results, newest first."""
-    listing = RunListing(limit=limit, deployment_id=deployment, has_error=True if failed else None)
+    label = run_labels(has_error=True) if failed else None
+    listing = ListQuery(limit=limit, parent=deployment, label=label)
     async with open_as_operator(settings) as operator:
         page = await offline_services(settings, operator.records).runs.page(tenant, listing)
     return print_list(

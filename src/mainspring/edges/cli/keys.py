@@ -13,7 +13,7 @@ import typer
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.edges.cli.commands import command, command_group
-from mainspring.edges.cli.operator_access import all_pages, open_as_operator
+from mainspring.edges.cli.operator_access import open_as_operator
 from mainspring.edges.cli.options import JsonOption, TenantOption, parse_dollars, parse_duration
 from mainspring.edges.cli.printing import (
     Screen,
@@ -26,7 +26,7 @@ from mainspring.edges.cli.printing import (
 from mainspring.service.access.api_keys import CreateKey, Key, Keys
 from mainspring.service.access.request_ids import check_ids_exist, ids_in
 from mainspring.service.access.tenants import ROOT_TENANT, Tenants
-from mainspring.service.storage.repository import ListQuery
+from mainspring.service.storage.repository import ListQuery, all_pages
 
 app = command_group()
 

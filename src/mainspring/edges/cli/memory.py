@@ -28,6 +28,7 @@ from mainspring.edges.cli.printing import (
     print_note,
     print_result,
 )
+from mainspring.edges.cli.session_lookup import open_existing_log
 from mainspring.runtime.memory.memory_folder import MemoryFolder, age_in_words
 from mainspring.runtime.memory.memory_index import MemoryHit, note_time
 from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
@@ -38,13 +39,15 @@ from mainspring.runtime.memory.note import (
     note_path,
     parse_note,
 )
-from mainspring.runtime.memory_setup import AGENT, USER
+from mainspring.runtime.memory.past_sessions import SESSION, PastMessage, search_sessions_of
 from mainspring.wiring.memory import index_files, memory_folders
+from mainspring.wiring.stores import has_store
 
 app = command_group()
 
 ScopeOption = Annotated[
-    str, typer.Option("--scope", help="Whose: agent (the folder memory/ here) or user (yours).")
+    str,
+    typer.Option("--scope", help="Whose: agent (the folder memory/ here), user (yours) or team."),
 ]
 PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="As `memory ls` shows it.")]
 _TYPES_HELP = "One of user, feedback, project, reference, procedure, episode."
@@ -119,16 +122,23 @@ async def search(
     settings: Settings,
     *,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="A question, or words.")],
-    scope: ScopeOption = "",
+    scope: Annotated[
+        str,
+        typer.Option("--scope", help="Only agent, user, team, or session: what was said."),
+    ] = "",
     limit: LimitOption = 10,
     json: JsonOption = False,
 ) -> int:
-    """Find memories that answer a question, with the line and what ranked them."""
-    folders = scoped_folders(settings, scope)
+    """Find memories, and what was said in earlier sessions, with the line and what ranked them."""
+    folders = {} if scope == SESSION else scoped_folders(settings, scope)
+    past: list[PastMessage] = []
+    if scope in ("", SESSION) and has_store(settings):
+        async with open_existing_log(settings) as log:
+            past = await search_sessions_of(log, local_user(settings.user).id, query)
 
     def work() -> list[MemoryHit]:
         with closing(index_files(settings).open(folders)) as index:
-            hits = index.search(query, list(folders), limit)
+            hits = index.search(query, list(folders), limit, past)
             problems.append(index.problem)
         return hits
 
@@ -143,11 +153,11 @@ async def search(
         heads=["SCORE", "PATH", "TEXT", "AGE"],
         row=lambda view: [
             (f"{view.score:.1f}", "dim"),
-            (f"{view.path}:{view.line}", "bold"),
+            (_place(view), "bold"),
             (" ".join(view.text.split())[:200], ""),
             (view.age, "dim"),
         ],
-        empty="no memory answers that",
+        empty="no memory or earlier session answers that",
     )
 
 
@@ -267,7 +277,7 @@ def scoped_folders(settings: Settings, scope: str) -> dict[str, MemoryFolder]:
     if not scope:
         return folders
     if scope not in folders:
-        raise InvalidInput(f"{scope!r} is not a scope: {AGENT} or {USER}")
+        raise InvalidInput(f"{scope!r} is not a scope here: {', '.join(folders)}")
     return {scope: folders[scope]}
 
 
@@ -316,6 +326,10 @@ def _hit_view(hit: MemoryHit) -> MemoryHitView:
         score=round(hit.score, 3),
         parts={name: round(value, 3) for name, value in hit.parts.items()},
     )
+
+
+def _place(view: MemoryHitView) -> str:
+    return f"{view.path} {view.line}" if view.scope == SESSION else f"{view.path}:{view.line}"
 
 
 def print_version(settings: Settings, version: MemoryVersion, verb: str, *, json: bool) -> int:

@@ -14,7 +14,7 @@ from mainspring.core.ports import PostResult
 from mainspring.log.records import Records
 from mainspring.service.jobs.dispatcher import no_enqueue
 from mainspring.service.resources.agent_multiagent import AgentReference
-from mainspring.service.schedules.deployment_runner import DeploymentRuns
+from mainspring.service.schedules.deployment_runner import RunRepository, run_repository
 from mainspring.service.schedules.deployment_store import DeploymentStore
 from mainspring.service.schedules.deployments import Deployments
 from mainspring.service.webhooks.webhook_deliveries import Deliveries
@@ -26,7 +26,7 @@ from mainspring.wiring.user_vault import user_vault
 @dataclass(frozen=True, slots=True)
 class OfflineServices:
     deployments: Deployments
-    runs: DeploymentRuns
+    runs: RunRepository
     webhooks: Webhooks
     deliveries: Deliveries
 
@@ -38,7 +38,7 @@ def offline_services(settings: Settings, records: Records) -> OfflineServices:
     keep = DeploymentStore(records, outbox=outbox, seal=seal, put=no_enqueue, clock=clock.now)
     return OfflineServices(
         deployments=Deployments(keep, pin_agent=_reject_agent_pin),
-        runs=DeploymentRuns(records),
+        runs=run_repository(records),
         webhooks=webhooks,
         deliveries=Deliveries(records, webhooks, post=_leave_to_worker, put=no_enqueue),
     )

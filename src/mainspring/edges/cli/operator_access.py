@@ -4,21 +4,16 @@ audited.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import dataclass
 
 from mainspring.config import Settings
 from mainspring.edges.cli.session_lookup import require_store
 from mainspring.log.records import Records
 from mainspring.service.access.audit import Audit, AuditAction, attribute_to
 from mainspring.service.access.principal import CLI_PRINCIPAL, Principal
-from mainspring.service.storage.pagination import Page
-from mainspring.service.storage.repository import ListQuery
 from mainspring.wiring.stores import open_store
-
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +45,3 @@ async def open_as_operator(
         require_store(settings)
     async with open_store(settings.store) as store:
         yield Operator(store.records, settings.user or "operator")
-
-
-async def all_pages(
-    fetch: Callable[[ListQuery], Awaitable[Page[Item]]], query: ListQuery
-) -> list[Item]:
-    """The items of all pages."""
-    items: list[Item] = []
-    while True:
-        page = await fetch(query)
-        items += page.data
-        if page.next_page is None:
-            return items
-        query = replace(query, page=page.next_page)

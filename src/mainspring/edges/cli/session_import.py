@@ -69,7 +69,7 @@ class CandidateView(Struct, frozen=True, kw_only=True):
 
 
 class FormatName(StrEnum):
-    """As `runtime.import_sessions.source.Format`."""
+    """As `Format` of `runtime.import_sessions.source_session`."""
 
     claude_code = "claude-code"
     codex = "codex"

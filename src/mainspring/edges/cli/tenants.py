@@ -12,7 +12,7 @@ from msgspec import Struct
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.edges.cli.commands import command, command_group
-from mainspring.edges.cli.operator_access import all_pages, open_as_operator
+from mainspring.edges.cli.operator_access import open_as_operator
 from mainspring.edges.cli.options import JsonOption, parse_dollars
 from mainspring.edges.cli.printing import (
     Screen,
@@ -40,7 +40,7 @@ from mainspring.service.access.tenants import (
     Tenants,
     UpdateTenant,
 )
-from mainspring.service.storage.repository import ListQuery
+from mainspring.service.storage.repository import ListQuery, all_pages
 
 app = command_group()
 

@@ -13,12 +13,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from mainspring.capabilities.mcp.messages import (
     SKILLS_EXTENSION,
-    Prompt,
-    PromptResult,
-    Resource,
     ResourceContent,
     ResourceTemplate,
-    SkillEntry,
     Text,
     ToolAnnotations,
     ToolDefinition,
@@ -43,7 +39,7 @@ INSTRUCTIONS = (
     " session_id: give that to continue. If a call of the agent needs approval, a person is asked."
 )
 _MAX_CHARS = 100_000
-"""Of a transcript in one result."""
+"""The length of the part of a transcript in one result."""
 _SESSION_URI = "mainspring://sessions/"
 _READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _RUNS = ToolAnnotations(read_only_hint=False, destructive_hint=True, open_world_hint=True)
@@ -96,6 +92,10 @@ class AgentFeatures:
         self.changes = ChangeFeed()
         self._host = host
         self._skills = SkillFeatures(host.skills)
+        self.resources = self._skills.resources
+        self.skills = self._skills.skills
+        self.prompts = self._skills.prompts
+        self.get_prompt = self._skills.get_prompt
         self._memory = MemoryFeatures(host.memory_tools)
         self._tools: dict[str, tuple[ToolDefinition, _Handler]] = {
             definition.name: (definition, handler)
@@ -129,7 +129,7 @@ class AgentFeatures:
     async def call_tool(
         self, name: str, arguments: Mapping[str, object], exchange: Exchange
     ) -> ToolReply:
-        """What goes wrong while it runs is for the model that called it to read."""
+        """Errors of a call are returned as text for the model that made it."""
         try:
             if name in self._tools:
                 return await self._tools[name][1](arguments, exchange)
@@ -143,9 +143,6 @@ class AgentFeatures:
             return ToolReply.text(f"The input is not valid: {error}", is_error=True)
         except (Forbidden, InvalidInput, NotFound, StaleVersion) as error:
             return ToolReply.text(str(error), is_error=True)
-
-    async def resources(self) -> Sequence[Resource]:
-        return await self._skills.resources()
 
     async def resource_templates(self) -> Sequence[ResourceTemplate]:
         return [
@@ -166,18 +163,6 @@ class AgentFeatures:
             return [ResourceContent(uri=uri, mime_type="text/markdown", text=text)]
         return await self._skills.read_resource(uri, exchange)
 
-    async def skills(self) -> Sequence[SkillEntry]:
-        return await self._skills.skills()
-
-    async def prompts(self) -> Sequence[Prompt]:
-        return await self._skills.prompts()
-
-    async def get_prompt(
-        self, name: str, arguments: Mapping[str, str], exchange: Exchange
-    ) -> PromptResult:
-        del exchange
-        return await self._skills.get_prompt(name, arguments)
-
     async def complete(self, request: CompletionRequest) -> Sequence[str]:
         if request.is_prompt or request.argument != "session_id":
             return []
@@ -189,34 +174,34 @@ class AgentFeatures:
     async def _run(
         self, agent: PublishedAgent, arguments: Mapping[str, object], exchange: Exchange
     ) -> ToolReply:
-        given = _run_input(agent, arguments)
+        params = _run_input(agent, arguments)
         session_id = exchange.note.decode()
         if not session_id:  # else the client repeats a request whose session has begun
-            session_id = await self._begin(agent, given)
+            session_id = await self._begin(agent, params)
         while True:
             report = await self._run_with_progress(agent, session_id, exchange)
             if report.status != "requires_action":
                 return _reply(report)
             waiting = await self._host.approvals(session_id)
-            mine = [item for item in waiting if item.is_yours]
-            if not mine or not exchange.can_ask():
+            answerable = [item for item in waiting if item.is_yours]
+            if not answerable or not exchange.can_ask():
                 return _reply(report, waiting)
-            for item in mine:
+            for item in answerable:
                 await self._ask_person(item, session_id, exchange)
 
-    async def _begin(self, agent: PublishedAgent, given: RunInput) -> str:
-        if isinstance(given.session_id, UnsetType):
-            if isinstance(given.message, UnsetType):
+    async def _begin(self, agent: PublishedAgent, params: RunInput) -> str:
+        if isinstance(params.session_id, UnsetType):
+            if isinstance(params.message, UnsetType):
                 raise InvalidInput("give a message, a session_id, or both")
-            return await self._host.begin(agent.id, given.message)
-        if not isinstance(given.message, UnsetType):
-            await self._host.send(agent.id, given.session_id, given.message)
-        return given.session_id
+            return await self._host.begin(agent.id, params.message)
+        if not isinstance(params.message, UnsetType):
+            await self._host.send(agent.id, params.session_id, params.message)
+        return params.session_id
 
     async def _ask_person(
         self, approval: PendingApproval, session_id: str, exchange: Exchange
     ) -> None:
-        """Whoever closes the question without an answer has not agreed."""
+        """Ask the person behind the client; without an answer, the call is denied."""
         reason = f"\n{approval.reason}" if approval.reason else ""
         question = f"Allow {approval.tool}?\n{approval.what[:4_000]}{reason}"
         answer = await exchange.elicit(
@@ -249,34 +234,34 @@ class AgentFeatures:
         return reports[0]
 
     async def _list(self, arguments: Mapping[str, object], _exchange: Exchange) -> ToolReply:
-        given = msgspec.convert(arguments, ListInput)
-        lines = await self._host.sessions(agent=given.agent or None, limit=given.limit)
+        params = msgspec.convert(arguments, ListInput)
+        lines = await self._host.sessions(agent=params.agent or None, limit=params.limit)
         return _structured({"sessions": lines})
 
     async def _read(self, arguments: Mapping[str, object], _exchange: Exchange) -> ToolReply:
-        given = msgspec.convert(arguments, ReadInput)
-        text = await self._host.transcript(given.session_id)
-        end = given.offset + _MAX_CHARS
+        params = msgspec.convert(arguments, ReadInput)
+        text = await self._host.transcript(params.session_id)
+        end = params.offset + _MAX_CHARS
         more = f"\n\n(there is more: offset {end})" if end < len(text) else ""
-        return ToolReply.text(f"{text[given.offset : end]}{more}" or "(nothing there)")
+        return ToolReply.text(f"{text[params.offset : end]}{more}" or "(nothing there)")
 
     async def _search(self, arguments: Mapping[str, object], _exchange: Exchange) -> ToolReply:
-        given = msgspec.convert(arguments, SearchInput)
-        hits = await self._host.search(given.query, limit=given.limit)
+        params = msgspec.convert(arguments, SearchInput)
+        hits = await self._host.search(params.query, limit=params.limit)
         return _structured({"hits": hits})
 
     async def _approvals(self, arguments: Mapping[str, object], _exchange: Exchange) -> ToolReply:
-        given = msgspec.convert(arguments, ApprovalsInput)
-        return _structured({"approvals": await self._host.approvals(given.session_id or None)})
+        params = msgspec.convert(arguments, ApprovalsInput)
+        return _structured({"approvals": await self._host.approvals(params.session_id or None)})
 
     async def _answer(self, arguments: Mapping[str, object], _exchange: Exchange) -> ToolReply:
-        given = msgspec.convert(arguments, AnswerInput)
-        await self._host.answer(given.approval_id, given.result, given.message or None)
-        word = "Allowed" if given.result == "allow" else "Denied"
+        params = msgspec.convert(arguments, AnswerInput)
+        await self._host.answer(params.approval_id, params.result, params.message or None)
+        word = "Allowed" if params.result == "allow" else "Denied"
         return ToolReply.text(f"{word}. Run the agent with its session_id to go on.")
 
     async def _agents(self) -> dict[str, PublishedAgent]:
-        """By the name of their tool; a name that is taken gets a number."""
+        """The agents by the names of their tools; a number is appended if a name is taken."""
         tools: dict[str, PublishedAgent] = {}
         for agent in await self._host.agents():
             base = re.sub(r"[^A-Za-z0-9_-]", "_", agent.name)[:56] or "agent"
@@ -325,7 +310,8 @@ def _agent_tool(name: str, agent: PublishedAgent) -> ToolDefinition:
 
 
 def _run_input(agent: PublishedAgent, arguments: Mapping[str, object]) -> RunInput:
-    """What an agent with a schema of its own is given becomes its message, as JSON.
+    """The input of a run. For an agent with its own schema, the arguments become its message, as
+    JSON.
 
     Raises: InvalidInput, msgspec.ValidationError.
     """

@@ -1,4 +1,4 @@
-"""What agents as tools need of whoever runs them: this machine, or the service."""
+"""The interface through which MCP tools use agents, on this machine or in the service."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PublishedAgent:
     name: str
     description: str
     input_schema: Mapping[str, object] | None = None
-    """What it is given instead of a message."""
+    """The schema of its input, if it takes something else than a message."""
 
 
 class RunReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -65,7 +65,7 @@ class PendingApproval(Struct, frozen=True, kw_only=True, omit_defaults=True):
     session_id: str
     tool: str
     what: str
-    """What it would do."""
+    """The effect that the call would have."""
     reason: str | None = None
     """Why a person is asked."""
     is_yours: bool = False
@@ -73,20 +73,20 @@ class PendingApproval(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AgentHost(Protocol):
-    """Acts for one caller, within its rights. What it may not see is not found."""
+    """Acts for one caller, with its permissions. What it may not see raises `NotFound`."""
 
     @property
     def may_run(self) -> bool: ...
 
     @property
     def may_answer(self) -> bool:
-        """By a call of its own. A person who is asked by the client may answer all the same, if
-        the caller has the right."""
+        """Whether the caller may answer approvals with a tool call. A person whom its client asks
+        may always answer, if the caller has the permission."""
         ...
 
     @property
     def memory_tools(self) -> Mapping[str, Tool]:
-        """By name; for what the caller may read and write of memories."""
+        """The memory tools that the caller may use, by name."""
         ...
 
     async def agents(self) -> Sequence[PublishedAgent]: ...
@@ -94,7 +94,7 @@ class AgentHost(Protocol):
     async def skills(self) -> Sequence[Skill]: ...
 
     async def begin(self, agent_id: str, message: str) -> str:
-        """A new session with a first message; its id."""
+        """Start a session with a first message; returns its id."""
         ...
 
     async def send(self, agent_id: str, session_id: str, message: str) -> None:
@@ -104,7 +104,7 @@ class AgentHost(Protocol):
     async def run(
         self, agent_id: str, session_id: str, on_step: Callable[[str], None]
     ) -> RunReport:
-        """Until the session ends or waits. Cancelling it interrupts the session.
+        """Run a session until it ends or waits. Cancelling interrupts it.
 
         Raises: NotFound: there is no such session of this agent.
         """
@@ -113,7 +113,7 @@ class AgentHost(Protocol):
     async def sessions(self, *, agent: str | None, limit: int) -> Sequence[SessionLine]: ...
 
     async def transcript(self, session_id: str) -> str:
-        """As Markdown. Raises: NotFound."""
+        """The session as Markdown. Raises: NotFound."""
         ...
 
     async def search(self, query: str, *, limit: int) -> Sequence[SearchLine]: ...
@@ -130,7 +130,7 @@ class AgentHost(Protocol):
 
 
 def step_text(event: Event) -> str | None:
-    """A line about an event that says how far a run is."""
+    """The line that reports an event as progress of a run, if there is one."""
     match event.payload:
         case events.AgentToolUse(name=name) | events.AgentMcpToolUse(name=name):
             return f"calls {name}"
@@ -142,7 +142,7 @@ def step_text(event: Event) -> str | None:
 
 
 class FinalTexts:
-    """What the agent said last in a run: its messages after its last call."""
+    """The messages of an agent after its last tool call in a run."""
 
     def __init__(self, thread_id: str) -> None:
         self._thread_id = thread_id
@@ -165,7 +165,7 @@ class FinalTexts:
 
 
 async def run_report(log: SessionLog, session_id: str, text: str) -> RunReport:
-    """How a session stands after a run in which the agent said `text` last."""
+    """The report of a run that ended with the message `text`."""
     summary = await summarize_session(log, await log.session(session_id))
     return RunReport(
         session_id=session_id,

@@ -7,7 +7,7 @@ import importlib.util
 import logging
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,7 +59,7 @@ class ServedFunctions:
 
 
 def load_functions(file: Path) -> ServedFunctions:
-    """Run a file and find what it defines.
+    """Run a Python file and collect the tools, resources and prompts that it defines.
 
     Raises:
         InvalidInput: there is no such file, it fails, or it has nothing to serve.
@@ -101,12 +101,9 @@ def _load(file: Path) -> ModuleType:
 class FunctionFeatures:
     """`Features` over functions, the same for every caller."""
 
-    def __init__(
-        self, functions: ServedFunctions, *, new_id: Callable[[str], str] = ids.new_id
-    ) -> None:
+    def __init__(self, functions: ServedFunctions) -> None:
         self.changes = ChangeFeed()
         self._functions = functions
-        self._new_id = new_id
 
     @property
     def capabilities(self) -> Mapping[str, Mapping[str, object]]:
@@ -128,30 +125,27 @@ class FunctionFeatures:
             raise no_tool(name)
         if (problem := tool.invalid(arguments)) is not None:
             return ToolReply.text(problem, is_error=True)
-        steps = _Steps()
+        steps, id_ = _Steps(), ids.new_id("toolu")
         results: list[ToolResult] = []
-
-        async def run() -> None:
-            with steps.stream:
-                results.append(await tool.run(self._call(name, arguments, steps.say)))
-
-        async with anyio.create_task_group() as group:
-            group.start_soon(run)
-            async for text in steps.received:
-                await exchange.step(text)
-        return _reply(results[0])
-
-    def _call(self, name: str, arguments: Mapping[str, object], say: Callable[[str], None]) -> Call:
-        id_ = self._new_id("toolu")
-        return Call(
+        call = Call(
             id=id_,
             name=name,
             input=arguments,
             idempotency_key=id_,
             session_id="",
             thread_id="",
-            say=say,
+            say=steps.say,
         )
+
+        async def run() -> None:
+            with steps.stream:
+                results.append(await tool.run(call))
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(run)
+            async for text in steps.received:
+                await exchange.step(text)
+        return _reply(results[0])
 
     async def resources(self) -> Sequence[Resource]:
         return [
@@ -219,14 +213,14 @@ class FunctionFeatures:
 
 
 class _Steps:
-    """What a function says while it runs. One that is not async runs in a thread of its own."""
+    """Progress messages of a function. A function that is not async runs in its own thread."""
 
     def __init__(self) -> None:
         self.stream, self.received = anyio.create_memory_object_stream[str](_MAX_STEPS)
         self._thread = threading.get_ident()
 
     def say(self, text: str) -> None:
-        """What comes faster than it is read, or too late, is left out."""
+        """Send a message; it is dropped if the reader is too slow, or the function has ended."""
         with suppress(anyio.WouldBlock, anyio.ClosedResourceError, anyio.BrokenResourceError):
             if threading.get_ident() == self._thread:
                 self.stream.send_nowait(text)

@@ -1,4 +1,4 @@
-"""MCP over streamable HTTP, of both eras, at one path. Who asks has been authenticated."""
+"""MCP over streamable HTTP, of both eras, at one path. Callers are already authenticated."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from mainspring.core.errors import MainspringError
 from mainspring.edges.api.sse import HEADERS
 
 _LOOK_SECONDS = 0.25
-"""How often is looked whether a client is still there."""
+"""How often to check whether a client is still connected."""
 _STATUS = {
     METHOD_NOT_FOUND: 404,
     HEADER_MISMATCH: 400,
@@ -51,12 +51,12 @@ _LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostRules:
-    """Against DNS rebinding: a page in a browser must not reach this server by another name."""
+    """Prevents DNS rebinding: a web page must not reach this server under another host name."""
 
     hosts: frozenset[str] | None = _LOOPBACK
-    """Names by which the server may be asked; `None`: any, since every request needs a key."""
+    """Host names that requests may use; `None`: any, because every request needs a key."""
     origins: frozenset[str] = frozenset()
-    """Of pages that may ask, besides those of this machine: `https://app.example.com`."""
+    """Origins of web pages that may use it besides this machine's: `https://app.example.com`."""
 
     def refusal(self, headers: Mapping[str, str]) -> str | None:
         host = headers.get("Host", "")
@@ -81,19 +81,19 @@ class HttpTimes:
     body_seconds: float = 30.0
     """How long a request may take to arrive."""
     patience_seconds: float = 30.0
-    """How long a client may leave what it is sent unread."""
+    """How long a client may leave data unread."""
     silent_seconds: float = 15.0
-    """After which a stream is opened, or a comment sent: proxies end what is silent."""
+    """Then a stream is opened, or a comment sent: proxies close silent connections."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpCaller:
-    """Who asks, and what there is for it."""
+    """The caller of a request, and the features that it may use."""
 
     id: str
     features: Features
     recheck_access: Callable[[], Awaitable[None]]
-    """Raises what would refuse the request now: a key may be revoked while a stream is open."""
+    """Raises an error if the request would now be refused: its key may have been revoked."""
 
 
 class McpEndpoint:
@@ -114,8 +114,8 @@ class McpEndpoint:
         self._listening = set[str]()
 
     async def post(self, request: web.Request, caller: HttpCaller) -> web.StreamResponse:
-        if (refused := self._refused(request)) is not None:
-            return refused
+        if (refusal := self._refusal(request)) is not None:
+            return refusal
         body = await _read_body(request, self._times.body_seconds)
         if isinstance(body, web.Response):
             return body
@@ -127,9 +127,9 @@ class McpEndpoint:
         return await self._legacy(request, message, caller)
 
     async def get(self, request: web.Request, caller: HttpCaller) -> web.StreamResponse:
-        """The stream of what a legacy client is told without having asked."""
-        if (refused := self._refused(request)) is not None:
-            return refused
+        """The stream of messages that the server sends a legacy client unasked."""
+        if (refusal := self._refusal(request)) is not None:
+            return refusal
         session_id = request.headers.get(SESSION_HEADER)
         if session_id is None:
             return web.Response(status=405, headers={"Allow": "POST"})
@@ -152,8 +152,8 @@ class McpEndpoint:
         return outlet.response
 
     async def delete(self, request: web.Request, caller: HttpCaller) -> web.StreamResponse:
-        if (refused := self._refused(request)) is not None:
-            return refused
+        if (refusal := self._refusal(request)) is not None:
+            return refusal
         session_id = request.headers.get(SESSION_HEADER)
         if session_id is None:
             return web.Response(status=405, headers={"Allow": "POST"})
@@ -163,7 +163,7 @@ class McpEndpoint:
             else _no_session()
         )
 
-    def _refused(self, request: web.Request) -> web.Response | None:
+    def _refusal(self, request: web.Request) -> web.Response | None:
         if (why := self._hosts.refusal(request.headers)) is not None:
             return _error(403, INVALID_REQUEST, why)
         accepted = request.headers.get("Accept", "")
@@ -258,7 +258,7 @@ class McpEndpoint:
     async def _answer(
         self, connection: Connection, message: Message, outlet: _HttpOutlet
     ) -> tuple[bytes, int | None] | None:
-        """`None` if the client is gone."""
+        """The answer and its error code; `None` if the client has disconnected."""
         answer: tuple[bytes, int | None] | None = None
         try:
             async with anyio.create_task_group() as group:
@@ -286,7 +286,7 @@ async def _finish(
 
 
 class _HttpOutlet:
-    """An `Outlet`: its first message opens the stream that the response then is."""
+    """An `Outlet`. Its first message turns the response into an event stream."""
 
     def __init__(
         self,
@@ -296,8 +296,8 @@ class _HttpOutlet:
         *,
         outlives_client: bool = False,
     ) -> None:
-        """`outlives_client`: a legacy client that loses its connection has not cancelled its
-        request; only what it is asked then has no answer."""
+        """`outlives_client`: a legacy client that disconnects has not cancelled its request; only
+        questions to it fail then."""
         self.response = web.StreamResponse(headers=HEADERS)
         self.recheck_access = recheck_access
         self.times = times
@@ -343,7 +343,7 @@ class _HttpOutlet:
 
 
 async def _watch(outlet: _HttpOutlet, scope: CancelScope) -> None:
-    """Ends a request whose client is gone or may not ask any more; keeps silent streams alive."""
+    """Cancel a request if its client disconnects or loses access; keep silent streams alive."""
     seconds = 0.0
     while True:
         await anyio.sleep(_LOOK_SECONDS)
@@ -382,5 +382,5 @@ def _refusal(message: Message, error: RequestRefused, status: int) -> web.Respon
 
 
 def _no_session() -> web.Response:
-    """The same for one that never was and one of somebody else."""
+    """The same for a session that does not exist and for one of another caller."""
     return _error(404, INVALID_REQUEST, "there is no such session; begin with initialize")

@@ -1,4 +1,4 @@
-"""A server of its own for `/mcp`: with API keys, or open to everybody on this machine."""
+"""A separate server for `/mcp`: with API keys, or open to all users of this machine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from mainspring.service.authorization.key_scope import RoutePolicy
 
 
 def new_server(name: str, *, instructions: str | None = None) -> McpServer:
-    """States that it signs hold until the process ends."""
+    """The request states that it signs are valid until the process ends."""
     signer = StateSigner(secrets.token_bytes(32), seconds_now=lambda: clock.now().timestamp())
     info = Implementation(name=name, version=__version__)
     return McpServer(info, signer=signer, instructions=instructions)
@@ -54,7 +54,7 @@ def mcp_routes(
 
 @dataclass(frozen=True, slots=True)
 class OpenAccess:
-    """An `AccessControl` that asks for no key."""
+    """An `AccessControl` that requires no key."""
 
     async def admit(
         self, credentials: RequestCredentials, route: RoutePolicy
@@ -78,8 +78,8 @@ async def mcp_http_server(
     *,
     access_control: AccessControl | None = None,
 ) -> AsyncGenerator[str, None]:
-    """Serves until the block ends; gives the address. Without `access_control`, nobody needs a
-    key: then listen on this machine only."""
+    """Serve until the block ends; yields the URL. Without `access_control`, no key is needed: then
+    listen on this machine only."""
     if access_control is None:
         routes = [replace(item, is_open=True) for item in routes]
     api = Api(routes, access_control=access_control or OpenAccess())

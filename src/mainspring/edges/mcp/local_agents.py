@@ -1,4 +1,4 @@
-"""Agents of this machine as an MCP client uses them. Their sessions run in this process."""
+"""Agents of this machine for MCP clients. Their sessions run in this process."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from mainspring.runtime.skills.skill import Skill
 from mainspring.service.access.principal import Principal
 
 _GRACE_SECONDS = 10.0
-"""How long a session that is interrupted may take to come to an end."""
+"""How long an interrupted session may take to end."""
 _MAX_SCANNED = 2_000
-"""Sessions that are looked at for one list."""
+"""The maximum number of sessions that one list reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,22 +64,22 @@ class LocalAgents:
 
     @property
     def may_answer(self) -> bool:
-        return self.answers_by_call and self._has_right
+        return self.answers_by_call and self._may_decide
 
     @property
-    def _has_right(self) -> bool:
-        """As in the service by default; what acts for an agent never has it."""
+    def _may_decide(self) -> bool:
+        """The permission to answer, by the service's default policy; an agent never has it."""
         return self.principal.is_person and self.principal.is_at_least("user")
 
     @property
     def memory_tools(self) -> Mapping[str, Tool]:
-        """A person is asked before a write, and so needs the right to answer."""
+        """A person is asked before a write, so writing needs the permission to answer."""
         if not self.may_run:
             return {}
         return {
             name: tool
             for name, tool in self.memory.items()
-            if self._has_right or name != "memory_write"
+            if self._may_decide or name != "memory_write"
         }
 
     async def agents(self) -> Sequence[PublishedAgent]:
@@ -163,7 +163,7 @@ class LocalAgents:
     async def answer(
         self, approval_id: str, result: Literal["allow", "deny"], message: str | None
     ) -> None:
-        if not self._has_right:
+        if not self._may_decide:
             raise Forbidden(f"this needs the role user; the key has {self.principal.role}")
         session_id, _, call_id = approval_id.partition(":")
         row = await self._row(session_id)
@@ -182,13 +182,13 @@ class LocalAgents:
                 tool=item.call.name,
                 what=item.call.preview or msgspec.json.encode(item.call.input).decode(),
                 reason=item.call.reason,
-                is_yours=self._has_right,
+                is_yours=self._may_decide,
             )
             for item in await self._waiting(row)
         ]
 
     async def _waiting(self, row: SessionRow) -> list[ThreadPendingCall]:
-        """Calls that wait for a decision; results of a client's own tools are no decisions."""
+        """Calls that wait for a decision, not for the result of a client's own tool."""
         calls = await read_pending_calls(self.log, row)
         return [item for item in calls if item.call.kind == "tool"]
 
@@ -204,7 +204,7 @@ class LocalAgents:
         return await self.log.session(session_id)
 
     async def _agent_of(self, session_id: str) -> str:
-        """Empty if there is no such session."""
+        """The name of the session's agent; empty if there is no such session."""
         try:
             row = await self.log.session(session_id)
         except SessionNotFound:
@@ -224,7 +224,7 @@ class LocalAgents:
 
 
 async def _run_or_interrupt(session: Session, on_step: Callable[[str], None]) -> RunResult | None:
-    """Cancelling it interrupts the session as a person would, so that it ends in good order."""
+    """Run a session. Cancelling interrupts it as a person would, so that its log is complete."""
     result: RunResult | None = None
     is_done = anyio.Event()
 

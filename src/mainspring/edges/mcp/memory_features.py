@@ -1,5 +1,5 @@
-"""Memories as tools of an MCP server. A client reads them; what it wants to remember is text of
-others, and a person is asked first, by the client.
+"""Memories as tools of an MCP server. A client may read them. Text that it wants to store is
+untrusted, so the client asks its user first.
 """
 
 from __future__ import annotations

@@ -3,59 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 from aiohttp import web
 
 from mainspring.capabilities.mcp.server.features import Features
-from mainspring.edges.api.route import ApiCall, Empty, route
+from mainspring.edges.api.route import ApiCall, Empty, RouteOptions, route
 from mainspring.edges.mcp.http_endpoint import HttpCaller, McpEndpoint
 from mainspring.service.access.principal import Principal
 
 
+@dataclass(frozen=True, slots=True)
 class McpRoutes:
-    def __init__(
-        self, endpoint: McpEndpoint, features_for: Callable[[Principal], Features]
-    ) -> None:
-        self._endpoint = endpoint
-        self._features_for = features_for
+    endpoint: McpEndpoint
+    features_for: Callable[[Principal], Features]
+    route_options: ClassVar[RouteOptions] = {
+        "for_agent_keys": True,
+        "is_extension": True,
+        "is_documented": False,
+    }
 
     @route(
         "POST /mcp",
         "Send a message of the Model Context Protocol",
         upload="application/json",
-        for_agent_keys=True,
-        is_extension=True,
-        is_documented=False,
+        role="viewer",
     )
     async def post(self, call: ApiCall[Empty, Empty]) -> web.StreamResponse:
-        return await self._endpoint.post(call.request, self._caller(call))
+        return await self.endpoint.post(call.request, self._caller(call))
 
     @route(
         "GET /mcp",
-        "Follow what a session of the Model Context Protocol is told",
+        "Stream the server's messages in a session of the Model Context Protocol",
         media_type="text/event-stream",
-        for_agent_keys=True,
-        is_extension=True,
-        is_documented=False,
     )
     async def get(self, call: ApiCall[Empty, Empty]) -> web.StreamResponse:
-        return await self._endpoint.get(call.request, self._caller(call))
+        return await self.endpoint.get(call.request, self._caller(call))
 
-    @route(
-        "DELETE /mcp",
-        "End a session of the Model Context Protocol",
-        for_agent_keys=True,
-        is_extension=True,
-        is_documented=False,
-    )
+    @route("DELETE /mcp", "End a session of the Model Context Protocol", role="viewer")
     async def delete(self, call: ApiCall[Empty, Empty]) -> web.StreamResponse:
-        return await self._endpoint.delete(call.request, self._caller(call))
+        return await self.endpoint.delete(call.request, self._caller(call))
 
     def _caller(self, call: ApiCall[Empty, Empty]) -> HttpCaller:
         who = call.who
         parts = (who.tenant, who.issuer, who.key_id, who.acting_agent or "")
         return HttpCaller(
             id="/".join(parts),
-            features=self._features_for(who),
+            features=self.features_for(who),
             recheck_access=call.recheck_access,
         )

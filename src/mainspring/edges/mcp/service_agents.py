@@ -1,5 +1,5 @@
-"""Agents of the service as an MCP client uses them: everything by the same methods, and with the
-same checks, as the API. Sessions run in workers, not in the request.
+"""Agents of the service for MCP clients, with the same methods and checks as the API. Sessions run
+in workers, not in the request.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class ServiceAgents:
         return await transcript_of(log, row)
 
     async def search(self, query: str, *, limit: int) -> Sequence[SearchLine]:
-        """Only what belongs to the caller is shown; how much else there is, is not."""
+        """Only sessions of the caller are searched; nothing reveals how many others match."""
         lines: list[SearchLine] = []
         hits = await searching.search(self.services.sessions.log, query, limit=limit * 20)
         for hit in hits:
@@ -201,7 +201,7 @@ class ServiceAgents:
         return session
 
     async def _environment(self) -> str:
-        """The newest: a client of MCP knows nothing of environments."""
+        """The newest cloud environment, since MCP clients do not choose one."""
         page = await self.resources.environments.page(self.principal.tenant, ListQuery(limit=100))
         for environment in page.data:
             if isinstance(environment.config, CloudConfig):

@@ -1,5 +1,5 @@
-"""Skills over MCP: their files are resources (`skill://name/SKILL.md`), and those that people may
-call are prompts. Commands in their texts are not run here.
+"""Skills over MCP: their files are resources (`skill://name/SKILL.md`), and skills that users may
+invoke are prompts. Commands in their texts are not run here.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SkillFeatures:
         ]
 
     async def skills(self) -> Sequence[SkillEntry]:
-        """Those whose own name is the one in their address."""
+        """The skills whose name in the manifest is the one in their URI."""
         entries = [
             await to_thread.run_sync(_entry, skill)
             for skill in await self._read_skills()
@@ -65,7 +65,7 @@ class SkillFeatures:
         return [entry for entry in entries if entry is not None]
 
     async def read_resource(self, uri: str, exchange: Exchange) -> Sequence[ResourceContent]:
-        """Only what is in the list: no path of a client reaches the disk."""
+        """Only listed files can be read: the path of a client is never used on the disk."""
         for skill in await self._read_skills():
             if not uri.startswith(_uri(skill, "")):
                 continue
@@ -81,7 +81,10 @@ class SkillFeatures:
             if skill.for_user
         ]
 
-    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> PromptResult:
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, str], exchange: Exchange
+    ) -> PromptResult:
+        del exchange
         skills = {skill.name: skill for skill in await self._read_skills() if skill.for_user}
         if (skill := skills.get(name)) is None:
             raise no_prompt(name)
@@ -100,7 +103,7 @@ def _uri(skill: Skill, path: str) -> str:
 
 
 def _files(skill: Skill) -> list[ContentItem]:
-    """The manifest first. Blocking. Of a skill that cannot be read, none."""
+    """The files of a skill, the manifest first; none if it cannot be read. Blocks."""
     if skill.kind != "skill" or not skill.file:
         return []
     try:
@@ -118,7 +121,7 @@ def _files(skill: Skill) -> list[ContentItem]:
 
 
 def _entry(skill: Skill) -> SkillEntry | None:
-    """Blocking."""
+    """`None` if the skill cannot be published. Blocks."""
     items = _files(skill)
     if not items or items[0].path != "SKILL.md":
         return None

@@ -29,15 +29,15 @@ class StandardStreams:
         await to_thread.run_sync(self._write, content)
 
     def _write(self, content: bytes) -> None:
-        rest = memoryview(content)
-        while rest:
-            rest = rest[os.write(self._target, rest) :]
+        unwritten = memoryview(content)
+        while unwritten:
+            unwritten = unwritten[os.write(self._target, unwritten) :]
 
 
 @contextmanager
 def standard_streams() -> Generator[StandardStreams]:
-    """Takes standard output for itself: what anybody prints meanwhile goes to standard error,
-    where it does not break the protocol."""
+    """Reserves standard output for the protocol: until the block ends, other output goes to
+    standard error."""
     sys.stdout.flush()
     source, target = sys.stdin.fileno(), os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

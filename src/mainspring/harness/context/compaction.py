@@ -26,6 +26,12 @@ from mainspring.harness.context.compaction_layers import (
 from mainspring.harness.context.messages import is_media, message_order_error, missing_pins
 from mainspring.harness.context.summary import is_worth_it, summarize
 from mainspring.harness.context.transcript import Transcript
+from mainspring.harness.context.working_state import (
+    WORKING_STATE,
+    WorkingState,
+    extract_state,
+    parse_state,
+)
 from mainspring.harness.limits import Limits
 from mainspring.harness.stop_reasons import Continue, Ended, Step
 from mainspring.harness.thread_context import ThreadContext
@@ -69,6 +75,7 @@ def _visible_texts(context: ThreadContext) -> Iterator[str]:
 
 
 _KEPT_ROUNDS = 4
+_MAX_STATE_BYTES = 4_000
 _REACTIVE_TRIES = 2
 
 
@@ -193,6 +200,7 @@ class _Compaction:
                 return
             overlays = layer(sheet)
             if overlays and await self._may_go_on():
+                await self._save_state(self._state())
                 self._record(overlays)
 
     async def summarize(self, *, goal: int, rounds: int) -> None:
@@ -204,9 +212,11 @@ class _Compaction:
         if not await self._may_go_on():
             return
         keep = None if self._wanted is None else self._wanted.instructions
-        overlays = await summarize(self._context, sheet, keep=keep)
-        self.is_interrupted = overlays is None
-        self._record(overlays or ())
+        summary = await summarize(self._context, sheet, state=self._state(), keep=keep)
+        self.is_interrupted = summary is None
+        if summary is not None and summary.overlays:
+            await self._save_state(summary.state, is_corrected=True)
+            self._record(summary.overlays)
 
     async def run_harder(self, *, goal: int, results: int) -> None:
         """Keep only the newest round, with shorter results. Hooks cannot prevent it: without it,
@@ -252,6 +262,27 @@ class _Compaction:
             self._is_blocked = hook_result.blocked
             await self._context.toolbox.authorizer.before_compact(self._context.thread)
         return self._is_urgent or not self._is_blocked
+
+    def _state(self) -> WorkingState:
+        thread = self._context.thread
+        previous, _ = parse_state(thread.working_state)
+        return extract_state(thread.transcript, thread.tasks, previous)
+
+    async def _save_state(self, state: WorkingState, *, is_corrected: bool = False) -> None:
+        """Before messages are removed; once, also if a crash comes between, unless a summary has
+        corrected it. What outlives the session goes to its memory."""
+        context, thread = self._context, self._context.thread
+        max_bytes = min(
+            _MAX_STATE_BYTES, int(context.facts.window * context.facts.bytes_per_token) // 20
+        )
+        text = state.text(max_bytes)
+        is_saved = thread.working_state_at == (thread.turns, thread.messages)
+        if text == thread.working_state or (is_saved and not is_corrected):
+            return
+        if (save := context.toolbox.before_compact) is not None:
+            context.note(*await save(thread.transcript.pins.goal, text))
+        if text:
+            context.note(ContextAdded(text=text, source=WORKING_STATE))
 
     def _record(self, overlays: Sequence[ContextCompacted]) -> None:
         """Apply all overlays, with what each frees, or none."""

@@ -16,6 +16,7 @@ from mainspring.core.content import TextBlock
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.harness.context.prompts import outcome_prompt
 from mainspring.harness.context.transcript import Transcript
+from mainspring.harness.context.working_state import WORKING_STATE
 from mainspring.harness.state import outcome_state, repetition, session_state
 from mainspring.harness.state.open_call import CallResult, OpenCall, call_id_of, proposed_call
 from mainspring.harness.state.outcome_state import OpenOutcome
@@ -44,6 +45,7 @@ class RetryCounts(Struct, kw_only=True):
     escalated: bool = False
     continued: int = 0
     compacted: int = 0
+    broken_streams: int = 0
     stop_feedback: int = 0
 
 
@@ -73,6 +75,10 @@ class Thread(Struct, kw_only=True):
     """A model request that was started and has not ended."""
     open_purpose: str | None = None
     """What that request is for, if it is not a turn of the conversation."""
+    working_state: str = ""
+    """As it was saved before the last compaction."""
+    working_state_at: tuple[int, int] | None = None
+    """How many turns and messages there were then."""
     summary_failures: int = 0
     """Failed summaries in a row in this run; after a few, no further summary is requested."""
     open_reservation: events.BudgetReserved | None = None
@@ -274,17 +280,26 @@ def _output(thread: Thread, _event: Event, payload: events.OutputProduced) -> No
     thread.output = payload
 
 
+_COUNTED_RETRIES = {
+    "output_continued": "continued",
+    "reactive_compact_retry": "compacted",
+    "broken_stream_retry": "broken_streams",
+    "stop_hook_feedback": "stop_feedback",
+}
+
+
 def _loop_continue(thread: Thread, event: Event, payload: events.LoopContinued) -> None:
-    thread.retries.continued += payload.reason == "output_continued"
-    thread.retries.compacted += payload.reason == "reactive_compact_retry"
-    thread.retries.stop_feedback += payload.reason == "stop_hook_feedback"
+    retries = thread.retries
     match payload.reason:
         case "output_escalated":
-            thread.retries.escalated = True
+            retries.escalated = True
         case "compacted_retry":
             thread.pending_compaction = None
+        case reason if reason in _COUNTED_RETRIES:
+            count = _COUNTED_RETRIES[reason]
+            setattr(retries, count, getattr(retries, count) + 1)
         case "outcome_revision":  # how often is the outcome's own limit
-            thread.retries.stop_feedback = 0
+            retries.stop_feedback = 0
         case "inbox_message":
             thread.interrupted = thread.redirected = False
         case _:
@@ -307,6 +322,13 @@ def _write_todos(thread: Thread, _event: Event, payload: events.TodosWritten) ->
     for number, todo in enumerate(payload.todos, 1):
         task = events.Task(id=str(number), subject=todo.content, status=todo.status)
         thread.tasks[task.id] = task
+
+
+def _add_context(thread: Thread, event: Event, payload: events.ContextAdded) -> None:
+    thread.transcript.add_context(event.seq, payload.text)
+    if payload.source == WORKING_STATE:
+        thread.working_state = payload.text
+        thread.working_state_at = thread.turns, thread.messages
 
 
 def _request_compaction(thread: Thread, _event: Event, payload: events.CompactionRequested) -> None:
@@ -368,7 +390,7 @@ _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     events.ContextStatus: _status,
     events.TaskWritten: _write_task,
     events.TodosWritten: _write_todos,
-    events.ContextAdded: lambda it, event, said: it.transcript.add_context(event.seq, said.text),
+    events.ContextAdded: _add_context,
     events.CompactionRequested: _request_compaction,
     events.ContextCompacted: _compact,
     events.BudgetReserved: _reserve_budget,

@@ -7,6 +7,31 @@ from mainspring.log.migrate import Migration
 APPLICATION_ID = 0x4D535047
 """`MSPG`, in the file's header: tells our files from other people's databases."""
 
+
+def _recreate_event(options: str) -> tuple[str, ...]:
+    columns = "session_key, seq, id, thread_id, time, version, type, body, prev, sender"
+    return (
+        f"""
+        create table event_copy(
+          session_key integer not null,
+          seq integer not null,
+          id text not null,
+          thread_id text not null,
+          time integer not null,
+          version integer not null,
+          type text not null,
+          body text not null,
+          prev blob not null,
+          sender text,
+          primary key(session_key, seq)
+        ) {options}
+        """,
+        f"insert into event_copy({columns}) select {columns} from event order by session_key, seq",
+        "drop table event",
+        "alter table event_copy rename to event",
+    )
+
+
 MIGRATIONS = (
     Migration(
         version=1,
@@ -31,7 +56,6 @@ MIGRATIONS = (
             """,
             "create index session_by_created on session(created)",
             "create index session_by_parent on session(parent_key) where parent_key is not null",
-            # clustered by (session, seq): a log is read in one sweep and grows at one place
             """
             create table event(
               session_key integer not null,
@@ -135,5 +159,12 @@ MIGRATIONS = (
             "alter table inbox add column sender text",
         ),
         down=None,  # who sent an event is part of its hash
+    ),
+    Migration(
+        version=4,
+        # Rows in order of arrival and an index by (session, seq): a commit of many sessions fills
+        # a few pages. Clustered by session, it would rewrite two or three pages for each event.
+        up=_recreate_event("strict"),
+        down=_recreate_event("strict, without rowid"),
     ),
 )

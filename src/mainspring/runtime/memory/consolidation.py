@@ -19,6 +19,7 @@ from mainspring.runtime.memory.memory_edits import EditAction, MemoryEdit
 from mainspring.runtime.memory.note import (
     CONFLICTS,
     INDEX_FILE,
+    RULE_TYPES,
     Note,
     content_hash,
     note_path,
@@ -28,8 +29,6 @@ from mainspring.runtime.memory.note import (
 
 ARCHIVE = "archive/"
 """Where memories are that are no longer recalled, but not forgotten."""
-RULE_TYPES = frozenset(("feedback", "procedure", "user"))
-"""Types of memories that say how to behave: text of others never becomes one by itself."""
 MAX_LINKS = 3
 _SAME, _MERGED = 0.85, 0.5
 _MAX_VALUE = 3

@@ -40,7 +40,7 @@ class IndexFiles:
     ) -> None:
         """Leave no word of a memory, or of a whole scope, in any index. Blocks."""
         files = {self._file_of(item) for item in (folders, {scope: folders[scope]})}
-        if scope == "user":  # every project has its memories beside those of the user
+        if scope in ("user", "team"):  # every project has its memories beside these
             files |= {file for file in self._folder.glob("*.db") if "-" not in file.stem}
         for file in sorted(file for file in files if file.exists()):
             with closing(open_passages(file, self.open_vectors())) as passages:

@@ -1,15 +1,18 @@
-"""What a session remembers by itself at the end of a run: what a person said that is worth it. No
-model is asked; what is written is a version like any other, and can be reverted.
+"""What a session remembers by itself at the end of a run and before a compaction: what a person
+said that is worth it, and the working state. No model is asked; what is written is a version like
+any other, and can be reverted.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from anyio import to_thread
+from msgspec import structs
 
-from mainspring.core.errors import InvalidInput
+from mainspring.core.errors import InvalidInput, MemoryChanged
 from mainspring.core.events import MemoryWritten
 from mainspring.core.sender import Sender
 from mainspring.log.session_log import SessionLog
@@ -20,11 +23,13 @@ from mainspring.runtime.memory.learnings import promoted, record_learnings
 from mainspring.runtime.memory.memory_edits import MemoryEdit, apply_edits
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_index import MemoryHit
-from mainspring.runtime.memory.memory_versions import MemoryVersion
-from mainspring.runtime.memory.note import Trust
-from mainspring.runtime.memory.session_memory import SessionMemory
+from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
+from mainspring.runtime.memory.note import Note, Trust, note_path, parse_note
+from mainspring.runtime.memory.proposals import proposal_of, propose
+from mainspring.runtime.memory.session_memory import TEAM, SessionMemory
 
 _NEARBY = 20
+_GOAL_CHARS = 200
 
 
 def learn(
@@ -55,22 +60,95 @@ def learn(
 
 async def learn_from_run(memory: SessionMemory, log: SessionLog, writer: Writer) -> None:
     """Remember what the run of a session taught. The run is over: nothing waits for it."""
-    if memory.is_read_only:
-        return
-    read = await log.read(writer.session_id)
+    if new := await learned_facts(memory, log):
+        await writer.append(*new)
+
+
+async def save_before_compaction(
+    memory: SessionMemory, log: SessionLog, goal: str, state: str
+) -> list[MemoryWritten]:
+    """What the session taught so far, and its working state as an episode, of which each session
+    has one. The same state is written once."""
+    facts = await learned_facts(memory, log)
+    if memory.is_read_only or not state or not memory.own_folders:
+        return facts
+    scope, folder = next(iter(memory.own_folders.items()))
+    try:
+        written = await to_thread.run_sync(_save_state, memory, folder, goal, state)
+    except (OSError, InvalidInput, MemoryChanged) as error:
+        memory.warn(f"the working state could not be remembered: {error}")
+        return facts
+    if written is None:
+        return facts
+    version, trust = written
+    return [*facts, _written(memory.store_id(scope), version, {version.path: trust})]
+
+
+def _save_state(
+    memory: SessionMemory, folder: MemoryFolder, goal: str, state: str
+) -> tuple[MemoryVersion, Trust] | None:
+    path = note_path("episode", f"session {memory.session_id}")
+    before = folder.text(path)
+    if before and parse_note(path, before).trust == "person":
+        return None  # a person has edited it
+    trust: Trust = "foreign" if memory.has_read_others() else "agent"
+    about = " ".join(goal.split())[:_GOAL_CHARS]
+    note = replace(
+        parse_note(path, before),
+        name=f"Working state of {memory.session_id}",
+        description=about,
+        body="\n\n".join(filter(None, (about and f"Goal: {about}", state.partition("\n")[2]))),
+        type="episode",
+        trust=trust,
+        session=memory.session_id,
+    )
+    change = Change(
+        author=memory.author,
+        reason="saved before a compaction",
+        session_id=memory.session_id,
+        source=trust,
+    )
+    return folder.save(note, change), trust
+
+
+async def learned_facts(memory: SessionMemory, log: SessionLog) -> list[MemoryWritten]:
+    """Remember what a session taught that is not remembered yet."""
+    if memory.is_read_only or not (folders := memory.own_folders):
+        return []
+    read = await log.read(memory.session_id)
     candidates = extract_candidates(read)
     known = {event.payload.version for event in read if isinstance(event.payload, MemoryWritten)}
     if not candidates:
-        return
+        return []
     try:
-        folders = dict(memory.folders)
         candidates = await _recorded(folders, log, candidates)
         facts = await to_thread.run_sync(learn, folders, memory.search, candidates, memory.author)
+        await to_thread.run_sync(_propose_to_team, memory, candidates)
     except (OSError, sqlite3.Error, InvalidInput) as error:
         memory.warn(f"what was learned could not be remembered: {error}")
+        return []
+    return [fact for fact in facts if fact.version not in known]
+
+
+def _propose_to_team(memory: SessionMemory, candidates: Sequence[Candidate]) -> None:
+    """What three sessions have seen may help others, if a person agrees."""
+    team = memory.folders.get(TEAM)
+    if team is None:
         return
-    if new := [fact for fact in facts if fact.version not in known]:
-        await writer.append(*new)
+    for item in candidates:
+        if item.type != "procedure":
+            continue
+        note = Note(
+            path=note_path(item.type, item.title),
+            name=item.title,
+            description=item.description,
+            type=item.type,
+            body=item.text,
+            trust="foreign" if memory.has_read_others() else "agent",
+        )
+        reason = f"{len(item.evidence)} sessions have seen it"
+        proposal = proposal_of(note, reason=reason, by=memory.author.id, time=memory.clock())
+        propose(team, structs.replace(proposal, evidence=item.evidence))
 
 
 async def _recorded(

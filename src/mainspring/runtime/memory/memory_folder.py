@@ -90,7 +90,7 @@ class MemoryFolder:
         self.root = root
         self._clock = clock
         self._new_id = new_id
-        self._refuse = refuse
+        self.refuse = refuse
         self._options = options
 
     @property
@@ -192,7 +192,7 @@ class MemoryFolder:
         content = cap_trust(path, text, change.max_trust).encode()
         if len(content) > MAX_BYTES:
             raise InvalidInput(f"{path}: a memory has {MAX_BYTES:,} bytes at most")
-        if (why := self._refuse(text)) is not None:
+        if (why := self.refuse(text)) is not None:
             raise InvalidInput(f"{path} was not written: {why}")
         return self._change(path, content, change, expected)
 

@@ -25,6 +25,7 @@ from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_index import MemoryHit
 from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
 from mainspring.runtime.memory.note import (
+    RULE_TYPES,
     Note,
     NoteType,
     content_hash,
@@ -32,11 +33,9 @@ from mainspring.runtime.memory.note import (
     parse_note,
     render_note,
 )
-from mainspring.runtime.memory.session_memory import SessionMemory, quoted
+from mainspring.runtime.memory.session_memory import TEAM, SessionMemory, quoted
 
-MemoryScope = Literal["agent", "user"]
-_RULE_TYPES = frozenset(("feedback", "procedure", "user"))
-"""Types of memories that say how to behave."""
+MemoryScope = Literal["agent", "user", "team"]
 
 
 class NoteInput(Struct, frozen=True, kw_only=True):
@@ -93,7 +92,7 @@ def _read_tool(memory: SessionMemory) -> Tool:
 
         Args:
             path: The file, as memory_search or the index of memories names it.
-            scope: Whose memory: agent or user; both are looked at if this is left out.
+            scope: Whose memory: agent, user or team; all are looked at if this is left out.
         """
 
         def read() -> ToolResult:
@@ -124,7 +123,8 @@ def _write_tool(memory: SessionMemory) -> Tool:
         Args:
             note: What to remember.
             reason: Why this is worth remembering.
-            scope: agent: this agent's work here. user: about the person, for all agents.
+            scope: agent: this agent's work here. user: about the person, for all agents. team: for
+                the people whom the person shares memories with; they are asked first.
         """
 
         def write() -> ToolResult:
@@ -132,7 +132,7 @@ def _write_tool(memory: SessionMemory) -> Tool:
             folder = memory.folders.get(scope)
             if folder is None:
                 raise NotFound("memory of scope", scope)
-            question = _question(folder, made)
+            question = _question(folder, made, scope)
             if (waiting := _unless_agreed(call, question)) is not None:
                 return waiting
             version = folder.save(made, _change(memory, call, reason))
@@ -158,12 +158,13 @@ def _forget_tool(memory: SessionMemory) -> Tool:
         Args:
             path: The file, as memory_search names it.
             reason: Why it should be forgotten.
-            scope: Whose memory: agent or user.
+            scope: Whose memory: agent, user or team.
         """
 
         def forget() -> ToolResult:
             found, folder = memory.find(path, scope)
-            if (waiting := _unless_agreed(call, _question_of(folder, (path,)))) is not None:
+            question = _question_of(folder, (path,), found)
+            if (waiting := _unless_agreed(call, question)) is not None:
                 return waiting
             version = folder.forget(path, _change(memory, call, reason))
             return _write_result(memory.store_id(found), version, f"Forgot {path}.")
@@ -173,18 +174,25 @@ def _forget_tool(memory: SessionMemory) -> Tool:
     return memory_forget
 
 
-def _question(folder: MemoryFolder, note: Note) -> Question | None:
+def _question(folder: MemoryFolder, note: Note, scope: str) -> Question | None:
     """What a person must agree to, even if a rule allows the agent to write."""
-    if note.trust == "foreign" and note.type in _RULE_TYPES:
+    if note.trust == "foreign" and note.type in RULE_TYPES:
         said = f"Text that others wrote would become a {note.type} memory:"
         return Question(key="rule", text=f"{said}\n{quoted(note.body)}")
-    return _question_of(folder, (note.path, *note.supersedes))
+    if scope == TEAM:
+        said = f"Your team would see this {note.type} memory ({note.path}):"
+        return Question(key="team", text=f"{said}\n{quoted(note.body)}")
+    return _question_of(folder, (note.path, *note.supersedes), scope)
 
 
-def _question_of(folder: MemoryFolder, paths: Iterable[str]) -> Question | None:
-    """About memories of people, which an agent would replace or forget."""
+def _question_of(folder: MemoryFolder, paths: Iterable[str], scope: str) -> Question | None:
+    """About memories of people or a team, which an agent would replace or forget."""
     texts = {path: folder.text(path) for path in paths}
-    owned = {path: text for path, text in texts.items() if text and _is_of_person(path, text)}
+    owned = {
+        path: text
+        for path, text in texts.items()
+        if text and (scope == TEAM or _is_of_person(path, text))
+    }
     if not owned:
         return None
     shown = "\n".join(f"{path}:\n{quoted(text)}" for path, text in owned.items())

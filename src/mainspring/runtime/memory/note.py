@@ -17,6 +17,8 @@ from mainspring.core.errors import InvalidInput
 from mainspring.harness.context.frontmatter import read_frontmatter
 
 NoteType: TypeAlias = Literal["user", "feedback", "project", "reference", "procedure", "episode"]
+RULE_TYPES = frozenset[NoteType](("feedback", "procedure", "user"))
+"""Types of memories that say how to behave: text of others never becomes one by itself."""
 Trust: TypeAlias = Literal["person", "agent", "foreign"]
 """Where a memory comes from: a person, the agent's own work, or text that others wrote (pages,
 tools, other agents). A foreign one never becomes a rule by itself."""

@@ -70,9 +70,7 @@ class PastSessions:
     async def search(self, query: str) -> list[PastMessage]:
         if not content_words(query) or (scope := await self._scope()) is None:
             return []
-        hits = await search_history(self.log, query, scope=scope, limit=_CANDIDATES)
-        messages = [message for hit in hits if (message := await self._message(hit)) is not None]
-        return _without_copies(messages)
+        return await _search(self.log, query, scope)
 
     async def _scope(self) -> SessionScope | None:
         """`None`: the log does not say whose session this is."""
@@ -90,13 +88,28 @@ class PastSessions:
             case _:
                 return None
 
-    async def _message(self, hit: SearchHit) -> PastMessage | None:
-        """`None`: it is no message, or it was deleted meanwhile."""
-        try:
-            (event,) = await self.log.read(hit.session_id, after=hit.seq - 1, limit=1)
-        except (SessionNotFound, ValueError):
-            return None
-        return _past_message(hit.session_id, event)
+
+async def search_sessions_of(log: SessionLog, user_id: str, query: str) -> list[PastMessage]:
+    """For a person who searches their own sessions, with whichever agent."""
+    if not content_words(query):
+        return []
+    scope = SessionScope(tenant=None, user=user_id, without_origins=_NOT_WORK)
+    return await _search(log, query, scope)
+
+
+async def _search(log: SessionLog, query: str, scope: SessionScope) -> list[PastMessage]:
+    hits = await search_history(log, query, scope=scope, limit=_CANDIDATES)
+    messages = [message for hit in hits if (message := await _message(log, hit)) is not None]
+    return _without_copies(messages)
+
+
+async def _message(log: SessionLog, hit: SearchHit) -> PastMessage | None:
+    """`None`: it is no message, or it was deleted meanwhile."""
+    try:
+        (event,) = await log.read(hit.session_id, after=hit.seq - 1, limit=1)
+    except (SessionNotFound, ValueError):
+        return None
+    return _past_message(hit.session_id, event)
 
 
 def _past_message(session_id: str, event: Event) -> PastMessage | None:

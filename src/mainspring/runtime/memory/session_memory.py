@@ -8,7 +8,7 @@ instructions.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -27,6 +27,8 @@ from mainspring.runtime.memory.memory_index import MemoryHit, MemoryIndex, note_
 from mainspring.runtime.memory.note import CONFLICTS, INDEX_FILE, Note, has_git_conflict, parse_note
 from mainspring.runtime.memory.past_sessions import SESSION, PastMessage, PastSessions
 
+TEAM = "team"
+"""The scope of memories that people share; only a person's agreement adds to it."""
 _BYTES_PER_TOKEN = 3.5
 _IDENTITY_TOKENS = 200
 _INDEX_TOKENS = 3_000
@@ -59,8 +61,16 @@ class SessionMemory:
     """Whether the model was shown text of pages or of MCP servers, as the log says: what it writes
     then may come from there, whatever it says."""
 
+    before_compact: Callable[[str, str], Awaitable[Sequence[KnownPayload]]] | None = None
+    """Saves what is worth it before a compaction."""
+
     _problems: set[str] = field(default_factory=set[str])
     """What the user was warned of."""
+
+    @property
+    def own_folders(self) -> dict[str, MemoryFolder]:
+        """Without the team's."""
+        return {scope: folder for scope, folder in self.folders.items() if scope != TEAM}
 
     async def wake_up(self) -> list[KnownPayload]:
         """What a session is told of memory when it begins."""
@@ -144,7 +154,7 @@ class SessionMemory:
         of it."""
         room, lines = float(_IDENTITY_TOKENS), list[str]()
         for kind in _IDENTITY_TYPES:
-            for scope, folder in [*self.folders.items()][::-1]:  # the person's own first
+            for scope, folder in [*self.own_folders.items()][::-1]:  # the person's own first
                 for path in folder.paths():
                     note = folder.read(path) if path.startswith(f"{kind}_") else None
                     if note is None or note.trust == "foreign":

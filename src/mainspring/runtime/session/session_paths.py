@@ -19,6 +19,8 @@ from mainspring.harness.permissions.protected_path_watcher import GitRepositorie
 from mainspring.runtime.mcp_server import McpServer
 
 _MAX_DENIED_PATHS = 200
+TEAM_MEMORY_FILE = ".mainspring/team-memory"
+"""In the home folder: the path of the folder of a team's memories."""
 WORKSPACE_ALIASES = ("/workspace", "/mnt/session")
 """Names of a session's workspace for clients of the service; its tools know them, too."""
 SERVED_STATE_FOLDER = ".state"
@@ -221,9 +223,19 @@ def with_plugin_folders(paths: SessionPaths, servers: Iterable[McpServer]) -> Se
     return replace(paths, beside=(*paths.beside, *folders))
 
 
-def memory_places(workspace: Path, home: Path) -> tuple[Path, Path]:
-    """Where the memories of the agent, and those of the user, are if there are any."""
-    return workspace / "memory", home / ".mainspring/memory"
+def memory_places(workspace: Path, home: Path) -> tuple[Path, ...]:
+    """Where the memories of the agent, of the user, and of a team, if they have chosen one, are."""
+    team = team_memory_place(home)
+    own = workspace / "memory", home / ".mainspring/memory"
+    return own if team is None else (*own, team)
+
+
+def team_memory_place(home: Path) -> Path | None:
+    """The folder that the user has chosen for memories of their team."""
+    try:
+        return Path((home / TEAM_MEMORY_FILE).read_text().strip())
+    except FileNotFoundError:
+        return None
 
 
 def has_memories(workspace: Path, home: Path) -> bool:

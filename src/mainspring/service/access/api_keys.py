@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
 
@@ -110,18 +109,11 @@ class _StoredKey(Struct, frozen=True, kw_only=True):
 
 
 class Keys:
-    def __init__(
-        self,
-        records: Records,
-        *,
-        clock: Clock = clocks.now,
-        new_secret: Callable[[], str] = lambda: PREFIX + secrets.token_urlsafe(32),
-    ) -> None:
+    def __init__(self, records: Records, *, clock: Clock = clocks.now) -> None:
         self._repository = Repository(
             records, KIND, _StoredKey, columns=_index_columns, clock=clock
         )
         self._clock = clock
-        self._new_secret = new_secret
 
     async def create(self, principal: Principal, request: CreateKey) -> NewKey:
         """Create a key of the same tenant, with at most the permissions of its creator.
@@ -132,7 +124,7 @@ class Keys:
         principal.require("admin")
         await self._check_creator(principal, request)
         self._check(request)
-        secret = self._new_secret()
+        secret = new_secret()
         stored = self._new_key(principal.tenant, request, secret, created_by=principal.key_id)
         await self._repository.put(principal.tenant, stored)
         return NewKey(**asdict(stored.key), key=secret)
@@ -221,9 +213,6 @@ class Keys:
         """Whether any key was ever created."""
         return await self._repository.records.count(RecordQuery(kind=KIND)) > 0
 
-    def new_secret(self) -> str:
-        return self._new_secret()
-
     def _new_key(
         self, tenant: str, request: CreateKey, secret: str, *, created_by: str
     ) -> _StoredKey:
@@ -264,15 +253,13 @@ class Keys:
             raise Forbidden(f"expires_at: at {maker.expires_at} at the latest, as the key itself")
 
 
-async def ensure_first_key(
-    records: Records, *, adopted: str | None = None, clock: Clock = clocks.now
-) -> str | None:
+async def ensure_first_key(records: Records, *, adopted: str | None = None) -> str | None:
     """Create the root tenant and an administrator's key, if there is none. Returns the secret if
     one was created: show it, because nobody can later. With `adopted`, that is the key.
 
     Raises: InvalidInput: `adopted` is easily guessed.
     """
-    keys, tenants = Keys(records, clock=clock), Tenants(records, clock=clock)
+    keys, tenants = Keys(records), Tenants(records)
     if adopted is not None:
         _check_chosen_secret(adopted)
         await tenants.ensure_root()
@@ -280,7 +267,7 @@ async def ensure_first_key(
         return None
     if await keys.has_any():
         return None
-    secret = keys.new_secret()
+    secret = new_secret()
     first = keys.first_key_change(secret)
     try:  # one write: of two processes that start at once, only one creates a key
         await records.write(tenants.create_change(CreateTenant(id=ROOT_TENANT)), first)
@@ -289,6 +276,10 @@ async def ensure_first_key(
             return None
         await records.write(first)
     return secret
+
+
+def new_secret() -> str:
+    return PREFIX + secrets.token_urlsafe(32)
 
 
 def digest_of(secret: str) -> str:

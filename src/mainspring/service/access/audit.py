@@ -9,7 +9,7 @@ process are written together.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -29,8 +29,12 @@ from mainspring.service.access.budget_ledger import DailyBudgetLedger
 from mainspring.service.access.principal import Principal
 from mainspring.service.access.tenants import PLATFORM_TENANT, Tenants
 from mainspring.service.storage.metadata import copy_fields
-from mainspring.service.storage.pagination import Page
-from mainspring.service.storage.repository import IndexColumns, ListQuery, Repository
+from mainspring.service.storage.repository import (
+    IndexColumns,
+    ListQuery,
+    Repository,
+    all_pages,
+)
 
 KIND = "audit"
 _ANCHOR = "audit_anchor"
@@ -118,19 +122,13 @@ class _Chain:
 
 
 class Audit:
-    def __init__(
-        self,
-        records: Records,
-        *,
-        clock: Clock = clocks.now,
-        new_id: Callable[[str], str] = ids.new_id,
-    ) -> None:
+    def __init__(self, records: Records, *, clock: Clock = clocks.now) -> None:
         self._records = records
         self._clock = clock
-        self._new_id = new_id
         self._repository = Repository(
             records, KIND, AuditEntry, columns=_index_columns, clock=clock
         )
+        self.page = self._repository.page
         self._anchors = Repository(records, _ANCHOR, AuditAnchor, clock=clock)
         self._commits: dict[str, GroupCommit[_PendingEntry]] = {}
 
@@ -148,9 +146,6 @@ class Audit:
         await commits.run(job)
         if job.error is not None:
             raise job.error
-
-    async def page(self, tenant: str, query: ListQuery) -> Page[AuditEntry]:
-        return await self._repository.page(tenant, query)
 
     async def entries(self, tenant: str) -> AsyncGenerator[AuditEntry, None]:
         """All entries, from the first."""
@@ -194,12 +189,7 @@ class Audit:
         ):
             last = self._repository.read(rows[-1])
             anchor = AuditAnchor(id=f"anchor_{tenant}", seq=last.seq, hash=last.hash)
-            row = await self._anchor_row(tenant)
-            change = (
-                self._anchors.put_change(tenant, anchor)
-                if row is None
-                else self._anchors.replace_change(row, anchor)
-            )
+            change = self._anchors.save_change(tenant, await self._anchor_row(tenant), anchor)
             try:
                 await self._records.write(change, *(Remove(row=row) for row in rows))
             except ServiceError:  # another process does the same
@@ -237,7 +227,7 @@ class Audit:
         bare = copy_fields(
             AuditEntry,
             pending.action,
-            id=self._new_id("audit"),
+            id=ids.new_id("audit"),
             seq=end.seq + 1,
             time=from_micros(created),
             tenant_id=tenant,
@@ -274,14 +264,10 @@ async def delete_expired_data(
     await DailyBudgetLedger(records, clock=clock).delete_expired()
     if keep_audit is None:
         return
-    audit, tenants, page = Audit(records, clock=clock), Tenants(records, clock=clock), None
+    audit = Audit(records, clock=clock)
     await audit.prune(PLATFORM_TENANT, keep=keep_audit)
-    while True:
-        batch = await tenants.page(ListQuery(limit=100, page=page))
-        for tenant in batch.data:
-            await audit.prune(tenant.id, keep=keep_audit)
-        if (page := batch.next_page) is None:
-            return
+    for tenant in await all_pages(Tenants(records, clock=clock).page, ListQuery(limit=100)):
+        await audit.prune(tenant.id, keep=keep_audit)
 
 
 def attribute_to(action: AuditAction, who: Principal | None) -> AuditAction:

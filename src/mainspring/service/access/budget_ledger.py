@@ -16,7 +16,7 @@ from decimal import ROUND_CEILING, Decimal
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
 from mainspring.core.errors import NotFound
-from mainspring.harness.budget import Budget, Charge, Payer, SpendRate
+from mainspring.harness.budget import Budget, Charge, Payer
 from mainspring.log.lru_cache import LruCache
 from mainspring.log.records import Records
 from mainspring.service.access.api_keys import Keys
@@ -60,9 +60,9 @@ class DailyBudgetLedger:
         self._limits = TtlCache(self._look, seconds=LIMIT_SECONDS, monotonic=monotonic)
         self._open: LruCache[str, _OpenReservation] = LruCache(_MAX_OPEN)
 
-    def budget(self, tenant: str, key_id: str, *, rate: SpendRate | None = None) -> Budget:
+    def budget(self, tenant: str, key_id: str) -> Budget:
         """The budget of sessions that this key created: the key, its tenant and the agent pay."""
-        return Budget(ledger=self, rate=rate, user=key_id, tenant=tenant)
+        return Budget(ledger=self, user=key_id, tenant=tenant)
 
     async def reserve(self, charge: Charge) -> str | None:
         if charge.reservation_id in self._open:
@@ -70,20 +70,16 @@ class DailyBudgetLedger:
         day = self._clock().date()
         tenant = charge.tenant or ""
         limits = [await self.limit_usd(tenant, payer, name) for payer, name in charge.payers()]
-        if all(limit is None for limit in limits):  # no limit: counted when it is settled
-            self._open.put(
-                charge.reservation_id, _OpenReservation(day=day, charge=charge, micros=0)
-            )
-            return None
-        micros = _micros(charge.cost_usd)
-        totals = await self._add(day, charge, micros)
-        for (payer, name), limit, total in zip(charge.payers(), limits, totals, strict=True):
-            if limit is not None and total > _micros(limit):
-                await self._add(day, charge, -micros)
-                return _refusal(payer, name, limit, total - micros, charge.cost_usd)
-        self._open.put(
-            charge.reservation_id, _OpenReservation(day=day, charge=charge, micros=micros)
-        )
+        micros = 0  # without a limit, it is counted when it is settled
+        if any(limit is not None for limit in limits):
+            micros = _micros(charge.cost_usd)
+            totals = await self._add(day, charge, micros)
+            for (payer, name), limit, total in zip(charge.payers(), limits, totals, strict=True):
+                if limit is not None and total > _micros(limit):
+                    await self._add(day, charge, -micros)
+                    return _refusal(payer, name, limit, total - micros, charge.cost_usd)
+        reservation = _OpenReservation(day=day, charge=charge, micros=micros)
+        self._open.put(charge.reservation_id, reservation)
         return None
 
     async def settle(self, reservation_id: str, cost_usd: Decimal) -> None:

@@ -8,7 +8,6 @@ a request, its progress is unknown: after a minute the same request is executed 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -51,14 +50,7 @@ class _SealedRequest(Struct, frozen=True, kw_only=True):
 
 
 class IdempotentRequests:
-    def __init__(
-        self,
-        records: Records,
-        seal: Seal,
-        *,
-        clock: Clock = clocks.now,
-        new_id: Callable[[str], str] = ids.new_id,
-    ) -> None:
+    def __init__(self, records: Records, seal: Seal, *, clock: Clock = clocks.now) -> None:
         self._repository = Repository(
             records,
             KIND,
@@ -68,7 +60,6 @@ class IdempotentRequests:
         )
         self._seal = seal
         self._clock = clock
-        self._new_id = new_id
 
     async def begin(
         self, principal: Principal, operation: str, key: str, fingerprint: str
@@ -79,23 +70,23 @@ class IdempotentRequests:
         the caller's permissions have changed since. StaleVersion: another process executes it.
         """
         now = self._clock()
-        asked = _SealedRequest(fingerprint=fingerprint, rights=_rights(principal))
+        request = _SealedRequest(fingerprint=fingerprint, rights=_rights(principal))
         new = RequestRecord(
             id=_request_id(principal, operation, key),
-            attempt_id=self._new_id("req"),
+            attempt_id=ids.new_id("req"),
             begun_at=now,
             expires_at=now + LIFETIME,
         )
-        sealed = self._seal.seal(msgspec.json.encode(asked), _request_context(new))
+        sealed = self._seal.seal(msgspec.json.encode(request), _request_context(new))
         new = replace(new, sealed_request=sealed)
         try:
             return await self._repository.put(principal.tenant, new)
         except AlreadyExists:
             current = await self._repository.get(principal.tenant, new.id)
-            if self._take_over(current, new, asked) is current:
+            if self._take_over(current, new, request) is current:
                 return current
             return await self._repository.update(
-                principal.tenant, new.id, lambda current: self._take_over(current, new, asked)
+                principal.tenant, new.id, lambda current: self._take_over(current, new, request)
             )
 
     def _take_over(

@@ -64,18 +64,18 @@ class IssuerKeySet:
         return float("inf") if self._fetched is None else self._monotonic() - self._fetched
 
     async def _refresh(self) -> None:
-        asked = self._monotonic()
+        now = self._monotonic()
         async with self._fetching:
-            if self._tried is not None and asked - self._tried < RETRY_SECONDS:
+            if self._tried is not None and now - self._tried < RETRY_SECONDS:
                 return
-            self._tried = asked
+            self._tried = now
             try:
                 with anyio.fail_after(_FETCH_SECONDS):
                     keys = _parse_jwks(await self._fetch(self._issuer.jwks_url))
             except Exception as error:  # noqa: BLE001 (it may fail in any way; old keys remain)
                 _LOG.warning("the keys of %s: %s", self._issuer.issuer, error)
                 return
-            self._keys, self._fetched = keys, asked
+            self._keys, self._fetched = keys, now
 
 
 class IssuedTokens:

@@ -39,10 +39,6 @@ class RateLimitStatus:
     wait_seconds: float = 0.0
     """0 if the request was accepted."""
 
-    @property
-    def is_refused(self) -> bool:
-        return self.wait_seconds > 0
-
 
 class TokenBuckets:
     """Buckets by name. A bucket that was not used for long is full again, so the oldest can be
@@ -67,19 +63,19 @@ class TokenBuckets:
         """Take one token of each bucket, or of none if one is empty."""
         now = self._monotonic()
         waits = [_wait_seconds(self._full_in(name, now), rate) for name, rate in buckets]
-        if not any(waits):
-            for name, rate in buckets:
-                self._full_at[name] = now + self._full_in(name, now) + rate.interval
+        statuses: list[RateLimitStatus] = []
+        for (name, rate), wait in zip(buckets, waits, strict=True):
+            full_in = self._full_in(name, now)
+            if not any(waits):
+                full_in += rate.interval
+                self._full_at[name] = now + full_in
                 self._full_at.move_to_end(name)
-        statuses = [
-            RateLimitStatus(
-                rate=rate,
-                remaining=_remaining(self._full_in(name, now), rate),
-                full_in_seconds=self._full_in(name, now),
-                wait_seconds=wait,
+            remaining = max(0, int(rate.burst - full_in / rate.interval + _EPSILON))
+            statuses.append(
+                RateLimitStatus(
+                    rate=rate, remaining=remaining, full_in_seconds=full_in, wait_seconds=wait
+                )
             )
-            for (name, rate), wait in zip(buckets, waits, strict=True)
-        ]
         while len(self._full_at) > self._most:
             self._full_at.popitem(last=False)
         return statuses
@@ -91,7 +87,3 @@ class TokenBuckets:
 def _wait_seconds(full_in: float, rate: Rate) -> float:
     wait = full_in - (rate.burst - 1) * rate.interval
     return wait if wait > _EPSILON else 0.0
-
-
-def _remaining(full_in: float, rate: Rate) -> int:
-    return max(0, int(rate.burst - full_in / rate.interval + _EPSILON))

@@ -117,7 +117,7 @@ class Approvals:
         """
         approval = await self._load(principal, approval_id)
         principal.require_human()
-        given = Answer(decision=answer.result, text=answer.message, form=answer.form)
+        decision = Answer(decision=answer.result, text=answer.message, form=answer.form)
         who = answered_by(principal)
         if answer.message is not None and answer.result != "deny":
             raise InvalidInput("message: only with the result deny")
@@ -130,13 +130,13 @@ class Approvals:
             await self._permission.check(principal, session, {approval.tool_use_id: approval.asked})
             call = await self._asked_call(session, approval)
             if call is not None:
-                event = answer_call(call, given, answered_by=who)
+                event = answer_call(call, decision, answered_by=who)
                 rule = _rule(call) if answer.for_session else None
                 if await self._submit(call, session, event, principal.sender, rule):
                     await self._wake_session(principal.tenant, session)
             await self.keeper.catch_up(principal.tenant, session.id)
             approval = await self._load(principal, approval_id)
-        _check_same_answer(approval, given, who)
+        _check_same_answer(approval, decision, who)
         return await self._with_policy(principal.tenant, approval)
 
     async def answer_all(
@@ -253,8 +253,8 @@ def _check_same_answer(approval: Approval, answer: Answer, answered_by: str) -> 
         raise StaleVersion(
             f"{approval.id} waits no more: it was interrupted, or its session has ended"
         )
-    given = (answer.decision, answered_by, answer.form)
-    if (approval.result, approval.answered_by, approval.form) != given:
+    expected = (answer.decision, answered_by, answer.form)
+    if (approval.result, approval.answered_by, approval.form) != expected:
         who = (
             "nobody in time" if approval.answered_by == ANSWERED_BY_EXPIRY else approval.answered_by
         )

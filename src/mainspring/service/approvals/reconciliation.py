@@ -129,7 +129,7 @@ async def read_approval_state(
 
 
 async def find_answer(
-    log: SessionLog, approval: Approval, seen: ApprovalState
+    log: SessionLog, approval: Approval, state: ApprovalState
 ) -> GivenAnswer | None:
     """The answer to the question at that position, if there is one. Raises: SessionNotFound."""
     question = approval.question_id or approval.tool_use_id
@@ -137,8 +137,8 @@ async def find_answer(
         answer = event.payload
         if isinstance(answer, AnswerEvent) and answered_id(answer) == question:
             return GivenAnswer(event=answer, at=event.time)
-    if question in seen.pending:
-        item, answer = seen.pending[question]
+    if question in state.pending:
+        item, answer = state.pending[question]
         return GivenAnswer(event=answer, at=from_micros(item.time))
     return None
 
@@ -198,8 +198,8 @@ class ApprovalReconciler:
         for _ in range(_TRIES):  # again after each change: the log may have grown in the meantime
             try:
                 session = await self.sessions.get(tenant, session_id)
-                seen = await read_approval_state(self.log, self.digests, session)
-                if not await self._reconcile(tenant, session, seen):
+                state = await read_approval_state(self.log, self.digests, session)
+                if not await self._reconcile(tenant, session, state):
                     return
             except (NotFound, SessionNotFound):
                 return await self.forget(tenant, session_id)
@@ -239,7 +239,7 @@ class ApprovalReconciler:
         await self.put_next(tenant, approval)
         return True
 
-    async def _reconcile(self, tenant: str, session: SessionRecord, seen: ApprovalState) -> bool:
+    async def _reconcile(self, tenant: str, session: SessionRecord, state: ApprovalState) -> bool:
         """Returns whether anything changed."""
         rows = await self._records.list(
             RecordQuery(kind=KIND, tenant=tenant, parent=session.id, is_archived=False, limit=1000)
@@ -247,13 +247,13 @@ class ApprovalReconciler:
         current = {row.id for row in rows}
         waiting = {
             approval_id(session.id, pending.call.id, pending.call.asked): pending
-            for pending in seen.pending_calls
+            for pending in state.pending_calls
         }
         new = {id_: pending for id_, pending in waiting.items() if id_ not in current}
         has_changed = await self._begin(tenant, session, new) if new else False
         for row in rows:
             if row.id not in waiting:
-                has_changed |= await self._close(tenant, row, seen)
+                has_changed |= await self._close(tenant, row, state)
         return has_changed
 
     async def _begin(
@@ -269,9 +269,9 @@ class ApprovalReconciler:
                 has_changed = True
         return has_changed
 
-    async def _close(self, tenant: str, row: RecordRow, seen: ApprovalState) -> bool:
+    async def _close(self, tenant: str, row: RecordRow, state: ApprovalState) -> bool:
         current = self.repository.read(row)
-        answer = await find_answer(self.log, current, seen)
+        answer = await find_answer(self.log, current, state)
         if answer is None:
             void = replace(current, status="void", closed_at=self._clock())
             return await self.replace(tenant, row, void)

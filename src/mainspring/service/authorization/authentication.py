@@ -57,12 +57,12 @@ class AuthenticationResult:
 def join_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
     """One value for each name: two keys in two headers of the same name are then invalid. Bytes
     that are not UTF-8 are replaced, so that headers can be logged."""
-    found: dict[str, str] = {}
+    joined: dict[str, str] = {}
     for name, sent in headers:
         low = name.lower()
         value = sent.encode(errors="surrogateescape").decode(errors="replace")
-        found[low] = f"{found[low]},{value}" if low in found else value
-    return found
+        joined[low] = f"{joined[low]},{value}" if low in joined else value
+    return joined
 
 
 def client_address(peer: str, headers: Mapping[str, str], proxies: frozenset[str]) -> str:
@@ -148,11 +148,11 @@ class Authenticator:
             return AuthenticationResult(
                 who=who, refusal=await self._refusal(who, credentials, route)
             )
-        standing = self._take_tokens(who, key_rate, tenant)
+        status = self._take_tokens(who, key_rate, tenant)
         return AuthenticationResult(
             who=who,
-            headers=self._rate_limit_headers(standing),
-            refusal=_rate_limit_error(standing) or await self._refusal(who, credentials, route),
+            headers=self._rate_limit_headers(status),
+            refusal=_rate_limit_error(status) or await self._refusal(who, credentials, route),
         )
 
     async def _identify(self, credentials: RequestCredentials) -> tuple[Principal, Rate]:
@@ -210,8 +210,8 @@ class Authenticator:
 
     def _take_tokens(self, principal: Principal, key_rate: Rate, tenant: Tenant) -> RateLimitStatus:
         """The status of the bucket that refuses, else of the key's own bucket."""
-        given = tenant.requests_per_minute
-        rate = self._rates.tenant if given is None else Rate(given)
+        per_minute = tenant.requests_per_minute
+        rate = self._rates.tenant if per_minute is None else Rate(per_minute)
         own, shared = self._buckets.take(
             (f"{principal.tenant}/{principal.key_id}", key_rate), (principal.tenant, rate)
         )
@@ -246,10 +246,10 @@ class Authenticator:
 
         Raises: Forbidden, NotFound.
         """
-        named = ids_in(*body)
+        ids = ids_in(*body)
         if principal.agent_id is not None or principal.environment_id is not None:
-            await self._scope.check_ids(principal, path, [*ids_in(*query), *named])
-        await check_ids_exist(self._records, principal.tenant, named)
+            await self._scope.check_ids(principal, path, [*ids_in(*query), *ids])
+        await check_ids_exist(self._records, principal.tenant, ids)
 
     async def _check_halts(self, principal: Principal) -> None:
         """While stopped, people may still read and repair; agents may do nothing."""
@@ -264,8 +264,8 @@ def presented_secret(headers: Mapping[str, str]) -> tuple[str, bool]:
     Raises: Unauthenticated: there is none, or two.
     """
     own = headers.get("x-api-key", "").strip()
-    scheme, _, rest = headers.get("authorization", "").strip().partition(" ")
-    bearer = rest.strip() if scheme.lower() == "bearer" else ""
+    scheme, _, token = headers.get("authorization", "").strip().partition(" ")
+    bearer = token.strip() if scheme.lower() == "bearer" else ""
     if own and bearer and own != bearer:
         raise Unauthenticated("two different keys: send x-api-key or authorization, not both")
     if not (own or bearer):
@@ -293,18 +293,22 @@ def _with_acting_agent(principal: Principal, headers: Mapping[str, str]) -> Prin
         raise Forbidden(
             f"{WORKSPACE_HEADER}: this key is of {principal.tenant}; leave the header out"
         )
-    named = headers.get(ACTING_AGENT_HEADER)
+    agent_id = headers.get(ACTING_AGENT_HEADER)
     if (
-        named is None or principal.acting_agent is not None
-    ):  # the agent of a key cannot be changed by a header
+        agent_id is None or principal.acting_agent is not None
+    ):  # a header cannot change a key's agent
         return principal
-    if not named.strip() or len(named) > 256 or not (named.isascii() and named.isprintable()):
+    if (
+        not agent_id.strip()
+        or len(agent_id) > 256
+        or not (agent_id.isascii() and agent_id.isprintable())
+    ):
         raise InvalidInput(f"{ACTING_AGENT_HEADER}: the id of an agent")
-    return replace(principal, acting_agent=named.strip())
+    return replace(principal, acting_agent=agent_id.strip())
 
 
 def _rate_limit_error(status: RateLimitStatus) -> RateLimited | None:
-    if not status.is_refused:
+    if not status.wait_seconds:
         return None
     return RateLimited(
         f"more than {status.rate.per_minute} requests a minute",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol, TypeAlias
+from functools import partial
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -23,6 +23,7 @@ from mainspring.core.errors import (
 )
 from mainspring.core.events import DreamCreated, ModelRequestEnded, Usage
 from mainspring.core.sender import Sender
+from mainspring.harness.state.thread_tree import add_usage
 from mainspring.improve.dreams.dream_log import create_dream, dream_session
 from mainspring.improve.dreams.dreamer import Dreamer
 from mainspring.improve.dreams.session_choice import is_due, sessions_read
@@ -44,18 +45,20 @@ from mainspring.service.dreams.dream_types import (
     UpdateExisting,
 )
 from mainspring.service.dreams.store_door import StoreDoor
-from mainspring.service.jobs.dispatcher import Job
+from mainspring.service.jobs.dispatcher import Job, PutJob
 from mainspring.service.memory_stores.memories import Memories
 from mainspring.service.memory_stores.memory_stores import CreateMemoryStore, MemoryStores
 from mainspring.service.sessions.session_listing import ListSessions
 from mainspring.service.sessions.sessions import Sessions
-from mainspring.service.storage.pagination import Page
-from mainspring.service.storage.repository import IndexColumns, ListQuery, Repository
+from mainspring.service.storage.repository import (
+    IndexColumns,
+    ListQuery,
+    Repository,
+    all_pages,
+)
 
 TASK = "dream"
 _BATCH = 100
-
-PutJob: TypeAlias = Callable[[Job], Awaitable[None]]
 
 
 class ScheduledDream(Protocol):
@@ -92,6 +95,7 @@ class Dreams:
             records, "dream", DreamObject, columns=_index_columns, clock=needs.clock
         )
         self.get = self._repository.get
+        self.page = self._repository.page
         self._needs = needs
 
     async def create(
@@ -134,10 +138,10 @@ class Dreams:
         if await self._repository.find(principal.tenant, dream_id) is not None:
             return dream_session(dream_id)
         log, store = self._needs.log, f"{principal.tenant}:{action.memory_store_id}"
-        known, last = await sessions_read(log, store)
+        processed, last = await sessions_read(log, store)
         listing = ListSessions(agent_id=agent_id, limit=MAX_SESSIONS)
         listed = (await self._needs.sessions.page(principal, listing)).data
-        new = [item.id for item in listed if item.id not in known]
+        new = [item.id for item in listed if item.id not in processed]
         if not is_due(last, len(new), self._needs.clock()):
             raise InvalidInput(f"a dream is not due: {len(new)} new sessions since the last one")
         request = CreateDream(
@@ -151,31 +155,6 @@ class Dreams:
         )
         await self.create(principal, request, dream_id=dream_id)
         return dream_session(dream_id)
-
-    async def page(
-        self, tenant: str, query: ListQuery, statuses: tuple[DreamState, ...]
-    ) -> Page[DreamObject]:
-        """Newest first."""
-        if not statuses:
-            return await self._repository.page(tenant, query)
-        dream_objects: list[DreamObject] = []
-        cursors: list[str | None] = []
-        following = query.page
-        while len(dream_objects) <= query.limit:
-            one = ListQuery(
-                limit=1,
-                page=following,
-                include_archived=query.include_archived,
-                created_from=query.created_from,
-                created_upto=query.created_upto,
-            )
-            listed = await self._repository.page(tenant, one)
-            dream_objects += (dream for dream in listed.data if dream.status in statuses)
-            cursors = [*cursors[: len(dream_objects)], listed.next_page]
-            following = listed.next_page
-            if following is None:
-                return Page(data=dream_objects[: query.limit], next_page=None)
-        return Page(data=dream_objects[: query.limit], next_page=cursors[query.limit - 1])
 
     async def cancel(self, tenant: str, dream_id: str) -> DreamObject:
         """Raises: NotFound; InvalidInput: it has ended."""
@@ -268,17 +247,11 @@ class Dreams:
             raise _Canceled(f"dream {dream_id} was canceled")
 
     async def _require_only(self, tenant: str, store_id: str) -> None:
-        for status in ("pending", "running"):
-            page: str | None = None
-            while True:
-                query = ListQuery(limit=_BATCH, page=page, label=status)
-                listed = await self._repository.page(tenant, query)
-                for dream in listed.data:
-                    is_writer = isinstance(dream.output_behavior, UpdateExisting)
-                    if is_writer and dream.store_id == store_id:
-                        raise StaleVersion(f"dream {dream.id} is writing memory store {store_id}")
-                if (page := listed.next_page) is None:
-                    break
+        unfinished = ListQuery(limit=_BATCH, label=("pending", "running"))
+        for dream in await all_pages(partial(self._repository.page, tenant), unfinished):
+            is_writer = isinstance(dream.output_behavior, UpdateExisting)
+            if is_writer and dream.store_id == store_id:
+                raise StaleVersion(f"dream {dream.id} is writing memory store {store_id}")
 
     async def _end(
         self, tenant: str, dream_id: str, status: DreamState, error: DreamError | None = None
@@ -296,7 +269,7 @@ class Dreams:
         with suppress(MainspringError):
             for event in await self._needs.log.read(dream_session(dream_id)):
                 if isinstance(event.payload, ModelRequestEnded):
-                    total = _sum(total, event.payload.model_usage)
+                    total = add_usage(total, event.payload.model_usage)
         return total
 
     def _ended(
@@ -306,16 +279,6 @@ class Dreams:
             return dream
         now: datetime = self._needs.clock()
         return replace(dream, status=status, ended_at=now, error=error)
-
-
-def _sum(one: Usage, other: Usage) -> Usage:
-    return Usage(
-        input_tokens=one.input_tokens + other.input_tokens,
-        output_tokens=one.output_tokens + other.output_tokens,
-        cache_read_input_tokens=one.cache_read_input_tokens + other.cache_read_input_tokens,
-        cache_creation_input_tokens=one.cache_creation_input_tokens
-        + other.cache_creation_input_tokens,
-    )
 
 
 def _index_columns(dream: DreamObject) -> IndexColumns:

@@ -14,13 +14,7 @@ from mainspring.core.clock import Clock
 from mainspring.core.errors import AlreadyExists, NotFound, StaleVersion
 from mainspring.core.ids import stable_id
 from mainspring.log.records import RecordChange, Records
-from mainspring.service.storage.pagination import Page
-from mainspring.service.storage.repository import (
-    IndexColumns,
-    ListQuery,
-    Notification,
-    Repository,
-)
+from mainspring.service.storage.repository import IndexColumns, Notification, Repository
 from mainspring.service.webhooks.webhook_events import EventType
 from mainspring.service.webhooks.webhook_outbox import Outbox
 
@@ -55,10 +49,7 @@ class Alarms:
         self._outbox = outbox
         self._clock = clock
         self.get = self._repository.get
-
-    async def page(self, tenant: str, query: ListQuery) -> Page[Alarm]:
-        """The alarms, newest first."""
-        return await self._repository.page(tenant, query)
+        self.page = self._repository.page
 
     async def set(
         self, tenant: str, subject: AlarmSubject, reason: str | None, *, run_id: str | None = None
@@ -84,12 +75,7 @@ class Alarms:
             )
             notice = Notification(tenant=tenant, type=type_, id=id_)
             deliveries.extend(await self._outbox.prepare_changes(notice))
-            put = (
-                self._repository.put_change(tenant, changed)
-                if row is None
-                else self._repository.replace_change(row, changed)
-            )
-            return None, [put, *deliveries]
+            return None, [self._repository.save_change(tenant, row, changed), *deliveries]
 
         await self._repository.transact(id_, prepare, conflicts=(StaleVersion, AlreadyExists))
         await self._outbox.enqueue_deliveries(deliveries)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -17,9 +16,7 @@ from anyio import to_thread
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.core import clock as clocks
-from mainspring.core import ids
-from mainspring.core.clock import Clock
+from mainspring.core import clock, ids
 from mainspring.core.errors import (
     AlreadyExists,
     InvalidInput,
@@ -63,27 +60,28 @@ class EvalJob(Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduledEvalPorts:
-    records: Records
-    alarms: Alarms
-    put: PutJob
-    folder: Path
-    """The folder of the agent and its suites."""
-    open_runner: OpenSuiteRunner
-    clock: Clock = clocks.now
-
-
 class ScheduledEvals:
-    def __init__(self, ports: ScheduledEvalPorts) -> None:
-        self._ports = ports
-        self._jobs = Repository(ports.records, "eval_job", EvalJob, clock=ports.clock)
+    def __init__(
+        self,
+        records: Records,
+        alarms: Alarms,
+        *,
+        put: PutJob,
+        folder: Path,
+        open_runner: OpenSuiteRunner,
+    ) -> None:
+        """`folder`: that of the agent and its suites."""
+        self._jobs = Repository(records, "eval_job", EvalJob)
+        self._alarms = alarms
+        self._put = put
+        self._folder = folder
+        self._open_runner = open_runner
 
     async def check(self, tenant: str, action: EvalAction) -> SuiteFile:
         """Raises: InvalidInput: it cannot be run here."""
         if tenant != TENANT:
             raise InvalidInput(f"action: suites belong to the tenant {TENANT}")
-        return await to_thread.run_sync(suite_runs.find_suite, self._ports.folder, action)
+        return await to_thread.run_sync(suite_runs.find_suite, self._folder, action)
 
     async def start(
         self, tenant: str, action: EvalAction, budget: ListCostBudget | None, key: str
@@ -95,14 +93,14 @@ class ScheduledEvals:
             job = EvalJob(
                 id=run_id,
                 action=action,
-                created_at=self._ports.clock(),
+                created_at=clock.now(),
                 budget_usd=None if budget is None else str(_dollars(budget)),
             )
             try:
                 await self._jobs.put(tenant, job)
             except AlreadyExists:
                 return run_id
-        await self._ports.put(Job(task=TASK, key=run_id, tenant=tenant))
+        await self._put(Job(task=TASK, key=run_id, tenant=tenant))
         return run_id
 
     async def is_busy(self, tenant: str, run_id: str) -> bool:
@@ -125,7 +123,7 @@ class ScheduledEvals:
             reason = f"it could not be run: {failure}"
         kind: SubjectType = "drill" if stored.action.is_drill else "eval"
         subject = AlarmSubject(type=kind, name=stored.action.suite)
-        await self._ports.alarms.set(job.tenant, subject, reason, run_id=stored.id)
+        await self._alarms.set(job.tenant, subject, reason, run_id=stored.id)
 
         def end(current: EvalJob) -> EvalJob:
             return replace(current, status="failed" if error else "completed", error=error)
@@ -137,7 +135,7 @@ class ScheduledEvals:
         action = job.action
         suite_file = await self.check(tenant, action)
         options = RunOptions(model=action.model or model)
-        async with self._ports.open_runner(options, action.is_drill) as runner:
+        async with self._open_runner(options, action.is_drill) as runner:
             run = suite_runs.SuiteRun(
                 runner=runner,
                 suite_file=suite_file,

@@ -29,9 +29,9 @@ def find_suite(folder: Path, action: EvalAction) -> SuiteFile:
         fallback_models(action.model)
     files = {file.stem: file for file in find_suites(folder)}
     if action.suite not in files:
-        known = ", ".join(files) or "none"
+        names = ", ".join(files) or "none"
         raise InvalidInput(
-            f"action.suite: no suite {action.suite} where the service runs; there: {known}"
+            f"action.suite: no suite {action.suite} where the service runs; there: {names}"
         )
     return read_suite(files[action.suite])
 

@@ -107,10 +107,9 @@ class EmbeddedDispatcher:
         tenant_limit: int | None = None,
         backoff: Backoff = backoff_seconds,
         clock: Clock = clocks.now,
-        new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         """`tenant_limit`: how many jobs of one tenant this process runs at once."""
-        self._records = JobRecords(records, clock=clock, holder=new_id(ids.WORKER))
+        self._records = JobRecords(records, clock=clock, holder=ids.new_id(ids.WORKER))
         self._tenant_limit = tenant_limit
         self._backoff = backoff
         self._clock = clock

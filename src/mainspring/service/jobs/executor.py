@@ -76,16 +76,16 @@ class JobExecutor:
         """The next job, once there is room for it; `None` when closing."""
         await self._unless_closing(self._free.acquire)
         while not self._closing.is_set():
-            taken: ClaimedJob | None = None
+            job: ClaimedJob | None = None
             try:
                 with CancelScope(shield=True):  # a taken job must not be lost to a cancellation
-                    taken = await self._queue.take()
+                    job = await self._queue.take()
             except StoreFailed as error:
                 _LOG.warning("cannot look for jobs: %s", error)
                 await self._unless_closing(lambda: anyio.sleep(_STORE_SECONDS))
                 continue
-            if taken is not None:
-                return taken
+            if job is not None:
+                return job
             await self._unless_closing(self._queue.changed)
         return None
 

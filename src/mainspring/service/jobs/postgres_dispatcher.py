@@ -93,8 +93,8 @@ class ProcrastinateConnector(BaseAsyncConnector):
         try:
             for channel in channels:
                 await connection.execute(f'listen "{channel}"'.encode())
-            async for heard in connection.notifies():
-                await on_notification(channel=heard.channel, payload=heard.payload)
+            async for notification in connection.notifies():
+                await on_notification(channel=notification.channel, payload=notification.payload)
         finally:
             with CancelScope(shield=True):
                 await connection.close()
@@ -171,9 +171,9 @@ class PostgresDispatcher:
             fetched = await self._manager.fetch_job(queues, self._me) if is_any else None
             if fetched is None:
                 return None
-            taken = _taken_job(fetched)
-            self._running.add(taken.ticket)
-            return taken
+            job = _taken_job(fetched)
+            self._running.add(job.ticket)
+            return job
 
     async def finish(self, claim: ClaimedJob) -> None:
         try:

@@ -25,7 +25,7 @@ from mainspring.core.errors import (
 )
 from mainspring.log.session_log import SessionLog
 from mainspring.log.task_groups import run_in_background
-from mainspring.service.jobs.dispatcher import Dispatcher, FailureHandler, Job, JobHandler
+from mainspring.service.jobs.dispatcher import Dispatcher, Job, JobHandler
 from mainspring.service.jobs.parking import WAKE_TASK, AfterParking, Parking, reason_of
 from mainspring.service.storage import repository
 
@@ -106,14 +106,10 @@ class Worker:
         self._tenants: dict[str, str] = {}
         self._foreign: dict[str, float] = {}
         """Sessions that the service did not create, and until when that is cached."""
-        self._tasks: dict[str, tuple[JobHandler, FailureHandler | None]] = {
-            WAKE_TASK: (self._wake, None)
-        }
+        self._tasks: dict[str, JobHandler] = {WAKE_TASK: self._wake}
 
-    def register(
-        self, task: str, handle: JobHandler, *, on_failure: FailureHandler | None = None
-    ) -> None:
-        self._tasks[task] = (handle, on_failure)
+    def register(self, task: str, handle: JobHandler) -> None:
+        self._tasks[task] = handle
 
     def on_parked(self, after: AfterParking) -> None:
         self.parking.after = after
@@ -124,10 +120,7 @@ class Worker:
         async with run_in_background(self._sweep), anyio.create_task_group() as group:
             group.start_soon(self._drain, closing, group.cancel_scope)
             await self._dispatcher.work(
-                self._do,
-                concurrency=self._pace.concurrency,
-                closing=closing,
-                on_failure=self._failed,
+                self._do, concurrency=self._pace.concurrency, closing=closing
             )
             group.cancel_scope.cancel()
 
@@ -168,13 +161,7 @@ class Worker:
         """Raises: NotFound: unknown task; another worker may have it registered."""
         if job.task not in self._tasks:
             raise NotFound("task", job.task)
-        do, _ = self._tasks[job.task]
-        await do(job)
-
-    async def _failed(self, job: Job, error: Exception) -> None:
-        _, on_failed = self._tasks.get(job.task, (None, None))
-        if on_failed is not None:
-            await on_failed(job, error)
+        await self._tasks[job.task](job)
 
     async def _wake(self, job: Job) -> None:
         if await self.parking.is_parked(job):

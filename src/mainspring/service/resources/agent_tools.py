@@ -286,13 +286,13 @@ def merge_toolsets(toolsets: Sequence[EffectiveToolset]) -> EffectiveToolset:
     )
 
 
-def _stricter_config(one: BuiltinConfig, other: BuiltinConfig) -> BuiltinConfig:
-    policies = (one.permission_policy, other.permission_policy)
-    blocked = {*(one.blocked_domains or ()), *(other.blocked_domains or ())}
-    allowed = [item for item in (one.allowed_domains, other.allowed_domains) if item is not None]
+def _stricter_config(config: BuiltinConfig, other: BuiltinConfig) -> BuiltinConfig:
+    policies = (config.permission_policy, other.permission_policy)
+    blocked = {*(config.blocked_domains or ()), *(other.blocked_domains or ())}
+    allowed = [item for item in (config.allowed_domains, other.allowed_domains) if item is not None]
     common = [item for item in allowed[0] if item in allowed[-1]] if allowed else ()
     return replace(
-        one,
+        config,
         permission_policy=max(policies, key=lambda policy: _STRICTNESS.index(policy.type)),
         blocked_domains=tuple(sorted(blocked)) or None,
         allowed_domains=tuple(common) if allowed else None,

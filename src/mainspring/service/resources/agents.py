@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Callable
 from datetime import datetime
@@ -125,7 +126,6 @@ class Agents:
         *,
         check_model: Callable[[str], object] = lambda _: None,
         clock: Clock = clocks.now,
-        new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         """`check_model` raises `InvalidInput` for a model that is not available."""
         self._agents = Repository(
@@ -138,7 +138,6 @@ class Agents:
         self._skills = Skills(records, clock=clock)
         self._check_model = check_model
         self._clock = clock
-        self._new_id = new_id
 
     async def create(
         self, tenant: str, request: CreateAgent, *, author: str | None = None
@@ -146,7 +145,7 @@ class Agents:
         """Raises: InvalidInput."""
         now = self._clock()
         empty = AgentObject(
-            id=self._new_id("agent"),
+            id=ids.new_id("agent"),
             created_at=now,
             updated_at=now,
             execution_identity=ServiceAccount(),
@@ -224,13 +223,10 @@ class Agents:
 
         return await self._agents.update(tenant, agent_id, change)
 
-    async def versions(
-        self, tenant: str, agent_id: str, *, limit: int = 20, page: str | None = None
-    ) -> Page[AgentObject]:
+    async def versions(self, tenant: str, agent_id: str, query: ListQuery) -> Page[AgentObject]:
         """The newest first. Raises: NotFound."""
         agent = await self._agents.get(tenant, agent_id)
-        query = ListQuery(parent=agent_id, limit=limit, page=page)
-        versions = await self._versions.page(tenant, query)
+        versions = await self._versions.page(tenant, dataclasses.replace(query, parent=agent_id))
         return versions.map(lambda item: replace(item.agent, archived_at=agent.archived_at))
 
     async def with_changes(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Literal, TypeAlias
 
@@ -94,13 +93,7 @@ class UpdateEnvironment(Struct, frozen=True, kw_only=True):
 
 
 class Environments:
-    def __init__(
-        self,
-        records: Records,
-        *,
-        clock: Clock = clocks.now,
-        new_id: Callable[[str], str] = ids.new_id,
-    ) -> None:
+    def __init__(self, records: Records, *, clock: Clock = clocks.now) -> None:
         self._repository = Repository(
             records, "environment", Environment, columns=_index_columns, clock=clock
         )
@@ -108,7 +101,6 @@ class Environments:
         self.page = self._repository.page
         self.delete = self._repository.remove
         self._clock = clock
-        self._new_id = new_id
 
     async def create(self, tenant: str, request: CreateEnvironment) -> Environment:
         """Raises: AlreadyExists: the name is taken. InvalidInput: the scope is not supported."""
@@ -117,7 +109,7 @@ class Environments:
         environment = copy_fields(
             Environment,
             request,
-            id=self._new_id("env"),
+            id=ids.new_id("env"),
             config=request.config or CloudConfig(),
             scope="organization",
             created_at=now,

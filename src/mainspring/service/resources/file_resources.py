@@ -5,7 +5,7 @@ from __future__ import annotations
 import mimetypes
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Literal
@@ -60,12 +60,7 @@ class NewFile:
 
 class Files:
     def __init__(
-        self,
-        records: Records,
-        *,
-        max_bytes: int = 100 * 1024 * 1024,
-        clock: Clock = clocks.now,
-        new_id: Callable[[str], str] = ids.new_id,
+        self, records: Records, *, max_bytes: int = 100 * 1024 * 1024, clock: Clock = clocks.now
     ) -> None:
         self.max_bytes = max_bytes
         self._repository = Repository(records, "file", File, columns=_index_columns, clock=clock)
@@ -73,7 +68,6 @@ class Files:
         self.page = self._repository.page
         self.delete = self._repository.remove
         self._clock = clock
-        self._new_id = new_id
 
     async def create(self, tenant: str, new: NewFile) -> File:
         """Raises: InvalidInput, TooLarge, AlreadyExists: the `id`."""
@@ -83,7 +77,7 @@ class Files:
         mime_type = normalize_media_type(new.mime_type, new.filename)
         lifetime = new.expires_in_seconds
         file = File(
-            id=new.id or self._new_id("file"),
+            id=new.id or ids.new_id("file"),
             created_at=now,
             filename=normalize_filename(new.filename, mime_type),
             mime_type=mime_type,
@@ -110,18 +104,18 @@ class Files:
         return await self._repository.remove_due(self._clock())
 
 
-def normalize_media_type(given: str | None, filename: str | None) -> str:
+def normalize_media_type(media_type: str | None, filename: str | None) -> str:
     """A media type without parameters; guessed by the name if none is given."""
-    plain = (given or "").partition(";")[0].strip().lower()
+    plain = (media_type or "").partition(";")[0].strip().lower()
     if _TYPE.fullmatch(plain) and plain != _UNKNOWN_TYPE:
         return plain
     guessed, _ = _TYPES.guess_type(filename or "")
     return guessed or _UNKNOWN_TYPE
 
 
-def normalize_filename(given: str | None, mime_type: str) -> str:
+def normalize_filename(filename: str | None, mime_type: str) -> str:
     """Raises: InvalidInput: too long."""
-    last = re.split(r"[/\\]", given or "")[-1]
+    last = re.split(r"[/\\]", filename or "")[-1]
     name = "".join(char for char in last if unicodedata.category(char)[0] != "C").strip()
     if len(name) > MAX_FILENAME:
         raise InvalidInput(f"filename: at most {MAX_FILENAME} characters")

@@ -8,7 +8,7 @@ import io
 import re
 import stat
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Literal, TypeAlias
@@ -96,8 +96,8 @@ def _split_folder(uploads: Mapping[str, UploadedFile]) -> tuple[str, tuple[Uploa
         folders.add(folder)
         files.append(dataclasses.replace(upload, path=inside))
     if len(folders) != 1:
-        shown = ", ".join(sorted(folders)[:3]) or "none"
-        raise InvalidInput(f"files: must all be in one folder; there is {shown}")
+        names = ", ".join(sorted(folders)[:3]) or "none"
+        raise InvalidInput(f"files: must all be in one folder; there is {names}")
     return folders.pop(), tuple(files)
 
 
@@ -208,12 +208,7 @@ SkillsParams = Annotated[tuple[SkillParams, ...], Meta(max_length=20)]
 
 class Skills:
     def __init__(
-        self,
-        records: Records,
-        *,
-        limits: PackageLimits = LIMITS,
-        clock: Clock = clocks.now,
-        new_id: Callable[[str], str] = ids.new_id,
+        self, records: Records, *, limits: PackageLimits = LIMITS, clock: Clock = clocks.now
     ) -> None:
         self.limits = limits
         self._skills = Repository(records, "skill", SkillObject, clock=clock)
@@ -223,14 +218,13 @@ class Skills:
         self.get = self._skills.get
         self.page = self._skills.page
         self._clock = clock
-        self._new_id = new_id
 
     async def create(
         self, tenant: str, uploads: Sequence[UploadedFile], display_name: str | None = None
     ) -> SkillObject:
         """Raises: InvalidInput, TooLarge."""
         bundle, archive = await self._read(uploads)
-        version = self._version(self._new_id("skill"), bundle)
+        version = self._version(ids.new_id("skill"), bundle)
         skill = SkillObject(
             id=version.skill_id,
             created_at=version.created_at,
@@ -284,12 +278,10 @@ class Skills:
             version_id = skill.latest_version_id
         return await self._versions.get(tenant, version_id, parent=skill_id)
 
-    async def versions(
-        self, tenant: str, skill_id: str, *, limit: int = 20, page: str | None = None
-    ) -> Page[SkillVersion]:
+    async def versions(self, tenant: str, skill_id: str, query: ListQuery) -> Page[SkillVersion]:
         """The newest first. Raises: NotFound."""
         await self._skills.get(tenant, skill_id)
-        return await self._versions.page(tenant, ListQuery(parent=skill_id, limit=limit, page=page))
+        return await self._versions.page(tenant, dataclasses.replace(query, parent=skill_id))
 
     async def archive(
         self, tenant: str, skill_id: str, version_id: str
@@ -353,7 +345,7 @@ class Skills:
 
     def _version(self, skill_id: str, bundle: SkillBundle) -> SkillVersion:
         return SkillVersion(
-            id=self._new_id("skver"),
+            id=ids.new_id("skver"),
             created_at=self._clock(),
             description=bundle.description,
             name=bundle.name,

@@ -34,7 +34,7 @@ from mainspring.service.schedules.local_schedule import (
     folder_environment,
 )
 from mainspring.service.sessions.event_content import SendMessage
-from mainspring.service.storage.repository import ListQuery, Seal
+from mainspring.service.storage.repository import ListQuery, Seal, all_pages
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox
 
@@ -62,8 +62,8 @@ class AgentSchedules:
         if (why := unscheduled_reason(await to_thread.run_sync(self.read_project))) is not None:
             raise InvalidInput(why)
         page_of = partial(self.deployments.page, TENANT)
-        if (made := await find_by_metadata(page_of, _CALL_KEY, key)) is not None:
-            return _prompt(made)
+        if (deployment := await find_by_metadata(page_of, _CALL_KEY, key)) is not None:
+            return _prompt(deployment)
         if len(await self._deployments()) >= MAX_SCHEDULES:
             raise InvalidInput(f"at most {MAX_SCHEDULES} scheduled prompts in a folder")
         environment_id = await folder_environment(self.environments, self.folder)
@@ -91,15 +91,9 @@ class AgentSchedules:
         return list(map(_prompt, await self._deployments()))
 
     async def _deployments(self) -> Sequence[Deployment]:
-        found: list[Deployment] = []
-        cursor: str | None = None
-        while True:
-            page = await self.deployments.page(TENANT, ListQuery(limit=_PAGE, page=cursor))
-            found += [
-                item for item in page.data if item.metadata.get(_FOLDER_KEY) == str(self.folder)
-            ]
-            if (cursor := page.next_page) is None:
-                return found
+        folder, query = str(self.folder), ListQuery(limit=_PAGE)
+        deployments = await all_pages(partial(self.deployments.page, TENANT), query)
+        return [item for item in deployments if item.metadata.get(_FOLDER_KEY) == folder]
 
     async def delete(self, schedule_id: str) -> None:
         """Raises: InvalidInput: the folder has no such scheduled prompt."""

@@ -4,11 +4,9 @@ gives the same session; then, in one write, the run is recorded and dequeued."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import MAXYEAR, MINYEAR, datetime, timedelta
+from datetime import timedelta
 from itertools import product
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -17,9 +15,8 @@ from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.errors import AlreadyExists, InvalidInput, MainspringError, NotFound
-from mainspring.core.ids import DeploymentId
 from mainspring.core.sender import Origin
-from mainspring.log.records import RecordQuery, RecordRow, Records
+from mainspring.log.records import Records
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.schedules.deployment_store import (
     DeploymentReferences,
@@ -41,83 +38,24 @@ from mainspring.service.schedules.deployment_types import (
 )
 from mainspring.service.schedules.deployments import archive_deployment
 from mainspring.service.schedules.session_starter import SessionStarter, SessionStartRequest
-from mainspring.service.storage.pagination import Page, cut_page, decode_cursor
-from mainspring.service.storage.repository import (
-    IndexColumns,
-    Notification,
-    Repository,
-    optional_micros,
-    row_at,
-)
+from mainspring.service.storage.repository import IndexColumns, Notification, Repository
 
-RUN_KIND = "deployment_run"
-_ONE_MICROSECOND = timedelta(microseconds=1)
+RunRepository: TypeAlias = Repository[DeploymentRun]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunListing:
-    limit: int = 20
-    page: str | None = None
-    deployment_id: DeploymentId | None = None
-    has_error: bool | None = None
-    trigger_type: Literal["schedule", "manual"] | None = None
-    created_from: datetime | None = None
-    created_upto: datetime | None = None
-
-    @property
-    def labels(self) -> list[str | None]:
-        """The labels of matching runs; `None` matches every label."""
-        if self.has_error is None and self.trigger_type is None:
-            return [None]
-        triggers = (self.trigger_type,) if self.trigger_type else ("schedule", "manual")
-        ends = (True, False) if self.has_error is None else (self.has_error,)
-        return [_label(trigger, has_error) for trigger, has_error in product(triggers, ends)]
+def run_repository(records: Records, clock: Clock = clocks.now) -> RunRepository:
+    return Repository(records, "deployment_run", DeploymentRun, columns=_index_columns, clock=clock)
 
 
-class DeploymentRuns:
-    def __init__(self, records: Records, *, clock: Clock = clocks.now) -> None:
-        self._records = records
-        self._repository = Repository(
-            records, RUN_KIND, DeploymentRun, columns=_index_columns, clock=clock
-        )
-        self.get = self._repository.get
-        self.put_change = self._repository.put_change
-
-    async def page(self, tenant: str, listing: RunListing) -> Page[DeploymentRun]:
-        """Newest first.
-
-        Raises: InvalidInput: a cursor of another list.
-        """
-        page = listing.page
-        after = None if page is None else row_at(*decode_cursor(page, tuple[int, str]))
-        rows: list[RecordRow] = []
-        for label in listing.labels:
-            rows += await self._records.list(
-                RecordQuery(
-                    kind=RUN_KIND,
-                    tenant=tenant,
-                    parent=listing.deployment_id,
-                    label=label,
-                    created_from=optional_micros(listing.created_from),
-                    created_upto=optional_micros(listing.created_upto),
-                    after=after,
-                    limit=listing.limit + 1,
-                )
-            )
-        rows.sort(key=_position, reverse=True)
-        return cut_page(rows, listing.limit, _position).map(self._repository.read)
-
-
-def _position(row: RecordRow) -> tuple[int, str]:
-    return row.created, row.id
-
-
-def just_after(moment: datetime) -> datetime:
-    return moment if moment.year == MAXYEAR else moment + _ONE_MICROSECOND
-
-
-def just_before(moment: datetime) -> datetime:
-    return moment if moment.year == MINYEAR else moment - _ONE_MICROSECOND
+def run_labels(
+    *, has_error: bool | None = None, trigger_type: Literal["schedule", "manual"] | None = None
+) -> tuple[str, ...] | None:
+    """The labels of the runs that match; `None`: all do."""
+    if has_error is None and trigger_type is None:
+        return None
+    triggers = (trigger_type,) if trigger_type else ("schedule", "manual")
+    ends = (True, False) if has_error is None else (has_error,)
+    return tuple(_label(trigger, end) for trigger, end in product(triggers, ends))
 
 
 def _label(trigger: str, has_error: bool) -> str:
@@ -138,18 +76,16 @@ class DeploymentRunner:
     def __init__(
         self,
         store: DeploymentStore,
-        runs: DeploymentRuns,
+        runs: RunRepository,
         *,
         session_starter: SessionStarter,
         clock: Clock = clocks.now,
-        new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         self._store = store
         self._runs = runs
         self._session_starter = session_starter
         self._references = DeploymentReferences(store.records)
         self._clock = clock
-        self._new_id = new_id
 
     async def fire(self, job: Job) -> None:
         """Handle a job `fire`: start all runs of a deployment that are due."""
@@ -181,7 +117,7 @@ class DeploymentRunner:
             raise InvalidInput(f"deployment {deployment_id} is archived: it runs no more")
         if not await self._references.has_agent(tenant, stored.deployment.agent.id):
             raise InvalidInput(f"agent {stored.deployment.agent.id} is archived or gone")
-        fire = PlannedRun(run_id=self._new_id("drun"))
+        fire = PlannedRun(run_id=ids.new_id("drun"))
         run = self._record_run(stored, fire, await self._start_session(tenant, stored, fire))
         deliveries = await self._store.outbox.prepare_changes(*_notifications(tenant, run))
         await self._store.records.write(self._runs.put_change(tenant, run), *deliveries)

@@ -288,8 +288,8 @@ class DeploymentReferences:
             except NotFound as missing:
                 return run_error(missing)
             if record.is_archived and kind in _ARCHIVED_ERRORS:
-                shown = kind.replace("_", " ")
-                return RunError(type=_ARCHIVED_ERRORS[kind], message=f"{shown} `{id_}` is archived")
+                noun = kind.replace("_", " ")
+                return RunError(type=_ARCHIVED_ERRORS[kind], message=f"{noun} `{id_}` is archived")
             if kind == "environment" and _mount_problem(record, deployment):
                 return RunError(
                     type="self_hosted_resources_unsupported_error",

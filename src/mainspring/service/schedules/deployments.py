@@ -69,14 +69,12 @@ class Deployments:
         pin_agent: PinAgent,
         check_action: CheckAction | None = None,
         clock: Clock = clocks.now,
-        new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         self._store = store
         self._pin_agent = pin_agent
         self._check_action = check_action
         self._references = DeploymentReferences(store.records)
         self._clock = clock
-        self._new_id = new_id
 
     async def create(self, tenant: str, request: CreateDeployment) -> Deployment:
         """Raises: NotFound, InvalidInput."""
@@ -91,7 +89,7 @@ class Deployments:
         deployment = copy_fields(
             Deployment,
             request,
-            id=self._new_id("depl"),
+            id=ids.new_id("depl"),
             agent=await pin_agent(self._pin_agent, tenant, request.agent),
             description=request.description or None,
             resources=resources,
@@ -189,7 +187,7 @@ class Deployments:
 
     async def request_run(self, tenant: str, deployment_id: str) -> str:
         """Have a worker run it once, soon; returns the id of the run."""
-        run_id = self._new_id("drun")
+        run_id = ids.new_id("drun")
 
         def change(stored: StoredDeployment) -> StoredDeployment:
             _require_not_archived(stored.deployment)

@@ -13,7 +13,7 @@ from datetime import datetime
 from decimal import ROUND_DOWN, Decimal
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 from anyio import to_thread
@@ -28,12 +28,11 @@ from mainspring.service.resources.environments import CreateEnvironment, Environ
 from mainspring.service.schedules.deployment_types import (
     CreateDeployment,
     Deployment,
-    ScheduleParams,
     UpdateDeployment,
 )
 from mainspring.service.schedules.deployments import Deployments
 from mainspring.service.storage.pagination import Page
-from mainspring.service.storage.repository import ListQuery
+from mainspring.service.storage.repository import ListQuery, all_pages
 
 TENANT = "default"
 _FOLDER_KEY = "mainspring_folder"
@@ -50,7 +49,6 @@ class HasMetadata(Protocol):
 
 
 T = TypeVar("T", bound=HasMetadata)
-PageOf: TypeAlias = Callable[[ListQuery], Awaitable[Page[T]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,23 +139,19 @@ class LocalSchedule:
             return await self.deployments.create(TENANT, msgspec.convert(fields, CreateDeployment))
         agent_id = deployment.agent.id
         await self.agents.update(TENANT, agent_id, msgspec.convert(definition, UpdateAgent))
-        if not _is_same_schedule(deployment, msgspec.convert(cron, ScheduleParams)):
+        old = deployment.schedule
+        if old is None or (old.expression, old.timezone) != (schedule.cron, schedule.timezone):
             fields["schedule"] = cron  # an unchanged one keeps its next run
         request = msgspec.convert({**fields, "agent": agent_id}, UpdateDeployment)
         return await self.deployments.update(TENANT, deployment.id, request)
 
 
-async def find_by_metadata(page_of: PageOf[T], key: str, value: str) -> T | None:
+async def find_by_metadata(
+    page_of: Callable[[ListQuery], Awaitable[Page[T]]], key: str, value: str
+) -> T | None:
     """The first item with this value of its metadata."""
-    cursor: str | None = None
-    while True:
-        page = await page_of(ListQuery(limit=_PAGE, page=cursor))
-        for item in page.data:
-            if item.metadata.get(key) == value:
-                return item
-        cursor = page.next_page
-        if cursor is None:
-            return None
+    items = await all_pages(page_of, ListQuery(limit=_PAGE))
+    return next((item for item in items if item.metadata.get(key) == value), None)
 
 
 async def folder_environment(environments: Environments, folder: Path) -> str:
@@ -169,14 +163,6 @@ async def folder_environment(environments: Environments, folder: Path) -> str:
     name = f"schedule of {folder}"[-_MAX_NAME:]
     request = CreateEnvironment(name=name, metadata={_FOLDER_KEY: str(folder)})
     return (await environments.create(TENANT, request)).id
-
-
-def _is_same_schedule(deployment: Deployment, params: ScheduleParams) -> bool:
-    old = deployment.schedule
-    return old is not None and (old.expression, old.timezone) == (
-        params.expression,
-        params.timezone,
-    )
 
 
 def agent_fields(agent: Agent) -> dict[str, object]:

@@ -92,23 +92,17 @@ class EvalStarter(Protocol):
 _PRINCIPAL_NAME = "schedules and triggers"
 
 
+@dataclass(frozen=True, slots=True)
 class ServiceSessionStarter:
-    def __init__(
-        self,
-        sessions: Sessions,
-        event_sender: EventSender,
-        start_dream: StartDream | None = None,
-        evals: EvalStarter | None = None,
-    ) -> None:
-        self._sessions = sessions
-        self._event_sender = event_sender
-        self._start_dream = start_dream
-        self._evals = evals
+    sessions: Sessions
+    event_sender: EventSender
+    start_dream: StartDream | None = None
+    evals: EvalStarter | None = None
 
     async def start(self, tenant: str, request: SessionStartRequest) -> str:
         if request.action is not None:
             return await self._start_action(tenant, request, request.action)
-        made = await self._sessions.create(
+        session = await self.sessions.create(
             _principal(tenant, request.origin),
             CreateSession(
                 agent=AgentParams(id=request.agent.id, version=request.agent.version),
@@ -124,29 +118,29 @@ class ServiceSessionStarter:
             deployment_id=request.deployment_id,
             key=request.key,
         )
-        return made.id
+        return session.id
 
     async def _start_action(self, tenant: str, request: SessionStartRequest, action: Action) -> str:
         match action:
-            case DreamAction() if self._start_dream is not None:
+            case DreamAction() if self.start_dream is not None:
                 principal = _principal(tenant, request.origin)
-                return await self._start_dream(principal, request.agent.id, action, request.key)
-            case EvalAction() if self._evals is not None:
-                return await self._evals.start(tenant, action, request.budget, request.key)
+                return await self.start_dream(principal, request.agent.id, action, request.key)
+            case EvalAction() if self.evals is not None:
+                return await self.evals.start(tenant, action, request.budget, request.key)
             case _:
                 raise InvalidInput("this action cannot be started here")
 
     async def send(
         self, tenant: str, session_id: str, text: str, *, key: str, origin: Origin
     ) -> None:
-        said = SendMessage(content=(TextBlock(text),))
-        await self._event_sender.send(_principal(tenant, origin), session_id, [said], key=key)
+        message = SendMessage(content=(TextBlock(text),))
+        await self.event_sender.send(_principal(tenant, origin), session_id, [message], key=key)
 
     async def is_busy(self, tenant: str, session_id: str) -> bool:
         try:
-            session = await self._sessions.get(_principal(tenant), session_id)
+            session = await self.sessions.get(_principal(tenant), session_id)
         except NotFound:
-            return self._evals is not None and await self._evals.is_busy(tenant, session_id)
+            return self.evals is not None and await self.evals.is_busy(tenant, session_id)
         return session.status in ("running", "rescheduling")
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Literal, cast
@@ -145,8 +145,8 @@ def check_template(template: str, *, where: str) -> str:
             raise InvalidInput(f"{where}: {path[:64]!r} is no path as body.issue.number")
         if path.removesuffix("?").lower().removeprefix("headers.") in _SECRET_HEADERS:
             raise InvalidInput(f"{where}: {path} may be a secret and stays outside")
-    rest = _PLACEHOLDER.sub("", template)
-    if "{{" in rest or "}}" in rest:
+    text = _PLACEHOLDER.sub("", template)
+    if "{{" in text or "}}" in text:
         raise InvalidInput(f"{where}: braces that belong to no path as {{{{body.issue.number}}}}")
     return template
 
@@ -189,14 +189,7 @@ _DUMMY_SECRET = new_secret(bytes(SECRET_BYTES))
 
 class Triggers:
     def __init__(
-        self,
-        records: Records,
-        *,
-        seal: Seal,
-        pin_agent: PinAgent,
-        clock: Clock = clocks.now,
-        new_id: Callable[[str], str] = ids.new_id,
-        random: Callable[[int], bytes] = secrets.token_bytes,
+        self, records: Records, *, seal: Seal, pin_agent: PinAgent, clock: Clock = clocks.now
     ) -> None:
         self.records = records
         self._repository = Repository(
@@ -208,8 +201,6 @@ class Triggers:
         self._tenants = Tenants(records, clock=clock)
         self._pin_agent = pin_agent
         self._clock = clock
-        self._new_id = new_id
-        self._random = random
 
     async def create(self, tenant: str, request: CreateTrigger) -> TriggerWithSecret:
         """Raises: NotFound, InvalidInput."""
@@ -217,12 +208,12 @@ class Triggers:
         trigger = copy_fields(
             Trigger,
             request,
-            id=self._new_id("trg"),
+            id=ids.new_id("trg"),
             agent=await pin_agent(self._pin_agent, tenant, request.agent),
             created_at=now,
             updated_at=now,
         )
-        secret = request.secret or new_secret(self._random(SECRET_BYTES))
+        secret = request.secret or new_secret(secrets.token_bytes(SECRET_BYTES))
         await self._check(tenant, trigger, secret)
         sealed = self._seal.seal(secret.encode(), _context(tenant, trigger.id))
         await self._repository.put(tenant, trigger, content=sealed)

@@ -241,8 +241,8 @@ def mark_stopped(item: StoredWorkItem, now: datetime) -> StoredWorkItem:
 def next_work_item(item: StoredWorkItem, id_: str, now: datetime) -> StoredWorkItem:
     """The next item for a session that has not ended although its item has stopped. With a backoff,
     if workers repeatedly fail at once."""
-    begun = item.work.acknowledged_at
-    is_sound = begun is not None and now - begun >= _HEALTHY_RUN
+    acknowledged_at = item.work.acknowledged_at
+    is_sound = acknowledged_at is not None and now - acknowledged_at >= _HEALTHY_RUN
     failures = 0 if is_sound else item.failures + 1
     wait = min(2 ** (failures - 1), _MOST_BACKOFF_SECONDS) if failures > 1 else 0
     return replace(

@@ -7,7 +7,6 @@ import hashlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
 from dataclasses import replace as dataclass_replace
 from datetime import datetime, timedelta
 from typing import TypeAlias
@@ -99,6 +98,7 @@ def _poller_index_columns(poller: Poller) -> IndexColumns:
 
 
 WORK_KIND = "work"
+_LEASE_TIMES = LeaseTimes()
 RETENTION = timedelta(days=30)
 """How long stopped items are still shown."""
 _BATCH = 50
@@ -109,36 +109,31 @@ IssueToken: TypeAlias = Callable[[str, WorkItem], str]
 """The secret for the worker of a tenant's item; see `WorkTokens.secret`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkQueueOptions:
-    needs_worker: NeedsWorker
-    issue_token: IssueToken
-    lease_times: LeaseTimes = field(default_factory=LeaseTimes)
-
-
 class WorkQueue:
     def __init__(
         self,
         records: Records,
         environments: Environments,
-        options: WorkQueueOptions,
         *,
+        needs_worker: NeedsWorker,
+        issue_token: IssueToken,
+        lease_times: LeaseTimes = _LEASE_TIMES,
         clock: Clock = clocks.now,
-        new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         self._repository = Repository(
             records, WORK_KIND, StoredWorkItem, columns=index_columns, clock=clock
         )
         self._environments = environments
         self._pollers = Pollers(records, clock=clock)
-        self._options = options
+        self._needs_worker = needs_worker
+        self._issue_token = issue_token
+        self._lease_times = lease_times
         self._clock = clock
-        self._new_id = new_id
         self._arrivals: dict[str, anyio.Event] = {}
 
     async def offer(self, tenant: str, environment_id: str, session_id: str) -> None:
         """Queue a session for a worker, unless there is already an item for it."""
-        item = new_work_item(self._new_id("work"), environment_id, session_id, self._clock())
+        item = new_work_item(ids.new_id("work"), environment_id, session_id, self._clock())
         with suppress(AlreadyExists):
             await self._repository.put(tenant, item)
             self._signal(environment_id)
@@ -169,12 +164,12 @@ class WorkQueue:
         deadline = time.monotonic() + (params.block_ms or 0) / 1000
         while True:
             arrival = self._arrivals.setdefault(environment_id, anyio.Event())
-            left = deadline - time.monotonic()
+            remaining = deadline - time.monotonic()
             if (work := await self._claim(tenant, environment_id, params.reclaim)) is not None:
-                return replace(work, secret=self._options.issue_token(tenant, work))
-            if left <= 0:
+                return replace(work, secret=self._issue_token(tenant, work))
+            if remaining <= 0:
                 return None
-            with anyio.move_on_after(left):  # not around a claim, which would be lost
+            with anyio.move_on_after(remaining):  # not around a claim, which would be lost
                 await arrival.wait()
 
     async def acknowledge(self, tenant: str, environment_id: str, work_id: str) -> WorkItem:
@@ -183,7 +178,7 @@ class WorkQueue:
             tenant,
             environment_id,
             work_id,
-            lambda item: acknowledge(item, self._clock(), self._options.lease_times),
+            lambda item: acknowledge(item, self._clock(), self._lease_times),
         )
 
     async def heartbeat(
@@ -194,7 +189,7 @@ class WorkQueue:
 
         def change(item: StoredWorkItem) -> StoredWorkItem:
             nonlocal beating
-            beating = apply_heartbeat(item, self._clock(), params, self._options.lease_times)
+            beating = apply_heartbeat(item, self._clock(), params, self._lease_times)
             return beating
 
         await self._update(tenant, environment_id, work_id, change)
@@ -293,18 +288,17 @@ class WorkQueue:
         """Write an item; False if another process was faster. If a stopped item's session still
         needs a worker, the next item is queued."""
         records, tenant, session_id = self._repository.records, row.tenant, item.work.data.id
-        needs_worker = self._options.needs_worker
         changes: list[RecordChange] = [self._repository.replace_change(row, item)]
         is_stopped = item.work.state == "stopped"
-        is_needed = is_stopped and await needs_worker(tenant, session_id)
+        is_needed = is_stopped and await self._needs_worker(tenant, session_id)
         if is_needed:
-            following = next_work_item(item, self._new_id("work"), self._clock())
+            following = next_work_item(item, ids.new_id("work"), self._clock())
             changes.append(self._repository.put_change(tenant, following))
         try:
             await records.write(*changes)
         except (StaleVersion, NotFound):
             return False
-        if is_stopped and not is_needed and await needs_worker(tenant, session_id):
+        if is_stopped and not is_needed and await self._needs_worker(tenant, session_id):
             # it was needed before this item had stopped, so nothing was offered
             await self.offer(tenant, item.work.environment_id, session_id)
         if is_stopped:

@@ -28,7 +28,6 @@ from mainspring.service.resources.agent_tools import (
     BuiltinConfig,
     EffectiveToolset,
     PermissionPolicy,
-    PermissionPolicyName,
     ToolDefaults,
     effective_toolset,
     merge_toolsets,
@@ -38,7 +37,6 @@ from mainspring.service.resources.environments import (
     CloudConfig,
     EnvironmentConfig,
     LimitedNetwork,
-    Packages,
     SelfHostedConfig,
     UnrestrictedNetwork,
 )
@@ -46,8 +44,8 @@ from mainspring.service.resources.skill_resources import AgentSkill
 from mainspring.service.sessions.session_agent import (
     SessionAgent,
     ThreadAgent,
+    advisor_models,
     callable_agents,
-    has_advisor,
     may_use_inline_agents,
     skills_of,
 )
@@ -98,17 +96,10 @@ class MappedSession:
 
 
 def map_session(spec: SessionSpec) -> MappedSession:
-    called = [
-        effective_toolset(callable_agent) for callable_agent in callable_agents(spec.agent).values()
-    ]
-    toolsets = [effective_toolset(spec.agent), *called]
+    agents = (spec.agent, *callable_agents(spec.agent).values())
+    toolsets = [effective_toolset(agent) for agent in agents]
     tools = merge_toolsets(toolsets)
-    fetching = [
-        toolset.builtins["web_fetch"] for toolset in toolsets if "web_fetch" in toolset.builtins
-    ]
-    searching = [
-        toolset.builtins["web_search"] for toolset in toolsets if "web_search" in toolset.builtins
-    ]
+    builtins = [config for toolset in toolsets for config in toolset.builtins.values()]
     agent = map_agent(spec)
     servers = _servers(toolsets, spec.environment)
     options = RunOptions(
@@ -120,8 +111,8 @@ def map_session(spec: SessionSpec) -> MappedSession:
         credentials=spec.credentials,
         servers=servers.reachable,
         server_token=spec.server_token,
-        web_fetch=web_fetch_limits(fetching),
-        search_domains=search_domains(searching),
+        web_fetch=web_fetch_limits([item for item in builtins if item.name == "web_fetch"]),
+        search_domains=search_domains([item for item in builtins if item.name == "web_search"]),
         notes=(*spec.notes, *servers.notes, *_notes(tools, spec)),
     )
     return MappedSession(agent=agent, options=options)
@@ -243,15 +234,11 @@ def _mode(tools: EffectiveToolset, *, is_remote: bool) -> Mode:
     """The permission mode. Permissions are bypassed only if all tools are always allowed and a
     sandbox confines them; a client's own worker may have no sandbox."""
     policies = {config.permission_policy.type for config in tools.builtins.values()}
-    if "auto" in policies | _mcp_policies(tools):
+    mcp_configs = [item for mcp in tools.mcp for item in (mcp.tool_defaults, *mcp.configs.values())]
+    if "auto" in policies | {item.permission_policy.type for item in mcp_configs if item.enabled}:
         return "auto"
     is_open = policies == {"always_allow"} and not is_remote
     return "bypassPermissions" if is_open else "default"
-
-
-def _mcp_policies(tools: EffectiveToolset) -> set[PermissionPolicyName]:
-    configs = (config for mcp in tools.mcp for config in (mcp.tool_defaults, *mcp.configs.values()))
-    return {config.permission_policy.type for config in configs if config.enabled}
 
 
 def _rules(tools: EffectiveToolset) -> Iterator[PolicyRule]:
@@ -295,22 +282,24 @@ def _sandbox(environment_config: EnvironmentConfig) -> Mapping[str, object]:
     settings: dict[str, object] = {}
     if environment_config.networking != LimitedNetwork():  # else there are no hosts: no network
         settings["networking"] = msgspec.to_builtins(environment_config.networking)
-    if wanted := {name: getattr(packages, name) for name in _INSTALLED if getattr(packages, name)}:
-        settings["packages"] = wanted
+    if installed := {
+        name: getattr(packages, name) for name in _INSTALLED if getattr(packages, name)
+    }:
+        settings["packages"] = installed
     return settings
 
 
 def _notes(tools: EffectiveToolset, spec: SessionSpec) -> Iterator[str]:
     """Notes for the model about packages, skills and tools that may be unavailable."""
     config = spec.environment
-    if isinstance(config, CloudConfig) and (missing := _packages(config.packages)):
-        yield f"These packages were asked for; look whether they are installed: {missing}."
+    if isinstance(config, CloudConfig):
+        packages = {name: getattr(config.packages, name) for name in ("cargo", "gem", "go")}
+        missing = "; ".join(
+            f"{name}: {', '.join(names)}" for name, names in packages.items() if names
+        )
+        if missing:
+            yield f"These packages were asked for; look whether they are installed: {missing}."
     if unknown := [item.skill_id for item in skills_of(spec.agent) if item not in spec.skills]:
         yield f"These skills are not available here: {', '.join(unknown)}."
-    if has_advisor(spec.agent):
+    if advisor_models(spec.agent.multiagent):
         yield "There is no advisor here."
-
-
-def _packages(packages: Packages) -> str:
-    by_manager = {name: getattr(packages, name) for name in ("cargo", "gem", "go")}
-    return "; ".join(f"{name}: {', '.join(names)}" for name, names in by_manager.items() if names)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.core import events
-from mainspring.core.envelope import AnyPayload, Event
+from mainspring.core.envelope import AnyPayload, Event, event_types
 from mainspring.harness.state.open_call import call_id_of
 from mainspring.log.event_chain import to_event
 from mainspring.log.session_log import ENDLESS, SessionLog
@@ -79,13 +79,13 @@ async def read_verdicts(log: SessionLog, session_id: str, events_: Iterable[Even
     }
     await _apply_events(log, session_id, verdicts, _DECISIONS, lambda verdict: verdict.has_run)
     # results may be long, so they are only read for calls that did not run here
-    rest = {
+    undecided = {
         id_: replace(verdict, is_closed=False)
         for id_, verdict in verdicts.items()
         if not verdict.has_run
     }
-    await _apply_events(log, session_id, rest, _RESULTS, lambda verdict: verdict.is_closed)
-    return verdicts | rest
+    await _apply_events(log, session_id, undecided, _RESULTS, lambda verdict: verdict.is_closed)
+    return verdicts | undecided
 
 
 async def visible_log_end(log: SessionLog, session: SessionRow) -> int:
@@ -95,7 +95,7 @@ async def visible_log_end(log: SessionLog, session: SessionRow) -> int:
         session_id=session.id,
         after=max(0, head - _TAIL_EVENTS),
         upto=ENDLESS,
-        types=_types(*CALLS),
+        types=event_types(*CALLS),
         limit=_TAIL_EVENTS,
     )
     rows = await log.store.read(newest)
@@ -191,12 +191,10 @@ def _after_call_event(verdict: CallVerdict, payload: AnyPayload) -> CallVerdict:
             return verdict
 
 
-def _types(*kinds: type[AnyPayload]) -> frozenset[str]:
-    return frozenset(str(kind.__struct_config__.tag) for kind in kinds)
-
-
-_DECISIONS = _types(events.ToolCallAuthorized, events.ToolCallStarted, events.ModelRequestStarted)
-_RESULTS = _types(
+_DECISIONS = event_types(
+    events.ToolCallAuthorized, events.ToolCallStarted, events.ModelRequestStarted
+)
+_RESULTS = event_types(
     events.AgentToolResult,
     events.AgentMcpToolResult,
     events.UserToolResult,

@@ -49,6 +49,7 @@ from mainspring.service.sessions.dependencies import SessionDependencies
 from mainspring.service.sessions.resource_types import FileContent, ResourceLookups
 from mainspring.service.sessions.session_agent import skills_of
 from mainspring.service.sessions.session_record import SessionRecord
+from mainspring.service.storage.metadata import copy_fields
 
 MAX_EVENTS = 100
 MAX_INITIAL_EVENTS = 50
@@ -111,9 +112,6 @@ class SendOutcome(Struct, frozen=True, kw_only=True, tag_field="type", tag="user
 class SendSystem(Struct, frozen=True, kw_only=True, tag_field="type", tag="system.message"):
     content: Annotated[tuple[TextBlock, ...], Meta(min_length=1, max_length=1000)]
 
-    def payload(self) -> SystemMessage:
-        return SystemMessage(content=self.content)
-
 
 class SendRatedSubject(Struct, frozen=True, kw_only=True):
     type: RatedType
@@ -128,12 +126,6 @@ class SendFeedback(Struct, frozen=True, kw_only=True, tag_field="type", tag="fee
     subject: SendRatedSubject
     rating: Literal["good", "bad"]
     text: Annotated[str, Meta(max_length=10_000)] | None = None
-
-    def payload(self) -> FeedbackGiven:
-        rated = RatedSubject(
-            type=self.subject.type, id=self.subject.id, version=self.subject.version
-        )
-        return FeedbackGiven(subject=rated, rating=self.rating, text=self.text)
 
 
 SentEvent: TypeAlias = (
@@ -163,13 +155,13 @@ Source: TypeAlias = Base64Source | PlainTextSource | UrlSource
 def with_shared_file_limit(lookups: ResourceLookups) -> ResourceLookups:
     """Lookups for one request, whose files share the size limit of one file: all are in memory at
     once, and a request can name thousands."""
-    left = MAX_FILE_BYTES
+    remaining = MAX_FILE_BYTES
 
     async def file_content(tenant: str, file_id: str) -> FileContent:
-        nonlocal left
+        nonlocal remaining
         file = await lookups.file_content(tenant, file_id)
-        left -= len(file.content)
-        if left < 0:
+        remaining -= len(file.content)
+        if remaining < 0:
             raise InvalidInput(
                 f"the files of one request that a model reads have {MAX_FILE_BYTES} bytes at most"
             )
@@ -189,25 +181,20 @@ async def to_payload(
         case SendMessage():
             return UserMessage(content=await _content(lookups, tenant, sent.content, where))
         case SendInterrupt():
-            return UserInterrupt(session_thread_id=sent.session_thread_id)
+            return copy_fields(UserInterrupt, sent)
         case SendConfirmation():
             return _confirmation(sent, where)
-        case SendCustomResult():
-            return UserCustomToolResult(
-                custom_tool_use_id=sent.custom_tool_use_id,
-                content=await _content(lookups, tenant, sent.content, where),
-                is_error=bool(sent.is_error),
-            )
-        case SendResult():
-            return UserToolResult(
-                tool_use_id=sent.tool_use_id,
-                content=await _content(lookups, tenant, sent.content, where),
-                is_error=bool(sent.is_error),
-            )
+        case SendCustomResult() | SendResult():
+            type_ = UserToolResult if isinstance(sent, SendResult) else UserCustomToolResult
+            content = await _content(lookups, tenant, sent.content, where)
+            return copy_fields(type_, sent, content=content, is_error=bool(sent.is_error))
         case SendOutcome():
             return await _outcome(lookups, tenant, sent, where)
-        case SendSystem() | SendFeedback():
-            return sent.payload()
+        case SendSystem():
+            return copy_fields(SystemMessage, sent)
+        case SendFeedback():
+            subject = copy_fields(RatedSubject, sent.subject)
+            return copy_fields(FeedbackGiven, sent, subject=subject)
         case _:
             assert_never(sent)
 
@@ -215,9 +202,7 @@ async def to_payload(
 def _confirmation(params: SendConfirmation, where: str) -> UserToolConfirmation:
     if params.deny_message is not None and params.result != "deny":
         raise InvalidInput(f"{where}.deny_message: only with the result deny")
-    return UserToolConfirmation(
-        tool_use_id=params.tool_use_id, result=params.result, deny_message=params.deny_message
-    )
+    return copy_fields(UserToolConfirmation, params)
 
 
 async def _outcome(
@@ -229,9 +214,7 @@ async def _outcome(
         rubric = TextRubric(content=_text(file, f"{where}.rubric"))
     if not 1 <= len(rubric.content) <= MAX_RUBRIC_CHARS:
         raise InvalidInput(f"{where}.rubric: from 1 to {MAX_RUBRIC_CHARS} characters")
-    return UserDefineOutcome(
-        description=params.description, rubric=rubric, max_iterations=params.max_iterations
-    )
+    return copy_fields(UserDefineOutcome, params, rubric=rubric)
 
 
 async def _content(

@@ -130,22 +130,22 @@ class EventPages:
         self, query: EventQuery, waiting: Sequence[InboxItem], cursor: str | None
     ) -> Page[WireEvent]:
         kind, place = decode_cursor(cursor, _CursorType) if cursor else ("seq", 0)
-        shown: list[WireEvent] = []
+        rendered: list[WireEvent] = []
         next_page: str | None = None
         if kind == "seq":
-            shown, last = await self._from_log(query, place)
+            rendered, last = await self._from_log(query, place)
             if last is not None:
-                return Page(data=shown, next_page=encode_cursor("seq", last))
+                return Page(data=rendered, next_page=encode_cursor("seq", last))
         else:
             waiting = [item for item in waiting if item.position > place]
-        seen = {event["id"] for event in shown}
-        waiting = [item for item in waiting if item.event_id not in seen]
-        room = query.limit - len(shown)
-        shown += [await self._pending_event(query, item) for item in waiting[:room]]
+        last_seq = {event["id"] for event in rendered}
+        waiting = [item for item in waiting if item.event_id not in last_seq]
+        room = query.limit - len(rendered)
+        rendered += [await self._pending_event(query, item) for item in waiting[:room]]
         if len(waiting) > room:
             place = waiting[room - 1].position if room else waiting[0].position - 1
             next_page = encode_cursor("inbox", place)
-        return Page(data=shown, next_page=next_page)
+        return Page(data=rendered, next_page=next_page)
 
     async def _newest_first(
         self, query: EventQuery, waiting: Sequence[InboxItem], cursor: str | None

@@ -132,10 +132,10 @@ class EventSender:
         if isinstance(payload, FeedbackGiven):
             principal.require_human()
             await check_subject(self._sessions.log, session.record.id, payload.subject)
-        dependencies = self._sessions.dependencies
-        return _with_sender(
-            await expand_skill_command(dependencies, principal.tenant, session.record, payload),
-            principal,
+        if isinstance(payload, UserToolConfirmation):
+            return replace(payload, answered_by=answered_by(principal))
+        return await expand_skill_command(
+            self._sessions.dependencies, principal.tenant, session.record, payload
         )
 
     async def _check_answer_permission(
@@ -216,10 +216,10 @@ class EventSender:
                 thread_ids=[_target_thread(session.digest, payloads[index]) for index in new],
             )
         except EventIdTaken as error:
-            kind, _, rest = error.client_id.partition(":")
+            kind, _, target = error.client_id.partition(":")
             if not is_answer(error.client_id) and kind != _RESULT:
                 raise InvalidInput(_KEY_REUSED) from error
-            raise conflicting_answer(rest.partition(":")[0]) from error
+            raise conflicting_answer(target.partition(":")[0]) from error
         submitted = dict(zip(new, items, strict=True)) | dict(repeated)
         return [submitted[index] for index in range(len(payloads))]
 
@@ -235,12 +235,6 @@ def _check_sender(principal: Principal, sent: Sequence[SentEvent]) -> None:
         if not isinstance(event, SendResult | SendCustomResult):
             type_ = event.__struct_config__.tag
             raise Forbidden(f"events[{index}]: a worker sends results of its calls, not {type_}")
-
-
-def _with_sender(payload: ClientPayload, principal: Principal) -> ClientPayload:
-    if isinstance(payload, UserToolConfirmation):
-        return replace(payload, answered_by=answered_by(principal))
-    return payload
 
 
 def _client_id(digest: SessionDigest, payload: ClientPayload) -> str | None:

@@ -165,8 +165,11 @@ class EventStream:
     def _deleted(self) -> StreamMessage:
         """The message that the session was deleted. Its log is gone, so it has no position."""
         self.is_over = True
-        gone = {"id": _deleted_event_id(self._event_view.session_id), "processed_at": self._clock()}
-        return _stream_message(_DELETED, gone)
+        deleted = {
+            "id": _deleted_event_id(self._event_view.session_id),
+            "processed_at": self._clock(),
+        }
+        return _stream_message(_DELETED, deleted)
 
 
 class _PreviewState:

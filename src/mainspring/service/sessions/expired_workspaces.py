@@ -43,7 +43,6 @@ class WorkspaceCleaner:
     folders: FolderRemoval
     release_uid: Callable[[str], None]
     discard_sandbox: Callable[[str], Awaitable[None]]
-    new_id: Callable[[str], str] = ids.new_id
 
     async def clear(self, job: Job) -> None:
         """Remove the files of the deleted session whose id is the job's key.
@@ -83,7 +82,7 @@ class WorkspaceCleaner:
         dies."""
         self._remove_beside(session_id)
         workspace = self._workspaces / session_id
-        expired = workspace.with_name(self.new_id(session_id) + EXPIRED_SUFFIX)
+        expired = workspace.with_name(ids.new_id(session_id) + EXPIRED_SUFFIX)
         workspace.rename(expired)
         self.remove_expired(expired.name)
 
@@ -108,26 +107,20 @@ class WorkspaceCleaner:
         folders.remove_folder(workspace.parent, skills_folder(workspace).name)
 
 
+@dataclass(frozen=True, slots=True)
 class ExpiredWorkspaceSweeper:
-    def __init__(
-        self,
-        workspaces: Path,
-        log: SessionLog,
-        expiry: WorkspaceExpiry,
-        cleaner: WorkspaceCleaner,
-    ) -> None:
-        self._folder = workspaces
-        self._log = log
-        self._expiry = expiry
-        self._cleaner = cleaner
+    workspaces: Path
+    log: SessionLog
+    expiry: WorkspaceExpiry
+    cleaner: WorkspaceCleaner
 
     async def sweep(self) -> int:
         """Announce workspaces that will be removed soon and remove those that are due; returns how
         many were removed."""
         removed = 0
-        for name in await to_thread.run_sync(_workspace_names, self._folder):
+        for name in await to_thread.run_sync(_workspace_names, self.workspaces):
             if name.endswith(EXPIRED_SUFFIX):  # its removal failed or was interrupted
-                await to_thread.run_sync(self._cleaner.remove_expired, name)
+                await to_thread.run_sync(self.cleaner.remove_expired, name)
                 continue
             try:
                 removed += await self._check(name)
@@ -138,15 +131,15 @@ class ExpiredWorkspaceSweeper:
         return removed
 
     async def _check(self, session_id: str) -> bool:
-        tenant = (await self._log.store.records.get(SESSION_KIND, session_id)).tenant
-        row = await self._log.session(session_id)
-        if await self._log.store.pending(session_id, limit=1):
+        tenant = (await self.log.store.records.get(SESSION_KIND, session_id)).tenant
+        row = await self.log.session(session_id)
+        if await self.log.store.pending(session_id, limit=1):
             return False  # it has new messages
-        match await self._expiry.next_step(tenant, row):
+        match await self.expiry.next_step(tenant, row):
             case "keep":
                 return False
             case "tell":
-                await self._expiry.tell(tenant, session_id)
+                await self.expiry.tell(tenant, session_id)
                 _LOG.info("the workspace of session %s will be removed soon", session_id)
                 return False
             case "remove":
@@ -158,12 +151,12 @@ class ExpiredWorkspaceSweeper:
         Raises: LeaseHeld: a worker runs it.
         """
         session_id = row.id
-        writer = await self._log.hold(session_id, owner=_LEASE_OWNER, seconds=_LEASE_SECONDS)
+        writer = await self.log.hold(session_id, owner=_LEASE_OWNER, seconds=_LEASE_SECONDS)
         try:
-            if (await self._log.session(session_id)).head.seq != row.head.seq:
+            if (await self.log.session(session_id)).head.seq != row.head.seq:
                 return False  # the session was used in the meantime
-            await self._expiry.note_removal(tenant, session_id)
-            await self._cleaner.remove_workspace(session_id)
+            await self.expiry.note_removal(tenant, session_id)
+            await self.cleaner.remove_workspace(session_id)
         finally:
             await writer.release()
         _LOG.info("the workspace of session %s was removed: nobody used it", session_id)

@@ -17,6 +17,7 @@ from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.ids import FileId, MemoryStoreId
 from mainspring.service.resources.environments import EnvironmentConfig, SelfHostedConfig
 from mainspring.service.resources.file_resources import Files
+from mainspring.service.storage.metadata import copy_fields
 from mainspring.service.storage.repository import Seal
 
 
@@ -162,30 +163,19 @@ async def attach_resource(
     lookups: ResourceLookups, tenant: str, params: ResourceParams, *, id_: str, now: datetime
 ) -> AttachedResource:
     """Raises: NotFound, InvalidInput."""
+    new = {"id": id_, "created_at": now, "updated_at": now}
     match params:
         case FileResourceParams():
             await lookups.check_file(tenant, params.file_id)
             path = params.mount_path or f"/mnt/session/uploads/{params.file_id}"
             return AttachedResource(
-                FileResource(
-                    id=id_,
-                    file_id=params.file_id,
-                    mount_path=_check_mount_path(path),
-                    created_at=now,
-                    updated_at=now,
-                )
+                copy_fields(FileResource, params, mount_path=_check_mount_path(path), **new)
             )
         case RepositoryResourceParams():
             name = repository_name(params.url)
             path = params.mount_path or f"/workspace/{name}"
-            resource = RepositoryResource(
-                id=id_,
-                url=params.url,
-                mount_path=_check_mount_path(path),
-                checkout=params.checkout,
-                created_at=now,
-                updated_at=now,
-            )
+            mount_path = _check_mount_path(path)
+            resource = copy_fields(RepositoryResource, params, mount_path=mount_path, **new)
             token = params.authorization_token
             return AttachedResource(
                 resource, None if token is None else seal_token(lookups, id_, token)
@@ -193,16 +183,14 @@ async def attach_resource(
         case StoreResourceParams():
             store = await lookups.memory_store(tenant, params.memory_store_id)
             return AttachedResource(
-                StoreResource(
-                    id=id_,
-                    memory_store_id=params.memory_store_id,
+                copy_fields(
+                    StoreResource,
+                    params,
                     access=params.access or "read_write",
                     name=store.name,
                     description=store.description,
-                    instructions=params.instructions,
                     mount_path=f"/mnt/memory/{_slug(store.name) or params.memory_store_id}",
-                    created_at=now,
-                    updated_at=now,
+                    **new,
                 )
             )
         case _:

@@ -161,9 +161,9 @@ def thread_agent(agent: SessionAgent, name: str | None = None) -> ThreadAgent | 
     """The agent of a thread, by the name in the call; `None`: the session's agent."""
     if name is None or name == FORK:
         return copy_fields(ThreadAgent, agent)
-    called = callable_agents(agent).get(name)
-    if called is not None:
-        return called
+    member = callable_agents(agent).get(name)
+    if member is not None:
+        return member
     is_general = name == GENERAL.name
     return copy_fields(
         InlineAgent,
@@ -195,12 +195,8 @@ def may_use_inline_agents(agent: SessionAgent) -> bool:
 def models_of(agent: SessionAgent) -> frozenset[str]:
     """All models that the session may use."""
     members = _all_thread_agents(agent.multiagent)
-    advisors = _advisors(agent.multiagent)
+    advisors = advisor_models(agent.multiagent)
     return frozenset([agent.model.id, *advisors, *(member.model.id for member in members)])
-
-
-def has_advisor(agent: SessionAgent) -> bool:
-    return bool(_advisors(agent.multiagent))
 
 
 def skills_of(agent: SessionAgent) -> dict[AgentSkill, None]:
@@ -209,7 +205,7 @@ def skills_of(agent: SessionAgent) -> dict[AgentSkill, None]:
     return dict.fromkeys(skill for item in every for skill in item.skills)
 
 
-def _advisors(multiagent: SessionMultiagent | None) -> list[str]:
+def advisor_models(multiagent: SessionMultiagent | None) -> list[str]:
     match multiagent:
         case SessionCoordinator(agents=agents):
             return [agent.model for agent in agents if isinstance(agent, Advisor)]

@@ -92,13 +92,14 @@ class SessionReports:
         require_readable_log(session_id, session.head.seq)
         async with self._limiter:
             shots = await read_shots(self._sessions.log, session)
-            begin, chosen = _select_requests(shots, params)
+            begin, selected = _select_requests(shots, params)
             views = await to_thread.run_sync(
                 lambda: [
-                    shot_view(shots, shot, with_request=params.call is not None) for shot in chosen
+                    shot_view(shots, shot, with_request=params.call is not None)
+                    for shot in selected
                 ]
             )
-        end = begin + len(chosen)
+        end = begin + len(selected)
         is_last = params.call is not None or end >= len(shots)
         return Page(data=views, next_page=None if is_last else encode_cursor(end))
 

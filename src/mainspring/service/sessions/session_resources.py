@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mainspring.core import ids
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.service.access.principal import Principal
 from mainspring.service.sessions.resource_types import (
@@ -56,7 +57,7 @@ class SessionResources:
             self._sessions.dependencies.lookups,
             principal.tenant,
             params,
-            id_=self._sessions.new_id("sesrsc"),
+            id_=ids.new_id("sesrsc"),
             now=self._sessions.clock(),
         )
 

@@ -159,23 +159,26 @@ class SessionRuns:
         return self._session(tenant, record, mapped, redaction), redaction
 
     async def _run(self, tenant: str, record: SessionRecord) -> None:
-        session_id = record.id
         session, redaction = await self._open(tenant, record)
+        agent = record.agent
+        subject = RunSubject(
+            session_id=record.id, tenant=tenant, agent_id=agent.id, agent_name=agent.name
+        )
         previews = PreviewPublisher(
             self._services.deltas,
-            await self._store.session(session_id),
+            await self._store.session(record.id),
             scrub=redaction.scrub,
             passages=redaction.passages,
         )
         async with (
-            self._services.run_observers.run(_subject(tenant, record)) as observer,
+            self._services.run_observers.run(subject) as observer,
             run_in_background(lambda: self._stop_when_halted(tenant, record)),
         ):
             await session.run(
                 call_both(previews.emit, observer.emit),
                 tell=call_both(previews.tell, observer.tell),
             )
-        self._sessions.put(session_id, session)
+        self._sessions.put(record.id, session)
 
     async def _require_running(self, tenant: str, record: SessionRecord) -> None:
         if why := await self._services.halts.why_stopped(tenant, record.agent.id):
@@ -188,7 +191,7 @@ class SessionRuns:
                 await self._require_running(tenant, record)
 
     async def _map(
-        self, tenant: str, record: SessionRecord, session_credential: Sequence[SessionCredential]
+        self, tenant: str, record: SessionRecord, credentials: Sequence[SessionCredential]
     ) -> MappedSession:
         workspace = self._services.workspaces / record.id
         await self._services.forks.create(record, workspace)
@@ -196,6 +199,10 @@ class SessionRuns:
         notes = await self._services.mounts.mount(
             workspace, _mounted_resources(record), tenant=tenant, tokens=self._tokens(record)
         )
+        if isinstance(record.environment, CloudConfig):
+            notes = (*notes, OUTPUTS_NOTE)
+        if is_expired:
+            notes = (*notes, _EXPIRED)
         budget = record.budget
         return map_session(
             SessionSpec(
@@ -204,9 +211,9 @@ class SessionRuns:
                 workspace=workspace,
                 client_tools=self._services.skills.client_tools,
                 max_cost_usd=None if budget is None else int(budget.max_list_cost.amount) * _CENT,
-                credentials=tuple(_credentials(session_credential)),
+                credentials=_placeholder_credentials(credentials),
                 server_token=partial(self._services.credentials.token, tenant, record.vault_ids),
-                notes=(*notes, *_output_notes(record), *([_EXPIRED] if is_expired else [])),
+                notes=notes,
                 model=self._model,
                 skills=await self._services.skills.of(tenant, record),
             )
@@ -247,16 +254,16 @@ class SessionRuns:
         )
         return runtime.attach(mapped.agent, record.id, self._sessions.pop(record.id))
 
-    def _redaction_for(self, session_credential: Sequence[SessionCredential]) -> RunRedaction:
-        if not session_credential:
+    def _redaction_for(self, credentials: Sequence[SessionCredential]) -> RunRedaction:
+        if not credentials:
             return self._redaction
-        named = {
-            item.name if isinstance(item, SecretVariable) else item.credential_id: _secret_value(
-                item
-            )
-            for item in session_credential
-        }
-        return self._services.redact({**self._services.known_secrets, **named})
+        secrets = dict(self._services.known_secrets)
+        for item in credentials:
+            if isinstance(item, SecretVariable):
+                secrets[item.name] = item.value
+            else:
+                secrets[item.credential_id] = item.token
+        return self._services.redact(secrets)
 
     @asynccontextmanager
     async def _open_toolbox(
@@ -283,36 +290,18 @@ def _mounted_resources(record: SessionRecord) -> list[SessionResource]:
     return [item for item in record.resources if is_here or not isinstance(item, StoreResource)]
 
 
-def _output_notes(record: SessionRecord) -> tuple[str, ...]:
-    return (OUTPUTS_NOTE,) if isinstance(record.environment, CloudConfig) else ()
-
-
-def _subject(tenant: str, record: SessionRecord) -> RunSubject:
-    return RunSubject(
-        session_id=record.id, tenant=tenant, agent_id=record.agent.id, agent_name=record.agent.name
-    )
-
-
 def call_both(first: Callable[[T], None], second: Callable[[T], None]) -> Callable[[T], None]:
-    def both(heard: T) -> None:
-        first(heard)
-        second(heard)
+    def both(value: T) -> None:
+        first(value)
+        second(value)
 
     return both
 
 
-def _secret_value(session_credential: SessionCredential) -> str:
-    return (
-        session_credential.value
-        if isinstance(session_credential, SecretVariable)
-        else session_credential.token
-    )
-
-
-def _credentials(session_credential: Sequence[SessionCredential]) -> list[Credential]:
+def _placeholder_credentials(credentials: Sequence[SessionCredential]) -> tuple[Credential, ...]:
     """The credentials that programs may use by placeholder; tokens of MCP servers are excluded."""
-    return [
+    return tuple(
         Credential(name=item.name, value=item.value, hosts=item.hosts or ("*",))
-        for item in session_credential
+        for item in credentials
         if isinstance(item, SecretVariable) and item.in_headers
-    ]
+    )

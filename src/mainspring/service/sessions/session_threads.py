@@ -84,11 +84,11 @@ class Threads:
             return replace(current, archived_threads=archived)
 
         await self._sessions.repository.update(principal.tenant, session_id, change)
-        gone = ThreadStatusTerminated(
+        terminated = ThreadStatusTerminated(
             session_thread_id=thread_id, agent_name=thread.agent_name or ""
         )
         await self._sessions.submit(
-            principal, session.record, gone, client_ids=[f"{thread_id} archived"]
+            principal, session.record, terminated, client_ids=[f"{thread_id} archived"]
         )
         return await self.get(principal, session_id, thread_id)
 

@@ -9,6 +9,7 @@ import re
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -243,15 +244,13 @@ class MoveSession(Struct, frozen=True, kw_only=True):
     """Chosen by the receiver. The same value always returns the same bundle."""
 
 
+@dataclass(frozen=True, slots=True)
 class SessionExport:
-    def __init__(
-        self, sessions: Sessions, *, workspace: Callable[[str], Path], unseen: str, folder: Path
-    ) -> None:
-        self._sessions = sessions
-        self._workspace = workspace
-        self._unseen = unseen
-        """The private folder in every workspace, which is not exported."""
-        self._folder = folder
+    sessions: Sessions
+    workspace: Callable[[str], Path]
+    unseen: str
+    """The private folder in every workspace, which is not exported."""
+    folder: Path
 
     async def bundle(self, principal: Principal, session_id: str, request: MoveSession) -> Path:
         """A file with the whole session, for the caller to send and remove. Afterwards the session
@@ -261,8 +260,8 @@ class SessionExport:
             SessionGone: it has already moved.
         """
         principal.require_human()
-        record = await self._sessions.record(principal, session_id)
-        workspace, hidden = self._workspace(record.id), (self._unseen,)
+        record = await self.sessions.record(principal, session_id)
+        workspace, hidden = self.workspace(record.id), (self.unseen,)
         has_files = await to_thread.run_sync(workspace.is_dir)
         source = BundleSource(
             session_id=record.id,
@@ -271,12 +270,12 @@ class SessionExport:
             hidden=hidden,
         )
         try:
-            [last] = await self._sessions.log.tail(record.id, 1)
+            [last] = await self.sessions.log.tail(record.id, 1)
             is_sealed = isinstance(last.payload, SessionMoved)
             if has_files and not is_sealed:  # before the seal, which cannot be undone
                 await to_thread.run_sync(partial(check_size, workspace, hidden=hidden))
-            await seal(self._sessions.log, record.id, request.transfer)
-            return await write_bundle(self._sessions.log, source, self._folder)
+            await seal(self.sessions.log, record.id, request.transfer)
+            return await write_bundle(self.sessions.log, source, self.folder)
         except OSError as error:
             raise StaleVersion(
                 f"the files of session {record.id} cannot be read as a whole ({error.strerror}):"

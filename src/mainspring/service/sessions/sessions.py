@@ -6,7 +6,7 @@ changes while it runs is folded from the log on demand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 from msgspec import UnsetType
@@ -91,12 +91,7 @@ def keyed_session_id(tenant: str, key: str) -> str:
 
 class Sessions:
     def __init__(
-        self,
-        log: SessionLog,
-        dependencies: SessionDependencies,
-        *,
-        clock: Clock = clocks.now,
-        new_id: Callable[[str], str] = ids.new_id,
+        self, log: SessionLog, dependencies: SessionDependencies, *, clock: Clock = clocks.now
     ) -> None:
         records = log.store.records
         self.log = log
@@ -106,7 +101,6 @@ class Sessions:
         )
         self.digests = Digests(log)
         self.clock = clock
-        self.new_id = new_id
         self._list = SessionList(records, self._load_if_present)
 
     async def create(
@@ -145,7 +139,7 @@ class Sessions:
         self, principal: Principal, record: SessionRecord, key: str | None
     ) -> SessionRecord:
         tenant = principal.tenant
-        session_id = self.new_id(ids.SESSION) if key is None else keyed_session_id(tenant, key)
+        session_id = ids.new_id(ids.SESSION) if key is None else keyed_session_id(tenant, key)
         record = replace(record, id=session_id)
         created = SessionCreated(
             agent_name=record.agent.name,
@@ -260,7 +254,7 @@ class Sessions:
         now = self.clock()
         record = replace(
             parent,
-            id=self.new_id(ids.SESSION),
+            id=ids.new_id(ids.SESSION),
             created_at=now,
             updated_at=now,
             created_by=SessionCreator.of(principal),
@@ -343,7 +337,7 @@ class Sessions:
         for vault_id in request.vault_ids:
             await lookups.check_vault(tenant, vault_id)
         attached = [
-            await attach_resource(lookups, tenant, resource, id_=self.new_id("sesrsc"), now=now)
+            await attach_resource(lookups, tenant, resource, id_=ids.new_id("sesrsc"), now=now)
             for resource in request.resources
         ]
         resources = tuple(item.resource for item in attached)

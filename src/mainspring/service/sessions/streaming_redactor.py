@@ -27,7 +27,7 @@ _OPEN_SECRET = re.compile(
 _SECRET_WORDS = ("pass", "pw", "contrase", "echo", "printf", "<")
 """Every ASCII text that `_OPEN_SECRET` matches contains one of these, in lower case."""
 _OPEN_CHARS = 300
-_RECHECK_CHARS = 500
+_RECHECK_CHARS = 250
 """A check scans the whole text: the longer it is, the more must be added before the next check."""
 
 
@@ -61,8 +61,8 @@ class StreamingRedactor:
             end -= 1
         if end == begin:
             return ""
-        begun = (_passage_start(self._said, passage, end) for passage in self._passages)
-        return self._show(end, min(begun, default=end))
+        passage_starts = (_passage_start(self._said, passage, end) for passage in self._passages)
+        return self._show(end, min(passage_starts, default=end))
 
     def close(self) -> str:
         """End the message; returns the rest of the text."""
@@ -72,53 +72,53 @@ class StreamingRedactor:
     def _show(self, end: int, safe: int, *, is_whole: bool = False) -> str:
         """Show the text up to `safe`, without an end that may be part of an unfinished secret; the
         text up to `end` is checked."""
-        said, begin = self._said[:end], self._shown
-        shown = safe if is_whole else min(safe, _before_open_lines(said), _before_secret(said))
-        if shown <= begin:
+        text, begin = self._said[:end], self._shown
+        visible = safe if is_whole else min(safe, _before_open_lines(text), _before_secret(text))
+        if visible <= begin:
             return ""
         try:
-            clean = _redacted(said, self._scrub)
+            clean = _redacted(text, self._scrub)
         except MalformedEvent:  # a lone surrogate: the log will not have it either
             self._is_shut = True
             return ""
-        self._is_shut = clean != said
+        self._is_shut = clean != text
         if not self._is_shut:
-            self._shown = shown
-            return said[begin:shown]
-        pairs = enumerate(zip(clean, said, strict=False))
-        unchanged = next((at for at, (one, other) in pairs if one != other), begin)
+            self._shown = visible
+            return text[begin:visible]
+        pairs = enumerate(zip(clean, text, strict=False))
+        unchanged = next((at for at, (clean_char, char) in pairs if clean_char != char), begin)
         return clean[begin:unchanged]
 
 
-def _before_open_lines(said: str) -> int:
+def _before_open_lines(text: str) -> int:
     """The start of the last lines that may be part of a secret of several lines. The last line may
     be unfinished."""
-    last = at = said.rfind("\n") + 1
+    last = at = text.rfind("\n") + 1
     while True:
-        begin = said.rfind("\n", 0, max(at - 1, 0)) + 1
-        if begin >= at or not _ends_with_long_word(said, begin, at):
+        begin = text.rfind("\n", 0, max(at - 1, 0)) + 1
+        if begin >= at or not _ends_with_long_word(text, begin, at):
             break
         at = begin
-    return at if at < last or _ends_with_long_word(said, last, len(said)) else len(said)
+    return at if at < last or _ends_with_long_word(text, last, len(text)) else len(text)
 
 
-def _ends_with_long_word(said: str, begin: int, end: int) -> bool:
+def _ends_with_long_word(text: str, begin: int, end: int) -> bool:
     """Whether `_LONG_WORD` matches in this part. It can only begin a word's length before the line
     end: a search from the beginning would be slow on long lines."""
     word_end = end
-    while word_end > begin and (said[word_end - 1] in _LINE_END or said[word_end - 1].isspace()):
+    while word_end > begin and (text[word_end - 1] in _LINE_END or text[word_end - 1].isspace()):
         word_end -= 1
-    return _LONG_WORD.search(said, max(begin, word_end - _LONG_WORD_CHARS), end) is not None
+    return _LONG_WORD.search(text, max(begin, word_end - _LONG_WORD_CHARS), end) is not None
 
 
-def _before_secret(said: str) -> int:
+def _before_secret(text: str) -> int:
     """The start of a secret of several words that may continue after the end; else the end."""
-    begin = max(0, len(said) - _OPEN_CHARS)
-    tail = said[begin:].lower()
+    begin = max(0, len(text) - _OPEN_CHARS)
+    tail = text[begin:].lower()
     if tail.isascii() and not any(word in tail for word in _SECRET_WORDS):
-        return len(said)
-    match = _OPEN_SECRET.search(said, begin)
-    return len(said) if match is None else match.start()
+        return len(text)
+    match = _OPEN_SECRET.search(text, begin)
+    return len(text) if match is None else match.start()
 
 
 def _redacted(text: str, scrub: Scrub) -> str:
@@ -129,10 +129,10 @@ def _redacted(text: str, scrub: Scrub) -> str:
     return plain_text(payload.content) if isinstance(payload, AgentMessage) else ""
 
 
-def _passage_start(said: str, passage: str, end: int) -> int:
+def _passage_start(text: str, passage: str, end: int) -> int:
     """The start of a passage, or of its first part, that continues after `end`; else `end`."""
     size = len(passage)
-    at = said.find(passage[0], max(0, end - size + 1), end)
-    while at != -1 and not passage.startswith(said[at : at + size]):
-        at = said.find(passage[0], at + 1, end)
+    at = text.find(passage[0], max(0, end - size + 1), end)
+    while at != -1 and not passage.startswith(text[at : at + size]):
+        at = text.find(passage[0], at + 1, end)
     return end if at == -1 else at

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from mainspring.core import events
 from mainspring.core.content import plain_text
-from mainspring.core.envelope import AnyPayload, Event
+from mainspring.core.envelope import AnyPayload, Event, event_types
 from mainspring.harness.permissions.tool_names import canonical_name
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.run_options import SearchDomains, WebFetchLimits
@@ -28,15 +28,12 @@ _CHARS_PER_TOKEN = 3
 _URL = re.compile(r"https?://[^\s<>\"'`\\^{|}]{1,4096}", re.IGNORECASE)
 _TRAILING_PUNCTUATION = ".,;:!?)]*_"
 """Characters that end a sentence, a bracket or an emphasis, and rarely a URL."""
-_SOURCE_EVENTS = frozenset(
-    str(kind.__struct_config__.tag)
-    for kind in (
-        events.UserMessage,
-        events.AgentToolUse,
-        events.AgentToolResult,
-        events.AgentCustomToolUse,
-        events.UserCustomToolResult,
-    )
+_SOURCE_EVENTS = event_types(
+    events.UserMessage,
+    events.AgentToolUse,
+    events.AgentToolResult,
+    events.AgentCustomToolUse,
+    events.UserCustomToolResult,
 )
 
 
@@ -68,8 +65,8 @@ async def _url_refusal(
     sources: Sequence[UrlSources], log: SessionLog, session_id: str, url: str
 ) -> str | None:
     """The reason to refuse a URL; `None` if all sources allow it."""
-    read = await log.read(session_id, types=_SOURCE_EVENTS)
-    if all(_normalize_url(url) in _known_urls(read, source) for source in sources):
+    logged = await log.read(session_id, types=_SOURCE_EVENTS)
+    if all(_normalize_url(url) in _known_urls(logged, source) for source in sources):
         return None
     return (
         "only URLs are fetched that stood, exactly so, in what this agent's url_sources name;"
@@ -77,13 +74,13 @@ async def _url_refusal(
     )
 
 
-def _known_urls(read: list[Event], sources: UrlSources) -> set[str]:
-    return {_normalize_url(url) for text in _texts(read, sources) for url in _urls(text)}
+def _known_urls(logged: list[Event], sources: UrlSources) -> set[str]:
+    return {_normalize_url(url) for text in _texts(logged, sources) for url in _urls(text)}
 
 
-def _texts(read: list[Event], sources: UrlSources) -> Iterator[str]:
+def _texts(logged: list[Event], sources: UrlSources) -> Iterator[str]:
     names: dict[str, str] = {}
-    for event in read:
+    for event in logged:
         match event.payload:
             case events.AgentToolUse(name=name) | events.AgentCustomToolUse(name=name):
                 names[event.id] = canonical_name(name)

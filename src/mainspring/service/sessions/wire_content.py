@@ -65,10 +65,10 @@ def _from_blob(block: ImageBlock | DocumentBlock, stored: BlobSource, blobs: Blo
     content = blobs.get(stored.hash)
     if content is None:
         return _text(f"[{stored.media_type}, {stored.size} bytes, not shown here: {stored.hash}]")
-    shown: dict[str, object] = msgspec.to_builtins(block)
+    fields: dict[str, object] = msgspec.to_builtins(block)
     data = base64.b64encode(content).decode()
-    shown["source"] = {"type": "base64", "media_type": stored.media_type, "data": data}
-    return shown
+    fields["source"] = {"type": "base64", "media_type": stored.media_type, "data": data}
+    return fields
 
 
 def _text(text: str) -> object:

@@ -158,7 +158,7 @@ def wire_type(event: Event, *, main_thread_id: str) -> str:
 
 def logged_types(types: frozenset[str]) -> frozenset[str]:
     """The types in the log of events with these API names; other events may have them, too."""
-    return types | {logged for logged, shown in _THREAD_TYPES.items() if shown in types}
+    return types | {logged for logged, name in _THREAD_TYPES.items() if name in types}
 
 
 class RenderedEvent(NamedTuple):
@@ -179,20 +179,20 @@ class EventRenderer:
 
     log: SessionLog
 
-    async def render(self, view: EventView, read: Sequence[Event]) -> RenderedEvents:
+    async def render(self, view: EventView, events_: Sequence[Event]) -> RenderedEvents:
         """Render the events of the view, in order."""
-        wanted = [event for event in read if view.wants(event)]
-        current = await read_verdicts(self.log, view.session_id, wanted)
-        held = min((item.seq for item in current.values() if not item.is_visible), default=None)
-        wanted = [
+        visible = [event for event in events_ if view.wants(event)]
+        current = await read_verdicts(self.log, view.session_id, visible)
+        held_seq = min((item.seq for item in current.values() if not item.is_visible), default=None)
+        visible = [
             event
-            for event in wanted
-            if (held is None or event.seq < held) and _belongs_to(view, event, current)
+            for event in visible
+            if (held_seq is None or event.seq < held_seq) and _belongs_to(view, event, current)
         ]
-        blobs = await self._blobs(event.payload for event in wanted)
-        names = await self._names(view, wanted)
-        shown: list[RenderedEvent] = []
-        for event in wanted:
+        blobs = await self._blobs(event.payload for event in visible)
+        names = await self._names(view, visible)
+        rendered: list[RenderedEvent] = []
+        for event in visible:
             fields = wire_event(
                 event,
                 main_thread_id=view.main_thread_id,
@@ -200,8 +200,8 @@ class EventRenderer:
                 blobs=blobs,
             )
             _adapt_to_view(view, event, fields, names)
-            shown.append(RenderedEvent(event, fields))
-        return RenderedEvents(shown, held)
+            rendered.append(RenderedEvent(event, fields))
+        return RenderedEvents(rendered, held_seq)
 
     async def pending(self, item: InboxItem, *, main_thread_id: str) -> WireEvent:
         """Render an event that is not in the log yet, or has just entered it."""
@@ -209,9 +209,9 @@ class EventRenderer:
         blobs = await self._blobs([payload])
         return wire_pending_event(item, main_thread_id=main_thread_id, blobs=blobs)
 
-    async def _names(self, view: EventView, shown: Iterable[Event]) -> Mapping[str, str]:
+    async def _names(self, view: EventView, events_: Iterable[Event]) -> Mapping[str, str]:
         """The agent names of threads, read only if a thread's status event needs one."""
-        if all(view.type_of(event) == event.type for event in shown):
+        if all(view.type_of(event) == event.type for event in events_):
             return {}
         created = await self.log.read(view.session_id, types=[_THREAD_CREATED])
         return {

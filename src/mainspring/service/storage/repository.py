@@ -63,7 +63,8 @@ class ListQuery:
     limit: int = 20
     page: str | None = None
     parent: str | None = None
-    label: str | None = None
+    label: str | tuple[str, ...] | None = None
+    """One label, or several."""
     name_from: str | None = None
     include_archived: bool = False
     created_from: datetime | None = None
@@ -161,23 +162,26 @@ class Repository(Generic[T]):
 
     async def page(self, tenant: str, query: ListQuery) -> Page[T]:
         """Raises: InvalidInput: a cursor of another list."""
-        rows = await self.records.list(
-            RecordQuery(
-                kind=self.kind,
-                tenant=tenant,
-                parent=query.parent,
-                label=query.label,
-                name_from=query.name_from,
-                is_archived=None if query.include_archived else False,
-                created_from=optional_micros(query.created_from),
-                created_upto=optional_micros(query.created_upto),
-                after=None
-                if query.page is None
-                else row_at(*decode_cursor(query.page, tuple[int, str, str])),
-                order="asc" if query.is_ascending else "desc",
-                limit=query.limit + 1,
-            )
+        labels = query.label if isinstance(query.label, tuple) else (query.label,)
+        base_query = RecordQuery(
+            kind=self.kind,
+            tenant=tenant,
+            parent=query.parent,
+            name_from=query.name_from,
+            is_archived=None if query.include_archived else False,
+            created_from=optional_micros(query.created_from),
+            created_upto=optional_micros(query.created_upto),
+            after=None
+            if query.page is None
+            else row_at(*decode_cursor(query.page, tuple[int, str, str])),
+            order="asc" if query.is_ascending else "desc",
+            limit=query.limit + 1,
         )
+        rows: list[RecordRow] = []
+        for label in labels:
+            rows += await self.records.list(replace(base_query, label=label))
+        if len(labels) > 1:
+            rows.sort(key=lambda row: (row.created, row.id), reverse=not query.is_ascending)
         page = cut_page(rows, query.limit, lambda row: (row.created, row.id, row.name or ""))
         return page.map(self.read)
 
@@ -231,6 +235,10 @@ class Repository(Generic[T]):
     def replace_change(self, row: RecordRow, thing: T, *, content: bytes | None = None) -> Replace:
         return Replace(row=self._with_entity(row, thing), content=content)
 
+    def save_change(self, tenant: str, row: RecordRow | None, thing: T) -> Put | Replace:
+        """The change that puts an entity, or replaces that of `row`."""
+        return self.put_change(tenant, thing) if row is None else self.replace_change(row, thing)
+
     def _with_entity(self, row: RecordRow, thing: T) -> RecordRow:
         columns = self._columns(thing)
         return replace(
@@ -243,6 +251,17 @@ class Repository(Generic[T]):
             due=optional_micros(columns.due),
             is_archived=columns.is_archived,
         )
+
+
+async def all_pages(fetch: Callable[[ListQuery], Awaitable[Page[R]]], query: ListQuery) -> list[R]:
+    """The items of all pages."""
+    items: list[R] = []
+    while True:
+        page = await fetch(query)
+        items += page.data
+        if page.next_page is None:
+            return items
+        query = replace(query, page=page.next_page)
 
 
 def row_at(created: int, id_: str, name: str | None = None) -> RecordRow:

@@ -36,9 +36,9 @@ class TtlCache(Generic[K, V]):
     async def get(self, key: K) -> V:
         """Raises what the lookup raises; a failed lookup is not cached."""
         now = self._monotonic()
-        found = self._known.get(key)
-        if found is not None and now < found[1]:
-            return found[0]
+        cached = self._known.get(key)
+        if cached is not None and now < cached[1]:
+            return cached[0]
         try:
             value = await self._look(key)
         except ServiceError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeAlias, get_args
 
@@ -102,30 +103,30 @@ class RunMetrics:
         if (sent := created_at_of_id(event.id)) is not None:
             self._waiting.setdefault(event.thread_id, sent)
 
-    def _run(self, span: TraceSpan, done: RunSpan) -> None:
+    def _run(self, span: TraceSpan, run: RunSpan) -> None:
         self._waiting.pop(span.thread_id, None)  # messages during the run did not wake it
-        reason = done.reason if done.reason in _END_REASONS else OTHER_LABEL
+        reason = run.reason if run.reason in _END_REASONS else OTHER_LABEL
         self._metrics.runs.labels(reason).inc()
         self._metrics.run_seconds.observe(span.seconds)
 
-    def _chat(self, span: TraceSpan, done: ModelRequestSpan) -> None:
-        metrics, model = self._metrics, self._metrics.model_label(done.model)
-        metrics.model_requests.labels(model, "failed" if done.is_error else "ok").inc()
+    def _chat(self, span: TraceSpan, request: ModelRequestSpan) -> None:
+        metrics, model = self._metrics, self._metrics.model_label(request.model)
+        metrics.model_requests.labels(model, "failed" if request.is_error else "ok").inc()
         metrics.model_request_seconds.labels(model).observe(span.seconds)
         for kind, count in (
-            ("input", done.usage.input_tokens),
-            ("cache_write", done.usage.cache_creation_input_tokens),
-            ("cache_read", done.usage.cache_read_input_tokens),
-            ("output", done.usage.output_tokens),
+            ("input", request.usage.input_tokens),
+            ("cache_write", request.usage.cache_creation_input_tokens),
+            ("cache_read", request.usage.cache_read_input_tokens),
+            ("output", request.usage.output_tokens),
         ):
             metrics.model_tokens.labels(model, kind).inc(count)
-        metrics.model_cost.labels(model).inc(float(done.cost_usd or 0))
+        metrics.model_cost.labels(model).inc(float(request.cost_usd or 0))
 
-    def _call(self, span: TraceSpan, done: ToolCallSpan) -> None:
-        is_known = done.kind == "function" and done.tool in self._tools
-        tool = done.tool if is_known else f"({done.kind})"
-        self._metrics.tool_calls.labels(tool, done.outcome).inc()
-        if done.attempts:
+    def _call(self, span: TraceSpan, call: ToolCallSpan) -> None:
+        is_known = call.kind == "function" and call.tool in self._tools
+        tool = call.tool if is_known else f"({call.kind})"
+        self._metrics.tool_calls.labels(tool, call.outcome).inc()
+        if call.attempts:
             self._metrics.tool_call_seconds.labels(tool).observe(span.seconds)
 
 
@@ -140,29 +141,22 @@ def created_at_of_id(id_: str) -> datetime | None:
         return None
 
 
+@dataclass(frozen=True, slots=True)
 class MeteredDispatcher:
     """A `Dispatcher` that counts the jobs of another one."""
 
-    def __init__(
-        self,
-        dispatcher: Dispatcher,
-        metrics: Metrics,
-        *,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._inner = dispatcher
-        self._metrics = metrics
-        self._monotonic = monotonic
+    dispatcher: Dispatcher
+    metrics: Metrics
 
     async def put(self, job: Job, *, at: datetime | None = None) -> None:
-        await self._inner.put(job, at=at)
-        self._metrics.jobs_queued.labels(job.task).inc()
+        await self.dispatcher.put(job, at=at)
+        self.metrics.jobs_queued.labels(job.task).inc()
 
     async def remind(self, jobs: Sequence[Job]) -> None:
-        await self._inner.remind(jobs)
+        await self.dispatcher.remind(jobs)
 
     async def cancel(self, task: str, key: str) -> None:
-        await self._inner.cancel(task, key)
+        await self.dispatcher.cancel(task, key)
 
     async def work(
         self,
@@ -173,8 +167,8 @@ class MeteredDispatcher:
         on_failure: FailureHandler | None = None,
     ) -> None:
         async def counted(job: Job) -> None:
-            begun = self._monotonic()
-            with self._metrics.jobs_running.labels(job.task).track_inprogress():
+            start = time.monotonic()
+            with self.metrics.jobs_running.labels(job.task).track_inprogress():
                 outcome = "cut_off"
                 try:
                     await handle(job)
@@ -183,21 +177,21 @@ class MeteredDispatcher:
                     outcome = self._failure(error)
                     raise
                 finally:
-                    self._metrics.jobs_done.labels(job.task, outcome).inc()
-                    self._metrics.job_seconds.labels(job.task).observe(self._monotonic() - begun)
+                    self.metrics.jobs_done.labels(job.task, outcome).inc()
+                    self.metrics.job_seconds.labels(job.task).observe(time.monotonic() - start)
 
         async def given_up(job: Job, error: Exception) -> None:
-            self._metrics.jobs_done.labels(job.task, "given_up").inc()
+            self.metrics.jobs_done.labels(job.task, "given_up").inc()
             if on_failure is not None:
                 await on_failure(job, error)
 
-        await self._inner.work(
+        await self.dispatcher.work(
             counted, concurrency=concurrency, closing=closing, on_failure=given_up
         )
 
     def _failure(self, error: Exception) -> str:
         if isinstance(error, StoreFailed):
-            self._metrics.store_errors.labels("job").inc()
+            self.metrics.store_errors.labels("job").inc()
         return "failed"
 
 
@@ -211,17 +205,15 @@ class StoreGauges:
         sessions_parked: CountRows | None = None,
         approvals_waiting: CountRows | None = None,
         deliveries_dead: CountRows | None = None,
-        jobs_waiting: CountRows | None = None,
     ) -> None:
         self._metrics = metrics
         current: tuple[tuple[Gauge, CountRows | None], ...] = (
             (metrics.sessions_parked, sessions_parked),
             (metrics.approvals_waiting, approvals_waiting),
             (metrics.deliveries_dead, deliveries_dead),
-            (metrics.jobs_waiting, jobs_waiting),
         )
         self._counts = [(gauge, count) for gauge, count in current if count is not None]
-        for gauge, _ in current:
+        for gauge in (metrics.jobs_waiting, *(gauge for gauge, _ in current)):
             gauge.set(float("nan"))  # unknown is not zero
 
     async def __call__(self) -> None:

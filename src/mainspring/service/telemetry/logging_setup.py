@@ -55,15 +55,15 @@ def log_to_stream(
     handler.setFormatter(
         _LineFormatter(_layout(form, stream), scrub, has_words=number <= logging.DEBUG)
     )
-    root, ours = logging.getLogger(), logging.getLogger(ROOT_LOGGER)
-    before = (root.handlers[:], root.level, ours.level)
+    root, own_logger = logging.getLogger(), logging.getLogger(ROOT_LOGGER)
+    before = (root.handlers[:], root.level, own_logger.level)
     root.handlers[:] = [handler]
     root.setLevel(max(number, logging.WARNING))  # libraries: only warnings
-    ours.setLevel(number)
+    own_logger.setLevel(number)
     try:
         yield
     finally:
-        root.handlers[:], root.level, ours.level = before
+        root.handlers[:], root.level, own_logger.level = before
 
 
 def _level_number(level: str) -> int:

@@ -45,8 +45,8 @@ Attributes = dict[str, AttributeValue]
 def resource_of(version: str, *, service_name: str | None) -> Resource:
     """The resource of all spans and metrics. Without a `service_name`, OTEL_SERVICE_NAME
     applies."""
-    named = {} if service_name is None else {"service.name": service_name}
-    return Resource.create({**named, "service.version": version})
+    name = {} if service_name is None else {"service.name": service_name}
+    return Resource.create({**name, "service.version": version})
 
 
 class OtelTraces:
@@ -201,50 +201,50 @@ def _attributes(span: TraceSpan) -> Attributes:
             return _call_attributes(span, done)
 
 
-def _chat_attributes(done: ModelRequestSpan) -> Attributes:
-    usage = done.usage
-    attributes = _model_attributes(done) | {
-        "gen_ai.usage.input_tokens": _input_tokens(done),
+def _chat_attributes(request: ModelRequestSpan) -> Attributes:
+    usage = request.usage
+    attributes = _model_attributes(request) | {
+        "gen_ai.usage.input_tokens": _input_tokens(request),
         "gen_ai.usage.output_tokens": usage.output_tokens,
         "gen_ai.usage.cache_read.input_tokens": usage.cache_read_input_tokens,
         "gen_ai.usage.cache_creation.input_tokens": usage.cache_creation_input_tokens,
     }
-    if done.stop_reason is not None:
-        attributes["gen_ai.response.finish_reasons"] = (done.stop_reason,)
-    if done.max_tokens is not None:
-        attributes["gen_ai.request.max_tokens"] = done.max_tokens
-    if done.cost_usd is not None:
-        attributes["mainspring.cost_usd"] = done.cost_usd
-    if done.purpose is not None:
-        attributes["mainspring.purpose"] = done.purpose
-    return attributes | _message("gen_ai.output.messages", "assistant", done.said)
+    if request.stop_reason is not None:
+        attributes["gen_ai.response.finish_reasons"] = (request.stop_reason,)
+    if request.max_tokens is not None:
+        attributes["gen_ai.request.max_tokens"] = request.max_tokens
+    if request.cost_usd is not None:
+        attributes["mainspring.cost_usd"] = request.cost_usd
+    if request.purpose is not None:
+        attributes["mainspring.purpose"] = request.purpose
+    return attributes | _message("gen_ai.output.messages", "assistant", request.said)
 
 
-def _call_attributes(span: TraceSpan, done: ToolCallSpan) -> Attributes:
+def _call_attributes(span: TraceSpan, call: ToolCallSpan) -> Attributes:
     attributes: Attributes = {
         "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": done.tool,
+        "gen_ai.tool.name": call.tool,
         "gen_ai.tool.call.id": span.id,
-        "gen_ai.tool.type": "function" if done.kind != "mcp" else "extension",
-        "mainspring.tool.outcome": done.outcome,
-        "mainspring.tool.attempts": done.attempts,
+        "gen_ai.tool.type": "function" if call.kind != "mcp" else "extension",
+        "mainspring.tool.outcome": call.outcome,
+        "mainspring.tool.attempts": call.attempts,
     }
-    if done.arguments is not None:
-        attributes["gen_ai.tool.call.arguments"] = done.arguments
-    if done.result is not None:
-        attributes["gen_ai.tool.call.result"] = done.result
+    if call.arguments is not None:
+        attributes["gen_ai.tool.call.arguments"] = call.arguments
+    if call.result is not None:
+        attributes["gen_ai.tool.call.result"] = call.result
     return attributes
 
 
-def _model_attributes(done: ModelRequestSpan) -> Attributes:
-    provider, model = _split_model(done.model)
+def _model_attributes(request: ModelRequestSpan) -> Attributes:
+    provider, model = _split_model(request.model)
     attributes: Attributes = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": _PROVIDERS.get(provider, provider),
         "gen_ai.request.model": model,
     }
-    if done.answered_by is not None:
-        attributes["gen_ai.response.model"] = _split_model(done.answered_by)[1]
+    if request.answered_by is not None:
+        attributes["gen_ai.response.model"] = _split_model(request.answered_by)[1]
     return attributes
 
 
@@ -253,10 +253,10 @@ def _split_model(model: str) -> tuple[str, str]:
     return (provider, name) if colon else (_SCOPE, model)
 
 
-def _input_tokens(done: ModelRequestSpan) -> int:
+def _input_tokens(request: ModelRequestSpan) -> int:
     """Input tokens, including those read from and written to the cache, as the conventions
     require."""
-    usage = done.usage
+    usage = request.usage
     cached = usage.cache_read_input_tokens + usage.cache_creation_input_tokens
     return usage.input_tokens + cached
 

@@ -131,22 +131,22 @@ async def catch_up(log: ReadableLog, session_id: str, fold: SpanFold) -> None:
 
     Raises: SessionNotFound.
     """
-    bones = await log.read(session_id, after=fold.seq, types=_STATUS_TYPES)
-    settled = _last_idle_seq(bones, busy=fold.running)
-    for event in bones:
+    status_events = await log.read(session_id, after=fold.seq, types=_STATUS_TYPES)
+    settled = _last_idle_seq(status_events, busy=fold.running)
+    for event in status_events:
         if event.seq <= settled:
             fold.apply(event)
     if settled:
         fold.rest()
-    rest = await log.read(session_id, after=max(settled, fold.seq), types=SPAN_TYPES)
-    for event in rest:
+    events_ = await log.read(session_id, after=max(settled, fold.seq), types=SPAN_TYPES)
+    for event in events_:
         fold.apply(event)
 
 
-def _last_idle_seq(bones: Sequence[Event], *, busy: set[str]) -> int:
+def _last_idle_seq(status_events: Sequence[Event], *, busy: set[str]) -> int:
     """The seq of the last event after which no thread ran or waited."""
-    rest = 0
-    for event in bones:
+    idle_seq = 0
+    for event in status_events:
         match event.payload:
             case events.StatusRunning():
                 busy.add(event.thread_id)
@@ -159,8 +159,8 @@ def _last_idle_seq(bones: Sequence[Event], *, busy: set[str]) -> int:
             case _:
                 continue
         if not busy:
-            rest = event.seq
-    return rest
+            idle_seq = event.seq
+    return idle_seq
 
 
 def _settle(busy: set[str], thread_id: str, stop: events.StopReason) -> None:

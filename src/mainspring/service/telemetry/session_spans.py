@@ -157,16 +157,16 @@ class SpanFold:
 
     def end_run(self, event: Event, thread_id: str, reason: str) -> list[TraceSpan]:
         thread = self.thread(thread_id)
-        heard, thread.heard = thread.heard, []
+        messages, thread.heard = thread.heard, []
         if thread.run is None or thread.begun is None:
             return []
-        done = RunSpan(reason=reason, heard=self.captured("\n\n".join(heard)))
+        details = RunSpan(reason=reason, heard=self.captured("\n\n".join(messages)))
         span = self._span(
             thread.run,
             thread_id,
             parent=thread.parent,
             times=(thread.begun, event.time),
-            details=done,
+            details=details,
         )
         thread.run = thread.begun = None
         return [span]
@@ -175,7 +175,7 @@ class SpanFold:
         request = self.requests.pop(ended.model_request_start_id, None)
         if request is None:
             return []
-        done = ModelRequestSpan(
+        details = ModelRequestSpan(
             model=request.asked.model or ended.model or "unknown",
             answered_by=ended.model,
             usage=ended.model_usage,
@@ -192,7 +192,7 @@ class SpanFold:
                 request.thread_id,
                 parent=request.parent,
                 times=(request.begun, event.time),
-                details=done,
+                details=details,
             )
         ]
 
@@ -202,7 +202,7 @@ class SpanFold:
         call = self.calls.pop(call_id, None)
         if call is None:
             return []
-        done = ToolCallSpan(
+        details = ToolCallSpan(
             tool=call.tool,
             kind=call.kind,
             outcome=outcome,
@@ -211,7 +211,9 @@ class SpanFold:
             result=self.captured(text),
         )
         times = (call.begun or event.time, event.time)
-        return [self._span(call_id, call.thread_id, parent=call.parent, times=times, details=done)]
+        return [
+            self._span(call_id, call.thread_id, parent=call.parent, times=times, details=details)
+        ]
 
     def captured(self, text: str) -> str | None:
         return text[:_MAX_CHARS] if self.captures else None
@@ -225,14 +227,14 @@ class SpanFold:
         times: tuple[datetime, datetime],
         details: SpanDetails,
     ) -> TraceSpan:
-        begun, ended = times
+        start, end = times
         return TraceSpan(
             id=id_,
             parent=parent,
             thread_id=thread_id,
             agent_name=self.thread(thread_id).agent_name,
-            begun=min(begun, ended),  # clocks of two machines may differ
-            ended=ended,
+            begun=min(start, end),  # clocks of two machines may differ
+            ended=end,
             details=details,
         )
 

@@ -215,9 +215,9 @@ def server_key(url: str) -> str:
     """The same for all spellings of the URL of one server."""
     parts = urlsplit(url)
     host, port = (parts.hostname or "").lower(), parts.port
-    shown = host if port in (None, _PORTS.get(parts.scheme)) else f"{host}:{port}"
+    address = host if port in (None, _PORTS.get(parts.scheme)) else f"{host}:{port}"
     query = f"?{parts.query}" if parts.query else ""
-    return f"{parts.scheme}://{shown}{parts.path.rstrip('/')}{query}"
+    return f"{parts.scheme}://{address}{parts.path.rstrip('/')}{query}"
 
 
 def split_secrets(params: NewAuth, now: datetime) -> tuple[Auth, Secrets]:
@@ -248,12 +248,12 @@ def _split_oauth(params: NewMcpOauth, now: datetime) -> tuple[Auth, Secrets]:
     )
     if params.refresh is None:
         return auth, secrets
-    given = params.refresh.token_endpoint_auth
+    endpoint_auth = params.refresh.token_endpoint_auth
     client_auth: ClientAuth = NoClientAuth()
     client_secret: str | None = None
-    if not isinstance(given, NoClientAuth):
-        client_auth = BasicAuth() if isinstance(given, NewBasicAuth) else PostAuth()
-        client_secret = given.client_secret
+    if not isinstance(endpoint_auth, NoClientAuth):
+        client_auth = BasicAuth() if isinstance(endpoint_auth, NewBasicAuth) else PostAuth()
+        client_secret = endpoint_auth.client_secret
     refresh = Refresh(
         client_id=params.refresh.client_id,
         token_endpoint=_url(params.refresh.token_endpoint, "refresh.token_endpoint"),
@@ -278,11 +278,11 @@ def patch_auth(
             if params.expires_at is not UNSET:
                 expires = _require_future(params.expires_at, now)
             changed = replace(auth, expires_at=expires)
-            kept = replace(secrets, value=params.access_token or secrets.value)
+            new_secrets = replace(secrets, value=params.access_token or secrets.value)
             return (
-                (changed, kept)
+                (changed, new_secrets)
                 if params.refresh is None
-                else _patch_refresh(changed, kept, params.refresh)
+                else _patch_refresh(changed, new_secrets, params.refresh)
             )
         case EnvironmentVariable(), EnvironmentVariablePatch():
             return _patch_variable(auth, params), replace(

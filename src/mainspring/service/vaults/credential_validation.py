@@ -98,26 +98,19 @@ class CredentialValidation(Struct, frozen=True, kw_only=True):
     type: Literal["vault_credential_validation"] = "vault_credential_validation"
 
 
+@dataclass(frozen=True, slots=True)
 class CredentialValidator:
-    def __init__(
-        self,
-        credentials: Credentials,
-        *,
-        probe: Probe | None = None,
-        refresher: Refresher | None = None,
-        clock: Clock = clocks.now,
-    ) -> None:
-        """Without a `probe` the status is always `unknown`."""
-        self._credentials = credentials
-        self._probe = probe
-        self._refresher = refresher
-        self._clock = clock
+    credentials: Credentials
+    probe: Probe | None = None
+    """Without it the status is always `unknown`."""
+    refresher: Refresher | None = None
+    clock: Clock = clocks.now
 
     async def validate(
         self, tenant: str, vault_id: str, credential_id: str
     ) -> CredentialValidation:
         """Raises: NotFound; InvalidInput: it is archived, or not an OAuth credential."""
-        unsealed = await self._credentials.unseal(tenant, vault_id, credential_id)
+        unsealed = await self.credentials.unseal(tenant, vault_id, credential_id)
         auth = unsealed.credential.auth
         if not isinstance(auth, McpOauth):
             type_ = auth.__struct_config__.tag
@@ -128,7 +121,7 @@ class CredentialValidator:
             vault_id=vault_id,
             status=status,
             has_refresh_token=auth.refresh is not None,
-            validated_at=self._clock(),
+            validated_at=self.clock(),
             mcp_probe=probe,
             refresh=refresh,
         )
@@ -136,9 +129,9 @@ class CredentialValidator:
     async def _check(
         self, unsealed: UnsealedCredential, auth: McpOauth
     ) -> tuple[ValidationStatus, McpProbe | None, RefreshAttempt | None]:
-        if self._probe is None:
+        if self.probe is None:
             return "unknown", None, None
-        failure = await self._probe(auth.mcp_server_url, unsealed.secrets.value)
+        failure = await self.probe(auth.mcp_server_url, unsealed.secrets.value)
         if failure is None:
             return "valid", None, None
         probe = _probe_result(failure, unsealed)
@@ -146,13 +139,13 @@ class CredentialValidator:
             return _status(failure), probe, None
         if auth.refresh is None:
             return "invalid", probe, RefreshAttempt(status="no_refresh_token")
-        if self._refresher is None:
+        if self.refresher is None:
             return "invalid", probe, None
-        result = await self._refresher.refresh(unsealed)
+        result = await self.refresher.refresh(unsealed)
         attempt = RefreshAttempt(status=result.outcome, http_response=result.http_response)
         if result.outcome != "succeeded":
             return "invalid" if result.is_final else "unknown", probe, attempt
-        failure = await self._probe(auth.mcp_server_url, result.unsealed.secrets.value)
+        failure = await self.probe(auth.mcp_server_url, result.unsealed.secrets.value)
         if failure is None:
             return "valid", None, attempt
         return _status(failure), _probe_result(failure, result.unsealed), attempt

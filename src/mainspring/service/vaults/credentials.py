@@ -5,7 +5,6 @@ returns them, and no route calls it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated
@@ -84,7 +83,6 @@ class Credentials:
         *,
         notify: Notify = ignore_notification,
         clock: Clock = clocks.now,
-        new_id: Callable[[str], str] = ids.new_id,
     ) -> None:
         self._records = records
         self._seal = seal
@@ -92,7 +90,6 @@ class Credentials:
         self._repository = credential_repository(records, clock)
         self._notify = notify
         self._clock = clock
-        self._new_id = new_id
 
     async def create(
         self, tenant: str, vault_id: str, request: CreateCredential
@@ -104,7 +101,7 @@ class Credentials:
         credential = copy_fields(
             VaultCredential,
             request,
-            id=self._new_id("vcrd"),
+            id=ids.new_id("vcrd"),
             vault_id=vault_id,
             auth=auth,
             created_at=now,

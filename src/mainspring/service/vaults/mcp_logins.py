@@ -6,7 +6,9 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Annotated, Literal, Protocol
 
 import msgspec
@@ -16,7 +18,7 @@ from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, StoreCorrupt
 from mainspring.core.ids import ExternalId, VaultId
-from mainspring.service.storage.repository import ListQuery, Seal
+from mainspring.service.storage.repository import ListQuery, Seal, all_pages
 from mainspring.service.vaults.credential_auth import (
     NewBasicAuth,
     NewMcpOauth,
@@ -116,45 +118,38 @@ class _PendingLogin(Struct, frozen=True, kw_only=True):
 _PENDING = msgspec.json.Decoder(_PendingLogin)
 
 
+@dataclass(frozen=True, slots=True)
 class McpLogins:
-    def __init__(
-        self,
-        vaults: Vaults,
-        credentials: Credentials,
-        seal: Seal,
-        client: LoginClient,
-        clock: Clock = clocks.now,
-    ) -> None:
-        self._vaults = vaults
-        self._credentials = credentials
-        self._seal = seal
-        self._client = client
-        self._clock = clock
+    vaults: Vaults
+    credentials: Credentials
+    seal: Seal
+    client: LoginClient
+    clock: Clock = clocks.now
 
-    async def begin(self, tenant: str, asked: CreateMcpLogin, redirect_uri: str) -> McpLogin:
+    async def begin(self, tenant: str, params: CreateMcpLogin, redirect_uri: str) -> McpLogin:
         """Raises: NotFound: the vault; InvalidInput."""
-        await self._vaults.active(tenant, asked.vault_id)
-        until = self._clock() + _LIFETIME
+        await self.vaults.active(tenant, params.vault_id)
+        until = self.clock() + _LIFETIME
         request = LoginRequest(
-            mcp_server_url=asked.mcp_server_url,
+            mcp_server_url=params.mcp_server_url,
             redirect_uri=redirect_uri,
-            client_id=asked.client_id,
-            scopes=asked.scopes,
+            client_id=params.client_id,
+            scopes=params.scopes,
         )
 
         def make_state(pending: bytes) -> str:
             login = _PendingLogin(
                 tenant=tenant,
-                vault_id=asked.vault_id,
+                vault_id=params.vault_id,
                 request=request,
                 until=until,
                 pending=pending,
-                display_name=asked.display_name,
+                display_name=params.display_name,
             )
-            sealed = self._seal.seal(msgspec.json.encode(login), _CONTEXT)
+            sealed = self.seal.seal(msgspec.json.encode(login), _CONTEXT)
             return base64.urlsafe_b64encode(sealed).decode()
 
-        url = await self._client.begin(request, make_state)
+        url = await self.client.begin(request, make_state)
         return McpLogin(authorization_url=url, expires_at=until)
 
     async def finish(self, state: str, back: str) -> VaultCredential:
@@ -163,35 +158,30 @@ class McpLogins:
         Raises: InvalidInput, NotFound.
         """
         login = self._opened(state)
-        await self._vaults.active(login.tenant, login.vault_id)
-        grant = await self._client.finish(login.request, login.pending, back, state)
+        await self.vaults.active(login.tenant, login.vault_id)
+        grant = await self.client.finish(login.request, login.pending, back, state)
         await self._archive_earlier(login)
         request = CreateCredential(
             auth=_new_auth(login.request.mcp_server_url, grant), display_name=login.display_name
         )
-        return await self._credentials.create(login.tenant, login.vault_id, request)
+        return await self.credentials.create(login.tenant, login.vault_id, request)
 
     def _opened(self, state: str) -> _PendingLogin:
         try:
             sealed = base64.urlsafe_b64decode(state[:_MAX_STATE_CHARS].encode())
-            login = _PENDING.decode(self._seal.unseal(sealed, _CONTEXT))
+            login = _PENDING.decode(self.seal.unseal(sealed, _CONTEXT))
         except (binascii.Error, ValueError, StoreCorrupt, msgspec.MsgspecError) as error:
             raise InvalidInput("this is not a link of ours") from error
-        if self._clock() > login.until:
+        if self.clock() > login.until:
             raise InvalidInput("the link has expired: ask for another one")
         return login
 
     async def _archive_earlier(self, login: _PendingLogin) -> None:
         key = f"server {server_key(login.request.mcp_server_url)}"
-        page: str | None = None
-        while True:
-            query = ListQuery(limit=100, page=page)
-            found = await self._credentials.page(login.tenant, login.vault_id, query)
-            for item in found.data:
-                if item.archived_at is None and credential_key(item.auth) == key:
-                    await self._credentials.archive(login.tenant, login.vault_id, item.id)
-                    return
-            if (page := found.next_page) is None:
+        credentials = partial(self.credentials.page, login.tenant, login.vault_id)
+        for item in await all_pages(credentials, ListQuery(limit=100)):
+            if item.archived_at is None and credential_key(item.auth) == key:
+                await self.credentials.archive(login.tenant, login.vault_id, item.id)
                 return
 
 

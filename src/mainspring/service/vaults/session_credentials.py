@@ -54,19 +54,12 @@ class BearerToken:
 SessionCredential: TypeAlias = SecretVariable | BearerToken
 
 
+@dataclass(frozen=True, slots=True)
 class SessionCredentials:
-    def __init__(
-        self,
-        records: Records,
-        credentials: Credentials,
-        refresher: Refresher | None,
-        *,
-        clock: Clock = clocks.now,
-    ) -> None:
-        self._records = records
-        self._credentials = credentials
-        self._refresher = refresher
-        self._clock = clock
+    records: Records
+    credentials: Credentials
+    refresher: Refresher | None
+    clock: Clock = clocks.now
 
     async def usable(self, tenant: str, vault_ids: Sequence[str]) -> list[SessionCredential]:
         """The current credentials of the vaults; of two with the same key, the one in the first
@@ -104,7 +97,7 @@ class SessionCredentials:
         return None
 
     async def _unsealed(self, tenant: str, vault_id: str) -> list[UnsealedCredential]:
-        rows = await self._records.list(
+        rows = await self.records.list(
             RecordQuery(
                 kind=CREDENTIAL_KIND,
                 tenant=tenant,
@@ -117,7 +110,7 @@ class SessionCredentials:
         unsealed: list[UnsealedCredential] = []
         for row in rows:
             with suppress(NotFound, InvalidInput):  # deleted or archived since it was listed
-                unsealed.append(await self._credentials.unseal(tenant, vault_id, row.id))
+                unsealed.append(await self.credentials.unseal(tenant, vault_id, row.id))
         return unsealed
 
     async def _refresh_if_expired(self, credential: UnsealedCredential) -> UnsealedCredential:
@@ -126,16 +119,16 @@ class SessionCredentials:
         auth = credential.credential.auth
         if not isinstance(auth, McpOauth) or auth.expires_at is None:
             return credential
-        if auth.expires_at - _REFRESH_MARGIN > self._clock():
+        if auth.expires_at - _REFRESH_MARGIN > self.clock():
             return credential
         return await self._refresh(credential)
 
     async def _refresh(self, credential: UnsealedCredential) -> UnsealedCredential:
         auth = credential.credential.auth
-        if self._refresher is None or not isinstance(auth, McpOauth) or auth.refresh is None:
+        if self.refresher is None or not isinstance(auth, McpOauth) or auth.refresh is None:
             return credential
         try:
-            return (await self._refresher.refresh(credential)).unsealed
+            return (await self.refresher.refresh(credential)).unsealed
         except (NotFound, InvalidInput):  # deleted or archived just now
             return credential
 

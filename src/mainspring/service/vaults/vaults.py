@@ -3,7 +3,7 @@ which are sealed as the content of its record."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Literal
 
@@ -94,12 +94,7 @@ class UpdateVault(Struct, frozen=True, kw_only=True):
 
 class Vaults:
     def __init__(
-        self,
-        records: Records,
-        *,
-        notify: Notify = ignore_notification,
-        clock: Clock = clocks.now,
-        new_id: Callable[[str], str] = ids.new_id,
+        self, records: Records, *, notify: Notify = ignore_notification, clock: Clock = clocks.now
     ) -> None:
         self._records = records
         self._repository = Repository(
@@ -110,12 +105,11 @@ class Vaults:
         self._credentials = credential_repository(records, clock)
         self._notify = notify
         self._clock = clock
-        self._new_id = new_id
 
     async def create(self, tenant: str, request: CreateVault) -> VaultObject:
         now = self._clock()
         vault = copy_fields(
-            VaultObject, request, id=self._new_id("vlt"), created_at=now, updated_at=now
+            VaultObject, request, id=ids.new_id("vlt"), created_at=now, updated_at=now
         )
         await self._repository.put(tenant, vault)
         await self._notify_change(tenant, vault.id, "created")

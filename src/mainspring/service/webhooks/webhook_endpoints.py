@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Annotated, Literal, TypeAlias
 from urllib.parse import urlsplit
@@ -77,14 +77,7 @@ class _EndpointSecret(Struct, frozen=True, kw_only=True):
 
 class Webhooks:
     def __init__(
-        self,
-        records: Records,
-        *,
-        seal: Seal,
-        allow_http: bool = False,
-        clock: Clock = clocks.now,
-        new_id: Callable[[str], str] = ids.new_id,
-        random: Callable[[int], bytes] = secrets.token_bytes,
+        self, records: Records, *, seal: Seal, allow_http: bool = False, clock: Clock = clocks.now
     ) -> None:
         self._records = records
         self._repository = Repository(records, KIND, Webhook, columns=_index_columns, clock=clock)
@@ -93,8 +86,6 @@ class Webhooks:
         self._seal = seal
         self._allow_http = allow_http
         self._clock = clock
-        self._new_id = new_id
-        self._random = random
 
     async def create(self, tenant: str, request: CreateWebhook) -> WebhookWithSecret:
         """Raises: InvalidInput: the address is not allowed, or there are too many endpoints."""
@@ -105,13 +96,13 @@ class Webhooks:
         webhook = copy_fields(
             Webhook,
             request,
-            id=self._new_id("whk"),
+            id=ids.new_id("whk"),
             event_types=_unique_types(request.event_types),
             created_at=now,
             updated_at=now,
             enabled_at=now,
         )
-        secret = new_secret(self._random(SECRET_BYTES))
+        secret = new_secret(secrets.token_bytes(SECRET_BYTES))
         sealed = self._seal_secrets(tenant, webhook.id, [_EndpointSecret(secret=secret)])
         await self._repository.put(tenant, webhook, content=sealed)
         return copy_fields(WebhookWithSecret, webhook, secret=secret)
@@ -146,7 +137,7 @@ class Webhooks:
         self, tenant: str, webhook_id: str, *, old_for: timedelta
     ) -> WebhookWithSecret:
         """Create a new secret. For `old_for`, requests are also signed with the old one."""
-        secret = new_secret(self._random(SECRET_BYTES))
+        secret = new_secret(secrets.token_bytes(SECRET_BYTES))
 
         async def prepare() -> tuple[Webhook, list[Replace]]:
             row = await self._repository.row(tenant, webhook_id)

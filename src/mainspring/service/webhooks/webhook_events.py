@@ -135,9 +135,9 @@ _TYPE_BY_STOP_REASON = {
 
 def webhook_events_of(event: Event, *, tenant: str, main_thread_id: str) -> list[WebhookEvent]:
     """The webhook events of an event in a session's log; always with the same ids."""
-    shown = wire_type(event, main_thread_id=main_thread_id)
+    type_name = wire_type(event, main_thread_id=main_thread_id)
     thread_id = getattr(event.payload, "session_thread_id", None)
-    if shown != event.type:
+    if type_name != event.type:
         thread_id = event.thread_id
     if thread_id == main_thread_id:  # the events of the session itself cover the main thread
         return []
@@ -153,7 +153,7 @@ def webhook_events_of(event: Event, *, tenant: str, main_thread_id: str) -> list
                 session_thread_id=thread_id or UNSET,
             ),
         )
-        for type_ in TYPES_BY_LOG_TYPE.get(shown, ())
+        for type_ in TYPES_BY_LOG_TYPE.get(type_name, ())
         if not isinstance(event.payload, events.StatusIdle)
         or _TYPE_BY_STOP_REASON.get(type_) in (None, event.payload.stop_reason.type)
     ]

@@ -4,7 +4,7 @@ the forwarder of session events from the logs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from msgspec import Raw, Struct
@@ -32,19 +32,12 @@ from mainspring.service.webhooks.webhook_events import (
 
 class Outbox:
     def __init__(
-        self,
-        records: Records,
-        webhooks: Webhooks,
-        *,
-        put: PutJob,
-        clock: Clock = clocks.now,
-        new_id: Callable[[str], str] = ids.new_id,
+        self, records: Records, webhooks: Webhooks, *, put: PutJob, clock: Clock = clocks.now
     ) -> None:
         self._records = records
         self._webhooks = webhooks
         self._put = put
         self._clock = clock
-        self._new_id = new_id
         self._deliveries = delivery_repository(records, clock)
 
     async def notify(self, notification: Notification) -> None:
@@ -59,7 +52,7 @@ class Outbox:
         reported. Call `enqueue_deliveries` afterwards."""
         changes: list[RecordChange] = []
         for notice in notices:
-            event = notification_event(notice, id_=self._new_id("whe"), now=self._clock())
+            event = notification_event(notice, id_=ids.new_id("whe"), now=self._clock())
             webhooks = await self._webhooks.list_enabled(notice.tenant)
             changes += self.delivery_changes(notice.tenant, [event], webhooks)
         return changes
@@ -74,7 +67,7 @@ class Outbox:
         """A delivery of a test event, to be sent now."""
         webhook = await self._webhooks.get(tenant, webhook_id)
         notice = Notification(tenant=tenant, type=PING, id=webhook.id)
-        event = notification_event(notice, id_=self._new_id("whe"), now=self._clock())
+        event = notification_event(notice, id_=ids.new_id("whe"), now=self._clock())
         return await self._deliveries.put(tenant, self._delivery(webhook, event))
 
     def delivery_changes(
@@ -178,12 +171,7 @@ class SessionEventForwarder:
         ]
         changes = self._outbox.delivery_changes(tenant, webhook_events, webhooks)
         cursor = _Cursor(id=session_id, seq=events[-1].seq)
-        moved = (
-            self._cursors.put_change(tenant, cursor)
-            if row is None
-            else self._cursors.replace_change(row, cursor)
-        )
-        await self._records.write(moved, *changes)
+        await self._records.write(self._cursors.save_change(tenant, row, cursor), *changes)
         await self._outbox.enqueue_deliveries(changes)
         return len(changes)
 

@@ -111,19 +111,19 @@ def is_genuine(
         case StandardWebhooksSignature():
             stamp = headers.get("webhook-timestamp", "")
             content = _standard_content(headers.get("webhook-id", ""), stamp, body)
-            wanted = _mac(secret_key(secret), content)
-            given = headers.get("webhook-signature", "").split(" ")[:8]
-            signatures = [_base64(item.removeprefix("v1,")) for item in given if item[:3] == "v1,"]
+            expected = _mac(secret_key(secret), content)
+            sent = headers.get("webhook-signature", "").split(" ")[:8]
+            signatures = [_base64(item.removeprefix("v1,")) for item in sent if item[:3] == "v1,"]
             is_known = bool(headers.get("webhook-id"))
-            return _matches(wanted, signatures) and is_known and _is_recent(stamp, now)
+            return _matches(expected, signatures) and is_known and _is_recent(stamp, now)
         case GitHubSignature():
-            given = headers.get("x-hub-signature-256", "")
-            return _matches(_mac(secret.encode(), body), [_hex(given, "sha256=")])
+            sent = headers.get("x-hub-signature-256", "")
+            return _matches(_mac(secret.encode(), body), [_hex(sent, "sha256=")])
         case SlackSignature():
             stamp = headers.get("x-slack-request-timestamp", "")
-            wanted = _mac(secret.encode(), b"v0:" + stamp.encode() + b":" + body)
-            given = headers.get("x-slack-signature", "")
-            return _matches(wanted, [_hex(given, "v0=")]) and _is_recent(stamp, now)
+            expected = _mac(secret.encode(), b"v0:" + stamp.encode() + b":" + body)
+            sent = headers.get("x-slack-signature", "")
+            return _matches(expected, [_hex(sent, "v0=")]) and _is_recent(stamp, now)
         case HmacSignature():
             return _is_genuine_hmac(scheme, request, secret=secret, now=now)
 
@@ -146,17 +146,17 @@ def delivery_key(scheme: SignatureScheme, request: SignedRequest, parsed: Mappin
 def _is_genuine_hmac(
     scheme: HmacSignature, request: SignedRequest, *, secret: str, now: datetime
 ) -> bool:
-    given = request.headers.get(scheme.header.lower(), "")
+    sent = request.headers.get(scheme.header.lower(), "")
     if scheme.encoding == "hex":
-        signature = _hex(given, scheme.prefix)
+        signature = _hex(sent, scheme.prefix)
     else:
-        has_prefix = given.startswith(scheme.prefix)
-        signature = _base64(given.removeprefix(scheme.prefix)) if has_prefix else b""
+        has_prefix = sent.startswith(scheme.prefix)
+        signature = _base64(sent.removeprefix(scheme.prefix)) if has_prefix else b""
     if scheme.timestamp_header is None:
         return _matches(_mac(secret.encode(), request.body), [signature])
     stamp = request.headers.get(scheme.timestamp_header.lower(), "")
-    wanted = _mac(secret.encode(), stamp.encode() + b"." + request.body)
-    return _matches(wanted, [signature]) and _is_recent(stamp, now)
+    expected = _mac(secret.encode(), stamp.encode() + b"." + request.body)
+    return _matches(expected, [signature]) and _is_recent(stamp, now)
 
 
 def _standard_content(id_: str, stamp: str, body: bytes) -> bytes:
@@ -167,8 +167,10 @@ def _mac(key: bytes, content: bytes) -> bytes:
     return hmac.new(key, content, hashlib.sha256).digest()
 
 
-def _matches(wanted: bytes, given: Iterable[bytes]) -> bool:
-    return any([hmac.compare_digest(wanted, item) for item in given])  # a list: all are compared
+def _matches(expected: bytes, signatures: Iterable[bytes]) -> bool:
+    return any(
+        [hmac.compare_digest(expected, item) for item in signatures]
+    )  # a list: all are compared
 
 
 def _is_recent(stamp: str, now: datetime) -> bool:
@@ -177,15 +179,15 @@ def _is_recent(stamp: str, now: datetime) -> bool:
     return abs(now.timestamp() - int(stamp)) <= TOLERANCE_SECONDS
 
 
-def _hex(given: str, prefix: str) -> bytes:
+def _hex(text: str, prefix: str) -> bytes:
     try:
-        return bytes.fromhex(given.removeprefix(prefix)) if given.startswith(prefix) else b""
+        return bytes.fromhex(text.removeprefix(prefix)) if text.startswith(prefix) else b""
     except ValueError:
         return b""
 
 
-def _base64(given: str) -> bytes:
+def _base64(text: str) -> bytes:
     try:
-        return base64.b64decode(given, validate=True)
+        return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         return b""

@@ -193,8 +193,8 @@ class McpServer:
         if call.connection.client is not None:
             raise malformed("the client has introduced itself already")
         params = read_params(call.params, InitializeParams)
-        asked = params.protocol_version
-        version = asked if asked in LEGACY_VERSIONS else LEGACY_VERSIONS[0]
+        request = params.protocol_version
+        version = request if request in LEGACY_VERSIONS else LEGACY_VERSIONS[0]
         call.connection.client = ClientTraits(
             era="legacy", version=version, capabilities=params.capabilities, log_level="info"
         )
@@ -279,9 +279,9 @@ class McpServer:
                 params.context.arguments,
             )
         )
-        shown = list(values[:_MAX_COMPLETIONS])
-        has_more = len(values) > len(shown)
-        return {"completion": {"values": shown, "total": len(values), "hasMore": has_more}}
+        completions = list(values[:_MAX_COMPLETIONS])
+        has_more = len(values) > len(completions)
+        return {"completion": {"values": completions, "total": len(values), "hasMore": has_more}}
 
     # Changes
 

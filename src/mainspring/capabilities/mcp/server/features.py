@@ -115,10 +115,6 @@ PROMPTS_CHANGED = Change("notifications/prompts/list_changed")
 RESOURCES_CHANGED = Change("notifications/resources/list_changed")
 
 
-def resource_updated(uri: str) -> Change:
-    return Change("notifications/resources/updated", uri)
-
-
 @dataclass(slots=True)
 class ChangeFeed:
     """Passes changes to all listeners, which must not block."""

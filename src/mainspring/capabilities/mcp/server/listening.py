@@ -49,8 +49,8 @@ async def listen(
     id_: RequestId, params: Raw, features: Features, outlet: Outlet
 ) -> dict[str, object]:
     """The subscription of a modern client. It lasts until the client ends it."""
-    wanted = read_params(params, _ListenParams).notifications
-    if len(wanted.resource_subscriptions) > MAX_SUBSCRIPTIONS:
+    filter_ = read_params(params, _ListenParams).notifications
+    if len(filter_.resource_subscriptions) > MAX_SUBSCRIPTIONS:
         raise invalid(f"resourceSubscriptions: {MAX_SUBSCRIPTIONS:,} at most")
     meta = {f"{META}subscriptionId": id_}
 
@@ -59,9 +59,9 @@ async def listen(
 
     def rendered(change: Change) -> bytes | None:
         more = {} if change.uri is None else {"uri": change.uri}
-        return message(change.method, **more) if wanted.wants(change) else None
+        return message(change.method, **more) if filter_.wants(change) else None
 
-    await outlet.send(message("notifications/subscriptions/acknowledged", notifications=wanted))
+    await outlet.send(message("notifications/subscriptions/acknowledged", notifications=filter_))
     await send_changes(features, outlet, rendered)
     return {}
 

@@ -94,11 +94,11 @@ async def _lines(stream: LineStream) -> AsyncGenerator[bytes | None, None]:
     """The lines; `None` for one that is too long, the rest of which is skipped."""
     tail, is_too_long = bytearray(), False
     while piece := await stream.receive():
-        *lines, rest = piece.split(b"\n")
+        *lines, unfinished = piece.split(b"\n")
         for line in lines:
             tail += line
             yield None if is_too_long or len(tail) > MAX_REQUEST_BYTES else bytes(tail)
             tail, is_too_long = bytearray(), False
-        tail += rest
+        tail += unfinished
         if len(tail) > MAX_REQUEST_BYTES:
             tail, is_too_long = bytearray(), True

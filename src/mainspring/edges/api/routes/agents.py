@@ -43,7 +43,7 @@ class AgentRoutes:
     archived: Callable[[str, str], Awaitable[None]] = _ignore_archived
     """Called with the tenant and the agent's id after an agent was archived."""
 
-    @route("POST /v1/agents", "Create an agent", role="operator")
+    @route("POST /v1/agents", "Create an agent")
     async def create(self, call: ApiCall[Empty, CreateAgent]) -> AgentObject:
         call.who.require_human()
         return await self.agents.create(call.tenant, call.body, author=call.who.key_id)
@@ -58,22 +58,14 @@ class AgentRoutes:
     async def get(self, call: ApiCall[GetAgent, Empty]) -> AgentObject:
         return await self.agents.get(call.tenant, call["agent_id"], call.query.version)
 
-    @route(
-        "POST /v1/agents/{agent_id}",
-        "Update an agent, which creates a new version of it",
-        role="operator",
-    )
+    @route("POST /v1/agents/{agent_id}", "Update an agent, which creates a new version of it")
     async def update(self, call: ApiCall[Empty, UpdateAgent]) -> AgentObject:
         call.who.require_human()
         return await self.agents.update(
             call.tenant, call["agent_id"], call.body, author=call.who.key_id
         )
 
-    @route(
-        "POST /v1/agents/{agent_id}/archive",
-        "Archive an agent: no new session can use it",
-        role="operator",
-    )
+    @route("POST /v1/agents/{agent_id}/archive", "Archive an agent: no new session can use it")
     async def archive(self, call: ApiCall[Empty, Empty]) -> AgentObject:
         agent = await self.agents.archive(call.tenant, call["agent_id"])
         await self.archived(call.tenant, agent.id)
@@ -81,7 +73,4 @@ class AgentRoutes:
 
     @route("GET /v1/agents/{agent_id}/versions", "List the versions of an agent")
     async def versions(self, call: ApiCall[ListVersions, Empty]) -> Page[AgentObject]:
-        query = call.query
-        return await self.agents.versions(
-            call.tenant, call["agent_id"], limit=query.limit, page=query.page
-        )
+        return await self.agents.versions(call.tenant, call["agent_id"], list_query(call.query))

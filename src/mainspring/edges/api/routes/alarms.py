@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from msgspec import Struct
-
-from mainspring.edges.api.route import ApiCall, Empty, route
+from mainspring.edges.api.route import ApiCall, Empty, PageQuery, list_query, route
 from mainspring.service.evals.alarms import Alarm, Alarms, AlarmStatus
-from mainspring.service.storage.pagination import Limit, Page
-from mainspring.service.storage.repository import ListQuery
+from mainspring.service.storage.pagination import Page
 
 
-class ListAlarms(Struct, frozen=True, kw_only=True):
-    limit: Limit = 20
-    page: str | None = None
+class ListAlarms(PageQuery, frozen=True, kw_only=True):
     status: AlarmStatus | None = None
 
 
@@ -24,8 +19,7 @@ class AlarmRoutes:
 
     @route("GET /v1/mainspring/alarms", "List alarms of suites, drills and service levels")
     async def list(self, call: ApiCall[ListAlarms, Empty]) -> Page[Alarm]:
-        query = call.query
-        listing = ListQuery(limit=query.limit, page=query.page, label=query.status)
+        listing = list_query(call.query, label=call.query.status)
         return await self.alarms.page(call.tenant, listing)
 
     @route("GET /v1/mainspring/alarms/{alarm_id}", "Get an alarm")

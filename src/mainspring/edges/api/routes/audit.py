@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from msgspec import Struct
 
 from mainspring.core.ids import KeyId
-from mainspring.edges.api.route import ApiCall, Empty, Timestamp, route
+from mainspring.edges.api.route import ApiCall, Empty, RouteOptions, Timestamp, list_query, route
 from mainspring.service.access.audit import Audit, AuditEntry, AuditVerification
 from mainspring.service.storage.pagination import Limit, Page
-from mainspring.service.storage.repository import ListQuery
 
 
 class ListAudit(Struct, frozen=True, kw_only=True):
@@ -29,23 +29,12 @@ class VerifyAudit(Struct, frozen=True, kw_only=True):
 @dataclass(frozen=True, slots=True)
 class AuditRoutes:
     audit: Audit
+    route_options: ClassVar[RouteOptions] = {"role": "operator"}
 
-    @route("GET /v1/mainspring/audit", "List audit entries, newest first", role="operator")
+    @route("GET /v1/mainspring/audit", "List audit entries, newest first")
     async def list(self, call: ApiCall[ListAudit, Empty]) -> Page[AuditEntry]:
-        query = call.query
-        listing = ListQuery(
-            limit=query.limit,
-            page=query.page,
-            label=query.key_id,
-            created_from=query.created_at_gte,
-            created_upto=query.created_at_lte,
-        )
-        return await self.audit.page(call.tenant, listing)
+        return await self.audit.page(call.tenant, list_query(call.query, label=call.query.key_id))
 
-    @route(
-        "GET /v1/mainspring/audit/verify",
-        "Verify that the audit log is complete and unchanged",
-        role="operator",
-    )
+    @route("GET /v1/mainspring/audit/verify", "Verify that the audit log is complete and unchanged")
     async def verify(self, call: ApiCall[VerifyAudit, Empty]) -> AuditVerification:
         return await self.audit.verify(call.tenant, head=call.query.head)

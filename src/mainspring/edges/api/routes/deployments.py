@@ -9,13 +9,11 @@ from msgspec import Meta, Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.ids import AgentId, DeploymentId
-from mainspring.edges.api.route import ApiCall, Empty, Timestamp, route
+from mainspring.edges.api.route import ApiCall, Empty, PageQuery, Timestamp, list_query, route
 from mainspring.service.schedules.deployment_runner import (
     DeploymentRunner,
-    DeploymentRuns,
-    RunListing,
-    just_after,
-    just_before,
+    RunRepository,
+    run_labels,
 )
 from mainspring.service.schedules.deployment_types import (
     CreateDeployment,
@@ -24,8 +22,7 @@ from mainspring.service.schedules.deployment_types import (
     UpdateDeployment,
 )
 from mainspring.service.schedules.deployments import Deployments
-from mainspring.service.storage.pagination import Limit, Page
-from mainspring.service.storage.repository import ListQuery
+from mainspring.service.storage.pagination import Page
 
 
 class ListDeployments(Struct, frozen=True, kw_only=True):
@@ -43,7 +40,7 @@ class DeploymentRoutes:
     deployments: Deployments
     deployment_runner: DeploymentRunner
 
-    @route("POST /v1/deployments", "Create a deployment", role="operator")
+    @route("POST /v1/deployments", "Create a deployment")
     async def create(self, call: ApiCall[Empty, CreateDeployment]) -> Deployment:
         return await self.deployments.create(call.tenant, call.body)
 
@@ -51,14 +48,12 @@ class DeploymentRoutes:
     async def get(self, call: ApiCall[Empty, Empty]) -> Deployment:
         return await self.deployments.get(call.tenant, call["deployment_id"])
 
-    @route("POST /v1/deployments/{deployment_id}", "Update a deployment", role="operator")
+    @route("POST /v1/deployments/{deployment_id}", "Update a deployment")
     async def update(self, call: ApiCall[Empty, UpdateDeployment]) -> Deployment:
         return await self.deployments.update(call.tenant, call["deployment_id"], call.body)
 
     @route(
-        "POST /v1/deployments/{deployment_id}/archive",
-        "Archive a deployment: it never runs again",
-        role="operator",
+        "POST /v1/deployments/{deployment_id}/archive", "Archive a deployment: it never runs again"
     )
     async def archive(self, call: ApiCall[Empty, Empty]) -> Deployment:
         return await self.deployments.archive(call.tenant, call["deployment_id"])
@@ -66,16 +61,11 @@ class DeploymentRoutes:
     @route(
         "POST /v1/deployments/{deployment_id}/pause",
         "Pause a deployment: its schedule does not run it",
-        role="operator",
     )
     async def pause(self, call: ApiCall[Empty, Empty]) -> Deployment:
         return await self.deployments.pause(call.tenant, call["deployment_id"])
 
-    @route(
-        "POST /v1/deployments/{deployment_id}/unpause",
-        "Resume the schedule of a deployment",
-        role="operator",
-    )
+    @route("POST /v1/deployments/{deployment_id}/unpause", "Resume the schedule of a deployment")
     async def unpause(self, call: ApiCall[Empty, Empty]) -> Deployment:
         return await self.deployments.unpause(call.tenant, call["deployment_id"])
 
@@ -88,23 +78,11 @@ class DeploymentRoutes:
         query = call.query
         if query.status is not None and query.include_archived:
             raise InvalidInput("status: cannot be combined with include_archived")
-        return await self.deployments.page(
-            call.tenant,
-            ListQuery(
-                limit=query.limit,
-                page=query.page,
-                parent=query.agent_id,
-                label=query.status,
-                include_archived=query.include_archived,
-                created_from=query.created_at_gte,
-                created_upto=query.created_at_lte,
-            ),
-        )
+        listing = list_query(query, parent=query.agent_id, label=query.status)
+        return await self.deployments.page(call.tenant, listing)
 
 
-class ListRuns(Struct, frozen=True, kw_only=True):
-    limit: Limit = 20
-    page: str | None = None
+class ListRuns(PageQuery, frozen=True, kw_only=True):
     deployment_id: DeploymentId | None = None
     has_error: bool | None = None
     trigger_type: Literal["schedule", "manual"] | None = None
@@ -116,7 +94,7 @@ class ListRuns(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class DeploymentRunRoutes:
-    runs: DeploymentRuns
+    runs: RunRepository
 
     @route("GET /v1/deployment_runs/{deployment_run_id}", "Get a run of a deployment")
     async def get(self, call: ApiCall[Empty, Empty]) -> DeploymentRun:
@@ -125,17 +103,6 @@ class DeploymentRunRoutes:
     @route("GET /v1/deployment_runs", "List runs of deployments")
     async def list(self, call: ApiCall[ListRuns, Empty]) -> Page[DeploymentRun]:
         query = call.query
-        lower = [query.created_at_gte, query.created_at_gt and just_after(query.created_at_gt)]
-        upper = [query.created_at_lte, query.created_at_lt and just_before(query.created_at_lt)]
-        return await self.runs.page(
-            call.tenant,
-            RunListing(
-                limit=query.limit,
-                page=query.page,
-                deployment_id=query.deployment_id,
-                has_error=query.has_error,
-                trigger_type=query.trigger_type,
-                created_from=max((item for item in lower if item), default=None),
-                created_upto=min((item for item in upper if item), default=None),
-            ),
-        )
+        label = run_labels(has_error=query.has_error, trigger_type=query.trigger_type)
+        listing = list_query(query, parent=query.deployment_id, label=label)
+        return await self.runs.page(call.tenant, listing)

@@ -30,7 +30,7 @@ class DeletedEnvironment(Struct, frozen=True, kw_only=True):
 class EnvironmentRoutes:
     environments: Environments
 
-    @route("POST /v1/environments", "Create an environment", role="operator")
+    @route("POST /v1/environments", "Create an environment")
     async def create(self, call: ApiCall[Empty, CreateEnvironment]) -> Environment:
         return await self.environments.create(call.tenant, call.body)
 
@@ -42,19 +42,18 @@ class EnvironmentRoutes:
     async def get(self, call: ApiCall[Empty, Empty]) -> Environment:
         return await self.environments.get(call.tenant, call["environment_id"])
 
-    @route("POST /v1/environments/{environment_id}", "Update an environment", role="operator")
+    @route("POST /v1/environments/{environment_id}", "Update an environment")
     async def update(self, call: ApiCall[Empty, UpdateEnvironment]) -> Environment:
         return await self.environments.update(call.tenant, call["environment_id"], call.body)
 
     @route(
         "POST /v1/environments/{environment_id}/archive",
         "Archive an environment: no new session can use it",
-        role="operator",
     )
     async def archive(self, call: ApiCall[Empty, Empty]) -> Environment:
         return await self.environments.archive(call.tenant, call["environment_id"])
 
-    @route("DELETE /v1/environments/{environment_id}", "Delete an environment", role="operator")
+    @route("DELETE /v1/environments/{environment_id}", "Delete an environment")
     async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedEnvironment:
         await self.environments.delete(call.tenant, call["environment_id"])
         return DeletedEnvironment(id=call["environment_id"])

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from aiohttp import web
 from msgspec import Meta, Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.api.idempotency import IDEMPOTENCY_KEY
-from mainspring.edges.api.route import ApiCall, Empty, route
+from mainspring.edges.api.route import ApiCall, Empty, RouteOptions, route
 from mainspring.edges.api.sse import STREAM_TIMING, StreamTiming, send_stream
 from mainspring.service.access.principal import Principal
 from mainspring.service.sessions.event_content import SendEvents
@@ -39,8 +39,6 @@ class EventRoutes:
     @route(
         "POST /v1/sessions/{session_id}/events",
         "Send events to a session",
-        role="user",
-        for_agent_keys=True,
         for_worker_keys=True,
         handles_idempotency_key=True,
     )
@@ -54,10 +52,7 @@ class EventRoutes:
         return SentEvents(data=sent)
 
     @route(
-        "GET /v1/sessions/{session_id}/events",
-        "List the events of a session",
-        for_agent_keys=True,
-        for_worker_keys=True,
+        "GET /v1/sessions/{session_id}/events", "List the events of a session", for_worker_keys=True
     )
     async def list(self, call: ApiCall[ListEvents, Empty]) -> Page[WireEvent]:
         row = await self.sessions.row(call.who, call["session_id"])
@@ -87,20 +82,14 @@ class StreamRoutes:
     find: Callable[[Principal, str], Awaitable[object]]
     """Finds a session. Raises: NotFound: it does not exist, or the principal may not see it."""
     stream_timing: StreamTiming = STREAM_TIMING
+    route_options: ClassVar[RouteOptions] = {
+        "for_worker_keys": True,
+        "media_type": "text/event-stream",
+    }
 
+    @route("GET /v1/sessions/{session_id}/events/stream", "Stream the events of a session")
     @route(
-        "GET /v1/sessions/{session_id}/events/stream",
-        "Stream the events of a session",
-        for_agent_keys=True,
-        for_worker_keys=True,
-        media_type="text/event-stream",
-    )
-    @route(
-        "GET /v1/sessions/{session_id}/threads/{thread_id}/stream",
-        "Stream the events of a thread",
-        for_agent_keys=True,
-        for_worker_keys=True,
-        media_type="text/event-stream",
+        "GET /v1/sessions/{session_id}/threads/{thread_id}/stream", "Stream the events of a thread"
     )
     async def stream(self, call: ApiCall[StreamEvents, Empty]) -> web.StreamResponse:
         await self.find(call.who, call["session_id"])

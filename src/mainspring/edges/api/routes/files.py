@@ -12,10 +12,9 @@ from msgspec import Meta, Struct
 from mainspring.core.errors import Forbidden, InvalidInput
 from mainspring.core.ids import FileId, SessionId
 from mainspring.edges.api.file_transfer import MULTIPART, Form, UploadLimiter, attachment, read_form
-from mainspring.edges.api.route import ApiCall, Empty, route
+from mainspring.edges.api.route import ApiCall, Empty, list_query, route
 from mainspring.service.resources.file_resources import File, Files, Lifetime, NewFile
 from mainspring.service.storage.pagination import Limit, Page
-from mainspring.service.storage.repository import ListQuery
 
 _MAX_PARTS = 8
 
@@ -63,10 +62,8 @@ class FileRoutes:
         if call.who.agent_id is not None and query.scope_id is None and query.ids is None:
             raise Forbidden("scope_id: a key for one agent lists the files of one session")
         if query.ids is None:
-            return await self.files.page(
-                call.tenant,
-                ListQuery(limit=query.limit or 20, page=query.page, label=query.scope_id),
-            )
+            listing = list_query(query, limit=query.limit or 20, label=query.scope_id)
+            return await self.files.page(call.tenant, listing)
         if query.page is not None or query.limit is not None:
             raise InvalidInput("ids: not together with page or limit")
         if len(set(query.ids)) > 100:
@@ -108,8 +105,8 @@ def _new_file(form: Form) -> NewFile:
             raise InvalidInput("file: exactly one file must be sent, in the field `file`")
 
 
-def _parse_lifetime(given: str | None) -> int | None:
+def _parse_lifetime(seconds: str | None) -> int | None:
     try:
-        return msgspec.convert(given, Lifetime | None, strict=False)
+        return msgspec.convert(seconds, Lifetime | None, strict=False)
     except msgspec.ValidationError:
         raise InvalidInput("expires_in_seconds: must be a number from 3600 to 7776000") from None

@@ -30,9 +30,7 @@ class Resumed(Struct, frozen=True, kw_only=True):
 class HaltRoutes:
     halts: Halts
 
-    @route(
-        "POST /v1/mainspring/halts", "Stop an agent, or all agents of the tenant", role="operator"
-    )
+    @route("POST /v1/mainspring/halts", "Stop an agent, or all agents of the tenant")
     async def halt(self, call: ApiCall[Empty, CreateHalt]) -> Halt:
         return await self.halts.halt(call.tenant, call.who, call.body)
 
@@ -40,7 +38,7 @@ class HaltRoutes:
     async def list(self, call: ApiCall[Empty, Empty]) -> Page[Halt]:
         return Page(data=await self.halts.of(call.tenant))
 
-    @route("POST /v1/mainspring/halts/resume", "Resume what was stopped", role="operator")
+    @route("POST /v1/mainspring/halts/resume", "Resume what was stopped")
     async def resume(self, call: ApiCall[Empty, Resume]) -> Resumed:
         await self.halts.resume(call.tenant, call.who, call.body.agent_id)
         return Resumed(agent_id=call.body.agent_id)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import msgspec
 from aiohttp import web
 from msgspec import Struct
 
 from mainspring.core.errors import Forbidden
-from mainspring.edges.api.route import ApiCall, Empty, route
+from mainspring.edges.api.route import ApiCall, Empty, RouteOptions, route
 from mainspring.service.access.tenants import ROOT_TENANT
 from mainspring.service.telemetry.health import Health, Readiness
 from mainspring.service.telemetry.metrics import Metrics
@@ -31,8 +31,9 @@ class Alive(Struct, frozen=True, kw_only=True):
 @dataclass(frozen=True, slots=True)
 class HealthRoutes:
     health: Health
+    route_options: ClassVar[RouteOptions] = {"is_open": True, "is_extension": True}
 
-    @route("GET /healthz", "Check whether the process is alive", is_open=True, is_extension=True)
+    @route("GET /healthz", "Check whether the process is alive")
     async def alive(self, _api_call: ApiCall[Empty, Empty]) -> Alive:
         return Alive()
 
@@ -40,8 +41,6 @@ class HealthRoutes:
         "GET /readyz",
         "Check whether the process is ready; 503 if not",
         response_type=Readiness,
-        is_open=True,
-        is_extension=True,
         other_responses={503: Readiness},
     )
     async def ready(self, _api_call: ApiCall[Empty, Empty]) -> web.Response:

@@ -32,7 +32,6 @@ class McpLoginRoutes:
     @route(
         "POST /v1/mainspring/mcp_logins",
         "Get a link by which a person logs in to an MCP server; the tokens go to a vault",
-        role="operator",
     )
     async def create(self, call: ApiCall[Empty, CreateMcpLogin]) -> McpLogin:
         base = call.body.public_url or str(call.request.url.origin())

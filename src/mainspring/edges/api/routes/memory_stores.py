@@ -68,7 +68,7 @@ class DeletedMemory(Struct, frozen=True, kw_only=True):
 class MemoryStoreRoutes:
     stores: MemoryStores
 
-    @route("POST /v1/memory_stores", "Create a memory store", role="operator")
+    @route("POST /v1/memory_stores", "Create a memory store")
     async def create(self, call: ApiCall[Empty, CreateMemoryStore]) -> MemoryStore:
         return await self.stores.create(call.tenant, call.body)
 
@@ -80,14 +80,13 @@ class MemoryStoreRoutes:
     async def get(self, call: ApiCall[Empty, Empty]) -> MemoryStore:
         return await self.stores.get(call.tenant, call["memory_store_id"])
 
-    @route("POST /v1/memory_stores/{memory_store_id}", "Update a memory store", role="operator")
+    @route("POST /v1/memory_stores/{memory_store_id}", "Update a memory store")
     async def update(self, call: ApiCall[Empty, UpdateMemoryStore]) -> MemoryStore:
         return await self.stores.update(call.tenant, call["memory_store_id"], call.body)
 
     @route(
         "POST /v1/memory_stores/{memory_store_id}/archive",
         "Archive a memory store: it becomes read-only",
-        role="operator",
     )
     async def archive(self, call: ApiCall[Empty, Empty]) -> MemoryStore:
         return await self.stores.archive(call.tenant, call["memory_store_id"])
@@ -95,7 +94,6 @@ class MemoryStoreRoutes:
     @route(
         "DELETE /v1/memory_stores/{memory_store_id}",
         "Delete a memory store with its memories and their versions",
-        role="operator",
     )
     async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedMemoryStore:
         await self.stores.delete(call.tenant, call["memory_store_id"])
@@ -205,7 +203,6 @@ class MemoryRoutes:
     @route(
         "POST /v1/memory_stores/{memory_store_id}/memory_versions/{memory_version_id}/redact",
         "Permanently remove the content of a past version",
-        role="operator",
     )
     async def redact(self, call: ApiCall[Empty, Empty]) -> MemoryVersion:
         return await self.versions.redact(

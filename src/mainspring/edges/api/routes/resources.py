@@ -27,19 +27,13 @@ class DeletedResource(Struct, frozen=True, kw_only=True):
 class ResourceRoutes:
     resources: SessionResources
 
-    @route(
-        "POST /v1/sessions/{session_id}/resources",
-        "Attach a file to a session",
-        role="user",
-        for_agent_keys=True,
-    )
+    @route("POST /v1/sessions/{session_id}/resources", "Attach a file to a session")
     async def add(self, call: ApiCall[Empty, FileResourceParams]) -> SessionResource:
         return await self.resources.add(call.who, call["session_id"], call.body)
 
     @route(
         "GET /v1/sessions/{session_id}/resources",
         "List the resources of a session",
-        for_agent_keys=True,
         for_worker_keys=True,
     )
     async def list(self, call: ApiCall[ListResources, Empty]) -> Page[SessionResource]:
@@ -51,7 +45,6 @@ class ResourceRoutes:
     @route(
         "GET /v1/sessions/{session_id}/resources/{resource_id}",
         "Get a resource of a session",
-        for_agent_keys=True,
         for_worker_keys=True,
     )
     async def get(self, call: ApiCall[Empty, Empty]) -> SessionResource:
@@ -60,8 +53,6 @@ class ResourceRoutes:
     @route(
         "POST /v1/sessions/{session_id}/resources/{resource_id}",
         "Replace the token of a repository",
-        role="user",
-        for_agent_keys=True,
     )
     async def update(self, call: ApiCall[Empty, UpdateResource]) -> SessionResource:
         return await self.resources.update(
@@ -71,8 +62,6 @@ class ResourceRoutes:
     @route(
         "DELETE /v1/sessions/{session_id}/resources/{resource_id}",
         "Remove a resource from a session",
-        role="user",
-        for_agent_keys=True,
     )
     async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedResource:
         await self.resources.delete(call.who, call["session_id"], call["resource_id"])

@@ -5,9 +5,10 @@ a session.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from mainspring.edges.api.replays import AskReplay, ReplayReport, Replays
-from mainspring.edges.api.route import ApiCall, Empty, route
+from mainspring.edges.api.route import ApiCall, Empty, RouteOptions, route
 from mainspring.runtime.session.xrays import ShotView
 from mainspring.service.sessions.cost_reports import (
     CostReport,
@@ -38,30 +39,22 @@ _SESSION = "/v1/sessions/{session_id}"
 class InsightRoutes:
     session_reports: SessionReports
     replays: Replays
+    route_options: ClassVar[RouteOptions] = {"is_extension": True}
 
     @route(
         "GET /v1/sessions/{session_id}/context",
         "Get what the model received at each call, and where it came from",
-        for_agent_keys=True,
-        is_extension=True,
     )
     async def context(self, call: ApiCall[ContextParams, Empty]) -> Page[ShotView]:
         return await self.session_reports.context(call.who, call["session_id"], call.query)
 
-    @route(
-        "GET /v1/sessions/{session_id}/hooks",
-        "List the hook runs of a session",
-        for_agent_keys=True,
-        is_extension=True,
-    )
+    @route("GET /v1/sessions/{session_id}/hooks", "List the hook runs of a session")
     async def hooks(self, call: ApiCall[ListLogEvents, Empty]) -> Page[HookRun]:
         return await self.session_reports.hook_runs(call.who, call["session_id"], call.query)
 
     @route(
         "GET /v1/sessions/{session_id}/senders",
         "List the messages sent to a session, and their senders",
-        for_agent_keys=True,
-        is_extension=True,
     )
     async def senders(self, call: ApiCall[ListLogEvents, Empty]) -> Page[ReceivedEvent]:
         return await self.session_reports.senders(call.who, call["session_id"], call.query)
@@ -69,9 +62,6 @@ class InsightRoutes:
     @route(
         "POST /v1/sessions/{session_id}/replay",
         "Replay a session without its model and tools, and compare",
-        role="user",
-        for_agent_keys=True,
-        is_extension=True,
     )
     async def replay(self, call: ApiCall[Empty, AskReplay]) -> ReplayReport:
         return await self.replays.replay(call.who, call["session_id"], call.body)
@@ -88,7 +78,6 @@ class CostRoutes:
     @route(
         "GET /v1/sessions/{session_id}/budget",
         "Get what is spent, reserved and left of the budgets of a session",
-        for_agent_keys=True,
         is_extension=True,
     )
     async def budget(self, call: ApiCall[Empty, Empty]) -> SessionBudget:
@@ -103,6 +92,7 @@ class PolicyRoutes:
         "POST /v1/mainspring/policy/test",
         "Evaluate what the rules would decide about a call, and why",
         for_agent_keys=True,
+        role="viewer",
     )
     async def judge(self, call: ApiCall[Empty, EvaluateRules]) -> PolicyVerdict:
         return await self.trials.judge(call.body)
@@ -110,8 +100,8 @@ class PolicyRoutes:
     @route(
         "POST /v1/sessions/{session_id}/policy/test",
         "List the calls of a session that other rules would decide differently",
-        for_agent_keys=True,
         is_extension=True,
+        role="viewer",
     )
     async def retry(self, call: ApiCall[Empty, ReplayRules]) -> PolicyReplay:
         return await self.trials.retry(call.who, call["session_id"], call.body)

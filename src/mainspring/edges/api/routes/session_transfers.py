@@ -81,8 +81,6 @@ class MoveRoutes:
     @route(
         "POST /v1/sessions/{session_id}/move",
         "End a session here and download it, to continue it elsewhere",
-        role="user",
-        for_agent_keys=True,
         media_type=_TAR,
         is_extension=True,
     )

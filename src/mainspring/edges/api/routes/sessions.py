@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from msgspec import Struct
 
 from mainspring.core.sender import Origin
-from mainspring.edges.api.route import ApiCall, Empty, route
+from mainspring.edges.api.route import ApiCall, Empty, RouteOptions, route
 from mainspring.runtime.slash_commands import SlashCommand
 from mainspring.service.sessions.session_commands import CommandResult, RunCommand, SessionCommands
 from mainspring.service.sessions.session_listing import ListSessions, TwoWayPage
@@ -40,41 +40,23 @@ class SessionRoutes:
     async def list(self, call: ApiCall[ListSessions, Empty]) -> TwoWayPage[SessionObject]:
         return await self.sessions.page(call.who, call.query)
 
-    @route(
-        "GET /v1/sessions/{session_id}", "Get a session", for_agent_keys=True, for_worker_keys=True
-    )
+    @route("GET /v1/sessions/{session_id}", "Get a session", for_worker_keys=True)
     async def get(self, call: ApiCall[Empty, Empty]) -> SessionObject:
         return await self.sessions.get(call.who, call["session_id"])
 
-    @route("POST /v1/sessions/{session_id}", "Update a session", role="user", for_agent_keys=True)
+    @route("POST /v1/sessions/{session_id}", "Update a session")
     async def update(self, call: ApiCall[Empty, UpdateSession]) -> SessionObject:
         return await self.sessions.update(call.who, call["session_id"], call.body)
 
-    @route(
-        "POST /v1/sessions/{session_id}/archive",
-        "Archive a session: it accepts no more events",
-        role="user",
-        for_agent_keys=True,
-    )
+    @route("POST /v1/sessions/{session_id}/archive", "Archive a session: it accepts no more events")
     async def archive(self, call: ApiCall[Empty, Empty]) -> SessionObject:
         return await self.sessions.archive(call.who, call["session_id"])
 
-    @route(
-        "POST /v1/sessions/{session_id}/fork",
-        "Fork a session",
-        role="user",
-        for_agent_keys=True,
-        is_extension=True,
-    )
+    @route("POST /v1/sessions/{session_id}/fork", "Fork a session", is_extension=True)
     async def fork(self, call: ApiCall[Empty, ForkSession]) -> SessionObject:
         return await self.sessions.fork(call.who, call["session_id"], call.body)
 
-    @route(
-        "DELETE /v1/sessions/{session_id}",
-        "Delete a session with its events",
-        role="user",
-        for_agent_keys=True,
-    )
+    @route("DELETE /v1/sessions/{session_id}", "Delete a session with its events")
     async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedSession:
         await self.sessions.delete(call.who, call["session_id"])
         return DeletedSession(id=call["session_id"])
@@ -83,22 +65,12 @@ class SessionRoutes:
 @dataclass(frozen=True, slots=True)
 class CommandRoutes:
     commands: SessionCommands
+    route_options: ClassVar[RouteOptions] = {"is_extension": True}
 
-    @route(
-        "GET /v1/sessions/{session_id}/commands",
-        "List the slash commands of a session",
-        for_agent_keys=True,
-        is_extension=True,
-    )
+    @route("GET /v1/sessions/{session_id}/commands", "List the slash commands of a session")
     async def list(self, call: ApiCall[Empty, Empty]) -> Page[SlashCommand]:
         return await self.commands.page(call.who, call["session_id"])
 
-    @route(
-        "POST /v1/sessions/{session_id}/commands",
-        "Run a slash command in a session",
-        role="user",
-        for_agent_keys=True,
-        is_extension=True,
-    )
+    @route("POST /v1/sessions/{session_id}/commands", "Run a slash command in a session")
     async def give(self, call: ApiCall[Empty, RunCommand]) -> CommandResult:
         return await self.commands.give(call.who, call["session_id"], call.body)

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.api.file_transfer import MULTIPART, Form, attachment, read_form
-from mainspring.edges.api.route import ApiCall, Empty, PageQuery, route
+from mainspring.edges.api.route import ApiCall, Empty, PageQuery, list_query, route
 from mainspring.runtime.packages.package_contents import UploadedFile
 from mainspring.service.resources.skill_resources import (
     DisplayName,
@@ -19,15 +19,12 @@ from mainspring.service.resources.skill_resources import (
     Skills,
     SkillVersion,
 )
-from mainspring.service.storage.pagination import Limit, Page
-from mainspring.service.storage.repository import ListQuery
+from mainspring.service.storage.pagination import Page
 
 _ZIP = "application/zip"
 
 
-class ListSkills(Struct, frozen=True, kw_only=True):
-    limit: Limit = 20
-    page: str | None = None
+class ListSkills(PageQuery, frozen=True, kw_only=True):
     source: str | None = None
 
 
@@ -54,7 +51,7 @@ class DeletedSkillVersion(Struct, frozen=True, kw_only=True):
 class SkillRoutes:
     skills: Skills
 
-    @route("POST /v1/skills", "Upload a skill", body=SkillForm, role="operator", upload=MULTIPART)
+    @route("POST /v1/skills", "Upload a skill", body=SkillForm, upload=MULTIPART)
     async def create(self, call: ApiCall[Empty, Empty]) -> SkillObject:
         form = await self._form(call.request)
         name = _display_name(form.field("display_name"))
@@ -65,16 +62,15 @@ class SkillRoutes:
 
     @route("GET /v1/skills", "List skills")
     async def list(self, call: ApiCall[ListSkills, Empty]) -> Page[SkillObject]:
-        query = call.query
-        if query.source not in (None, "custom"):
+        if call.query.source not in (None, "custom"):
             return Page(data=())
-        return await self.skills.page(call.tenant, ListQuery(limit=query.limit, page=query.page))
+        return await self.skills.page(call.tenant, list_query(call.query))
 
     @route("GET /v1/skills/{skill_id}", "Get a skill")
     async def get(self, call: ApiCall[Empty, Empty]) -> SkillObject:
         return await self.skills.get(call.tenant, call["skill_id"])
 
-    @route("DELETE /v1/skills/{skill_id}", "Delete a skill with all its versions", role="operator")
+    @route("DELETE /v1/skills/{skill_id}", "Delete a skill with all its versions")
     async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedSkill:
         await self.skills.delete(call.tenant, call["skill_id"])
         return DeletedSkill(id=call["skill_id"])
@@ -83,7 +79,6 @@ class SkillRoutes:
         "POST /v1/skills/{skill_id}/versions",
         "Upload a new version of a skill",
         body=VersionForm,
-        role="operator",
         upload=MULTIPART,
     )
     async def create_version(self, call: ApiCall[Empty, Empty]) -> SkillVersion:
@@ -96,10 +91,7 @@ class SkillRoutes:
 
     @route("GET /v1/skills/{skill_id}/versions", "List the versions of a skill")
     async def list_versions(self, call: ApiCall[PageQuery, Empty]) -> Page[SkillVersion]:
-        query = call.query
-        return await self.skills.versions(
-            call.tenant, call["skill_id"], limit=query.limit, page=query.page
-        )
+        return await self.skills.versions(call.tenant, call["skill_id"], list_query(call.query))
 
     @route(
         "GET /v1/skills/{skill_id}/versions/{version}",
@@ -119,14 +111,10 @@ class SkillRoutes:
         version, archive = await self.skills.archive(call.tenant, call["skill_id"], call["version"])
         return attachment(archive, filename=f"{version.name}.zip", media_type=_ZIP)
 
-    @route(
-        "DELETE /v1/skills/{skill_id}/versions/{version}",
-        "Delete a version of a skill",
-        role="operator",
-    )
+    @route("DELETE /v1/skills/{skill_id}/versions/{version}", "Delete a version of a skill")
     async def delete_version(self, call: ApiCall[Empty, Empty]) -> DeletedSkillVersion:
-        gone = await self.skills.delete_version(call.tenant, call["skill_id"], call["version"])
-        return DeletedSkillVersion(id=gone.id)
+        deleted = await self.skills.delete_version(call.tenant, call["skill_id"], call["version"])
+        return DeletedSkillVersion(id=deleted.id)
 
     async def _form(self, request: web.Request) -> Form:
         limits = self.skills.limits
@@ -140,8 +128,8 @@ def _uploads(form: Form) -> list[UploadedFile]:
     return [UploadedFile(path=part.filename or "", content=part.content) for part in parts]
 
 
-def _display_name(given: str | None) -> str | None:
+def _display_name(name: str | None) -> str | None:
     try:
-        return msgspec.convert(given or None, DisplayName | None)
+        return msgspec.convert(name or None, DisplayName | None)
     except msgspec.ValidationError:
         raise InvalidInput("display_name: one line of at most 255 characters") from None

@@ -38,7 +38,6 @@ class ThreadRoutes:
     @route(
         "GET /v1/sessions/{session_id}/threads",
         "List the threads of a session",
-        for_agent_keys=True,
         for_worker_keys=True,
     )
     async def list(self, call: ApiCall[ListThreads, Empty]) -> Page[ThreadObject]:
@@ -52,10 +51,7 @@ class ThreadRoutes:
         )
 
     @route(
-        "GET /v1/sessions/{session_id}/threads/{thread_id}",
-        "Get a thread",
-        for_agent_keys=True,
-        for_worker_keys=True,
+        "GET /v1/sessions/{session_id}/threads/{thread_id}", "Get a thread", for_worker_keys=True
     )
     async def get(self, call: ApiCall[Empty, Empty]) -> ThreadObject:
         return await self.threads.get(call.who, call["session_id"], call["thread_id"])
@@ -63,8 +59,6 @@ class ThreadRoutes:
     @route(
         "POST /v1/sessions/{session_id}/threads/{thread_id}/archive",
         "Archive a thread: it accepts no more events",
-        role="user",
-        for_agent_keys=True,
     )
     async def archive(self, call: ApiCall[Empty, Empty]) -> ThreadObject:
         return await self.threads.archive(call.who, call["session_id"], call["thread_id"])
@@ -72,15 +66,14 @@ class ThreadRoutes:
     @route(
         "GET /v1/sessions/{session_id}/threads/{thread_id}/events",
         "List the events of a thread",
-        for_agent_keys=True,
         for_worker_keys=True,
     )
     async def events(self, call: ApiCall[ListThreadEvents, Empty]) -> Page[WireEvent]:
         thread = await self.threads.get(call.who, call["session_id"], call["thread_id"])
-        standing = await self.sessions.find(call.who, thread.session_id)
+        session = await self.sessions.find(call.who, thread.session_id)
         view = EventView(
             session_id=thread.session_id,
-            main_thread_id=standing.row.thread_id,
+            main_thread_id=session.row.thread_id,
             thread_id=thread.id,
             is_internal="internal" in call.query.include,
         )

@@ -40,9 +40,7 @@ class TriggerRoutes:
     max_bytes: int = MAX_PAYLOAD_BYTES
 
     @route(
-        "POST /v1/mainspring/triggers",
-        "Create a trigger; only this response contains its secret",
-        role="operator",
+        "POST /v1/mainspring/triggers", "Create a trigger; only this response contains its secret"
     )
     async def create(self, call: ApiCall[Empty, CreateTrigger]) -> TriggerWithSecret:
         return await self.triggers.create(call.tenant, call.body)
@@ -55,15 +53,11 @@ class TriggerRoutes:
     async def get(self, call: ApiCall[Empty, Empty]) -> Trigger:
         return await self.triggers.get(call.tenant, call["trigger_id"])
 
-    @route(
-        "POST /v1/mainspring/triggers/{trigger_id}",
-        "Update, enable or disable a trigger",
-        role="operator",
-    )
+    @route("POST /v1/mainspring/triggers/{trigger_id}", "Update, enable or disable a trigger")
     async def update(self, call: ApiCall[Empty, UpdateTrigger]) -> Trigger:
         return await self.triggers.update(call.tenant, call["trigger_id"], call.body)
 
-    @route("DELETE /v1/mainspring/triggers/{trigger_id}", "Delete a trigger", role="operator")
+    @route("DELETE /v1/mainspring/triggers/{trigger_id}", "Delete a trigger")
     async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedTrigger:
         await self.triggers.delete(call.tenant, call["trigger_id"])
         return DeletedTrigger(id=call["trigger_id"])
@@ -73,6 +67,7 @@ class TriggerRoutes:
         "Fire a trigger: called by the sender, signed with the trigger's scheme",
         is_open=True,
         upload="application/json",
+        role="viewer",
     )
     async def fire(self, call: ApiCall[Empty, Empty]) -> TriggerResult:
         body = await _read_raw_body(call.request, self.max_bytes)

@@ -43,7 +43,7 @@ class DeletedCredential(Struct, frozen=True, kw_only=True):
 class VaultRoutes:
     vaults: Vaults
 
-    @route("POST /v1/vaults", "Create a vault", role="operator")
+    @route("POST /v1/vaults", "Create a vault")
     async def create(self, call: ApiCall[Empty, CreateVault]) -> VaultObject:
         return await self.vaults.create(call.tenant, call.body)
 
@@ -55,19 +55,18 @@ class VaultRoutes:
     async def get(self, call: ApiCall[Empty, Empty]) -> VaultObject:
         return await self.vaults.get(call.tenant, call["vault_id"])
 
-    @route("POST /v1/vaults/{vault_id}", "Update a vault", role="operator")
+    @route("POST /v1/vaults/{vault_id}", "Update a vault")
     async def update(self, call: ApiCall[Empty, UpdateVault]) -> VaultObject:
         return await self.vaults.update(call.tenant, call["vault_id"], call.body)
 
     @route(
         "POST /v1/vaults/{vault_id}/archive",
         "Archive a vault: its secrets are deleted and no new session can use it",
-        role="operator",
     )
     async def archive(self, call: ApiCall[Empty, Empty]) -> VaultObject:
         return await self.vaults.archive(call.tenant, call["vault_id"])
 
-    @route("DELETE /v1/vaults/{vault_id}", "Delete a vault and everything in it", role="operator")
+    @route("DELETE /v1/vaults/{vault_id}", "Delete a vault and everything in it")
     async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedVault:
         await self.vaults.delete(call.tenant, call["vault_id"])
         return DeletedVault(id=call["vault_id"])
@@ -78,7 +77,7 @@ class CredentialRoutes:
     credentials: Credentials
     validator: CredentialValidator
 
-    @route("POST /v1/vaults/{vault_id}/credentials", "Add a credential to a vault", role="operator")
+    @route("POST /v1/vaults/{vault_id}/credentials", "Add a credential to a vault")
     async def create(self, call: ApiCall[Empty, CreateCredential]) -> VaultCredential:
         return await self.credentials.create(call.tenant, call["vault_id"], call.body)
 
@@ -101,7 +100,6 @@ class CredentialRoutes:
     @route(
         "POST /v1/vaults/{vault_id}/credentials/{credential_id}",
         "Update a credential or its secrets",
-        role="operator",
     )
     async def update(self, call: ApiCall[Empty, UpdateCredential]) -> VaultCredential:
         return await self.credentials.update(
@@ -111,16 +109,11 @@ class CredentialRoutes:
     @route(
         "POST /v1/vaults/{vault_id}/credentials/{credential_id}/archive",
         "Archive a credential and delete its secrets",
-        role="operator",
     )
     async def archive(self, call: ApiCall[Empty, Empty]) -> VaultCredential:
         return await self.credentials.archive(call.tenant, call["vault_id"], call["credential_id"])
 
-    @route(
-        "DELETE /v1/vaults/{vault_id}/credentials/{credential_id}",
-        "Delete a credential",
-        role="operator",
-    )
+    @route("DELETE /v1/vaults/{vault_id}/credentials/{credential_id}", "Delete a credential")
     async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedCredential:
         await self.credentials.delete(call.tenant, call["vault_id"], call["credential_id"])
         return DeletedCredential(id=call["credential_id"])
@@ -128,7 +121,6 @@ class CredentialRoutes:
     @route(
         "POST /v1/vaults/{vault_id}/credentials/{credential_id}/mcp_oauth_validate",
         "Check with the MCP server whether a credential works",
-        role="operator",
     )
     async def validate(self, call: ApiCall[Empty, Empty]) -> CredentialValidation:
         return await self.validator.validate(call.tenant, call["vault_id"], call["credential_id"])

@@ -10,7 +10,6 @@ from msgspec import Meta, Struct
 
 from mainspring.edges.api.route import ApiCall, Empty, PageQuery, list_query, route
 from mainspring.service.storage.pagination import Page
-from mainspring.service.storage.repository import ListQuery
 from mainspring.service.webhooks.webhook_deliveries import Deliveries, Delivery, DeliveryStatus
 from mainspring.service.webhooks.webhook_endpoints import (
     CreateWebhook,
@@ -49,7 +48,6 @@ class WebhookRoutes:
     @route(
         "POST /v1/mainspring/webhooks",
         "Create a webhook endpoint; only this response contains its secret",
-        role="operator",
     )
     async def create(self, call: ApiCall[Empty, CreateWebhook]) -> WebhookWithSecret:
         return await self.webhooks.create(call.tenant, call.body)
@@ -63,9 +61,7 @@ class WebhookRoutes:
         return await self.webhooks.get(call.tenant, call["webhook_id"])
 
     @route(
-        "POST /v1/mainspring/webhooks/{webhook_id}",
-        "Update, enable or disable a webhook endpoint",
-        role="operator",
+        "POST /v1/mainspring/webhooks/{webhook_id}", "Update, enable or disable a webhook endpoint"
     )
     async def update(self, call: ApiCall[Empty, UpdateWebhook]) -> Webhook:
         return await self.webhooks.update(call.tenant, call["webhook_id"], call.body)
@@ -73,7 +69,6 @@ class WebhookRoutes:
     @route(
         "DELETE /v1/mainspring/webhooks/{webhook_id}",
         "Delete a webhook endpoint and its deliveries",
-        role="operator",
     )
     async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedWebhook:
         await self.webhooks.delete(call.tenant, call["webhook_id"])
@@ -82,20 +77,17 @@ class WebhookRoutes:
     @route(
         "POST /v1/mainspring/webhooks/{webhook_id}/rotate_secret",
         "Rotate the secret of a webhook endpoint; only this response contains it",
-        role="operator",
     )
     async def rotate(self, call: ApiCall[Empty, RotateSecret]) -> WebhookWithSecret:
         old_for = timedelta(seconds=call.body.old_valid_seconds)
         return await self.webhooks.rotate(call.tenant, call["webhook_id"], old_for=old_for)
 
     @route(
-        "POST /v1/mainspring/webhooks/{webhook_id}/ping",
-        "Send a test event to a webhook endpoint",
-        role="operator",
+        "POST /v1/mainspring/webhooks/{webhook_id}/ping", "Send a test event to a webhook endpoint"
     )
     async def ping(self, call: ApiCall[Empty, Empty]) -> Delivery:
-        made = await self.outbox.ping(call.tenant, call["webhook_id"])
-        return await self.deliveries.attempt(call.tenant, made.id)
+        delivery = await self.outbox.ping(call.tenant, call["webhook_id"])
+        return await self.deliveries.attempt(call.tenant, delivery.id)
 
     @route(
         "GET /v1/mainspring/webhooks/{webhook_id}/deliveries",
@@ -103,16 +95,12 @@ class WebhookRoutes:
     )
     async def list_deliveries(self, call: ApiCall[ListDeliveries, Empty]) -> Page[Delivery]:
         webhook = await self.webhooks.get(call.tenant, call["webhook_id"])
-        query = call.query
-        return await self.deliveries.page(
-            call.tenant,
-            ListQuery(limit=query.limit, page=query.page, parent=webhook.id, label=query.status),
-        )
+        listing = list_query(call.query, parent=webhook.id, label=call.query.status)
+        return await self.deliveries.page(call.tenant, listing)
 
     @route(
         "POST /v1/mainspring/webhooks/{webhook_id}/resend_dead",
         "Resend all failed deliveries of a webhook endpoint",
-        role="operator",
     )
     async def resend_dead(self, call: ApiCall[Empty, Empty]) -> Resent:
         return Resent(resent=await self.deliveries.resend_dead(call.tenant, call["webhook_id"]))
@@ -121,10 +109,6 @@ class WebhookRoutes:
     async def get_delivery(self, call: ApiCall[Empty, Empty]) -> Delivery:
         return await self.deliveries.get(call.tenant, call["delivery_id"])
 
-    @route(
-        "POST /v1/mainspring/webhook_deliveries/{delivery_id}/resend",
-        "Resend a delivery",
-        role="operator",
-    )
+    @route("POST /v1/mainspring/webhook_deliveries/{delivery_id}/resend", "Resend a delivery")
     async def resend(self, call: ApiCall[Empty, Empty]) -> Delivery:
         return await self.deliveries.resend(call.tenant, call["delivery_id"])

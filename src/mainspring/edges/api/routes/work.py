@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.api.route import ApiCall, Empty, PageQuery, route
+from mainspring.edges.api.route import ApiCall, Empty, PageQuery, RouteOptions, list_query, route
 from mainspring.service.self_hosted.work_item import (
     Heartbeat,
     HeartbeatParams,
@@ -17,7 +18,6 @@ from mainspring.service.self_hosted.work_item import (
 )
 from mainspring.service.self_hosted.work_queue import WorkQueue
 from mainspring.service.storage.pagination import Page
-from mainspring.service.storage.repository import ListQuery
 
 WORKER_ID_HEADER = "anthropic-worker-id"
 _MAX_WORKER_ID_CHARS = 256
@@ -26,27 +26,18 @@ _MAX_WORKER_ID_CHARS = 256
 @dataclass(frozen=True, slots=True)
 class WorkRoutes:
     queue: WorkQueue
+    route_options: ClassVar[RouteOptions] = {"for_worker_keys": True}
 
-    @route(
-        "GET /v1/environments/{environment_id}/work",
-        "List the work items of an environment",
-        for_worker_keys=True,
-    )
+    @route("GET /v1/environments/{environment_id}/work", "List the work items of an environment")
     async def list(self, call: ApiCall[PageQuery, Empty]) -> Page[WorkItem]:
         environment_id = call["environment_id"]
-        listing = ListQuery(
-            limit=call.query.limit,
-            page=call.query.page,
-            parent=environment_id,
-            include_archived=True,
-        )
+        listing = list_query(call.query, parent=environment_id, include_archived=True)
         return await self.queue.page(call.tenant, environment_id, listing)
 
     @route(
         "GET /v1/environments/{environment_id}/work/poll",
         "Poll for work, waiting a moment if there is none",
         role="user",
-        for_worker_keys=True,
     )
     async def poll(self, call: ApiCall[PollParams, Empty]) -> WorkItem | None:
         worker_id = call.request.headers.get(WORKER_ID_HEADER)
@@ -61,18 +52,12 @@ class WorkRoutes:
         )
 
     @route(
-        "GET /v1/environments/{environment_id}/work/stats",
-        "Get the number of waiting work items",
-        for_worker_keys=True,
+        "GET /v1/environments/{environment_id}/work/stats", "Get the number of waiting work items"
     )
     async def stats(self, call: ApiCall[Empty, Empty]) -> QueueStats:
         return await self.queue.stats(call.tenant, call["environment_id"])
 
-    @route(
-        "GET /v1/environments/{environment_id}/work/{work_id}",
-        "Get a work item",
-        for_worker_keys=True,
-    )
+    @route("GET /v1/environments/{environment_id}/work/{work_id}", "Get a work item")
     async def get(self, call: ApiCall[Empty, Empty]) -> WorkItem:
         return await self.queue.get(call.tenant, call["environment_id"], call["work_id"])
 
@@ -80,7 +65,6 @@ class WorkRoutes:
         "POST /v1/environments/{environment_id}/work/{work_id}",
         "Update the metadata of a work item",
         role="user",
-        for_worker_keys=True,
     )
     async def update(self, call: ApiCall[Empty, UpdateWorkItem]) -> WorkItem:
         return await self.queue.update(
@@ -91,7 +75,6 @@ class WorkRoutes:
         "POST /v1/environments/{environment_id}/work/{work_id}/ack",
         "Acknowledge a work item that was polled",
         role="user",
-        for_worker_keys=True,
     )
     async def acknowledge(self, call: ApiCall[Empty, Empty]) -> WorkItem:
         return await self.queue.acknowledge(call.tenant, call["environment_id"], call["work_id"])
@@ -100,7 +83,6 @@ class WorkRoutes:
         "POST /v1/environments/{environment_id}/work/{work_id}/heartbeat",
         "Extend the lease of a work item",
         role="user",
-        for_worker_keys=True,
     )
     async def heartbeat(self, call: ApiCall[HeartbeatParams, Empty]) -> Heartbeat:
         return await self.queue.heartbeat(
@@ -111,7 +93,6 @@ class WorkRoutes:
         "POST /v1/environments/{environment_id}/work/{work_id}/stop",
         "Stop a work item",
         role="user",
-        for_worker_keys=True,
     )
     async def stop(self, call: ApiCall[Empty, StopParams]) -> WorkItem:
         return await self.queue.stop(
