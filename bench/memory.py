@@ -22,7 +22,7 @@ from report import Measure, note, percentile
 
 from mainspring.retrieval.passage_index import Container, Passage, PassageIndex
 from mainspring.retrieval.passage_vectors import PassageVectors
-from mainspring.retrieval.passages import VECTOR_WEIGHTS, WEIGHTS
+from mainspring.retrieval.passage_weights import VECTOR_WEIGHTS, WEIGHTS
 from mainspring.retrieval.sqlite_passages import SqlitePassages
 from mainspring.retrieval.static_vectors import Encoder, read_static_table
 

@@ -47,7 +47,7 @@ def fit(names: Sequence[str], examples: Sequence[Example]) -> dict[str, float]:
 
 def _shortened(names: Sequence[str], item: Example) -> Example:
     """The best by words and all evidence: the rest teaches nothing."""
-    columns = [at for at, name in enumerate(names) if name in ("own", "window", "vector")]
+    columns = [at for at, name in enumerate(names) if name in ("near", "window", "vector")]
     best = np.argsort(-item.features[:, columns].sum(axis=1), kind="stable")[:CANDIDATES]
     chosen = np.union1d(best, np.flatnonzero(item.is_evidence))
     return Example(item.features[chosen], item.is_evidence[chosen])

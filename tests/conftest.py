@@ -34,6 +34,14 @@ async def log(tmp_path: Path) -> AsyncGenerator[SessionLog]:
         yield log
 
 
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """An empty home folder."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    return folder
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slice", help="3/12: of twelve parts of the tests chosen, run the third")
 
@@ -48,6 +56,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not 1 <= int(part) <= int(parts):
         raise pytest.UsageError(f"--slice {chosen}: there is no such part")
     in_order = sorted(items, key=lambda item: item.nodeid)
-    kept = {item.nodeid for item in in_order[int(part) - 1 :: int(parts)]}
-    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
-    items[:] = [item for item in items if item.nodeid in kept]
+    slice_ids = {item.nodeid for item in in_order[int(part) - 1 :: int(parts)]}
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in slice_ids])
+    items[:] = [item for item in items if item.nodeid in slice_ids]

@@ -5,8 +5,6 @@ it forks a process that becomes the command: with its own arguments, folder, env
 streams. (That the command starts from nothing as well is what tests/cli/test_start.py is about.)
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import fcntl
@@ -21,10 +19,10 @@ import sys
 import tempfile
 import termios
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeAlias
 
 import anyio
 import msgspec
@@ -33,6 +31,8 @@ from msgspec import Struct
 import mainspring
 from mainspring.edges.cli.main import main as command
 
+Run: TypeAlias = Callable[..., subprocess.CompletedProcess[str]]
+"""What the fixture `mainspring` is: runs the command and returns what it printed."""
 _ROOT = Path(__file__).parents[1]
 _SECONDS = 60
 _MOST = 200_000  # bytes of an order, which is one message

@@ -1,7 +1,5 @@
 """Small git repositories of tests, made by real git."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -51,6 +51,13 @@ class ErrorEntry(Struct, frozen=True, kw_only=True):
         return error
 
 
+def with_hints(error: E, *hints: str) -> E:
+    """Add what to do about an error, for one that has no entry."""
+    for hint in hints:
+        error.add_note(hint)
+    return error
+
+
 NO_KEY = ErrorEntry(
     message="{model}: {variable} is not set",
     cause="The model's provider needs an API key, and its environment variable is empty.",

@@ -1,7 +1,5 @@
 """An API on loopback with the routes under test, and the official client pointed at it."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Sessions whose calls wait for people, the approvals of them, and a clock that can be put on."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field

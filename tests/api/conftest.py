@@ -1,7 +1,5 @@
 """`mainspring serve` in a process of its own, with a model that does what messages tell it to."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Bundles of sessions that claim what is not so, as an attacker would send them to a server."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

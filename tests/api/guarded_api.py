@@ -1,7 +1,5 @@
 """An API with the real doorkeeper and the real audit, on loopback."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass

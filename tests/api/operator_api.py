@@ -1,7 +1,5 @@
 """An API with health, metrics and one resource, on loopback; and the operator's own address."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass

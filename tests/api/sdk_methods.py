@@ -2,8 +2,6 @@
 # pyright: basic, reportArgumentType=false, reportAttributeAccessIssue=false
 # ruff: noqa: ANN401 (any method of the SDK, any answer)
 
-from __future__ import annotations
-
 import inspect
 from contextlib import suppress
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Sessions on loopback with a worker in the same process: a real runtime, a scripted model."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Streams on loopback: a log, the routes over it, and a client that reads frames."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager

@@ -5,13 +5,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import anthropic
-import anyio
 import httpx2
 import pytest
 from anthropic import AsyncAnthropic
 from anthropic.types.beta import BetaManagedAgentsAgent
 from tests.api.agents_api import CUSTOM, MODEL, SEARCH, made, routes, served_agents
 from tests.api.api_server import Served, collect, ids
+from tests.at_once import at_once
 
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route
@@ -165,14 +165,9 @@ async def test_an_update_of_another_version_conflicts(acme: AsyncAnthropic):
 
 async def test_updates_at_once_all_happen_and_each_has_its_version(acme: AsyncAnthropic):
     agent = await made(acme)
-
-    async def note(index: int) -> None:
-        await acme.beta.agents.update(agent.id, metadata={f"k{index}": "x"})
-
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            for index in range(4):
-                group.start_soon(note, index)
+    await at_once(
+        lambda index: acme.beta.agents.update(agent.id, metadata={f"k{index}": "x"}), range(4)
+    )
     now = await acme.beta.agents.retrieve(agent.id)
     assert now.version == 5
     assert now.metadata == {f"k{index}": "x" for index in range(4)}

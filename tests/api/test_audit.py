@@ -1,7 +1,5 @@
 """`/v1/mainspring/audit`: every control action, and every refusal, with who and whence."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Slash commands by the API: no way around what somebody may do."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

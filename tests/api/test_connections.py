@@ -1,7 +1,5 @@
 """What a connection may cost before anybody knows whose it is: slow heads, bodies without end."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit

@@ -1,7 +1,5 @@
 """Keys at the real door, over HTTP and with the official client."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What our API has beside the Managed Agents API, asked of `mainspring serve`."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from typing import Any, cast
 

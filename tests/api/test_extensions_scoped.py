@@ -1,7 +1,5 @@
 """Hooks that ran, and sessions that are parked: who may see them, and let them go on."""
 
-from __future__ import annotations
-
 from tests.api.whole_api import Whole
 
 from mainspring.core.events import HookRan

@@ -1,7 +1,5 @@
 """`Idempotency-Key` on every POST that creates something."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta

@@ -1,8 +1,6 @@
 """Every id that a request can name, by the types of all routes: what a key of one agent, or of
 another tenant, may name. A new route is tried too, or fails here until it can be."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`/v1/mainspring/keys`."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from datetime import timedelta
 from decimal import Decimal

@@ -2,11 +2,11 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import anthropic
-import anyio
 import pytest
 from anthropic import AsyncAnthropic
 from tests.api.api_server import Served, ids, served
 from tests.api.memory_api import digest, error_of, routes
+from tests.at_once import at_once
 
 
 @pytest.fixture
@@ -135,10 +135,7 @@ async def test_of_many_who_want_one_path_at_once_one_gets_it(acme: AsyncAnthropi
         except anthropic.ConflictError as error:
             refused.append(str(error))
 
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            for path in ("/a", "/a/b", "/a/b/c", "/a", "/a/b", "/a/b/c"):
-                group.start_soon(want, path)
+    await at_once(want, ("/a", "/a/b", "/a/b/c", "/a", "/a/b", "/a/b/c"))
     assert len(got) == 1
     assert len([item for item in refused if "memory_path_conflict_error" in item]) == 5
 

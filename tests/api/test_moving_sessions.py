@@ -1,7 +1,5 @@
 """A session moves from `mainspring serve` to a laptop, with its files and what it waits for."""
 
-from __future__ import annotations
-
 import json
 import time
 from dataclasses import dataclass

@@ -2,8 +2,6 @@
 answers that are validated strictly. A method that a new version of the SDK brings fails here until
 it is called in `sdk_methods.py` or has a line in the table of differences."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

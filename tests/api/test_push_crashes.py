@@ -1,7 +1,5 @@
 """A push that is cut off by `kill -9` at any step is repeated: one copy of the session goes on."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

@@ -1,7 +1,5 @@
 """A session moves from a laptop to `mainspring serve`, with its files and what it waits for."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import re

@@ -2,8 +2,6 @@
 files named a thousand times, streams that outlive their key, agents that would allow themselves.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncGenerator
 from io import BytesIO

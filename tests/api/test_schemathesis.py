@@ -2,8 +2,6 @@
 # pyright: basic
 # schemathesis tells its types in part only
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
 """Who sent what: a worker sends the results of its calls and nothing else, and every event that
 came from outside says who sent it, in the log, in what is exported, and in the API."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The official `SessionToolRunner`: custom tools of a session whose hands are ours."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

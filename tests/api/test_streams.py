@@ -1,7 +1,5 @@
 """Streams through the official client, with a runtime that produces what they show."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

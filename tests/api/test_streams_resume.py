@@ -1,7 +1,5 @@
 """Streams that break: whoever resumes neither misses nor sees twice, whichever process answers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 

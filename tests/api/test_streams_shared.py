@@ -1,7 +1,5 @@
 """A worker in one process, the API in another: what they share is a PostgreSQL database."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

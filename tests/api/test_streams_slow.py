@@ -1,7 +1,5 @@
 """Readers that do not read: they are cut, lose nothing, and nobody else waits for them."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager

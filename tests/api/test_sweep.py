@@ -1,7 +1,5 @@
 """What holds for every route there is. A new one is swept too, or fails here until it can be."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -3,11 +3,11 @@ from datetime import timedelta
 from pathlib import Path
 
 import anthropic
-import anyio
 import pytest
 from anthropic import AsyncAnthropic
 from tests.api.api_server import Served, ids, served
 from tests.api.vault_api import LATER, NOTICES, oauth_auth, routes, static, variable
+from tests.at_once import at_once
 from tests.service.token_server import Provider, provider
 
 
@@ -195,19 +195,13 @@ async def test_a_server_and_a_name_have_one_active_credential_in_a_vault(acme: A
 
 async def test_a_vault_has_twenty_credentials_at_most_whoever_is_first(acme: AsyncAnthropic):
     vault = await acme.beta.vaults.create(display_name="Ada")
-    refused: list[str] = []
-
-    async def put(n: int) -> None:
-        try:
-            await acme.beta.vaults.credentials.create(vault.id, auth=variable(f"KEY_{n}"))
-        except anthropic.BadRequestError as error:
-            refused.append(str(error))
-
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            for n in range(23):
-                group.start_soon(put, n)
-    assert len(refused) == 3
+    credentials = acme.beta.vaults.credentials
+    created = await at_once(
+        lambda n: credentials.create(vault.id, auth=variable(f"KEY_{n}")),
+        range(23),
+        refusal=anthropic.BadRequestError,
+    )
+    assert len(created) == 20
     listed = acme.beta.vaults.credentials.list(vault.id, limit=100)
     assert len([item async for item in listed]) == 20
 

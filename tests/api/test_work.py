@@ -1,7 +1,5 @@
 """`/v1/environments/{id}/work` through the official client, with keys as workers have them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import anthropic

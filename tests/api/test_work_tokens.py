@@ -1,7 +1,5 @@
 """The token in an item's `secret`: for one session, and for what that has."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The official worker drives sessions of self-hosted environments."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The whole API over one SQLite file, with the real door, and one of each thing for two tenants."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence

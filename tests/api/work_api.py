@@ -1,8 +1,6 @@
 """Self-hosted environments on loopback: the real door and gates, a scripted model, and workers of
 the official SDK."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager

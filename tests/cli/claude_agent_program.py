@@ -3,8 +3,6 @@
 It prints one JSON object with what it saw. Arguments: the scenario and the command to start.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from contextlib import suppress

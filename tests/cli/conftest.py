@@ -2,16 +2,17 @@
 
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import TypeAlias
 
 import anyio
 import pytest
 from tests import fork_server
+from tests.cli.terminal import Chat, Terminal, at_terminal
 from tests.cli.upstream import Upstream, serving
 from tests.environ import clean_environ
+from tests.fork_server import Run
 
 from mainspring.core.content import TextBlock
 from mainspring.core.events import (
@@ -25,8 +26,6 @@ from mainspring.core.events import (
 )
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-
-Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
@@ -82,6 +81,21 @@ def upstream() -> Generator[Upstream]:
     """A model server on this machine."""
     with serving() as server:
         yield server
+
+
+@pytest.fixture
+def chat(upstream: Upstream, place: Path, environ: dict[str, str]) -> Chat:
+    """`mainspring chat` at a terminal."""
+
+    @contextmanager
+    def begin(*arguments: str, **variables: str) -> Generator[Terminal]:
+        env = {**environ, **upstream.variables, **variables}
+        with at_terminal("chat", *arguments, cwd=place, env=env) as terminal:
+            terminal.expect("/help")
+            terminal.expect("> ")
+            yield terminal
+
+    return begin
 
 
 @asynccontextmanager

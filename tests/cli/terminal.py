@@ -1,17 +1,15 @@
 """The command at a terminal of its own: what it shows is read, keys are pressed."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pty
 import select
 import struct
 import termios
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyte
 from tests.fork_server import Child, Order
@@ -180,3 +178,7 @@ def at_terminal(
         child.kill()
         child.wait()
         os.close(ours)
+
+
+Chat: TypeAlias = Callable[..., AbstractContextManager[Terminal]]
+"""What the fixture `chat` is: begins the command at a terminal."""

@@ -2,12 +2,12 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import TypeAlias
 
 import pytest
+from tests.fork_server import Run
+from tests.written_files import write_file
 
 from mainspring.config import Settings, read_settings
 from mainspring.core.clock import now
@@ -15,7 +15,6 @@ from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli import agents
 from mainspring.runtime.agent_folder.folder_versions import list_versions, record_version
 
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
 Out: TypeAlias = pytest.CaptureFixture[str]
 CLAUDE_PROJECT = Path(__file__).parents[1] / "fixtures/claude_project"
 
@@ -26,20 +25,14 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return read_settings(environ={}, folder=tmp_path)
 
 
-def put(folder: Path, path: str, text: str) -> None:
-    file = folder / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
-
-
 async def test_agents_are_listed_with_versions(settings: Settings, tmp_path: Path, capsys: Out):
     await agents.ls(settings, json=False)
     assert "there is no agent here; `mainspring init` creates one" in capsys.readouterr().err
-    put(tmp_path, "team/poet/agent.yaml", "name: bard\ndescription: Rhymes.\nmodel: opus\n")
-    put(tmp_path, "team/plain/AGENTS.md", "Be plain.")
-    put(tmp_path, "node_modules/x/AGENTS.md", "not ours")
+    write_file(tmp_path / "team/poet/agent.yaml", "name: bard\ndescription: Rhymes.\nmodel: opus\n")
+    write_file(tmp_path / "team/plain/AGENTS.md", "Be plain.")
+    write_file(tmp_path / "node_modules/x/AGENTS.md", "not ours")
     record_version(tmp_path / "team/poet", now)
-    put(tmp_path, "team/poet/AGENTS.md", "Rhyme.")
+    write_file(tmp_path / "team/poet/AGENTS.md", "Rhyme.")
     await agents.ls(settings, json=False)
     [_, plain, poet] = capsys.readouterr().out.splitlines()
     assert plain.split() == ["plain", "team/plain", "-", "-"]
@@ -54,7 +47,7 @@ async def test_agents_are_listed_with_versions(settings: Settings, tmp_path: Pat
 
 async def test_an_agent_is_shown_as_it_would_run(settings: Settings, tmp_path: Path, capsys: Out):
     shutil.copytree(CLAUDE_PROJECT, tmp_path / "shop")
-    put(tmp_path, "shop/agent.yaml", "limits: {max_turns: 5}\nrules: [Never push.]\n")
+    write_file(tmp_path / "shop/agent.yaml", "limits: {max_turns: 5}\nrules: [Never push.]\n")
     record_version(tmp_path / "shop", now)
     await agents.show(settings, folder="shop", json=False)
     shown = {line[:14].strip(): line[14:] for line in capsys.readouterr().out.splitlines()}
@@ -71,13 +64,13 @@ async def test_an_agent_is_shown_as_it_would_run(settings: Settings, tmp_path: P
 
 
 async def test_versions_are_compared_and_restored(settings: Settings, tmp_path: Path, capsys: Out):
-    put(tmp_path, "a/AGENTS.md", "One.\n")
+    write_file(tmp_path / "a/AGENTS.md", "One.\n")
     with pytest.raises(InvalidInput, match="there are no versions yet"):
         await agents.diff(settings, agent="a", before=None, after=None)
     record_version(tmp_path / "a", now)
     await agents.diff(settings, agent="a", before=None, after=None)
     assert "no difference between version 1 and the current files" in capsys.readouterr().err
-    put(tmp_path, "a/AGENTS.md", "Two.\n")
+    write_file(tmp_path / "a/AGENTS.md", "Two.\n")
     await agents.diff(settings, agent="a", before=None, after=None)
     assert "-One.\n+Two.\n" in capsys.readouterr().out
     await agents.rollback(settings, agent="a", version=1)
@@ -91,7 +84,7 @@ async def test_versions_are_compared_and_restored(settings: Settings, tmp_path: 
 
 
 def test_what_cannot_be_is_said_in_one_line(mainspring: Run, place: Path):
-    put(place, "AGENTS.md", "Be brief.")
+    write_file(place / "AGENTS.md", "Be brief.")
     refused = mainspring("agents", "rollback", "4")
     assert refused.returncode == 1
     assert "there is no version 4; there are none yet" in refused.stderr

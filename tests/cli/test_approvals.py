@@ -1,19 +1,17 @@
 """`mainspring approvals`, on a store that a service has left."""
 
-from __future__ import annotations
-
 import json
 import os
 import pwd
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import pytest
 from tests.api.sessions_api import service, session
 from tests.cli.terminal import at_terminal
+from tests.fork_server import Run
 
 from mainspring.core.events import (
     AgentToolUse,
@@ -32,7 +30,6 @@ from mainspring.service.approvals.approvals import Approvals
 from mainspring.service.storage.repository import ListQuery
 from mainspring.testing import Scripted
 
-Run: TypeAlias = Callable[..., "CompletedProcess[str]"]
 T = TypeVar("T")
 WHO = f"cli:{pwd.getpwuid(os.getuid()).pw_name}"
 """By the uid, whatever USER says."""

@@ -1,7 +1,6 @@
 """A person at the terminal is asked: what will happen, why, and what comes of each answer."""
 
 import json
-import subprocess
 import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
@@ -11,8 +10,8 @@ from typing import Any, TypeAlias
 import pytest
 from tests.cli.terminal import Terminal, at_terminal
 from tests.cli.upstream import Upstream, call
+from tests.fork_server import Run
 
-Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
 Begin: TypeAlias = Callable[..., AbstractContextManager[Terminal]]
 
 

@@ -1,17 +1,12 @@
 """`mainspring audit`."""
 
-from __future__ import annotations
-
 import json
 import os
 import pwd
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import TypeAlias
 
-Run: TypeAlias = Callable[..., "CompletedProcess[str]"]
+from tests.fork_server import Run
 
 
 def test_what_is_done_at_the_machine_is_in_the_audit_without_secrets(mainspring: Run):

@@ -2,19 +2,16 @@
 
 import json
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import TypeAlias
 
 import anyio
+from tests.fork_server import Run
 
 from mainspring.log.records import Put, RecordRow
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.sqlite.connect import prepare
 from mainspring.log.sqlite.schema import MIGRATIONS
 
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
 AGENT = RecordRow(
     tenant="t", kind="agent", id="agent_1", created=1, updated=1, body=b'{"name":"a"}'
 )

@@ -2,31 +2,11 @@
 
 import json
 import threading
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import TypeAlias
 
-import pytest
-from tests.cli.terminal import Terminal, at_terminal
+from tests.cli.terminal import Chat
 from tests.cli.upstream import Upstream, call
-
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
-Chat: TypeAlias = Callable[..., AbstractContextManager[Terminal]]
-
-
-@pytest.fixture
-def chat(upstream: Upstream, place: Path, environ: dict[str, str]) -> Chat:
-    @contextmanager
-    def begin(*arguments: str) -> Generator[Terminal]:
-        env = {**environ, **upstream.variables}
-        with at_terminal("chat", *arguments, cwd=place, env=env) as terminal:
-            terminal.expect("/help")
-            terminal.expect("> ")
-            yield terminal
-
-    return begin
+from tests.fork_server import Run
 
 
 def test_ctrl_d_leaves_after_answers(chat: Chat, upstream: Upstream, mainspring: Run, place: Path):

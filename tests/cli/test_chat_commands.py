@@ -3,34 +3,18 @@
 import json
 import shutil
 import threading
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
-from tests.cli.terminal import Terminal, at_terminal
+from tests.cli.terminal import Chat
 from tests.cli.upstream import Part, Upstream, call
+from tests.fork_server import Run
 from tests.mcp.peers import NOTES_SERVER
+from tests.written_files import write_file
 
 from mainspring.capabilities.sandbox.bwrap import find_bubblewrap
-
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
-Chat: TypeAlias = Callable[..., AbstractContextManager[Terminal]]
-
-
-@pytest.fixture
-def chat(upstream: Upstream, place: Path, environ: dict[str, str]) -> Chat:
-    @contextmanager
-    def begin(*arguments: str, **variables: str) -> Generator[Terminal]:
-        env = {**environ, **upstream.variables, **variables}
-        with at_terminal("chat", *arguments, cwd=place, env=env) as terminal:
-            terminal.expect("/help")
-            terminal.expect("> ")
-            yield terminal
-
-    return begin
 
 
 def told(request: dict[str, Any]) -> str:
@@ -245,8 +229,7 @@ def test_unknown_commands_are_not_sent(chat: Chat, upstream: Upstream, place: Pa
 def test_run_calls_a_command_of_the_agent_by_its_name_and_the_session_is_called_as_it_was_typed(
     mainspring: Run, upstream: Upstream, place: Path
 ):
-    (place / ".claude/commands").mkdir(parents=True)
-    (place / ".claude/commands/greet.md").write_text("Say hello to $ARGUMENTS.")
+    write_file(place / ".claude/commands/greet.md", "Say hello to $ARGUMENTS.")
     ran = mainspring("run", "/greet Ada", **upstream.variables)
     assert ran.returncode == 0, ran.stderr
     assert "Say hello to Ada." in told(upstream.requests[-1])
@@ -264,8 +247,7 @@ def test_servers_ask_with_a_form_and_are_shown_and_reconnected(
         pytest.skip("no bubblewrap here")
     shutil.copy(NOTES_SERVER.with_name("asking_server.py"), place / "server.py")
     settings = place / ".claude/settings.json"
-    settings.parent.mkdir()
-    settings.write_text(json.dumps({"permissions": {"allow": ["mcp__air"]}}))
+    write_file(settings, json.dumps({"permissions": {"allow": ["mcp__air"]}}))
     assert mainspring("mcp", "add", "air", "--", "python3", "server.py", "legacy").returncode == 0
     assert mainspring("policy", "trust").returncode == 0
     upstream.says(call("mcp__air__book"))

@@ -3,42 +3,27 @@ history, paste, the status line; and going back to earlier sessions and messages
 
 import base64
 import json
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import TypeAlias
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.cli.terminal import Terminal, at_terminal
+from tests.cli.terminal import Chat
 from tests.cli.upstream import Upstream, call
+from tests.fork_server import Run
+from tests.written_files import write_file
 
 from mainspring.edges.cli.file_index import FileIndex
 from mainspring.runtime.corrections import Corrections
 
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
-Chat: TypeAlias = Callable[..., AbstractContextManager[Terminal]]
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 )
 
 
-@pytest.fixture
-def chat(upstream: Upstream, place: Path, environ: dict[str, str]) -> Chat:
-    (place / ".mainspring").mkdir()
-    (place / ".mainspring/models.toml").write_text('[models."ollama:test"]\nwindow = 100_000\n')
-
-    @contextmanager
-    def begin(*arguments: str) -> Generator[Terminal]:
-        env = {**environ, **upstream.variables}
-        with at_terminal("chat", *arguments, cwd=place, env=env) as terminal:
-            terminal.expect("/help")
-            terminal.expect("> ")
-            yield terminal
-
-    return begin
+@pytest.fixture(autouse=True)
+def window(place: Path) -> None:
+    write_file(place / ".mainspring/models.toml", '[models."ollama:test"]\nwindow = 100_000\n')
 
 
 def told(upstream: Upstream) -> str:
@@ -48,8 +33,7 @@ def told(upstream: Upstream) -> str:
 def test_paths_are_completed_and_what_is_mentioned_goes_along(
     chat: Chat, upstream: Upstream, place: Path, mainspring: Run
 ):
-    (place / "src").mkdir()
-    (place / "src/prices.py").write_text("RATE = 1.19\n")
+    write_file(place / "src/prices.py", "RATE = 1.19\n")
     (place / "dot.png").write_bytes(PNG)
     with chat() as terminal:
         terminal.type("what is in @pri")

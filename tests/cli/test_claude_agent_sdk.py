@@ -2,8 +2,6 @@
 The package is the real one, of `make peers`.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A project that was made for Claude Code, run as it is."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

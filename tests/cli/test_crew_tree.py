@@ -1,7 +1,5 @@
 """Subagents on a screen: a tree made of events, redrawn in place, plain lines elsewhere."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -2,12 +2,9 @@
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import TypeAlias
 
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
+from tests.fork_server import Run
 
 
 def test_doctor_looks_at_everything_and_changes_nothing(mainspring: Run, place: Path):

@@ -1,8 +1,6 @@
 """`mainspring environment setup`: an agent's plan is proven by the repository's tests in the
 sandbox, with a registry on loopback, and sessions start from what was proven."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,19 +1,15 @@
 """The errors that people meet first say what is wrong and what to do, each where it is met."""
 
 import sqlite3
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
+from tests.fork_server import Run
 
 from mainspring import Agent, run
 from mainspring.core.errors import MainspringError
 from mainspring.log.sqlite.schema import APPLICATION_ID
 from mainspring.testing import Scripted, says
-
-Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def test_each_says_what_to_do(mainspring: Run, place: Path):

@@ -1,14 +1,12 @@
 """Hooks in the frontmatter of skills and subagents, in a session of the command."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import Any, TypeAlias
+from typing import Any
 
 from tests.cli.upstream import Part, Upstream, call
-
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
+from tests.fork_server import Run
+from tests.written_files import write_file
 
 _SKILL = """---
 name: careful
@@ -74,8 +72,7 @@ def test_hooks_of_a_trusted_skill_run_while_used(mainspring: Run, upstream: Upst
 
 
 def test_hooks_of_a_subagent_run_on_its_threads(mainspring: Run, upstream: Upstream, place: Path):
-    (place / ".claude/agents").mkdir(parents=True)
-    (place / ".claude/agents/looker.md").write_text(_SUBAGENT)
+    write_file(place / ".claude/agents/looker.md", _SUBAGENT)
     (place / "a.txt").write_text("x\n")
     broken = "---\nname: broken\ndescription: It.\nhooks:\n  Stop: nonsense\n---\nx\n"
     (place / ".claude/agents/broken.md").write_text(broken)
@@ -116,8 +113,7 @@ def test_a_skill_s_model_and_effort_and_the_word_ultrathink_hold_for_their_turn(
 ):
     def skill(name: str, more: str, body: str) -> None:
         file = Path(environ["HOME"]) / f".claude/skills/{name}/SKILL.md"
-        file.parent.mkdir(parents=True)
-        file.write_text(f"---\nname: {name}\ndescription: It.\n{more}---\n{body}\n")
+        write_file(file, f"---\nname: {name}\ndescription: It.\n{more}---\n{body}\n")
 
     skill("deep", "model: ollama:deep\neffort: medium\n", "Think.")
     skill("deeper", "", "Ultrathink about it.")

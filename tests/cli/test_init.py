@@ -1,25 +1,20 @@
 """`mainspring init`."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import TypeAlias
 
 import pytest
 from aiohttp import web
 from tests.cli.terminal import at_terminal
 from tests.environ import NO_LOCAL_MODELS
+from tests.fork_server import Run
 
 from mainspring.config import Settings, read_settings
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.init import init
 from mainspring.edges.cli.model_discovery import find_models
-from mainspring.edges.cli.run_arguments import ModeName
 from mainspring.runtime.agent_folder.manifest import Permissions, read_manifest
 from mainspring.wiring.settings_files import load_policy
-
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
 
 
 @pytest.fixture
@@ -36,7 +31,7 @@ async def test_a_new_agent_is_written_trusted_and_kept_as_its_first_version(
         folder="fixer",
         purpose="Fixes tests.",
         tools="Read, grep",
-        mode=ModeName.accept_edits,
+        mode="acceptEdits",
         yes=True,
         json=True,
     )
@@ -60,7 +55,7 @@ async def test_a_new_agent_is_written_trusted_and_kept_as_its_first_version(
 async def test_init_does_not_make_a_folder_trusted(settings: Settings, tmp_path: Path):
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude/settings.json").write_text('{"permissions": {"allow": ["Bash"]}}')
-    await init(settings, mode=ModeName.accept_edits, yes=True, json=True)
+    await init(settings, mode="acceptEdits", yes=True, json=True)
     loaded = load_policy(tmp_path, home=Path(settings.home))
     assert (loaded.policy.mode, loaded.policy.rules, loaded.is_trusted) == (None, (), False)
 

@@ -1,20 +1,14 @@
 """`mainspring keys`, `tenants`, `halt` and `resume`."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import TypeAlias
 
 import anyio
 from tests.api.guarded_api import add_record
+from tests.fork_server import Run
 
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.access.api_keys import Key, Keys, digest_of
-
-Run: TypeAlias = Callable[..., "CompletedProcess[str]"]
 
 
 def key_of(store: Path, secret: str) -> Key:

@@ -2,14 +2,10 @@
 
 import json
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import TypeAlias
 
 import pytest
-
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
+from tests.fork_server import Run
 
 
 def listed(mainspring: Run, *arguments: str) -> list[str]:

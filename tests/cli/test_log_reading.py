@@ -4,21 +4,19 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import Any, TypeAlias
+from typing import Any
 
 import anyio
 from anyio.streams.buffered import BufferedByteReceiveStream
+from tests.fork_server import Run
 
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import encode_line
 from mainspring.core.events import UserMessage
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
 
 
 def lines(result: CompletedProcess[str]) -> list[Any]:

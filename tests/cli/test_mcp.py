@@ -2,19 +2,16 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import TypeAlias
 
 import pytest
 from tests.cli.terminal import at_terminal
 from tests.cli.upstream import Upstream
+from tests.fork_server import Run
 from tests.mcp.peers import NOTES_SERVER
 
 from mainspring.capabilities.sandbox.bwrap import find_bubblewrap
-
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """`mainspring mcp auth`, with a browser that agrees at once and leads back."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Headers from a helper and values that a person is asked for, as a session's servers get them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

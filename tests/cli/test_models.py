@@ -1,15 +1,14 @@
 """`mainspring models`, `cost` and `context`."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 from tests.cli.upstream import Upstream, call
-
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
+from tests.fork_server import Run
+from tests.written_files import write_file
 
 PRICED = """
 [models."ollama:dear"]
@@ -27,8 +26,7 @@ def lines(result: CompletedProcess[str]) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def priced(place: Path) -> str:
-    (place / ".mainspring").mkdir(exist_ok=True)
-    (place / ".mainspring/models.toml").write_text(PRICED)
+    write_file(place / ".mainspring/models.toml", PRICED)
     return "ollama:dear"
 
 
@@ -51,8 +49,7 @@ def test_an_expired_price_is_shown_once(mainspring: Run, upstream: Upstream, pla
         f'[models."ollama:{name}"]\nwindow = 9_000\nmax_output = 900\nprice = {price % day}\n'
         for name, day in (("old", "2020-01-31"), ("new", '"2999-12-31"'))
     )
-    (place / ".mainspring").mkdir(exist_ok=True)
-    (place / ".mainspring/models.toml").write_text(rows)
+    write_file(place / ".mainspring/models.toml", rows)
     views = {view["id"]: view for view in lines(mainspring("models", "ls", "--json"))}
     assert views["ollama:old"]["price_expired"] == "2020-01-31"
     assert views["ollama:new"]["price_expired"] is None

@@ -1,7 +1,6 @@
 """What settings files say about hooks and the network holds in sessions that the command runs."""
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -10,11 +9,11 @@ import anyio
 import pytest
 from tests.cli.conftest import opened
 from tests.cli.upstream import Upstream, call
+from tests.fork_server import Run
 
 from mainspring.core.envelope import Event
 from mainspring.core.events import HookRan, NetworkRequested
 
-Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
 Write: TypeAlias = Callable[[dict[str, Any]], Path]
 
 

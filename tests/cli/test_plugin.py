@@ -2,14 +2,11 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import TypeAlias
 
 from tests.cli.terminal import at_terminal
+from tests.fork_server import Run
 
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
 PLUGINS = Path(__file__).parents[1] / "fixtures" / "plugins"
 
 

@@ -1,14 +1,10 @@
 """Hooks of a plugin that was installed with the command, in a session of the command."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import TypeAlias
 
 from tests.cli.upstream import Upstream
-
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
+from tests.fork_server import Run
 
 _START = """#!/usr/bin/env bash
 set -euo pipefail

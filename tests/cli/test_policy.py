@@ -1,18 +1,17 @@
 """`mainspring policy`: what holds here, what it says about a call, and what it would have said."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import Any, TypeAlias
+from typing import Any
 
 import anyio
 import pytest
 from tests.cli.conftest import opened
+from tests.fork_server import Run
 
 from mainspring.core.events import AgentToolUse, SessionCreated, ToolCallAuthorized
 
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
 RULES: dict[str, object] = {
     "permissions": {"allow": ["Bash(npm test)"], "ask": ["Edit(/docs/**)"], "deny": ["Read(.env)"]}
 }

@@ -1,12 +1,9 @@
 """The command on PostgreSQL: the same, by URL."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import TypeAlias
 
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
+from tests.fork_server import Run
 
 
 def test_session_moves_from_a_file_to_a_server(mainspring: Run, session_id: str, postgres_url: str):

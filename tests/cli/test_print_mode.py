@@ -4,15 +4,12 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 from tests.cli.upstream import Upstream, call
-
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
+from tests.fork_server import Run
 
 
 def lines(output: str) -> list[dict[str, Any]]:

@@ -8,16 +8,13 @@ import shutil
 import signal
 import subprocess
 import urllib.request
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import TypeAlias
 
 import pytest
 from tests.environ import UID, python_of_all
+from tests.fork_server import Run
 from tests.sandbox.attacks.attack_targets import fresh_root
-
-Run: TypeAlias = Callable[..., "CompletedProcess[str]"]
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="is about what root may not do")
 SECONDS = 60

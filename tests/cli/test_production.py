@@ -6,6 +6,7 @@ from pathlib import Path
 
 import anyio
 from tests.cli.conftest import Run, opened
+from tests.written_files import write_file
 
 from mainspring.core.events import (
     AgentToolResult,
@@ -149,8 +150,7 @@ cases: [{id: greets, input: hi}]
 
 def test_a_drill_runs_a_suite_with_the_models_that_are_left(place: Path, mainspring: Run):
     (place / "agent.yaml").write_text("name: clerk\n")
-    (place / "evals").mkdir()
-    (place / "evals/basics.yaml").write_text(SUITE)
+    write_file(place / "evals/basics.yaml", SUITE)
     for name, word in (("good", "hello"), ("bad", "sorry")):
         (place / f"{name}.yaml").write_text(f"- steps: [{{says: {word}}}]\n")
     good, bad = "scripted:good.yaml", "scripted:bad.yaml"
@@ -166,8 +166,7 @@ def test_a_drill_runs_a_suite_with_the_models_that_are_left(place: Path, mainspr
 def test_graded_sessions_are_shown_beside_the_lab(place: Path, mainspring: Run):
     grade = "grade: {suite: basics, share: 1}"
     (place / "agent.yaml").write_text(f"name: clerk\n{grade}\n")
-    (place / "evals").mkdir()
-    (place / "evals/basics.yaml").write_text(SUITE)
+    write_file(place / "evals/basics.yaml", SUITE)
     (place / "good.yaml").write_text("- steps: [{says: hello}]\n")
     model = ("-m", "scripted:good.yaml")
     said = mainspring("run", "hi", *model)

@@ -2,19 +2,18 @@
 
 import json
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import anyio
 import pytest
 from tests.cli.conftest import opened
 from tests.cli.upstream import Upstream, call
+from tests.fork_server import Run
 
 from mainspring.core.envelope import Event
 from mainspring.core.events import PermissionUpdated, ToolCallAuthorized
 
-Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
 FREE = ("--mode", "bypassPermissions")
 
 

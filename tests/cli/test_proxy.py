@@ -2,20 +2,18 @@
 
 import socket
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import TypeAlias
 from urllib.parse import urlsplit
 
 import pytest
 from tests.cli.upstream import Upstream
+from tests.fork_server import Run
 
 from mainspring.capabilities.network.certificate_authority import CertificateAuthority
 from mainspring.core import clock
 
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
 NAME = "models.test"
 """A host that only the proxy knows."""
 

@@ -1,7 +1,5 @@
 """A secret in any place that a model's request is made of: redacted, and replayed all the same."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,16 +1,15 @@
 """`mainspring sessions rewind`, `snapshots` and `diff`: earlier states of the files come back."""
 
 import json
-import subprocess
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import anyio
 import pytest
 from tests.cli.conftest import opened
 from tests.cli.terminal import at_terminal
+from tests.fork_server import Run
 
 from mainspring.capabilities.providers.scripted import Scripted, ScriptLine, calls, says
 from mainspring.config import Settings, read_settings
@@ -18,8 +17,6 @@ from mainspring.core.events import UserMessage
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.run_options import RunOptions
 from mainspring.wiring.runtime_assembly import open_runtime
-
-Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
 
 WORKER = Agent(model="scripted:test", built_ins=("read", "write"))
 

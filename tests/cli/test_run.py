@@ -6,16 +6,14 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import Any, TypeAlias
+from typing import Any
 
 from tests.cli.terminal import at_terminal
 from tests.cli.upstream import Upstream, call
-
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
+from tests.fork_server import Run
+from tests.written_files import write_file
 
 STORY = """\
 # The story
@@ -110,8 +108,7 @@ def test_a_model_without_a_key_is_refused_before_anything_begins(mainspring: Run
 def test_git_sees_what_a_team_shares_and_not_what_sessions_leave(mainspring: Run, place: Path):
     git = ["git", "-C", str(place)]
     subprocess.run([*git, "init", "-q"], check=True)
-    (place / "poet").mkdir()
-    (place / "poet" / "AGENTS.md").write_text("Rhyme.")
+    write_file(place / "poet" / "AGENTS.md", "Rhyme.")
     subprocess.run([*git, "add", "poet"], check=True)
     for agent in ("poet", "."):
         assert mainspring("run", "hello", "-m", "demo", "--agent", agent).returncode == 0
@@ -119,8 +116,7 @@ def test_git_sees_what_a_team_shares_and_not_what_sessions_leave(mainspring: Run
     seen = subprocess.run(status, check=True, capture_output=True, text=True)
     assert seen.stdout == "A  poet/AGENTS.md\n"
     shared = place / ".mainspring" / "skills" / "hi" / "SKILL.md"
-    shared.parent.mkdir(parents=True)
-    shared.write_text("---\nname: hi\n---\n")
+    write_file(shared, "---\nname: hi\n---\n")
     seen = subprocess.run(status, check=True, capture_output=True, text=True)
     assert seen.stdout.splitlines()[1:] == ["?? .mainspring/skills/hi/SKILL.md"]
     (place / ".mainspring" / ".gitignore").write_text("mine\n")
@@ -147,8 +143,7 @@ def test_an_agent_s_folder_says_what_it_is_and_resuming_finds_it_again(
     mainspring: Run, upstream: Upstream, place: Path, tmp_path: Path
 ):
     folder = place / "agents" / "poet"
-    folder.mkdir(parents=True)
-    (folder / "CLAUDE.md").write_text("Answer in rhymes.")
+    write_file(folder / "CLAUDE.md", "Answer in rhymes.")
     (folder / "agent.yaml").write_text(
         "name: bard\nmodel: ollama:verse\nrules: [Never swear.]\ncolour: blue\n"
     )

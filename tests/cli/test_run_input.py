@@ -5,16 +5,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import TypeAlias
 
 import anyio
 from tests.cli.conftest import opened
 from tests.cli.upstream import Upstream
+from tests.fork_server import Run
 
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
 DEMO = ("--model", "scripted:demo")
 
 

@@ -1,20 +1,14 @@
 """`mainspring serve`, started wrongly."""
 
-from __future__ import annotations
-
 import socket
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import TypeAlias
 
 import anyio
 import pytest
+from tests.fork_server import Run
 
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.access.api_keys import Keys
-
-Run: TypeAlias = Callable[..., "CompletedProcess[str]"]
 
 
 def test_a_start_that_fails_takes_no_key_along(mainspring: Run, store: Path):

@@ -1,7 +1,5 @@
 """Sessions as files: what `sessions export` writes, and the transcripts that hooks are given."""
 
-from __future__ import annotations
-
 import json
 import stat
 from pathlib import Path

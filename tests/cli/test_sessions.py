@@ -5,16 +5,15 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import Any, TypeAlias
+from typing import Any
 
 import anyio
 import pytest
 from tests.cli.conftest import opened
 from tests.cli.terminal import at_terminal
 from tests.cli.upstream import Upstream, call
+from tests.fork_server import Run
 
 from mainspring.capabilities.providers.scripted import Scripted, ScriptLine, calls, says
 from mainspring.core.model import ToolSpec
@@ -23,8 +22,6 @@ from mainspring.harness.authorizer import AllowAll, Decision
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.session.run_result import RunResult
 from mainspring.wiring.runtime_assembly import open_runtime
-
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
 
 
 def listed(mainspring: Run) -> list[dict[str, Any]]:

@@ -1,15 +1,12 @@
 """What settings files say besides rules and hooks, in sessions of the command."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import TypeAlias
 
 from tests.cli.terminal import at_terminal
 from tests.cli.upstream import Upstream, call
-
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
+from tests.fork_server import Run
+from tests.written_files import write_file
 
 _SETTINGS = {
     "env": {"GREETING": "hello there", "DEPTH": 3, "SOME_API_KEY": "not-for-the-sandbox"},
@@ -30,15 +27,13 @@ printf '\\033[32mSTATUS %s\\033[0m\\n' "$(grep -o '"display_name":"[a-z]*"')"
 def _project(place: Path) -> None:
     (place / ".claude/output-styles").mkdir(parents=True)
     (place / ".claude/settings.json").write_text(json.dumps(_SETTINGS))
-    (place / ".mainspring").mkdir(exist_ok=True)
-    (place / ".mainspring/settings.json").write_text('{"apiKeyHelper": "cat \\u001b[2J\\nkey"}')
+    write_file(place / ".mainspring/settings.json", '{"apiKeyHelper": "cat \\u001b[2J\\nkey"}')
     (place / ".claude/status.sh").write_text(_STATUS)
     (place / ".claude/status.sh").chmod(0o755)
     style = "---\nname: Pirate\ndescription: Arr.\n---\nTALK LIKE A PIRATE\n"
     (place / ".claude/output-styles/pirate.md").write_text(style)
     plugin = place / ".mainspring/plugins/powers"
-    (plugin / ".claude-plugin").mkdir(parents=True)
-    (plugin / ".claude-plugin/plugin.json").write_text('{"name": "powers"}')
+    write_file(plugin / ".claude-plugin/plugin.json", '{"name": "powers"}')
     (plugin / "skills/fly").mkdir(parents=True)
     skill = "---\nname: fly\ndescription: FLIES AWAY\n---\nFly.\n"
     (plugin / "skills/fly/SKILL.md").write_text(skill)
@@ -49,8 +44,7 @@ def test_env_style_plugins_and_status_line_hold_once_the_project_is_trusted(
 ):
     _project(place)
     own = Path(environ["HOME"]) / ".claude/settings.json"
-    own.parent.mkdir(exist_ok=True)
-    own.write_text('{"env": {"OWN_KEY": "of-the-user"}}')
+    write_file(own, '{"env": {"OWN_KEY": "of-the-user"}}')
 
     def asked() -> tuple[str, str]:
         upstream.requests.clear()

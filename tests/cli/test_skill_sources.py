@@ -1,14 +1,10 @@
 """`mainspring skill`: many at once, disabled ones, catalogues; what `validate` says of folders."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import TypeAlias
 
 import pytest
-
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
+from tests.fork_server import Run
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Slash commands: what is one, what each reads or asks for, and how it is shown."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace

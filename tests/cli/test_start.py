@@ -2,13 +2,12 @@
 
 import sqlite3
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from pkgutil import iter_modules
-from subprocess import CompletedProcess, run
-from typing import TypeAlias
+from subprocess import run
 
 import pytest
+from tests.fork_server import Run
 
 from mainspring import __version__
 from mainspring.config import Settings
@@ -17,8 +16,6 @@ from mainspring.edges.cli.action_runner import run_action
 from mainspring.edges.cli.app import COMMANDS as ENTRIES
 from mainspring.edges.cli.app import app
 from mainspring.edges.cli.main import hoist_global_options
-
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
 
 HEAVY = {"aiohttp", "anyio", "msgspec", "psycopg", "pydantic", "rich", "rich.markdown", "sqlite3"}
 TELL_IMPORTS = """

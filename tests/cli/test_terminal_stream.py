@@ -1,21 +1,18 @@
 """Replies at a terminal: they appear as they stream, in wide and narrow windows."""
 
 import threading
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
 from rich.cells import cell_len
-from tests.cli.terminal import Terminal, at_terminal
+from tests.cli.terminal import Chat, Terminal, at_terminal
 from tests.cli.upstream import Upstream
-
-Watch: TypeAlias = Callable[..., AbstractContextManager[Terminal]]
 
 
 @pytest.fixture
-def running(upstream: Upstream, place: Path, environ: dict[str, str]) -> Watch:
+def running(upstream: Upstream, place: Path, environ: dict[str, str]) -> Chat:
     """`mainspring run` at a terminal."""
 
     @contextmanager
@@ -31,7 +28,7 @@ def items(first: int, last: int) -> str:
     return "".join(f"{number}. item number {number}\n" for number in range(first, last))
 
 
-def test_a_list_of_300_items_appears_as_it_streams(running: Watch, upstream: Upstream):
+def test_a_list_of_300_items_appears_as_it_streams(running: Chat, upstream: Upstream):
     go_on = threading.Event()
     upstream.says(
         "They are:\n", items(1, 150), "150. item num", go_on, "ber 150\n", items(151, 301)
@@ -47,7 +44,7 @@ def test_a_list_of_300_items_appears_as_it_streams(running: Watch, upstream: Ups
     assert shown == [[str(number), "item", "number", str(number)] for number in range(1, 301)]
 
 
-def test_words_of_a_paragraph_appear_before_it_is_over(running: Watch, upstream: Upstream):
+def test_words_of_a_paragraph_appear_before_it_is_over(running: Chat, upstream: Upstream):
     go_on = threading.Event()
     upstream.says("The **first** words ", go_on, "and the last.\n\nNext.")
     with running() as terminal:
@@ -60,7 +57,7 @@ def test_words_of_a_paragraph_appear_before_it_is_over(running: Watch, upstream:
 
 @pytest.mark.parametrize("columns", [12, 24, 80])
 def test_rows_that_are_written_again_fit_into_narrow_windows(
-    columns: int, running: Watch, upstream: Upstream
+    columns: int, running: Chat, upstream: Upstream
 ):
     words = "words 世界 that go on and on, with averyveryverylongwordinthemiddle of it. " * 6
     go_on = threading.Event()
@@ -90,7 +87,7 @@ def test_a_light_theme_has_no_dark_boxes(upstream: Upstream, place: Path, enviro
     assert "\x1b[1;34mprice()" in colours["light"]
 
 
-def test_a_window_that_grows_keeps_everything_in_place(running: Watch, upstream: Upstream):
+def test_a_window_that_grows_keeps_everything_in_place(running: Chat, upstream: Upstream):
     go_on = threading.Event()
     upstream.says("some words that wrap in a narrow window ", go_on, "and more.\n\nThe end.")
     with running(24) as terminal:

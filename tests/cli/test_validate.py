@@ -2,19 +2,18 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
+from tests.fork_server import Run
+from tests.written_files import write_file
 
 from mainspring.config import Settings, read_settings
 from mainspring.edges.cli import validate as validate_command
 from mainspring.wiring.agent_selection import validate
 from mainspring.wiring.settings_files import trust
 
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
 CLAUDE_PROJECT = Path(__file__).parents[1] / "fixtures/claude_project"
 
 
@@ -29,12 +28,6 @@ def settings(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> 
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     return read_settings(environ={"GITHUB_TOKEN": "hush-hush-hush"}, folder=project)
-
-
-def put(folder: Path, path: str, text: str) -> None:
-    file = folder / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
 
 
 async def checked(
@@ -98,10 +91,10 @@ async def test_once_somebody_trusts_the_folder_its_hooks_and_permissions_hold(
 async def test_every_problem_has_its_place_and_how_to_mend_it(
     settings: Settings, project: Path, capsys: pytest.CaptureFixture[str]
 ):
-    put(project, "agent.yaml", "name: shop\ntools: [raed]\nlimits:\n  max_turns: many\n")
-    put(project, "hooks.json", '{"hooks": {\n  "PreTolUse": []\n}}')
+    write_file(project / "agent.yaml", "name: shop\ntools: [raed]\nlimits:\n  max_turns: many\n")
+    write_file(project / "hooks.json", '{"hooks": {\n  "PreTolUse": []\n}}')
     wrong = '{\n "permissions": {\n  "deny": [\n   "Read("\n ]},\n "sandbox": {"limits": 3}\n}'
-    put(project, ".claude/settings.json", wrong)
+    write_file(project / ".claude/settings.json", wrong)
     status = await validate_command.validate(settings, folder=None, strict=False, json=False)
     shown = capsys.readouterr().out
     assert status == 1
@@ -121,10 +114,10 @@ async def test_every_problem_has_its_place_and_how_to_mend_it(
 async def test_models_and_tools_that_there_are_not_are_told(
     settings: Settings, project: Path, capsys: pytest.CaptureFixture[str]
 ):
-    put(project, "agent.yaml", "name: shop\nmodel: opuss\n")
+    write_file(project / "agent.yaml", "name: shop\nmodel: opuss\n")
     head = "description: Reads.\ntools: Read, WebSerch, mcp__x, Agent(explore)\nmodel: sonet"
-    put(project, "agents/reader.md", f"---\n{head}\n---\nRead.")
-    put(project, "agents/other.md", "---\ndescription: Acts.\nmodel: inherit\n---\nAct.")
+    write_file(project / "agents/reader.md", f"---\n{head}\n---\nRead.")
+    write_file(project / "agents/other.md", "---\ndescription: Acts.\nmodel: inherit\n---\nAct.")
     _, report = await checked(settings, capsys)
     [wrong] = part(report, "agent")["findings"]
     assert (wrong["level"], wrong["line"], wrong["what"]) == ("error", 2, "unknown model 'opuss'")
@@ -139,10 +132,10 @@ async def test_hooks_of_a_plugin_that_nobody_vouches_for_are_told_with_the_way_t
     settings: Settings, project: Path, capsys: pytest.CaptureFixture[str]
 ):
     root = project / ".mainspring/plugins/kit"
-    put(root, "skills/lint/SKILL.md", "---\ndescription: Lints.\n---\nLint.")
-    put(root, "skills/mute/SKILL.md", "---\nname: mute\n---\nIt has no description.")
+    write_file(root / "skills/lint/SKILL.md", "---\ndescription: Lints.\n---\nLint.")
+    write_file(root / "skills/mute/SKILL.md", "---\nname: mute\n---\nIt has no description.")
     hook = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "true"}]}]}}
-    put(root, "hooks/hooks.json", json.dumps(hook))
+    write_file(root / "hooks/hooks.json", json.dumps(hook))
     _, report = await checked(settings, capsys)
     assert part(report, "plugins")["honoured"] == ["kit: 1 skill, 1 hook"]
     assert f"skill scan {root} --trust" in not_honoured(report, "plugins")["kit: hooks"]
@@ -151,7 +144,7 @@ async def test_hooks_of_a_plugin_that_nobody_vouches_for_are_told_with_the_way_t
 async def test_strict_makes_a_failure_of_a_warning(
     settings: Settings, project: Path, capsys: pytest.CaptureFixture[str]
 ):
-    put(project, "agent.yaml", "colour: blue\n")
+    write_file(project / "agent.yaml", "colour: blue\n")
     assert (await checked(settings, capsys))[0] == 0
     status, report = await checked(settings, capsys, strict=True)
     assert (status, report["ok"]) == (1, False)
@@ -161,7 +154,7 @@ async def test_what_the_manifest_permits_needs_trust_and_what_it_forbids_does_no
     settings: Settings, project: Path, capsys: pytest.CaptureFixture[str]
 ):
     text = "permissions: {mode: plan, allow: [Read], deny: [WebFetch]}\nenvironment: {image: x}\n"
-    put(project, "agent.yaml", text)
+    write_file(project / "agent.yaml", text)
     _, report = await checked(settings, capsys)
     held = part(report, "permissions and sandbox")["honoured"]
     assert {"agent.yaml: deny WebFetch", "agent.yaml: mode plan"} <= set(held)
@@ -171,10 +164,12 @@ async def test_what_the_manifest_permits_needs_trust_and_what_it_forbids_does_no
 
 
 def test_nothing_in_a_folder_is_fatal_to_the_look_at_it(settings: Settings, project: Path):
-    put(project, "agent.yaml", "permissions: {deny: ['(']}\nenvironment: {networking: {type: x}}")
-    put(project, ".claude/settings.json", "[")
-    put(project, ".mcp.json", "{")
-    put(project, "hooks.json", "{}")
+    write_file(
+        project / "agent.yaml", "permissions: {deny: ['(']}\nenvironment: {networking: {type: x}}"
+    )
+    write_file(project / ".claude/settings.json", "[")
+    write_file(project / ".mcp.json", "{")
+    write_file(project / "hooks.json", "{}")
     report = validate(settings)
     assert {"agent.yaml", ".claude/settings.json", ".mcp.json"} == {
         problem.file for problem in report.problems if problem.level == "error"
@@ -182,8 +177,8 @@ def test_nothing_in_a_folder_is_fatal_to_the_look_at_it(settings: Settings, proj
 
 
 def test_the_command_says_it_in_words_and_by_its_exit_status(mainspring: Run, place: Path):
-    put(place, "AGENTS.md", "Be brief.")
-    put(place, "agent.yaml", "limits: {max_turns: x}")
+    write_file(place / "AGENTS.md", "Be brief.")
+    write_file(place / "agent.yaml", "limits: {max_turns: x}")
     result = mainspring("validate", ".")
     assert (result.returncode, result.stderr) == (1, "")
     assert result.stdout.startswith("agent.yaml:1: error: max_turns must be a whole number")
@@ -193,8 +188,10 @@ def test_the_command_says_it_in_words_and_by_its_exit_status(mainspring: Run, pl
 async def test_instructions_that_are_long_or_contradict_each_other_are_warned_about(
     settings: Settings, project: Path, capsys: pytest.CaptureFixture[str]
 ):
-    put(project, "AGENTS.md", "# Style\n\n- Always use tabs.\n- Never push.\n" + "word " * 9_000)
-    put(project, ".claude/rules/style.md", "Be brief.\n\n* **Never** use the tabs!\n")
+    write_file(
+        project / "AGENTS.md", "# Style\n\n- Always use tabs.\n- Never push.\n" + "word " * 9_000
+    )
+    write_file(project / ".claude/rules/style.md", "Be brief.\n\n* **Never** use the tabs!\n")
     _, report = await checked(settings, capsys)
     whats = [item["what"] for item in part(report, "instructions")["findings"]]
     assert "contradicts AGENTS.md:3" in whats
@@ -202,9 +199,9 @@ async def test_instructions_that_are_long_or_contradict_each_other_are_warned_ab
 
 
 def test_a_warning_about_the_folder_is_shown_once(mainspring: Run, place: Path):
-    put(place, "CLAUDE.md", "Read @docs/missing.md first.")
+    write_file(place / "CLAUDE.md", "Read @docs/missing.md first.")
     first, second = (mainspring("run", "hello", "--model", "scripted:demo") for _ in range(2))
     assert "@docs/missing.md is not there to import" in first.stderr
     assert "missing.md" not in second.stderr
-    put(place, "CLAUDE.md", "Read @docs/other.md first.")
+    write_file(place / "CLAUDE.md", "Read @docs/other.md first.")
     assert "other.md" in mainspring("run", "hello", "--model", "scripted:demo").stderr

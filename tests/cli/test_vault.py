@@ -1,15 +1,12 @@
 """`mainspring vault`."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import TypeAlias
 
 import pytest
 from tests.cli.terminal import at_terminal
+from tests.fork_server import Run
 
-Run: TypeAlias = Callable[..., CompletedProcess[str]]
 VALUE = "correct-horse-battery-staple-9"
 
 

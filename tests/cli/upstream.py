@@ -1,7 +1,5 @@
 """A model server that speaks OpenAI's chat completions and says what a test tells it to."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Generator

@@ -1,10 +1,9 @@
 """Contract: an append is whole, conditional and exact."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import anyio
+from tests.at_once import at_once
 from tests.contracts.store_setup import (
     ENDLESS,
     MOMENT,
@@ -184,9 +183,7 @@ async def sixty_four_sessions_are_appended_to_at_once(open_store: StoreFactory) 
             for number in range(10):
                 await writer.append(says(f"{number}"))
 
-        async with anyio.create_task_group() as group:
-            for session in made:
-                group.start_soon(write, session.id)
+        await at_once(lambda session: write(session.id), made)
         for session in made:
             assert texts(await log.read(session.id)) == [f"{number}" for number in range(10)]
 

@@ -1,7 +1,5 @@
 """Contract: content beside the log, kept once and for as long as a session refers to it."""
 
-from __future__ import annotations
-
 import anyio
 from tests.contracts.store_setup import StoreFactory, refused, scene
 

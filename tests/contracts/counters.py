@@ -1,10 +1,8 @@
 """Contract: counters add up, whoever adds to them."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 
-import anyio
+from tests.at_once import at_once
 from tests.contracts.store_setup import StoreFactory, refused
 
 from mainspring.core.errors import InvalidInput
@@ -24,9 +22,7 @@ async def counters_add_up(open_store: StoreFactory) -> None:
                 await records.tally([(name, 1), (f"{name}.b", 1)])
                 await records.tally([(f"{name}.b", 1), (name, 1)])
 
-        async with anyio.create_task_group() as group:
-            for item in (store, other, store, other):
-                group.start_soon(count, item.records)
+        await at_once(lambda item: count(item.records), (store, other, store, other))
         assert await other.records.tally([(name, 0), (f"{name}.b", 0)]) == [80, 85]
 
 

@@ -1,7 +1,5 @@
 """Contract: a deleted session leaves nothing behind, and takes nothing that is not its own."""
 
-from __future__ import annotations
-
 from tests.contracts.store_setup import ENDLESS, StoreFactory, asks, refused, says, scene, texts
 from tests.senders import TESTER
 

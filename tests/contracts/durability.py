@@ -1,7 +1,5 @@
 """Contract: what was acknowledged stays, and a write is not cut in half."""
 
-from __future__ import annotations
-
 import anyio
 from tests.contracts.store_setup import (
     StoreFactory,

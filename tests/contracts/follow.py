@@ -1,7 +1,5 @@
 """Contract: followers get every event once, in order, from this process's writers and others'."""
 
-from __future__ import annotations
-
 from contextlib import aclosing
 
 import anyio

@@ -1,11 +1,10 @@
 """Contract: what clients send arrives once, in order, and is folded into the log exactly once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import anyio
 from msgspec import structs
+from tests.at_once import at_once
 from tests.contracts.store_setup import (
     Scene,
     StoreFactory,
@@ -111,9 +110,7 @@ async def submits_at_once_are_all_kept_each_in_a_place_of_its_own(open_store: St
                     at.id, asks("x"), client_id=f"{name} {number}", sender=TESTER
                 )
 
-        async with anyio.create_task_group() as group:
-            for client in range(8):
-                group.start_soon(submit, (at.store, other)[client % 2], f"{client}")
+        await at_once(lambda client: submit((at.store, other)[client % 2], f"{client}"), range(8))
         items = await at.store.pending(at.id)
         places = [item.position for item in items]
         assert len(items) == 80

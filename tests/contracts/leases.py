@@ -1,10 +1,9 @@
 """Contract: one holder at a time, by the database's clock; whoever lost the lease is fenced."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import anyio
+from tests.at_once import at_once
 from tests.contracts.store_setup import (
     StoreFactory,
     appending,
@@ -72,17 +71,13 @@ async def a_lease_that_is_not_the_one_seen_is_not_taken_over(open_store: StoreFa
 async def of_takeovers_at_once_exactly_one_succeeds(open_store: StoreFactory) -> None:
     async with scene(open_store) as at, open_store() as other:
         seen = (at.writer.lease.owner, at.writer.lease.epoch)
-        won: list[Lease] = []
-
-        async def take(store: Store, owner: str) -> None:
-            try:
-                won.append(await store.acquire(at.id, owner=owner, seconds=60, instead_of=seen))
-            except LeaseHeld:
-                return
-
-        async with anyio.create_task_group() as group:
-            for number in range(8):
-                group.start_soon(take, (at.store, other)[number % 2], f"worker {number}")
+        won = await at_once(
+            lambda number: (at.store, other)[number % 2].acquire(
+                at.id, owner=f"worker {number}", seconds=60, instead_of=seen
+            ),
+            range(8),
+            refusal=LeaseHeld,
+        )
         assert [lease.epoch for lease in won] == [seen[1] + 1]
 
 
@@ -118,19 +113,13 @@ async def of_acquires_at_once_exactly_one_succeeds(open_store: StoreFactory) -> 
         log = SessionLog(store)
         for _ in range(5):
             session = await log.create()
-            won: list[Lease] = []
-
-            async def acquire(
-                store: Store, owner: str, session_id: str = session.id, won: list[Lease] = won
-            ) -> None:
-                try:
-                    won.append(await store.acquire(session_id, owner=owner, seconds=60))
-                except LeaseHeld:
-                    return
-
-            async with anyio.create_task_group() as group:
-                for number in range(8):
-                    group.start_soon(acquire, (store, other)[number % 2], f"worker {number}")
+            won = await at_once(
+                lambda number, id_=session.id: (store, other)[number % 2].acquire(
+                    id_, owner=f"worker {number}", seconds=60
+                ),
+                range(8),
+                refusal=LeaseHeld,
+            )
             assert len(won) == 1
             assert (await store.session(session.id)).owner == won[0].owner
 

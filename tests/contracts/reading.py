@@ -1,7 +1,5 @@
 """Contract: reading a stretch of a log, either way, filtered or not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from tests.contracts.store_setup import (

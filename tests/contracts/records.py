@@ -1,7 +1,5 @@
 """Contract: what the service keeps is changed wholly or not at all, and found in a fixed order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 

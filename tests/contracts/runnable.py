@@ -1,7 +1,5 @@
 """Contract: a session that has something to do and nobody to do it is found."""
 
-from __future__ import annotations
-
 from tests.contracts.store_setup import StoreFactory, asks, refused, says, scene, until
 from tests.senders import TESTER
 

@@ -1,7 +1,5 @@
 """Contract: words are found in what was said, in one session's history or in all."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from random import Random
 

@@ -1,7 +1,5 @@
 """Contract: sessions are made, listed, forked and found to be stale."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

@@ -9,8 +9,6 @@ With pytest and anyio's plugin, for a store of your own:
 `pytest.register_assert_rewrite("tests.contracts")` before that makes failures readable.
 """
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import dataclass
 from types import ModuleType

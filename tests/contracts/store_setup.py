@@ -1,7 +1,5 @@
 """What the cases are told with: a session with a writer, rows to append, errors to expect."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass

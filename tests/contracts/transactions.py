@@ -1,7 +1,5 @@
 """Contract: a transaction sees one moment, and what it writes becomes so together."""
 
-from __future__ import annotations
-
 from tests.contracts.store_setup import StoreFactory, asks, refused, says, scene, texts
 from tests.senders import TESTER
 

@@ -1,7 +1,5 @@
 """One filled-in payload of every type: what the golden files hold and the round trips run on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.core.learning_samples import LEARNING_SAMPLES

@@ -1,7 +1,5 @@
 """Moments as whole microseconds: exact both ways."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 from hypothesis import example, given

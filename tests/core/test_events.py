@@ -1,7 +1,5 @@
 """The vocabulary: every event reads and writes losslessly, and released formats stay readable."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import get_args

@@ -1,7 +1,5 @@
 """`python -m tests.crash`: a crash run from the command line."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 

@@ -1,7 +1,5 @@
 """What parent and children tell each other: orders one way, reports the other. Lines of JSON."""
 
-from __future__ import annotations
-
 from typing import TypeAlias
 
 import msgspec

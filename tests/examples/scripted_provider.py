@@ -1,7 +1,5 @@
 """A provider on the loopback interface, in the protocol of OpenAI Chat, that plays a script."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager

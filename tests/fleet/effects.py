@@ -1,7 +1,5 @@
 """An agent with effects that can be counted, and a model that needs no memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -4,8 +4,6 @@ An effect and its idempotency key are one line, written in one step. Nothing her
 but the ledger's `near`, which a test makes deadly.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path

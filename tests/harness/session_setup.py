@@ -1,7 +1,5 @@
 """A real loop on a real log with a scripted model: what harness tests play on."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Ids of events that are told before the events are there."""
 
-from __future__ import annotations
-
 from itertools import count
 
 from mainspring.core.content import TextBlock

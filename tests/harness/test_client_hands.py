@@ -1,7 +1,5 @@
 """Tools of ours that the client does: it has hands of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,7 +1,5 @@
 """Compaction in the loop: long sessions in small windows, and what no layer may take away."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

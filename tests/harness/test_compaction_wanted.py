@@ -1,7 +1,5 @@
 """A compaction that somebody asks for: it comes between steps, once, and survives a crash."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.harness.session_setup import stage

@@ -1,7 +1,5 @@
 """Reads that begin while the reply still streams."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A session outlives its provider: the router hands the conversation on, and the log says so."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.harness.session_setup import Stage, echo, stage

@@ -1,7 +1,5 @@
 """`history_search`: what is out of sight is found, whatever the model asks with."""
 
-from __future__ import annotations
-
 from tests.log.sample_sessions import told
 
 from mainspring.core.tool import Call, Tool, ToolResult

@@ -1,7 +1,5 @@
 """What hooks want a model to know is told with the next thing that it has to answer, not before."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.harness.session_setup import Stage, stage

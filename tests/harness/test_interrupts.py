@@ -1,7 +1,5 @@
 """Clients in the middle of things: interrupts and messages while the model or tools are busy."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from pathlib import Path
 

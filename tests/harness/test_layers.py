@@ -2,8 +2,6 @@
 pinned is in it, any prefix of the log folds, and a replay gives the same bytes.
 """
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import msgspec

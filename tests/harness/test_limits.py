@@ -1,7 +1,5 @@
 """What is spent is folded from the log; what might pass a limit is not begun."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from random import Random

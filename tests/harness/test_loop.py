@@ -1,7 +1,5 @@
 """The loop: every reason to stop and to go on, reached through a scripted model on a real log."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from decimal import Decimal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A commit that fails ends the run with its own error, whoever stood in line behind it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal, cast
 

@@ -1,7 +1,5 @@
 """The prompt cache: requests extend each other, byte for byte, or the log says why they do not."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

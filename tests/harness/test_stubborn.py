@@ -1,7 +1,5 @@
 """What would keep a loop busy for ever, or make it do what was taken back."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every turn with effects has a snapshot, however it ended."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What comes in at the wrong moment is neither lost nor taken for something else."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import cast

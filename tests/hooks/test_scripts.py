@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.written_files import write_file
 
 from mainspring.capabilities.hooks.command import HookEnvironment, run_command
 from mainspring.capabilities.hooks.config import CommandHook, Hook, HookConfig
@@ -30,8 +31,7 @@ def vouch(project: Path, *commands: str) -> HookEnvironment:
 
 
 def script(file: Path, text: str = SAYS) -> Path:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
+    write_file(file, text)
     file.chmod(0o755)
     return file
 
@@ -153,8 +153,7 @@ async def test_a_module_or_a_library_without_a_suffix_is_vouched_for_with_its_sc
     project: Path, command: str, text: str, rewritten: str
 ):
     script(project / "scripts/gate", text)
-    (project / rewritten).parent.mkdir(parents=True, exist_ok=True)
-    (project / rewritten).write_text("")
+    write_file(project / rewritten, "")
     around = vouch(project, command)
     reply = await run_command(CommandHook(command=command), "PreToolUse", b"{}", around)
     assert isinstance(reply, HookResult), reply

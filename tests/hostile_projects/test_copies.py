@@ -1,8 +1,6 @@
 """Worktrees and versions that mean ill: rules hold in copies of the work, and nothing of ours, nor
 of anybody else's, is written."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -12,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.repositories import repository
+from tests.written_files import write_file
 
 from mainspring.core.errors import InvalidInput
 from mainspring.harness.permissions.policy import Policy, PolicyRule, is_hidden, relocate_policy
@@ -49,8 +48,7 @@ async def test_a_worktree_brings_nothing_into_our_own_folder(tmp_path: Path):
     workspace = repository(tmp_path / "work")
     worktrees = open_worktrees(workspace, tmp_path / "place")
     opened = await worktrees.open("helper")
-    (opened.path / ".Mainspring").mkdir()
-    (opened.path / ".Mainspring" / "settings.json").write_text("{}")
+    write_file(opened.path / ".Mainspring" / "settings.json", "{}")
     (opened.path / "a.txt").write_text("changed\n")
     closed = await worktrees.close(opened, merge=True, message="did it")
     assert closed.outcome == "kept"
@@ -62,8 +60,7 @@ async def test_a_worktree_brings_nothing_into_our_own_folder(tmp_path: Path):
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     made = tmp_path / "agent"
-    made.mkdir()
-    (made / "AGENTS.md").write_text("Be good.")
+    write_file(made / "AGENTS.md", "Be good.")
     record_version(made, now)
     return made
 
@@ -99,8 +96,7 @@ def test_a_version_that_somebody_made_up_is_no_version(folder: Path, listing: by
     name = hashlib.sha256(listing).hexdigest()
     store = folder / ".mainspring/versions"
     file = store / "objects" / name[:2] / name[2:]
-    file.parent.mkdir(exist_ok=True)
-    file.write_bytes(listing)
+    write_file(file, listing)
     version = {"number": 1, "hash": name, "time": "2026-05-01T00:00:00Z"}
     (store / "index.json").write_text(json.dumps({"versions": [version]}))
     for act in (lambda: rollback(folder, 1, now), lambda: diff_versions(folder, 1)):

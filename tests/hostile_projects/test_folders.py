@@ -1,14 +1,13 @@
 """Folders that mean ill, run as they are: nothing of the machine, and nothing that was forbidden,
 comes out."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
 
 from tests.cli.conftest import Run
 from tests.cli.upstream import Upstream, call
+from tests.written_files import write_file
 
 FREE = ("--mode", "bypassPermissions")
 
@@ -20,12 +19,10 @@ def results(upstream: Upstream) -> str:
 
 def test_a_linked_skill(mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]):
     secrets = Path(environ["HOME"], "secrets")
-    secrets.mkdir()
-    (secrets / "key").write_text("TOP SECRET")
+    write_file(secrets / "key", "TOP SECRET")
     for name in ("one", "two"):
         skill = place / "skills" / name
-        skill.mkdir(parents=True)
-        (skill / "SKILL.md").write_text(f"---\nname: {name}\ndescription: d\n---\nhi\n")
+        write_file(skill / "SKILL.md", f"---\nname: {name}\ndescription: d\n---\nhi\n")
     links = f"ln -s {secrets} skills/one; ln -s ../.mainspring skills/two"
     upstream.says(call("bash", command=f"rm -r skills/*; {links}"))
     upstream.says("ok")
@@ -48,8 +45,7 @@ def test_instructions_bring_in_no_file_that_may_not_be_read(
     mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
 ):
     settings = Path(environ["HOME"], ".mainspring", "settings.json")
-    settings.parent.mkdir()
-    settings.write_text(json.dumps({"permissions": {"deny": ["Read(./.env)"]}}))
+    write_file(settings, json.dumps({"permissions": {"deny": ["Read(./.env)"]}}))
     (place / ".env").write_text("TOKEN=sesame\n")
     (place / "notes.md").write_text("The notes.\n")
     (place / "CLAUDE.md").write_text("See @.env and @notes.md\n")

@@ -1,7 +1,5 @@
 """A subagent is never freer than who has called it, however it is called."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """What the log's tests tell: short sessions in a SQLite file, and how to meddle with that file."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager, closing

@@ -1,7 +1,5 @@
 """Deltas between processes, over a real PostgreSQL server."""
 
-from __future__ import annotations
-
 import anyio
 import psycopg
 from hypothesis import given

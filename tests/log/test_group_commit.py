@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import anyio
 import pytest
+from tests.at_once import at_once
 from tests.log.sample_sessions import asks, says, texts
 from tests.senders import TESTER
 
@@ -119,10 +120,7 @@ async def test_sessions_that_write_at_once_each_keep_their_order(log: SessionLog
         for n in range(10):
             await writer.append(says(f"{n}"))
 
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            for session_id in ids:
-                tasks.start_soon(talk, session_id)
+    await at_once(talk, ids)
     for session_id in ids:
         assert texts(await log.read(session_id)) == [f"{n}" for n in range(10)]
 
@@ -160,10 +158,7 @@ async def test_jobs_that_are_refused_or_broken_fail_alone(log: SessionLog):
         except Exception as error:  # noqa: BLE001 (looked at below)
             failures[name] = type(error)
 
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            for name in jobs:
-                tasks.start_soon(attempt, name)
+    await at_once(attempt, jobs)
     assert failures == {"unknown": SessionNotFound, "broken": OverflowError, "held": LeaseHeld}
     assert texts(await writer.fold_inbox()) == ["one", "two", "three"]
     assert texts(await log.read(session.id)) == ["kept", "one", "two", "three"]

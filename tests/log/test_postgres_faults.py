@@ -10,6 +10,7 @@ import anyio
 import psycopg
 import pytest
 from anyio.abc import SocketStream
+from tests.at_once import at_once
 from tests.fixtures_postgres import DATABASE, Postgres
 
 from mainspring.core.content import TextBlock
@@ -262,9 +263,7 @@ async def test_many_sessions_are_announced_in_few_notifications(postgres_url: st
             log = SessionLog(store)
             made = [await log.create() for _ in range(400)]
             writing_all = [await log.hold(item.id, owner="me", seconds=60) for item in made]
-            async with anyio.create_task_group() as group:
-                for writer in writing_all:
-                    group.start_soon(writer.append, says("hello"))
+            await at_once(lambda writer: writer.append(says("hello")), writing_all)
         async for notification in listener.notifies(timeout=0.5):
             heard.append(notification.payload)
     told = {session_id for payload in heard for session_id in payload.split()[1:]}
@@ -304,9 +303,7 @@ async def test_few_connections_serve_many_tasks(postgres: Postgres, postgres_url
     async with open_postgres(postgres_url, max_connections=2) as store:
         log = SessionLog(store)
         session = await log.create()
-        async with anyio.create_task_group() as group:
-            for _ in range(100):
-                group.start_soon(log.read, session.id)
+        await at_once(lambda _: log.read(session.id), range(100))
         async with await psycopg.AsyncConnection.connect(postgres_url) as connection:
             counted = await connection.execute(
                 "select count(*) from pg_stat_activity where application_name = 'mainspring'"

@@ -5,6 +5,7 @@ import traceback
 import anyio
 import psycopg
 import pytest
+from tests.at_once import at_once
 from tests.fixtures_postgres import DATABASE, Postgres
 
 from mainspring.core.errors import (
@@ -138,9 +139,7 @@ async def test_processes_that_open_a_new_database_at_once_migrate_it_once(postgr
         async with open_postgres(postgres_url) as store:
             await SessionLog(store).create()
 
-    async with anyio.create_task_group() as group:
-        for _ in range(8):
-            group.start_soon(use)
+    await at_once(lambda _: use(), range(8))
     async with open_postgres(postgres_url) as store:
         assert len(await store.sessions()) == 8
 

@@ -1,7 +1,5 @@
 """Records against a dictionary that has the same rules: whatever is asked, both say the same."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What can go wrong with a file: every fault has its error, loses nothing, and can be got over."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

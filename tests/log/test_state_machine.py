@@ -1,7 +1,5 @@
 """Random stories, told to the log and to a model of a few dictionaries: they must always agree."""
 
-from __future__ import annotations
-
 import shutil
 import tempfile
 from collections.abc import Awaitable, Callable

@@ -7,6 +7,7 @@ from typing import TypeAlias, cast
 
 import anyio
 import pytest
+from tests.at_once import at_once
 from tests.log.sample_sessions import asks, says, texts
 from tests.senders import TESTER
 
@@ -141,10 +142,7 @@ async def test_appends_of_several_threads_at_once_keep_the_order_they_were_asked
                 assert event.seq <= writer.head.seq
 
         line.faults = [lost_before, lost_after]
-        with anyio.fail_after(60):
-            async with anyio.create_task_group() as group:
-                for thread in range(8):
-                    group.start_soon(talk, thread)
+        await at_once(talk, range(8))
         assert texts(await log.read(writer.session_id)) == asked
         for thread in range(8):
             mine = await log.read(writer.session_id, threads=[f"sthr_{thread}"])
@@ -219,8 +217,5 @@ async def test_what_clients_send_is_folded_once_in_order_of_arrival(tmp_path: Pa
         line.faults = [full]
         with pytest.raises(StoreFull):
             await writer.fold_inbox()
-        with anyio.fail_after(60):
-            async with anyio.create_task_group() as group:
-                for _ in range(3):
-                    group.start_soon(writer.fold_inbox)
+        await at_once(lambda _: writer.fold_inbox(), range(3))
         assert texts(await log.read(session_id)) == ["one", "two", "three"]

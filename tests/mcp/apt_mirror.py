@@ -1,7 +1,5 @@
 """A mirror of apt on loopback with two packages: a program, and the data that it needs."""
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 It runs a session until a person is asked, and says so.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

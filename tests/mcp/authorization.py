@@ -2,8 +2,6 @@
 on loopback that can be told to misbehave.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import secrets

@@ -1,7 +1,5 @@
 """The client as the conformance suite drives it: `-m tests.mcp.conformance_client URL`."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping

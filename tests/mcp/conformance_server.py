@@ -4,8 +4,6 @@ Run as a program, it serves at a free port of this machine and prints the addres
 over standard input and output.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager

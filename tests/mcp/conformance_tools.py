@@ -1,7 +1,5 @@
 """Tools that the official conformance suite calls."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping
 
 import anyio

@@ -3,8 +3,6 @@
 `python -m tests.mcp.fuzzing SECONDS [SEED]` goes on for that long and prints what it has seen.
 """
 
-from __future__ import annotations
-
 import gc
 import random
 import resource

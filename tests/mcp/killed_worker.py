@@ -3,8 +3,6 @@
 Its model needs no memory: which calls come next is seen from the calls before.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """An MCP server on loopback, in a thread of this process, that asks for tokens and repeats them."""
 
-from __future__ import annotations
-
 import base64
 import json
 import threading

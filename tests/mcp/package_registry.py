@@ -2,8 +2,6 @@
 MCP servers that say which version they are, and whether they can change themselves.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import io

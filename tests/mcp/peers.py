@@ -1,7 +1,5 @@
 """Foreign MCP servers that `make peers` installs, and clients connected to them."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import AsyncGenerator, Sequence

@@ -1,7 +1,5 @@
 """A server in this process that says exactly what a test has it say."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import TypeAlias, cast

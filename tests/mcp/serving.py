@@ -1,7 +1,5 @@
 """`mainspring mcp serve` in a process of its own, and our client connected to it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -16,6 +14,7 @@ from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 from tests.environ import clean_environ
 from tests.mcp.peers import CLIENT, LocalProgram, open_http
+from tests.written_files import write_file
 
 from mainspring.capabilities.mcp.channel import ChannelTransport, LineChannel
 from mainspring.capabilities.mcp.client import McpClient
@@ -57,10 +56,8 @@ ALLOW_BASH = '{"permissions": {"allow": ["Bash(*)"]}}'
 
 def write_agent(folder: Path, *, name: str = "helper") -> Path:
     skill = folder / ".claude" / "skills" / "greet"
-    skill.mkdir(parents=True)
-    (skill / "SKILL.md").write_text(SKILL)
-    (skill / "scripts").mkdir()
-    (skill / "scripts" / "greet.py").write_text("print('hello')\n")
+    write_file(skill / "SKILL.md", SKILL)
+    write_file(skill / "scripts" / "greet.py", "print('hello')\n")
     (skill / "away").symlink_to("/etc/passwd")
     (folder / "play.yaml").write_text(SCRIPT)
     (folder / "agent.yaml").write_text(AGENT.replace("helper", name))

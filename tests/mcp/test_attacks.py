@@ -5,8 +5,6 @@ and `test_http_transport`; what it tries by being another server by then is in
 `tests/session_e2e/test_mcp_servers.py`.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Legacy SSE and WebSockets: the same server behind each."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeAlias, cast

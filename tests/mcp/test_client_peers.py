@@ -1,7 +1,5 @@
 """The client with real servers: both eras, both transports."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path

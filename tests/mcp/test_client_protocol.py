@@ -1,7 +1,5 @@
 """What the client makes of servers that keep to the protocol, and of those that do not."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import anyio

@@ -1,7 +1,5 @@
 """The official conformance suite against the client. `make conformance` runs it."""
 
-from __future__ import annotations
-
 import sys
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What servers of both eras ask people, at the level of the connection."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import cast

@@ -1,7 +1,5 @@
 """The client bears servers that answer at random: an answer or an error, never a hang."""
 
-from __future__ import annotations
-
 import gc
 import time
 import tracemalloc

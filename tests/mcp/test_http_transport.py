@@ -1,7 +1,5 @@
 """Streamable HTTP: what the transport does about refusals, lost sessions and odd answers."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import TypeAlias, cast

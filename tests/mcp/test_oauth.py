@@ -2,14 +2,12 @@
 authorization server tries gets it no token.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
 
-import anyio
 import pytest
+from tests.at_once import at_once
 from tests.mcp.authorization import Agreeing, AuthorizingServer, MemoryGrants, agreeing_grant
 from tests.mcp.loopback_server import Answer, Asked, loopback_server
 from tests.mcp.peers import http_client
@@ -187,19 +185,14 @@ async def test_grants_are_in_the_vault_and_refreshed_once_by_many(
     assert grant.access_token.encode() not in vault
 
     server.tokens = set()
-    results: list[list[str]] = []
 
-    async def use() -> None:
+    async def use(_: int) -> list[str]:
         auth = mcp_servers.server_auth(settings, named, lambda _: None)
         async with http_client(server.mcp, auth=auth) as client:
             await client.connect()
-            results.append([tool.name for tool in (await client.list_tools()).tools])
+            return [tool.name for tool in (await client.list_tools()).tools]
 
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            for _ in range(4):
-                group.start_soon(use)
-    assert len(results) == 4
+    assert len(await at_once(use, range(4))) == 4
     assert [form["grant_type"] for form in server.forms].count("refresh_token") == 1
     assert await store.remove()
     auth = mcp_servers.server_auth(settings, named, lambda _: None)

@@ -1,7 +1,5 @@
 """What `npx` and `uvx` commands of real configurations load."""
 
-from __future__ import annotations
-
 import pytest
 
 from mainspring.capabilities.mcp.package_request import package_request

@@ -1,7 +1,5 @@
 """Agents of this machine over MCP: what a client can do with them, and what it cannot."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import anyio
@@ -19,6 +17,7 @@ from tests.mcp.serving import (
     text_of,
     write_agent,
 )
+from tests.written_files import write_file
 
 from mainspring.capabilities.mcp.messages import Era
 from mainspring.core.errors import McpFailed
@@ -262,8 +261,7 @@ NOTE = {"name": "Release day", "description": "when", "text": "On Thursdays.", "
 async def test_a_client_searches_memories_and_a_person_agrees_to_what_it_writes(
     folder: Path, era: Era
 ):
-    (folder / "memory").mkdir()
-    (folder / "memory/lunch.md").write_text("Lunch is at noon.")
+    write_file(folder / "memory/lunch.md", "Lunch is at noon.")
     write = {"note": NOTE, "reason": "they said so"}
     person = Person()
     async with served_stdio(folder, era=era, person=person) as served:
@@ -283,14 +281,12 @@ async def test_a_client_searches_memories_and_a_person_agrees_to_what_it_writes(
 
 
 async def test_memories_over_mcp_keep_to_rules_and_to_who_can_be_asked(folder: Path):
-    (folder / "memory").mkdir()
-    (folder / "memory/MEMORY.md").write_text("")
+    write_file(folder / "memory/MEMORY.md", "")
     async with served_stdio(folder) as served:
         refused = await served.client.call_tool("memory_write", {"note": NOTE, "reason": "said"})
     assert "this client cannot ask one" in text_of(refused)
     settings = folder.parent / "home/.claude/settings.json"
-    settings.parent.mkdir(parents=True, exist_ok=True)
-    settings.write_text('{"permissions": {"deny": ["memory_write"]}}')
+    write_file(settings, '{"permissions": {"deny": ["memory_write"]}}')
     async with served_stdio(folder, person=Person()) as served:
         names = {tool.name for tool in (await served.client.list_tools()).tools}
     assert ("memory_search" in names, "memory_write" in names) == (True, False)

@@ -1,7 +1,5 @@
 """`mainspring mcp serve tools.py`: functions of a file over MCP."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import aiohttp

@@ -1,7 +1,5 @@
 """What a hostile client tries: each attempt is refused, and the server goes on."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager

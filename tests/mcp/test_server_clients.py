@@ -1,7 +1,5 @@
 """The server with real clients: the official SDK's, and our own."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager

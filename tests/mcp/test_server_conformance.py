@@ -1,7 +1,5 @@
 """The official conformance suite against the server. `make conformance` runs all of it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

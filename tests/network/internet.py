@@ -1,8 +1,6 @@
 """A small internet on loopback: servers with certificates, a resolver, the proxy, and a client
 that knows nothing but the proxy."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence

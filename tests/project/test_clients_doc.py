@@ -1,7 +1,5 @@
 """The programs of docs/clients.md and of the README do what is said there, at a real service."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A server on this machine with OpenAI's endpoint for embeddings."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Generator
 from contextlib import contextmanager

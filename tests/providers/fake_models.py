@@ -1,7 +1,5 @@
 """Models that do as they are told, and a clock that moves only when somebody sleeps."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing

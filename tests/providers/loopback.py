@@ -1,7 +1,5 @@
 """A real HTTP server on the loopback interface that answers with the bytes a test gives it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager

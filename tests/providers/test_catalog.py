@@ -1,7 +1,5 @@
 """What is known of models, what users add, and what they are told when they mistype."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import anyio
 import pytest
+from tests.at_once import at_once
 from tests.providers import wire
 from tests.providers.loopback import Loopback, Responder, event, never, says, streams
 from tests.providers.wire import asks, collect, drain
@@ -330,14 +331,10 @@ async def test_ten_megabytes_in_one_event_come_through(server: Loopback, http: H
 
 async def test_many_calls_at_once_do_not_mix(server: Loopback, http: HttpClient):
     server.answers(*(streams(wire.chat({"content": str(number)})) for number in range(20)))
-    said: set[str] = set()
-
-    async def call() -> None:
-        deltas, reply = await collect(MODELS["chat"](http, server.url))
+    replies = await at_once(lambda _: collect(MODELS["chat"](http, server.url)), range(20))
+    for deltas, reply in replies:
         assert [TextDelta(b.text) for b in reply.content if isinstance(b, TextBlock)] == deltas
-        said.update(delta.text for delta in deltas if isinstance(delta, TextDelta))
-
-    async with anyio.create_task_group() as group:
-        for _ in range(20):
-            group.start_soon(call)
-    assert said == {str(number) for number in range(20)}
+    texts = {
+        delta.text for deltas, _ in replies for delta in deltas if isinstance(delta, TextDelta)
+    }
+    assert texts == {str(number) for number in range(20)}

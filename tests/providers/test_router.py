@@ -1,7 +1,5 @@
 """Several models behave as one: retries, failover, breakers, pacing."""
 
-from __future__ import annotations
-
 import anyio
 import pytest
 from tests.providers.fake_models import (

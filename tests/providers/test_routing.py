@@ -1,7 +1,5 @@
 """A task is given to the models that its rules, or a classifier, name."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

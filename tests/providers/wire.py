@@ -1,7 +1,5 @@
 """Answers in the shapes that providers were seen to send, and requests to ask for them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any

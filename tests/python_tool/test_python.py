@@ -6,6 +6,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.at_once import at_once
 from tests.function_tools.samples import call
 from tests.tools.open_sandbox import OpenSandbox
 
@@ -179,12 +180,5 @@ async def test_wrong_inputs_are_explained(
 
 async def test_programs_run_beside_each_other(interpreter: Interpreter):
     made = python(interpreter)
-    shown: dict[int, str] = {}
-
-    async def run(number: int) -> None:
-        shown[number] = await text(made, f"sum(range({number}))")
-
-    async with anyio.create_task_group() as group:
-        for number in range(10):
-            group.start_soon(run, number)
-    assert shown == {number: str(sum(range(number))) for number in range(10)}
+    shown = await at_once(lambda number: text(made, f"sum(range({number}))"), range(10))
+    assert shown == [str(sum(range(number))) for number in range(10)]

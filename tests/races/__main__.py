@@ -3,8 +3,6 @@
 Prints what was counted, and exits with 1 if anybody won. Another uid than one's own takes root.
 """
 
-from __future__ import annotations
-
 import argparse
 import faulthandler
 import os

@@ -1,7 +1,5 @@
 """The command: `run` with a service and subagents, `sessions diff` and `rewind`, in processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """Sessions of this process: programs, services, subagents, worktrees, file tools, rewinding."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack

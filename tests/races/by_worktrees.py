@@ -1,7 +1,5 @@
 """Worktrees of a repository that programs turn on: opened, changed, merged and removed."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

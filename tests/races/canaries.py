@@ -1,7 +1,5 @@
 """What is outside of every workspace: nobody is to read it, nobody is to change it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -7,8 +7,6 @@ have others do: nothing is ever opened, made or removed through a link. `git`: o
 turned on, and left whole, so that git finds something to work with.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import random

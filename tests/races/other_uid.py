@@ -1,7 +1,5 @@
 """Processes of the kit under another uid."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from functools import cache

@@ -1,7 +1,5 @@
 """One run of the kit: a folder with canaries and workspaces, what is counted, and who won."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -3,8 +3,6 @@
 `python -m tests.races` does the same by hand, and with a seed again.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Sessions through the public Python API, as a program would use them."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import re

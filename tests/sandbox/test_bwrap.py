@@ -14,6 +14,7 @@ import anyio
 import pytest
 from anyio import to_thread
 from tests.sandbox.conftest import sh
+from tests.written_files import write_file
 
 from mainspring.capabilities.sandbox.backend import SandboxSpec
 from mainspring.capabilities.sandbox.bwrap import Bubblewrap
@@ -165,8 +166,7 @@ def _leads(link: Path) -> str:
 async def test_hidden_and_protected_paths_stay_so(site: SandboxSpec, bubblewrap: Bubblewrap):
     root = site.workspace
     for name in (".git/hooks/pre-commit", ".git/config", ".mainspring/log.db", "deep/key.pem"):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text("original")
+        write_file(root / name, "original")
     guarded = replace(
         site,
         hidden=(Path(".mainspring"), Path("deep/key.pem"), Path("missing")),
@@ -191,8 +191,7 @@ async def test_more_of_the_host_is_seen_only_as_the_operator_says(
 ):
     tools, share = tmp_path / "tools", tmp_path / "share"
     for folder in (tools, share):
-        folder.mkdir()
-        (folder / "file").write_text(folder.name)
+        write_file(folder / "file", folder.name)
     wider = replace(site, read_only=(tools,), share=share)
     async with KeeperSandbox(wider, bubblewrap) as sandbox:
         ran = await sh(sandbox, f"cat {tools}/file {share}/file; echo x > {tools}/file")
@@ -281,8 +280,7 @@ def _can_be_run(interpreter: str) -> bool:
 
 async def test_a_replaced_file_is_protected_again(site: SandboxSpec, bubblewrap: Bubblewrap):
     config = site.workspace / ".git/config"
-    config.parent.mkdir()
-    config.write_text("before")
+    write_file(config, "before")
     guarded = replace(site, protected=(Path(".git/config"),))
     async with KeeperSandbox(guarded, bubblewrap) as sandbox:
         await sh(sandbox, "true")
@@ -342,8 +340,7 @@ async def test_nothing_is_mounted_through_a_link_that_a_program_can_make(
 ):
     outside, other = tmp_path / "outside", tmp_path / "other"
     for folder in (outside, other):
-        folder.mkdir()
-        (folder / "canary").write_text("canary")
+        write_file(folder / "canary", "canary")
     (site.workspace / "tools").symlink_to(outside)  # by a program, since the operator named it
     (other / "tools").symlink_to(outside)
     (tmp_path / "by-link").symlink_to(site.workspace / "tools")

@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.sandbox.attacks.attack_targets import fresh_root
+from tests.written_files import write_file
 
 from mainspring.capabilities.sandbox.backend import SandboxSpec
 from mainspring.capabilities.sandbox.landlock import Landlock
@@ -32,8 +33,7 @@ def site() -> Generator[SandboxSpec]:
     root.chmod(0o755)
     workspace = root / "work"
     (workspace / ".git/hooks").mkdir(parents=True)
-    (workspace / ".mainspring").mkdir()
-    (workspace / ".mainspring/secret").write_text("hidden")
+    write_file(workspace / ".mainspring/secret", "hidden")
     (workspace / "notes.txt").write_text("notes\n")
     yield SandboxSpec(session_id="session", workspace=workspace, state=root / "state")
     shutil.rmtree(root)
@@ -117,8 +117,7 @@ def test_without_a_uid_of_its_own_it_never_runs_as_root(site: SandboxSpec):
 async def test_links_lead_neither_lending_nor_protecting_out(site: SandboxSpec):
     """What stands in the place of something hidden, protected or ordinary is itself meant."""
     outside = site.workspace.parent / "outside"
-    (outside / "hooks").mkdir(parents=True)
-    (outside / "hooks/pre-commit").write_text("theirs")
+    write_file(outside / "hooks/pre-commit", "theirs")
     before = {path: path.lstat() for path in (outside, *outside.rglob("*"))}
     work = site.workspace
     for name in (".claude", ".vscode", "ordinary", ".git/info"):
@@ -144,8 +143,7 @@ async def test_links_lead_neither_lending_nor_protecting_out(site: SandboxSpec):
 @needs_root
 async def test_what_links_inside_lead_to_is_kept_from_programs_as_well(site: SandboxSpec):
     work = site.workspace
-    (work / "config").mkdir()
-    (work / "config/settings").write_text("the user's")
+    write_file(work / "config/settings", "the user's")
     (work / "config/key").write_text("SECRET")
     (work / ".claude").symlink_to("config")
     (work / ".env").symlink_to(work / "config/key")

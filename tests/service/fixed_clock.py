@@ -1,7 +1,5 @@
 """A clock that stands still until a test moves it, and those who ask in these tests."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 

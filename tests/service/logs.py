@@ -1,7 +1,5 @@
 """Logs out of nothing: events one after the other, each a second after the one before."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 

@@ -1,7 +1,5 @@
 """A receiver of webhooks on loopback, that answers as it is told and keeps what it got."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

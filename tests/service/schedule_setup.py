@@ -1,8 +1,6 @@
 """What tests of schedules, webhooks and triggers share: a clock that is set, jobs that are noted,
 sessions that are only counted."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field

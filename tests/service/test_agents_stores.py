@@ -1,15 +1,10 @@
 """What must hold on either store: changes at once, and a thing and its versions in one write."""
 
-from collections.abc import AsyncGenerator
-from pathlib import Path
-
-import anyio
 import pytest
+from tests.at_once import at_once
 
 from mainspring.core.errors import InvalidInput, NotFound, StaleVersion
-from mainspring.log.postgres import open_postgres
 from mainspring.log.records import Records
-from mainspring.log.sqlite import open_sqlite
 from mainspring.runtime.packages.package_contents import UploadedFile
 from mainspring.service.resources.agents import Agents, CreateAgent, UpdateAgent, content_hash
 from mainspring.service.resources.file_resources import Files, NewFile
@@ -17,16 +12,6 @@ from mainspring.service.resources.skill_resources import Skills
 from mainspring.service.storage.repository import ListQuery
 
 MANIFEST = b"---\nname: pdf\ndescription: Reads PDF files.\n---\nRead."
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-async def records(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Records]:
-    if request.param == "sqlite":
-        async with open_sqlite(tmp_path / "mainspring.db") as store:
-            yield store.records
-    else:
-        async with open_postgres(request.getfixturevalue("postgres_url")) as store:
-            yield store.records
 
 
 async def test_changes_at_once_are_all_there_and_every_version_is_whole(records: Records):
@@ -41,10 +26,7 @@ async def test_changes_at_once_are_all_there_and_every_version_is_whole(records:
                 continue
             return
 
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            for index in range(10):
-                group.start_soon(note, index)
+    await at_once(note, range(10))
     now = await agents.get("acme", agent.id)
     assert now.version == 11
     page = await agents.versions("acme", agent.id, ListQuery(limit=100))
@@ -56,21 +38,13 @@ async def test_changes_at_once_are_all_there_and_every_version_is_whole(records:
 async def test_one_of_two_who_expect_the_same_version_is_told(records: Records):
     agents = Agents(records)
     agent = await agents.create("acme", CreateAgent(model="m", name="a"))
-    refused: list[str] = []
-
-    async def rename(name: str) -> None:
-        try:
-            await agents.update("acme", agent.id, UpdateAgent(name=name, version=1))
-        except StaleVersion:
-            refused.append(name)
-
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            for name in ("b", "c", "d"):
-                group.start_soon(rename, name)
-    now = await agents.get("acme", agent.id)
-    assert now.version == 2
-    assert sorted([now.name, *refused]) == ["b", "c", "d"]
+    [renamed] = await at_once(
+        lambda name: agents.update("acme", agent.id, UpdateAgent(name=name, version=1)),
+        ("b", "c", "d"),
+        refusal=StaleVersion,
+    )
+    assert renamed.version == 2
+    assert await agents.get("acme", agent.id) == renamed
 
 
 async def test_the_hash_is_the_same_for_what_is_defined_alike(records: Records):
@@ -85,17 +59,10 @@ async def test_the_hash_is_the_same_for_what_is_defined_alike(records: Records):
 async def test_skill_versions_that_come_at_once_are_all_kept_and_go_together(records: Records):
     skills = Skills(records)
     skill = await skills.create("acme", [UploadedFile(path="pdf/SKILL.md", content=MANIFEST)])
-
-    async def add(index: int) -> None:
-        content = MANIFEST + str(index).encode()
-        await skills.add_version(
-            "acme", skill.id, [UploadedFile(path="pdf/SKILL.md", content=content)]
-        )
-
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            for index in range(3):
-                group.start_soon(add, index)
+    added = (
+        UploadedFile(path="pdf/SKILL.md", content=MANIFEST + end) for end in (b"1", b"2", b"3")
+    )
+    await at_once(lambda file: skills.add_version("acme", skill.id, [file]), added)
     page = await skills.versions("acme", skill.id, ListQuery())
     assert len({version.content_hash for version in page.data}) == 4
     latest = (await skills.get("acme", skill.id)).latest_version_id

@@ -4,6 +4,7 @@ import anyio
 import pytest
 from tests.api.approvals_api import Office, erasing, person, session_context
 from tests.api.sessions_api import session, waiting
+from tests.at_once import at_once
 from tests.service.schedule_setup import Crash
 
 from mainspring.core.errors import Forbidden, InvalidInput, StaleVersion
@@ -59,9 +60,7 @@ async def test_what_nobody_answers_in_time_is_denied_once_and_the_agent_is_told(
         assert await context.attend() == 0
         context.later.put_on(hours=2)
         [job] = context.jobs.take("approval", context.later())
-        async with anyio.create_task_group() as group:
-            for _ in range(3):
-                group.start_soon(context.approvals.attend, job)
+        await at_once(lambda _: context.approvals.attend(job), range(3))
         await context.settled(session_id)
         [said] = await answers(context, session_id)
         assert (said.result, said.answered_by) == ("deny", "expired")
@@ -120,9 +119,7 @@ async def test_after_a_while_others_are_told_and_it_takes_more_to_answer(tmp_pat
         assert approval.may_answer.role == "user"
         context.later.put_on(minutes=11)
         [job] = context.jobs.take("approval", context.later())
-        async with anyio.create_task_group() as group:
-            for _ in range(3):
-                group.start_soon(context.approvals.attend, job)
+        await at_once(lambda _: context.approvals.attend(job), range(3))
         assert [item.type for item in context.notices.told_of] == ["mainspring.approval_escalated"]
         [escalated] = await approvals_of(context)
         assert escalated.escalated_at is not None

@@ -1,7 +1,5 @@
 """Whatever comes in whatever order, each call has one outcome."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,26 +1,22 @@
 """The audit: one chain a tenant, whole whoever writes to it at once."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
-import anyio
 import msgspec
 import pytest
+from tests.at_once import at_once
 from tests.service.fixed_clock import Time
 
 from mainspring.core.errors import StoreUnavailable
 from mainspring.edges.api.app import HandledRequest
 from mainspring.edges.api.request_observers import AuditObserver
 from mainspring.edges.api.route import ApiCall, Method, Route
-from mainspring.log.postgres import open_postgres
 from mainspring.log.records import RecordChange, RecordQuery, RecordRow, Records, Remove, Replace
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.access.audit import Audit, AuditAction, AuditEntry, delete_expired_data
@@ -29,16 +25,6 @@ from mainspring.service.access.tenants import CreateTenant, Tenants
 from mainspring.service.storage.repository import ListQuery
 
 ACT = AuditAction(operation="post /v1/agents", status=200)
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-async def records(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Records]:
-    if request.param == "sqlite":
-        async with open_sqlite(tmp_path / "mainspring.db") as store:
-            yield store.records
-    else:
-        async with open_postgres(request.getfixturevalue("postgres_url")) as store:
-            yield store.records
 
 
 async def noted(audit: Audit, times: int, tenant: str = "acme") -> None:
@@ -73,14 +59,8 @@ async def test_entries_are_numbered_and_each_has_the_hash_of_the_one_before(reco
 
 async def test_several_processes_write_one_chain_without_a_gap(records: Records):
     processes = [Audit(records) for _ in range(4)]
-
-    async def work(audit: Audit, number: int) -> None:
-        await audit.note("acme", msgspec.structs.replace(ACT, request_id=f"req_{number}"))
-
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            for number in range(100):
-                group.start_soon(work, processes[number % 4], number)
+    acts = (msgspec.structs.replace(ACT, request_id=f"req_{number}") for number in range(100))
+    await at_once(lambda item: processes[item[0] % 4].note("acme", item[1]), enumerate(acts))
     verified = await processes[0].verify("acme")
     assert (verified.problems, verified.last_seq) == ((), 100)
     assert len({entry.request_id for entry in await entries(processes[0])}) == 100
@@ -241,11 +221,8 @@ async def test_the_daily_upkeep_lets_go_of_what_is_old_of_every_tenant(records: 
     await noted(audit, 1)
     await delete_expired_data(records, keep_audit=None, clock=time.now)
     assert await records.count(RecordQuery(kind="audit")) == 7
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            for _ in range(3):
-                group.start_soon(
-                    partial(delete_expired_data, records, keep_audit=timedelta(90), clock=time.now)
-                )
+    await at_once(
+        lambda _: delete_expired_data(records, keep_audit=timedelta(90), clock=time.now), range(3)
+    )
     assert await records.count(RecordQuery(kind="audit")) == 1
     assert (await audit.verify("acme")).ok

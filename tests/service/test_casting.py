@@ -1,7 +1,5 @@
 """Agents of the API as the runtime knows agents: the same as by a folder, or in Python."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

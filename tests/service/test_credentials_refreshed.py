@@ -8,6 +8,7 @@ import anyio
 import msgspec
 import pytest
 from aiohttp import web
+from tests.at_once import at_once
 from tests.service.token_server import Provider, provider
 from tests.service.vault_setup import Desk, Method, oauth_of
 
@@ -55,16 +56,8 @@ async def test_an_expired_token_is_exchanged(context: Desk, oauth: Provider, met
 async def test_many_who_ask_at_once_make_one_exchange(context: Desk, oauth: Provider):
     vault = await context.vault(oauth_of(oauth))
     context.time.now += timedelta(hours=2)
-    tokens: list[str] = []
-
-    async def ask() -> None:
-        tokens.append((await context.token(vault)).token)
-
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            for _ in range(10):
-                group.start_soon(ask)
-    assert tokens == ["access-token-number-1"] * 10
+    tokens = await at_once(lambda _: context.token(vault), range(10))
+    assert [item.token for item in tokens] == ["access-token-number-1"] * 10
     assert len(oauth.asked) == 1
 
 
@@ -72,19 +65,14 @@ async def test_processes_that_ask_at_once_make_one_exchange(context: Desk, oauth
     vault = await context.vault(oauth_of(oauth))
     [usable] = await context.ready.usable("acme", [vault])
     stale = await context.credentials.unseal("acme", vault, usable.credential_id)
-    tokens: list[str] = []
 
-    async def ask() -> None:  # with locks of its own, as another process has
+    async def ask(_: int) -> str:  # with locks of its own, as another process has
         other = Refresher(
             context.credentials, context.http_client, notify=context.notify, clock=context.time
         )
-        tokens.append((await other.refresh(stale)).unsealed.secrets.value)
+        return (await other.refresh(stale)).unsealed.secrets.value
 
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            for _ in range(5):
-                group.start_soon(ask)
-    assert tokens == ["access-token-number-1"] * 5
+    assert await at_once(ask, range(5)) == ["access-token-number-1"] * 5
     assert len(oauth.asked) == 1
 
 

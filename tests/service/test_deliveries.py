@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import msgspec
 import pytest
+from tests.at_once import at_once
 from tests.service.receiver import Receiver, holds, receiving
 from tests.service.schedule_setup import LOOPBACK, START, TENANT, Works, works
 
@@ -283,9 +284,7 @@ async def test_what_a_worker_that_died_left_untold_the_next_one_tells(sending: S
 
 async def test_two_workers_that_catch_up_at_once_tell_once(sending: Sending):
     session = await session_with_turns(sending)
-    async with anyio.create_task_group() as group:
-        for _ in range(4):
-            group.start_soon(sending.works.news.catch_up, TENANT, session.id)
+    await at_once(lambda _: sending.works.news.catch_up(TENANT, session.id), range(4))
     assert len(await sending.deliveries()) == 4
 
 

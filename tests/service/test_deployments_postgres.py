@@ -1,6 +1,6 @@
 """Schedules and webhooks on PostgreSQL, with several workers at once."""
 
-import anyio
+from tests.at_once import at_once
 from tests.service.schedule_setup import TENANT, assembled, furnish
 
 from mainspring.capabilities.network.outbound_http import HttpPoster
@@ -40,20 +40,14 @@ async def test_workers_that_do_same_job_at_once_start_one_session_and_tell_once(
         )
         made.clock.pass_by(minutes=1)
         job = Job(task="fire", key=deployment.id, tenant=TENANT)
-        with anyio.fail_after(60):
-            async with anyio.create_task_group() as group:
-                for _ in range(5):
-                    group.start_soon(made.firing.fire, job)
+        await at_once(lambda _: made.firing.fire(job), range(5))
         assert len((await made.runs.page(TENANT, ListQuery())).data) == 1
         assert len(made.sessions.orders) == 1
 
         session = await log.create()
         writer = await log.hold(session.id, owner="w")
         await writer.append(StatusRunning(), StatusIdle(stop_reason=StopReason(type="end_turn")))
-        with anyio.fail_after(60):
-            async with anyio.create_task_group() as group:
-                for _ in range(5):
-                    group.start_soon(made.news.catch_up, TENANT, session.id)
+        await at_once(lambda _: made.news.catch_up(TENANT, session.id), range(5))
         told = (await made.deliveries.page(TENANT, ListQuery(limit=100))).data
         assert len([item for item in told if item.event_type.startswith("session.")]) == 4
         assert len([item for item in told if item.event_type.startswith("deployment_run.")]) == 2

@@ -1,7 +1,5 @@
 """The digest: any split of a log gives the same, and a session is only ever read on."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import reduce

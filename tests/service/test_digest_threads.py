@@ -1,7 +1,5 @@
 """The digest of a session whose agent calls others: each thread for itself, and all together."""
 
-from __future__ import annotations
-
 from functools import reduce
 
 from tests.service.logs import MAIN, log_of

@@ -1,7 +1,5 @@
 """What every dispatcher promises: the embedded one on SQLite, the fleet's on PostgreSQL."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from datetime import timedelta
 from pathlib import Path

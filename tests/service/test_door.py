@@ -1,7 +1,5 @@
 """The doorkeeper, and what people try at doors."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field

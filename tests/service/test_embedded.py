@@ -1,7 +1,5 @@
 """The embedded dispatcher's own: what a dead process held, and what only memory knows."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from pathlib import Path
 

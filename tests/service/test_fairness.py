@@ -1,7 +1,5 @@
 """Turns, for any arrivals: nobody waits while another is served twice, and nothing is lost."""
 
-from __future__ import annotations
-
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 

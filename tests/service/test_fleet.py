@@ -1,7 +1,5 @@
 """The fleet's own troubles: jobs of the dead, jobs left in `doing`, long names, its tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -9,6 +7,7 @@ from typing import Any
 import anyio
 import psycopg
 import pytest
+from tests.at_once import at_once
 from tests.fixtures_postgres import Postgres
 from tests.service.dispatcher_setup import Doing, at_work, job
 
@@ -136,10 +135,7 @@ async def test_many_that_start_at_once_make_its_tables_once(url: str):
         async with open_fleet(url) as dispatcher:
             await dispatcher.put(job("a"))
 
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            for _ in range(5):
-                group.start_soon(start)
+    await at_once(lambda _: start(), range(5))
     assert asked(url, "select count(*) from procrastinate_jobs") == [(1,)]
 
 

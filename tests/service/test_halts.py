@@ -1,7 +1,5 @@
 """The kill switch."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path

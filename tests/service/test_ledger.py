@@ -1,36 +1,21 @@
 """Daily budgets over the counters of a store: shared by all workers, never exceeded."""
 
-from __future__ import annotations
-
-from collections.abc import AsyncGenerator
 from decimal import Decimal
 from pathlib import Path
 
-import anyio
 import pytest
+from tests.at_once import at_once
 from tests.service.fixed_clock import Time, person
 
 from mainspring import Agent, RunResult, open_runtime
 from mainspring.core.events import Usage
 from mainspring.core.model_facts import ModelFacts, Price
 from mainspring.harness.budget import Charge
-from mainspring.log.postgres import open_postgres
 from mainspring.log.records import Records
-from mainspring.log.sqlite import open_sqlite
 from mainspring.service.access.api_keys import CreateKey, Keys
 from mainspring.service.access.budget_ledger import LIMIT_SECONDS, DailyBudgetLedger
 from mainspring.service.access.tenants import CreateTenant, Tenants, UpdateTenant
 from mainspring.testing import Model, Scripted, says
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-async def records(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Records]:
-    if request.param == "sqlite":
-        async with open_sqlite(tmp_path / "mainspring.db") as store:
-            yield store.records
-    else:
-        async with open_postgres(request.getfixturevalue("postgres_url")) as store:
-            yield store.records
 
 
 @pytest.fixture
@@ -98,19 +83,12 @@ async def test_namesakes_of_two_tenants_do_not_pay_for_each_other(records: Recor
 async def test_many_workers_never_reserve_more_than_there_is(records: Records, time: Time):
     await Tenants(records).create(CreateTenant(id="acme", daily_budget_usd=Decimal(1)))
     workers = [ledger_of(records, time) for _ in range(5)]
-    let_through: list[int] = []
-
-    async def work(worker: DailyBudgetLedger, number: int) -> None:
-        if await worker.reserve(charge(number, "0.30", tenant="acme")) is None:
-            let_through.append(number)
-
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            for number in range(40):
-                group.start_soon(work, workers[number % 5], number)
-    assert len(let_through) <= 3
+    refusals = await at_once(
+        lambda number: workers[number % 5].reserve(charge(number, "0.30", tenant="acme")), range(40)
+    )
+    assert refusals.count(None) <= 3
     spent = await workers[0].spent_usd("acme", "tenant", "acme")
-    assert spent == Decimal("0.30") * len(let_through)
+    assert spent == Decimal("0.30") * refusals.count(None)
 
 
 async def test_a_new_day_begins_with_nothing_spent(records: Records, time: Time):

@@ -11,6 +11,7 @@ import anyio
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tests.at_once import at_once
 
 from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound, PathTaken
 from mainspring.log.postgres import open_postgres
@@ -282,10 +283,7 @@ async def crowd(records: Records) -> None:
         memory = await memories.create("acme", made.id, asked, actor)
         await memories.update("acme", made.id, memory.id, UpdateMemory(content="2"), actor)
 
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            for n in range(20):
-                group.start_soon(write, n)
+    await at_once(write, range(20))
     assert len((await memories.page("acme", made.id, MemoryListing(limit=100))).data) == 20
     history = await MemoryVersions(records, stores).page("acme", made.id, VersionListing(limit=100))
     assert len(history.data) == 40

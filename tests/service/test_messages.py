@@ -1,7 +1,5 @@
 """What a message to a session costs."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Tokens of an issuer: what holds, and everything that must not."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """Sessions whose runs keep failing: tried again, then parked with the reason, and let go again."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
 from pathlib import Path

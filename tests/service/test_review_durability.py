@@ -1,7 +1,5 @@
 """What a process leaves that dies between two writes, and what a bad record does to others."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The kill switch against a tenant that makes many of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.service.fixed_clock import person

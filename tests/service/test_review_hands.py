@@ -1,7 +1,5 @@
 """Hands that are kept between runs, and what their session may use by then."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import anyio

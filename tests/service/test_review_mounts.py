@@ -1,7 +1,5 @@
 """Mounts against those who name the repository, serve it, or work in the workspace meanwhile."""
 
-from __future__ import annotations
-
 import subprocess
 import threading
 from collections.abc import Callable, Generator

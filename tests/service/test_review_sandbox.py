@@ -1,7 +1,5 @@
 """A program of one session, run by the real service: what it can see of the machine it is on."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Secrets of every kind, given to the real service at its most talkative: nothing repeats one."""
 
-from __future__ import annotations
-
 import json
 import urllib.request
 from pathlib import Path

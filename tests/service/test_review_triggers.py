@@ -1,7 +1,5 @@
 """Triggers against senders who know how deliveries are marked."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

@@ -1,8 +1,6 @@
 """Suites, drills and service levels in the service: run once, graded, and an alarm for each time
 that they get worse."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass

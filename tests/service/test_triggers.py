@@ -4,11 +4,11 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from pathlib import Path
 
-import anyio
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.at_once import at_once
 from tests.service.schedule_setup import TENANT, Works, works
 
 from mainspring.core.errors import InvalidInput, TooLarge, Unauthenticated
@@ -95,9 +95,7 @@ async def test_a_delivery_that_comes_again_does_nothing_and_tells_the_same_sessi
 
 async def test_one_delivery_at_once_from_many_sides_is_one_session(made: Works):
     of = await trigger(made)
-    async with anyio.create_task_group() as group:
-        for _ in range(8):
-            group.start_soon(made.intake.take, of.id, delivery(made, of))
+    await at_once(lambda _: made.intake.take(of.id, delivery(made, of)), range(8))
     assert len(made.sessions.orders) == 1
 
 
@@ -115,9 +113,7 @@ async def test_deliveries_about_one_thing_go_to_one_session(made: Works):
 
 async def test_two_deliveries_at_once_about_one_thing_start_one_session(made: Works):
     of = await trigger(made, correlation="{{body.issue.number}}")
-    async with anyio.create_task_group() as group:
-        for id_ in "abcd":
-            group.start_soon(made.intake.take, of.id, delivery(made, of, id_=id_))
+    await at_once(lambda id_: made.intake.take(of.id, delivery(made, of, id_=id_)), "abcd")
     assert (len(made.sessions.orders), len(made.sessions.sent)) == (1, 4)
 
 

@@ -1,7 +1,5 @@
 """What is shown of a message before it is whole, and what is not."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

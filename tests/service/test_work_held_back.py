@@ -1,7 +1,5 @@
 """A call is shown only once it is known whether it may be done: who has hands does it at once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal

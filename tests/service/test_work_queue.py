@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -10,9 +8,9 @@ import anyio.lowlevel
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.at_once import at_once
 
 from mainspring.core.errors import HeartbeatRefused, InvalidInput, NotFound, StaleVersion
-from mainspring.log.postgres import open_postgres
 from mainspring.log.records import Records
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.resources.environments import (
@@ -104,16 +102,6 @@ async def shop_over(records: Records) -> Shop:
     return Shop(records, made.id)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-async def records(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Records]:
-    if request.param == "sqlite":
-        async with open_sqlite(tmp_path / "mainspring.db") as store:
-            yield store.records
-    else:
-        async with open_postgres(request.getfixturevalue("postgres_url")) as store:
-            yield store.records
-
-
 async def test_a_session_has_one_item_however_often_it_is_offered(here: Shop):
     await here.offer()
     await here.offer()
@@ -132,16 +120,8 @@ async def test_of_many_who_ask_at_once_each_item_goes_to_one(records: Records):
     here = await shop_over(records)
     for index in range(5):
         await here.offer(f"sesn_{index}")
-    got: list[WorkItem | None] = []
-
-    async def ask(queue: WorkQueue) -> None:
-        got.append(await queue.poll("acme", here.env, PollParams()))
-
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            for _ in range(12):
-                group.start_soon(ask, here.another())
-    handed = [work.id for work in got if work is not None]
+    polled = await at_once(lambda _: here.another().poll("acme", here.env, PollParams()), range(12))
+    handed = [work.id for work in polled if work is not None]
     assert sorted(handed) == sorted(work.id for work in await here.all())
     here.later(5)
     again = await here.poll()

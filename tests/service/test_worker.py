@@ -1,7 +1,5 @@
 """A worker on SQLite: what it finds to do, whom it leaves alone, how it closes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import anyio

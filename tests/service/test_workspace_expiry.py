@@ -1,7 +1,5 @@
 """Workspaces that nobody uses are removed, after a notice; their sessions stay."""
 
-from __future__ import annotations
-
 import os
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A token endpoint and an MCP server on loopback, as an OAuth provider runs them."""
 
-from __future__ import annotations
-
 from base64 import b64decode
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """A worker with a runtime on SQLite: sessions that the service knows, and what became of them."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Sessions with all that real ones have: settings, sandbox, log. Only the model is scripted."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Packages of an environment: real installers, a registry on loopback, layers that are cached."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Mapping

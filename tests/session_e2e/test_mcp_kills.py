@@ -2,8 +2,6 @@
 once, or is reported as in doubt; no process is left.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

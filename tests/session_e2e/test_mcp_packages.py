@@ -1,7 +1,5 @@
 """Servers that `npx` and `uvx` load: real installers, a registry on loopback."""
 
-from __future__ import annotations
-
 import base64
 import json
 import shutil

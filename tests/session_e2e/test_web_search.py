@@ -1,7 +1,5 @@
 """`web_search` through each provider, against a fake of it on loopback."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field

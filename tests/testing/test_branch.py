@@ -1,7 +1,5 @@
 """A recorded session that goes on otherwise: what its tools and hooks gave then is given again."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Replay: whatever happened to a session happens again, and a change is found where it shows."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from pathlib import Path
 

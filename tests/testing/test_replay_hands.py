@@ -1,7 +1,5 @@
 """Replay of sessions with hands: what hooks, people and tools did to a session happens again."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.tools.file_tools import FileDesk, desk_over
+from tests.written_files import write_file
 
 from mainspring.capabilities.tools.glob import compile_search
 from mainspring.core.errors import InvalidInput
@@ -16,11 +17,9 @@ from mainspring.core.errors import InvalidInput
 def context(tmp_path: Path) -> FileDesk:
     paths = "a.py src/b.py src/deep/c.ts src/deep/d.tsx .github/ci.yml .git/config.py x/[y].py"
     for age, path in enumerate(paths.split()):
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text("")
+        write_file(tmp_path / path, "")
         os.utime(tmp_path / path, (1000 - age, 1000 - age))
-    (tmp_path / ".mainspring").mkdir()
-    (tmp_path / ".mainspring/key.py").write_text("")
+    write_file(tmp_path / ".mainspring/key.py", "")
     return desk_over(tmp_path)
 
 

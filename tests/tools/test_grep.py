@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.tools.file_tools import FileDesk, desk_over
+from tests.written_files import write_file
 
 from mainspring.capabilities.tools.file_search import find_ripgreps
 from mainspring.core.content import plain_text
@@ -37,8 +38,7 @@ def filled(root: Path) -> Path:
         "odd\nname": b"os\n",
     }
     for path, content in files.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_bytes(content)
+        write_file(root / path, content)
     (root / "link.py").symlink_to("a.py")
     os.mkfifo(root / "pipe")
     return root
@@ -143,8 +143,7 @@ async def test_a_swapped_folder_gives_nothing_away(
     outside = tmp_path_factory.mktemp("outside")
     (outside / "f").write_text("needle and secret\n")
     inside, evil, kept = context.root / "inside", context.root / "evil", context.root / "kept"
-    inside.mkdir()
-    (inside / "f").write_text("needle\n")
+    write_file(inside / "f", "needle\n")
     evil.symlink_to(outside)
     done = threading.Event()
 

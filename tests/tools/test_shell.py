@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
+from tests.at_once import at_once
 from tests.tools.open_sandbox import OpenSandbox
 from tests.tools.shells import Session
 
@@ -245,16 +246,8 @@ async def test_the_middle_of_much_output_is_left_out(session: Session):
 
 
 async def test_reads_can_run_beside_each_other(session: Session):
-    shown: list[str] = []
-
-    async def read(number: int) -> None:
-        shown.append(await session.text(f"echo {number}"))
-
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            for number in range(5):
-                group.start_soon(read, number)
-    assert sorted(shown) == ["0", "1", "2", "3", "4"]
+    shown = await at_once(lambda number: session.text(f"echo {number}"), range(5))
+    assert shown == ["0", "1", "2", "3", "4"]
 
 
 async def test_cancelling_a_call_ends_what_it_runs(session: Session):

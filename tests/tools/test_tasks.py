@@ -1,7 +1,5 @@
 """The task tools: dependencies, failures and notes; what is wrong changes nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import msgspec

@@ -1,7 +1,5 @@
 """Ways in which a server may send a secret back: single encodings, and combinations of them."""
 
-from __future__ import annotations
-
 import json
 from base64 import b32encode, b32hexencode, b64encode, encodebytes, urlsafe_b64encode
 from collections.abc import Callable

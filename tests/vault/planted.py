@@ -1,7 +1,5 @@
 """Made-up secrets of every kind we look for, put together here so that none stands in a file."""
 
-from __future__ import annotations
-
 import random
 from base64 import b64encode, urlsafe_b64encode
 from string import ascii_letters, ascii_lowercase, ascii_uppercase, digits

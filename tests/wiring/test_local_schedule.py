@@ -1,7 +1,5 @@
 """The schedule in the agent.yaml of a folder that is served: a deployment that follows the file."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Programs of several threads of a session, in real sandboxes over one workspace."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

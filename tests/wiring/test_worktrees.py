@@ -1,7 +1,5 @@
 """Worktrees of a workspace, with real git: merged, discarded, kept; killed anywhere."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,6 +9,7 @@ from subprocess import CompletedProcess
 
 import pytest
 from tests.repositories import git, repository
+from tests.written_files import write_file
 
 from mainspring.capabilities.git.worktrees import GitWorktrees
 from mainspring.capabilities.sandbox import readonly_mounts
@@ -52,8 +51,7 @@ async def test_work_is_merged_and_nothing_is_left_of_it(worktrees: GitWorktrees,
     assert await worktrees.open("helper-1") == opened
     assert (opened.path / "b.txt").read_text() == "two\n"
     (opened.path / "a.txt").unlink()
-    (opened.path / "new").mkdir()
-    (opened.path / "new/c\n ü.txt").write_text("three\n")
+    write_file(opened.path / "new/c\n ü.txt", "three\n")
     assert (workspace / "a.txt").exists()
     assert await worktrees.changes(opened) == ["a.txt", "new/c\n ü.txt"]
 
@@ -139,8 +137,7 @@ async def test_an_ignored_file_is_not_overwritten(worktrees: GitWorktrees, works
 
 
 async def test_folder_of_repository_has_same_folder_of_a_worktree(workspace: Path, tmp_path: Path):
-    (workspace / "part").mkdir()
-    (workspace / "part/c.txt").write_text("c\n")
+    write_file(workspace / "part/c.txt", "c\n")
     git(workspace, "add", ".")
     git(workspace, "commit", "--quiet", "--message=part")
     worktrees = open_worktrees(workspace / "part", tmp_path / "place")

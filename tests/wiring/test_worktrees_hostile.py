@@ -1,7 +1,5 @@
 """Worktrees of repositories that mean ill: nothing of theirs runs, nothing else is changed."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import threading

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.written_files import write_file
 
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
@@ -26,8 +27,7 @@ def root(tmp_path: Path) -> Path:
     made = tmp_path / "project"
     made.mkdir()
     (tmp_path / "secret").write_bytes(SECRET)
-    (made / ".mainspring").mkdir()
-    (made / ".mainspring/key").write_bytes(SECRET)
+    write_file(made / ".mainspring/key", SECRET)
     return made
 
 
@@ -227,8 +227,7 @@ def swapped(place: Path, outside: Path, aside: Path | None = None) -> Generator[
 @pytest.fixture
 def folder(root: Path) -> Path:
     made = root / "folder"
-    made.mkdir()
-    (made / "secret").write_bytes(b"mine")
+    write_file(made / "secret", b"mine")
     return made
 
 
@@ -256,11 +255,9 @@ def test_a_swapped_folder_gives_nothing_away(tree: FolderWorkspace, folder: Path
 
 
 async def test_a_swapped_folder_is_not_listed(tree: FolderWorkspace, folder: Path, tmp_path: Path):
-    (folder / "below").mkdir()
-    (folder / "below/mine").write_bytes(b"")
+    write_file(folder / "below/mine", b"")
     outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "theirs").write_bytes(b"")
+    write_file(outside / "theirs", b"")
     with swapped(folder / "below", outside):
         for _ in range(ROUNDS // 4):
             with suppress(ToolEnvironmentError):
@@ -297,8 +294,7 @@ async def test_a_restore_is_not_led_out(tree: FolderWorkspace, folder: Path, tmp
     snapshots = WorkspaceSnapshots(tree, tmp_path / "store")
     one, _ = await snapshots.take()
     (folder / "secret").write_bytes(b"changed")
-    (folder / "more").mkdir()
-    (folder / "more/file").write_bytes(b"")
+    write_file(folder / "more/file", b"")
     two, _ = await snapshots.take()
     with swapped(folder, outside, aside):
         for _ in range(ROUNDS // 20):

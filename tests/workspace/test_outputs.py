@@ -1,7 +1,5 @@
 """The files that a session hands over, read from a folder that its programs can change."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A folder that a session has filled is removed, however it was filled."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Generator

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.at_once import at_once
 from tests.workspace.trees import picture
+from tests.written_files import write_file
 
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
@@ -30,8 +32,7 @@ def root(tmp_path: Path) -> Path:
     (made / "link").symlink_to("src/a.py")
     (made / "broken").symlink_to("../nowhere")
     (made / os.fsdecode(b"caf\xe9\n")).write_bytes(b"odd name")
-    (made / ".mainspring").mkdir()
-    (made / ".mainspring/state").write_bytes(b"ours")
+    write_file(made / ".mainspring/state", b"ours")
     return made
 
 
@@ -50,12 +51,10 @@ async def test_a_workspace_is_brought_back_wholly(root: Path, snapshots: Workspa
     (root / "src").write_bytes(b"a file now")
     shutil.rmtree(root / ".git")
     (root / "link").unlink()
-    (root / "link").mkdir()
-    (root / "link/inside").write_bytes(b"")
+    write_file(root / "link/inside", b"")
     (root / "broken").unlink()
     (root / os.fsdecode(b"caf\xe9\n")).write_bytes(b"changed")
-    (root / "new/deep").mkdir(parents=True)
-    (root / "new/deep/file").write_bytes(b"new")
+    write_file(root / "new/deep/file", b"new")
     await snapshots.restore(taken)
     assert picture(root) == before
     assert (root / ".mainspring/state").read_bytes() == b"ours"
@@ -76,8 +75,7 @@ async def test_changes_are_told_and_nothing_touched(root: Path, snapshots: Works
     untouched = (root / ".git/HEAD").stat()
     (root / "src/a.py").write_bytes(b"a = 2\n")
     (root / "src/run.sh").chmod(0o644)
-    (root / "new").mkdir()
-    (root / "new/file").write_bytes(b"")
+    write_file(root / "new/file", b"")
     (root / "hollow").mkdir()
     (root / "broken").unlink()
     later, _ = await snapshots.take()
@@ -108,8 +106,7 @@ async def test_a_file_changed_at_once_is_seen_to_differ(root: Path, snapshots: W
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 async def test_what_may_not_be_read_is_left_as_it_is(root: Path, snapshots: WorkspaceSnapshots):
-    (root / "closed").mkdir()
-    (root / "closed/inside").write_bytes(b"1")
+    write_file(root / "closed/inside", b"1")
     (root / "private").write_bytes(b"2")
     for name in ("closed", "private"):
         (root / name).chmod(0)
@@ -157,8 +154,7 @@ async def test_a_folder_that_goes_takes_its_pipes(root: Path, snapshots: Workspa
 
 async def test_no_link_leads_outside(root: Path, snapshots: WorkspaceSnapshots, tmp_path: Path):
     outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "a.py").write_bytes(b"theirs")
+    write_file(outside / "a.py", b"theirs")
     taken, _ = await snapshots.take()
     shutil.rmtree(root / "src")
     (root / "src").symlink_to(outside)
@@ -220,16 +216,10 @@ def test_a_store_in_plain_sight_of_the_workspace_is_refused(root: Path):
 
 async def test_sessions_on_one_workspace_take_turns(root: Path):
     tree = FolderWorkspace(root, hidden=[".mainspring"])
-    found: list[tuple[str, int]] = []
-
-    async def take() -> None:
-        found.append(await WorkspaceSnapshots(tree, root / ".mainspring/snapshots").take())
-
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            for _ in range(8):
-                group.start_soon(take)
-    assert len(set(found)) == 1
+    taken = await at_once(
+        lambda _: WorkspaceSnapshots(tree, root / ".mainspring/snapshots").take(), range(8)
+    )
+    assert len(set(taken)) == 1
 
 
 CHILD = """
@@ -297,8 +287,7 @@ async def test_a_restore_that_was_killed_anywhere_is_finished_by_next(root: Path
         shutil.rmtree(root / "src")
         (root / "src").write_bytes(b"in the way")
         (root / "link").unlink()
-        (root / "link/deep").mkdir(parents=True)
-        (root / "link/deep/file").write_bytes(b"")
+        write_file(root / "link/deep/file", b"")
         (root / ".git/HEAD").write_bytes(b"changed")
         ends.append(killed(root, store, taken, deadly))
         await snapshots.restore(taken)

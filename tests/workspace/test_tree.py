@@ -5,6 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from tests.written_files import write_file
 
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.workspace_roots import Root
@@ -25,8 +26,7 @@ async def read(tree: FolderWorkspace, path: str) -> bytes:
 
 
 async def test_a_file_is_read_by_relative_and_by_absolute_path(root: Path):
-    (root / "src").mkdir()
-    (root / "src/a.py").write_bytes(b"x = 1\n")
+    write_file(root / "src/a.py", b"x = 1\n")
     tree = FolderWorkspace(root)
     assert await read(tree, "src/a.py") == b"x = 1\n"
     assert await read(tree, "./src/../src//a.py") == b"x = 1\n"
@@ -35,8 +35,7 @@ async def test_a_file_is_read_by_relative_and_by_absolute_path(root: Path):
 
 
 async def test_a_link_that_stays_inside_is_followed(root: Path):
-    (root / "real").mkdir()
-    (root / "real/a").write_bytes(b"a")
+    write_file(root / "real/a", b"a")
     (root / "by_name").symlink_to("real")
     (root / "by_path").symlink_to(root / "real")
     (root / "real/up").symlink_to("../by_name/a")
@@ -149,8 +148,7 @@ async def test_what_is_missing_a_folder_or_too_large_is_said(root: Path):
 
 async def test_a_walk_lists_files_folders_and_links_in_order(root: Path):
     for path in ("b/z", "b/a", ".git/config", "a.txt"):
-        (root / path).parent.mkdir(exist_ok=True)
-        (root / path).write_bytes(b"12")
+        write_file(root / path, b"12")
     (root / "loop").symlink_to(".")
     os.mkfifo(root / "pipe")
     found = await FolderWorkspace(root).walk(skip=[".git"])
@@ -164,8 +162,7 @@ async def test_a_walk_lists_files_folders_and_links_in_order(root: Path):
 async def test_other_roots_are_reached_by_absolute_path_and_by_link(root: Path, tmp_path: Path):
     other, library = tmp_path / "other", tmp_path / "library"
     for made in (other, library):
-        made.mkdir()
-        (made / "a").write_bytes(b"a")
+        write_file(made / "a", b"a")
     (root / "lib").symlink_to(library)
     tree = FolderWorkspace(root, extra=[Root(path=other), Root(path=library, read_only=True)])
     assert await read(tree, str(other / "a")) == b"a"

@@ -1,10 +1,12 @@
-"""Cues beyond words, in a question and in a passage: dates, numbers, names, who said it, and
-whether a passage is itself a question. English; in other languages they are simply absent.
+"""Cues beyond words, in a question and in a passage: dates, numbers, names, places, people, who
+said it, and whether a passage is itself a question. English; in other languages they are simply
+absent.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 _MONTHS = (
@@ -35,6 +37,31 @@ _ASKS_NAME = re.compile(
     r"|\b(?:name|called|title|city|country|state|book|movie|band|game|place)\b",
     re.IGNORECASE,
 )
+_ASKS_PLACE = re.compile(
+    r"^\s*where\b|\b(?:cit(?:y|ies)|countr(?:y|ies)|states?|places?|locations?)\b", re.IGNORECASE
+)
+_ASKS_PERSON = re.compile(r"^\s*who\b|\b(?:whose|whom)\b", re.IGNORECASE)
+_ASKS_TITLE = re.compile(
+    r"\b(?:book|movie|film|song|show|game|series|title|name|named|called)\b", re.IGNORECASE
+)
+_ASKS_DURATION = re.compile(
+    r"\bhow (?:long|old|many (?:year|month|day|week|hour)s?)\b", re.IGNORECASE
+)
+_FIRST_PERSON_WORDS = re.compile(r"\b(?:i|my|me|mine|myself|we|our|us)\b", re.IGNORECASE)
+_PLACES = re.compile(r"\b(?:in|at|to|from|near) (?:the )?[A-Z]")
+_PERSONS = re.compile(
+    r"\b(?:mom|mum|mother|dad|father|parents?|sons?|daughters?|kids?|child|children|brothers?"
+    r"|sisters?|siblings?|wife|husband|partner|girlfriend|boyfriend|friends?|aunt|uncle|cousins?"
+    r"|grand[a-z]+|family|coworkers?|colleagues?|boss|neighbou?rs?|teacher|coach)\b",
+    re.IGNORECASE,
+)
+_QUOTES = re.compile('["\u201c\u201d]')
+_DURATIONS = re.compile(
+    r"\b(?:\d+|one|two|three|four|five|six|seven|eight|nine|ten|few|couple|several|a|many)"
+    r" (?:[a-z]+ )?(?:second|minute|hour|day|week|month|year|decade)s?\b"
+    r"|\bsince\b|\bfor (?:years|months|ages|weeks)\b",
+    re.IGNORECASE,
+)
 _LETTERS = re.compile(r"[A-Za-z]+")
 _YEAR = re.compile(r"\b((?:19|20)\d\d)\b")
 _DAY = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th)?\b")
@@ -43,21 +70,31 @@ _FIRST_PERSON = frozenset(("i", "my", "me", "i've", "i'm"))
 USER = "user"
 
 
-@dataclass(frozen=True, slots=True)
-class PassageCues:
-    is_question: bool
-    has_time: bool
-    has_number: bool
-    has_name: bool
+# What a passage has, one bit each.
+IS_QUESTION, HAS_TIME, HAS_NUMBER, HAS_NAME, ASKS, IS_PERSONAL = (1 << at for at in range(6))
+HAS_PLACE, HAS_PERSON, HAS_TITLE, HAS_DURATION = (1 << at for at in range(6, 10))
+_PATTERNS = {
+    HAS_TIME: _TIME_WORDS,
+    HAS_NUMBER: _NUMBERS,
+    HAS_NAME: _NAMES,
+    IS_PERSONAL: _FIRST_PERSON_WORDS,
+    HAS_PLACE: _PLACES,
+    HAS_PERSON: _PERSONS,
+    HAS_TITLE: _QUOTES,
+    HAS_DURATION: _DURATIONS,
+}
 
-    @classmethod
-    def of(cls, text: str) -> PassageCues:
-        return cls(
-            text.rstrip().endswith("?"),
-            _TIME_WORDS.search(text) is not None,
-            _NUMBERS.search(text) is not None,
-            _NAMES.search(text) is not None,
-        )
+
+def is_question(text: str) -> bool:
+    return text.rstrip().endswith("?")
+
+
+def passage_flags(text: str) -> int:
+    """`IS_QUESTION` if it ends as one, `ASKS` if it has one, and so on."""
+    flags = sum(flag for flag, pattern in _PATTERNS.items() if pattern.search(text))
+    if "?" in text:
+        flags |= ASKS | is_question(text) * IS_QUESTION
+    return flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +102,35 @@ class QueryCues:
     asks_when: bool
     asks_how_many: bool
     asks_name: bool
+    asks_place: bool
+    asks_person: bool
+    asks_title: bool
+    asks_duration: bool
     months: frozenset[int]
     years: frozenset[int]
     day: int | None
     speakers: frozenset[str]
     """Words that may name who said something; `user` if the asker speaks of themselves."""
+
+    def author(self, authors: Collection[str]) -> str | None:
+        """The one of them that the question names, if it names no other."""
+        named = self.speakers.intersection(authors)
+        return next(iter(named)) if len(named) == 1 else None
+
+    @property
+    def flag_values(self) -> dict[str, int]:
+        """Which flag of a passage counts, by the name of what it adds to the score."""
+        asked = {
+            "when": self.asks_when * HAS_TIME,
+            "number": self.asks_how_many * HAS_NUMBER,
+            "name": self.asks_name * HAS_NAME,
+            "place": self.asks_place * HAS_PLACE,
+            "person": self.asks_person * HAS_PERSON,
+            "title": self.asks_title * HAS_TITLE,
+            "duration": self.asks_duration * HAS_DURATION,
+        }
+        wanted = {name: flag for name, flag in asked.items() if flag}
+        return {"question": IS_QUESTION, "time": HAS_TIME, **wanted}
 
     @classmethod
     def of(cls, query: str) -> QueryCues:
@@ -83,6 +144,10 @@ class QueryCues:
             _ASKS_WHEN.search(query) is not None,
             _ASKS_HOW_MANY.search(query) is not None,
             _ASKS_NAME.search(query) is not None,
+            _ASKS_PLACE.search(query) is not None,
+            _ASKS_PERSON.search(query) is not None,
+            _ASKS_TITLE.search(query) is not None,
+            _ASKS_DURATION.search(query) is not None,
             months,
             frozenset(map(int, _YEAR.findall(query))),
             days[0] if days else None,

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from mainspring.retrieval.cues import PassageCues
+from mainspring.retrieval.cues import passage_flags
+from mainspring.retrieval.passage_weights import WEIGHTS
 from mainspring.retrieval.passages import (
+    NEAR,
     SPAN,
-    WEIGHTS,
     CorpusFacts,
     PassageRow,
     PassageScorer,
@@ -25,7 +26,7 @@ from mainspring.retrieval.passages import (
 )
 from mainspring.retrieval.stems import content_words, fingerprint, stems
 
-LAYOUT = 3
+LAYOUT = 4
 """Of the tables, beside the stems: an index of another one is made again."""
 MAX_DATED = 200
 MAX_CONTAINERS = 500
@@ -232,7 +233,7 @@ class PassageIndex:
         near = self._nearest(question.text, facts, allowed)
         seeds = [*self._seeds(question, facts, allowed), *(near or ())] if allowed else []
         candidates = {seed + offset for seed in seeds for offset in range(-SPAN, SPAN + 1)}
-        around = {at + offset for at in candidates for offset in range(-SPAN, SPAN + 1)}
+        around = candidates.union(*({at + offset for at in candidates} for offset in NEAR))
         brought = self._brought(more)
         rows = [*self._store.rows(around, allowed), *(row for row, _ in brought.values())]
         whole = self._store.container_scores(question.terms, allowed) if allowed else {}
@@ -319,14 +320,14 @@ def _hits(best: Sequence[ScoredPassage], places: Mapping[int, Place]) -> list[Pa
 
 
 def _stored_passage(passage: Passage, vector: bytes | None) -> StoredPassage:
-    cues, time, text = PassageCues.of(passage.text), passage.time, passage.whole
+    time, text = passage.time, passage.whole
     year, month, day = (0, 0, 0) if time is None else (time.year, time.month, time.day)
     return StoredPassage(
         author=passage.author.lower(),
         year=year,
         month=month,
         day=day,
-        flags=cues.is_question | cues.has_time << 1 | cues.has_number << 2 | cues.has_name << 3,
+        flags=passage_flags(passage.text),
         stems=stems(text),
         vector=vector,
         words="" if vector is None else " ".join(dict.fromkeys(content_words(text))),

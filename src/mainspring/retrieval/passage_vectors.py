@@ -13,11 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mainspring.retrieval.passage_index import PassageStore
-from mainspring.retrieval.passages import (
-    VECTOR_WEIGHTS,
-    WHOLE_VECTOR_WEIGHTS,
-    PassageRow,
-)
+from mainspring.retrieval.passage_weights import VECTOR_WEIGHTS, WHOLE_VECTOR_WEIGHTS
+from mainspring.retrieval.passages import PassageRow
 from mainspring.retrieval.static_vectors import Encoder, Matrix
 from mainspring.retrieval.stems import content_words, stem
 

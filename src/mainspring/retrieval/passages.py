@@ -1,9 +1,7 @@
 """Ranks passages by a question, with what a store knows of them: the passages around them, what
 they belong to, who wrote them, and when; with vectors, how near they are. No model.
 
-The weights were fitted on two-person conversations (LoCoMo, see `bench/memory_weights.py`). A
-passage that stands alone has only its own words and its date, and these count as much as they do
-there.
+`passage_arrays.py` computes the same with numpy; a change here is one there.
 """
 
 from __future__ import annotations
@@ -15,85 +13,23 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 
-from mainspring.retrieval.cues import QueryCues
+from mainspring.retrieval.cues import ASKS, IS_PERSONAL, QueryCues
+from mainspring.retrieval.passage_weights import WEIGHTS
 from mainspring.retrieval.stems import stems
 from mainspring.retrieval.thesaurus import related_stems
 
 SPAN = 2
 """Passages on either side that count as the surroundings of one."""
-_K1 = 0.9
-_OWN_B, _WINDOW_B = 0.3, 0.4
-_DAY_SLACK = 3
-_MAX_DEEP = 80
-WEIGHTS: Mapping[str, float] = {
-    "own": 4.7,
-    "window": 6.8,
-    "previous": 3.0,
-    "container": 3.4,
-    "whole": 0.8,
-    "pairs": 2.0,
-    "related": 1.0,
-    "length": 0.35,
-    "question": -0.75,
-    "time": 0.2,
-    "when": 1.75,
-    "author": 2.9,
-    "month": 3.0,
-    "day": 3.9,
-    "year": 1.1,
-    "number": 0.9,
-    "name": 1.2,
-    "after_question": 0.5,
-}
-
-VECTOR_WEIGHTS: Mapping[str, float] = {
-    "own": 0.0,
-    "window": 3.2,
-    "previous": 3.0,
-    "container": 0.0,
-    "whole": 1.3,
-    "pairs": 1.5,
-    "related": 0.4,
-    "length": 0.3,
-    "question": -0.6,
-    "time": 0.3,
-    "when": 1.8,
-    "author": 2.8,
-    "month": 3.7,
-    "day": 3.6,
-    "year": 0.6,
-    "number": 1.1,
-    "name": 1.0,
-    "after_question": 0.5,
-    "vector": 3.7,
-    "words": 2.8,
-    "words_nearby": 2.6,
-}
-"""With vectors of texts and words; `bench/memory_weights.py` fits them."""
-WHOLE_VECTOR_WEIGHTS: Mapping[str, float] = {
-    "own": 3.6,
-    "window": 3.7,
-    "previous": 2.7,
-    "container": 3.2,
-    "whole": 1.4,
-    "pairs": 1.8,
-    "related": 0.8,
-    "length": 0.55,
-    "question": -0.6,
-    "time": 0.3,
-    "when": 1.8,
-    "author": 2.85,
-    "month": 3.7,
-    "day": 3.5,
-    "year": 0.6,
-    "number": 1.1,
-    "name": 1.0,
-    "after_question": 0.45,
-    "vector": 4.7,
-    "words": 0.0,
-    "words_nearby": 0.0,
-}
-"""With vectors of texts only, as an embedding endpoint gives them."""
+K1 = 0.9
+OWN_B, WINDOW_B = 0.3, 0.4
+DAY_SLACK = 3
+MAX_DEEP = 80
+WINDOW_LENGTH = (2 * SPAN + 1) * 0.9
+NEAR: Mapping[int, float] = {-1: 0.7, 1: 0.4, -2: 0.4, 2: 0.25, -3: 0.25, 3: 0.15, -4: 0.15}
+"""How much a word counts in the passages around one, by how many places these are before or after.
+"""
+DIGITS = 9
+"""Of scores. Sums differ in the digits after them with the order of what is added."""
 
 
 @dataclass(slots=True)
@@ -112,22 +48,6 @@ class PassageRow:
     words: str
     stems: list[str]
 
-    @property
-    def is_question(self) -> int:
-        return self.flags & 1
-
-    @property
-    def has_time(self) -> int:
-        return self.flags >> 1 & 1
-
-    @property
-    def has_number(self) -> int:
-        return self.flags >> 2 & 1
-
-    @property
-    def has_name(self) -> int:
-        return self.flags >> 3 & 1
-
 
 @dataclass(frozen=True, slots=True)
 class CorpusFacts:
@@ -137,6 +57,15 @@ class CorpusFacts:
     mean_length: float
     frequency: Mapping[str, int]
     """Passages that have a stem, for those of the query."""
+
+    def rarity(self, words: Iterable[str], times: int = 1) -> dict[str, float]:
+        """How much words tell, if each were in so many times as many passages."""
+        having = {word: times * self.frequency.get(word, 0) for word in words}
+        total = self.passages
+        return {
+            word: math.log((total - min(total, count) + 0.5) / (min(total, count) + 0.5) + 1)
+            for word, count in having.items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +109,7 @@ class PassageScorer:
         self._rows = {row.number: row for row in rows}
         best = max(container_scores.values(), default=0.0) or 1.0
         self._whole = {number: score / best for number, score in container_scores.items()}
-        self._facts = facts
+        self._mean_length = facts.mean_length
         self._related = related_stems()
         terms = frozenset(question.stems)
         self._counts = {  # most rows are only near to one that has a word of the question
@@ -188,17 +117,16 @@ class PassageScorer:
             for number, row in self._rows.items()
             if not terms.isdisjoint(row.stems)
         }
-        self.rarity: Mapping[str, float] = {
-            word: self._weight(facts.frequency.get(word, 0)) for word in terms
-        }
-        window_size = 2 * SPAN
-        self._window_rarity = {
-            word: self._weight(min(facts.passages, window_size * facts.frequency.get(word, 0)))
-            for word in terms
-        }
+        self.rarity = facts.rarity(question.terms)
+        self._window_rarity = facts.rarity(question.terms, 2 * SPAN)
         self._total_rarity = sum(self.rarity.values())
         self._total_window_rarity = sum(self._window_rarity.values())
-        self._own = {number: self._own_score(number) for number in self._counts}
+        self._shares = {number: self._word_shares(number) for number in self._counts}
+        self._own = {
+            number: sum(shares.values()) / self._total_rarity
+            for number, shares in self._shares.items()
+        }
+        self._best_own = max(self._own.values(), default=0.0) or 1.0
         self._in_other_words = frozenset[str]().union(
             *(self._related.get(word, ()) for word in terms)
         )
@@ -208,9 +136,9 @@ class PassageScorer:
             self._best[container] = max(score, self._best.get(container, 0.0))
         self._more: dict[int, dict[str, float]] = {}
         cues = question.cues
-        authors = {row.author for row in self._rows.values()} & cues.speakers
-        self._author = next(iter(authors)) if len(authors) == 1 else None
+        self._author = cues.author({row.author for row in self._rows.values()})
         self._has_row_cues = bool(self._author or cues.months or cues.years)
+        self._flags = cues.flag_values
         self._flag_scores: dict[int, float] = {}
 
     def add_values(self, values: dict[int, dict[str, float]]) -> None:
@@ -226,94 +154,91 @@ class PassageScorer:
     def best(self, candidates: Iterable[int], limit: int) -> list[ScoredPassage]:
         """Only those that may be among them are explained: that costs as much as all the rest."""
         scores = [
-            (-self._score(row), number)
+            (-round(self._score(row), DIGITS), number)
             for number in candidates
             if (row := self._rows.get(number)) is not None
         ]
-        promising = heapq.nsmallest(max(_MAX_DEEP, limit), scores)
-        deep = [self._with_pairs(self._explained(number)) for _, number in promising]
+        promising = heapq.nsmallest(max(MAX_DEEP, limit), scores)
+        deep = [self._explained(self._rows[number]) for _, number in promising]
         return sorted(deep, key=lambda item: (-item.score, item.number))[:limit]
 
-    def _explained(self, number: int) -> ScoredPassage:
-        parts = self._parts(number)
-        return ScoredPassage(number, sum(parts.values()), parts, self._own.get(number, 0.0))
+    def _explained(self, row: PassageRow) -> ScoredPassage:
+        values = {**self._word_values(row), **self._flag_values(row), **self._row_cues(row)}
+        values |= self._more.get(row.number, {})
+        values["pairs"] = shared_pairs(self._question.stems, row.stems)
+        parts = {name: self._weights[name] * value for name, value in values.items() if value}
+        score = round(sum(parts.values()), DIGITS)
+        return ScoredPassage(row.number, score, parts, self._own.get(row.number, 0.0))
 
-    def _weight(self, having: int) -> float:
-        total = self._facts.passages
-        return math.log((total - having + 0.5) / (having + 0.5) + 1)
-
-    def _own_score(self, number: int) -> float:
-        length = len(self._rows[number].stems) / self._facts.mean_length
-        spread = _K1 * (1 - _OWN_B + _OWN_B * length)
-        score = sum(
-            self.rarity[word] * count * (_K1 + 1) / (count + spread)
+    def _word_shares(self, number: int) -> dict[str, float]:
+        """What each word of the question adds to the score of a passage's own words."""
+        length = len(self._rows[number].stems) / self._mean_length
+        spread = K1 * (1 - OWN_B + OWN_B * length)
+        rarity = self.rarity
+        return {
+            word: rarity[word] * count / (count + spread)
             for word, count in self._counts[number].items()
-        )
-        return score / (self._total_rarity * (_K1 + 1))
+        }
 
-    def _window_score(self, row: PassageRow) -> float:
-        counts: dict[str, int] = {}
-        length, rows, known = 0, self._rows, self._counts
-        for number in range(row.number - SPAN, row.number + SPAN + 1):
-            other = rows.get(number)
-            if other is not None and other.container == row.container:
+    def _surroundings(self, row: PassageRow) -> tuple[float, float]:
+        """The score of the words of a passage and those around it, taken as one; and that of each
+        word where it counts most: in the passage, or less in one near to it."""
+        number, rows, known = row.number, self._rows, self._counts
+        length = len(row.stems)
+        counts, shares = dict(known.get(number, {})), dict(self._shares.get(number, {}))
+        for offset, factor in NEAR.items():
+            other = rows.get(number + offset)
+            if other is None or other.container != row.container:
+                continue
+            if is_window := abs(offset) <= SPAN:
                 length += len(other.stems)
-                if (more := known.get(number)) is not None:
-                    for word, count in more.items():
-                        counts[word] = counts.get(word, 0) + count
-        mean = self._facts.mean_length * (2 * SPAN + 1) * 0.9
-        spread = _K1 * (1 - _WINDOW_B + _WINDOW_B * length / mean)
-        rarity, score = self._window_rarity, 0.0
+            for word, count in known.get(other.number, {}).items():
+                if is_window:
+                    counts[word] = counts.get(word, 0) + count
+                share = factor * self._shares[other.number][word]
+                if share > shares.get(word, 0.0):
+                    shares[word] = share
+        spread = K1 * (1 - WINDOW_B + WINDOW_B * length / (self._mean_length * WINDOW_LENGTH))
+        rarity, window = self._window_rarity, 0.0
         for word, count in counts.items():
-            score += rarity[word] * count * (_K1 + 1) / (count + spread)
-        return score / (self._total_window_rarity * (_K1 + 1))
+            window += rarity[word] * count / (count + spread)
+        return window / self._total_window_rarity, sum(shares.values()) / self._total_rarity
+
+    def _word_values(self, row: PassageRow) -> dict[str, float]:
+        window, near = self._surroundings(row)
+        previous = self._rows.get(row.number - 1)
+        is_answer = previous is not None and previous.flags & ASKS
+        return {
+            "near": near,
+            "window": window,
+            "relative": self._own.get(row.number, 0.0) / self._best_own,
+            "answer": self._own.get(row.number - 1, 0.0) if is_answer else 0.0,
+            "container": self._best.get(row.container, 0.0),
+            "whole": self._whole.get(row.container, 0.0),
+            "related": self._related_score(row),
+            "length": _log_of_length(len(row.stems)),
+        }
 
     def _score(self, row: PassageRow) -> float:
         """The sum of its parts but for pairs of words."""
-        weights, number = self._weights, row.number
-        score = (
-            weights["own"] * self._own.get(number, 0.0)
-            + weights["window"] * self._window_score(row)
-            + weights["container"] * self._best.get(row.container, 0.0)
-            + weights["whole"] * self._whole.get(row.container, 0.0)
-            + weights["related"] * self._related_score(row)
-            + weights["length"] * _log_of_length(len(row.stems))
-            + self._flag_score(row)
-        )
-        previous = self._rows.get(number - 1)
-        if previous is not None and previous.container == row.container:
-            score += weights["previous"] * self._own.get(number - 1, 0.0)
-            score += weights["after_question"] * previous.is_question
+        score = self._sum(self._word_values(row)) + self._flag_score(row)
         if self._has_row_cues:
             score += self._sum(self._row_cues(row))
-        return score + self._sum(self._more.get(number, {}))
+        return score + self._sum(self._more.get(row.number, {}))
 
     def _sum(self, values: Mapping[str, float]) -> float:
-        return sum(self._weights[name] * value for name, value in values.items())
+        weights, score = self._weights, 0.0
+        for name, value in values.items():
+            score += weights[name] * value
+        return score
 
     def _flag_score(self, row: PassageRow) -> float:
         if (score := self._flag_scores.get(row.flags)) is None:
             score = self._flag_scores[row.flags] = self._sum(self._flag_values(row))
         return score
 
-    def _parts(self, number: int) -> dict[str, float]:
-        row = self._rows[number]
-        values = {
-            "own": self._own.get(number, 0.0),
-            "window": self._window_score(row),
-            "container": self._best.get(row.container, 0.0),
-            "whole": self._whole.get(row.container, 0.0),
-            "related": self._related_score(row),
-            "length": _log_of_length(len(row.stems)),
-            **self._flag_values(row),
-            **self._row_cues(row),
-            **self._more.get(number, {}),
-        }
-        previous = self._rows.get(number - 1)
-        if previous is not None and previous.container == row.container:
-            values["previous"] = self._own.get(number - 1, 0.0)
-            values["after_question"] = previous.is_question
-        return {name: self._weights[name] * value for name, value in values.items() if value}
+    def _flag_values(self, row: PassageRow) -> dict[str, float]:
+        return {name: float(row.flags & flag > 0) for name, flag in self._flags.items()}
 
     def _related_score(self, row: PassageRow) -> float:
         """Words of the question that the passage says in other words."""
@@ -328,36 +253,25 @@ class PassageScorer:
         )
         return score / self._total_rarity
 
-    def _flag_values(self, row: PassageRow) -> dict[str, float]:
-        cues = self._question.cues
-        return {
-            "question": row.is_question,
-            "time": row.has_time,
-            "when": cues.asks_when * row.has_time,
-            "number": cues.asks_how_many * row.has_number,
-            "name": cues.asks_name * row.has_name,
-        }
-
     def _row_cues(self, row: PassageRow) -> dict[str, float]:
         """Who wrote it and when."""
         cues = self._question.cues
         is_month = row.month in cues.months
-        is_day = is_month and cues.day is not None and abs(row.day - cues.day) <= _DAY_SLACK
+        is_day = is_month and cues.day is not None and abs(row.day - cues.day) <= DAY_SLACK
+        is_author = self._author is not None and row.author == self._author
         return {
-            "author": float(self._author is not None and row.author == self._author),
+            "author": float(is_author),
+            "self": float(is_author and row.flags & IS_PERSONAL > 0),
             "month": is_month,
             "day": is_day,
             "year": row.year in cues.years,
         }
 
-    def _with_pairs(self, item: ScoredPassage) -> ScoredPassage:
-        asked = _pairs(self._question.stems)
-        shared = asked & _pairs(self._rows[item.number].stems)
-        if not shared:
-            return item
-        value = self._weights["pairs"] * len(shared) / len(asked)
-        parts = {**item.parts, "pairs": value}
-        return ScoredPassage(item.number, item.score + value, parts, item.overlap)
+
+def shared_pairs(question: Sequence[str], passage: Sequence[str]) -> float:
+    """The share of the question's pairs of words that stand next to each other in a passage."""
+    asked = set(pairwise(question))
+    return len(asked.intersection(pairwise(passage))) / len(asked) if asked else 0.0
 
 
 def _counts(words: Sequence[str]) -> dict[str, int]:
@@ -370,7 +284,3 @@ def _counts(words: Sequence[str]) -> dict[str, int]:
 @cache
 def _log_of_length(words: int) -> float:
     return math.log1p(words)
-
-
-def _pairs(words: Sequence[str]) -> set[tuple[str, str]]:
-    return set(pairwise(words))

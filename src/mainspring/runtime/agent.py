@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Output = DefaultTypeVar("Output", covariant=True, default=str)  # noqa: PLC0105
 else:
-    # before 3.13, it can have no default when it runs
+    # before Python 3.13, a TypeVar cannot have a default at run time
     Output = TypeVar("Output", covariant=True)  # noqa: PLC0105
 
 AnyAgent: TypeAlias = "Agent[Any]"  # whatever its output type is
@@ -40,7 +40,7 @@ S = TypeVar("S")
 
 
 class ConvertedField(Generic[V, S]):
-    """A field of an agent that may be given in more ways than it is stored."""
+    """A field of an agent that accepts more types than it stores."""
 
     def __init__(self, convert: Callable[[V], S], default: V) -> None:
         self._convert = convert
@@ -56,13 +56,13 @@ class ConvertedField(Generic[V, S]):
         vars(instance)[self._name] = self._convert(value)
 
 
-def _as_tools(given: Sequence[Tool | ToolFunction]) -> Sequence[Tool]:
-    """A function becomes a tool, as `@tool` would make it."""
-    return tuple(item if isinstance(item, Tool) else tool(item) for item in given)
+def _as_tools(tools: Sequence[Tool | ToolFunction]) -> Sequence[Tool]:
+    """Convert functions to tools, like `@tool`."""
+    return tuple(item if isinstance(item, Tool) else tool(item) for item in tools)
 
 
-def _as_subagents(given: Sequence[Subagent | AnyAgent]) -> Sequence[Subagent]:
-    return tuple(item if isinstance(item, Subagent) else AgentSubagent.of(item) for item in given)
+def _as_subagents(agents: Sequence[Subagent | AnyAgent]) -> Sequence[Subagent]:
+    return tuple(item if isinstance(item, Subagent) else AgentSubagent.of(item) for item in agents)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +94,7 @@ class Agent(Generic[Output]):
     handoffs: ConvertedField[Sequence[AnyAgent], Sequence[Subagent]] = ConvertedField(
         _as_subagents, ()
     )
-    """The agents that it may give its conversation to; they go on with all that was said."""
+    """The agents that it may hand its conversation to; they continue with the whole history."""
     max_depth: int = 2
     """How deeply subagents may call other subagents."""
     max_at_once: int = 20
@@ -106,27 +106,27 @@ class Agent(Generic[Output]):
     skills: Sequence[Skill] = ()
     """The skills that it or its user can use."""
     output_type: type[Output] | Sequence[type[Output]] = cast("type[Output]", str)  # noqa: RUF009 (a constant)
-    """What a run gives back: text, or any type with a JSON form. Several are alternatives."""
+    """The type of a run's output: text, or any type with a JSON form. Several are alternatives."""
     output_retries: int = 2
-    """How often an output that is missing or invalid is asked for again."""
+    """How often the model is asked again for an output that is missing or invalid."""
     hooks: Sequence[FunctionHook] = ()
     """Hooks and guardrails that are functions; `mainspring.hooks` makes them."""
     checks: Sequence[Check] = ()
-    """What its answer must be like: values of `AnswerCheck`, and functions of the answer that
-    return what is wrong. One that fails is sent back twice at most, then returned with a flag."""
+    """Checks of its answer: values of `AnswerCheck`, and functions that return what is wrong with
+    an answer. A failed answer is sent back at most twice, then returned with a flag."""
     require_evidence: Sequence[str] = ()
-    """Commands that must have run green after its last edit before it may end."""
+    """Commands that must have succeeded after its last edit before it may end."""
     folder: Path | None = None
     """The folder that describes it, whose permission rules and hooks apply."""
     mcp_toolsets: Sequence[McpToolset] = ()
-    """What it may use of the MCP servers of `RunOptions.servers`."""
+    """Which tools of the MCP servers in `RunOptions.servers` it may use."""
     memory: MemoryMode = "on"
     """Whether its sessions read and write memories. Subagents have only those that their own file
     gives them."""
     resources: Sequence[str] = ()
     """Resources of MCP servers, as `server:uri`, that it reads with the first message."""
     input_schema: Mapping[str, object] | None = None
-    """What it wants to be given as a tool of `mainspring mcp serve`, as JSON Schema, instead of a
+    """The JSON Schema of its input as a tool of `mainspring mcp serve`; without it, the input is a
     message."""
     version: str | None = None
     """The version of the folder that describes it, if any: a session keeps the version that it
@@ -137,7 +137,7 @@ class Agent(Generic[Output]):
 
     @classmethod
     def from_folder(cls, folder: str | Path) -> Agent[str]:
-        """The agent that a folder describes, as `mainspring run` would take it. Give it more with
+        """The agent that a folder describes, as `mainspring run` reads it. Change it with
         `dataclasses.replace`.
 
         Raises:
@@ -163,14 +163,14 @@ class Agent(Generic[Output]):
     @property
     def needs_workspace(self) -> bool:
         """Whether it, or one of its subagents, works in a folder."""
-        called = (subagent.own for subagent in self.subagents)
-        return bool(self.built_ins) or any(own is not None and own.built_ins for own in called)
+        parts = (subagent.own for subagent in self.subagents)
+        return bool(self.built_ins) or any(own is not None and own.built_ins for own in parts)
 
 
 class AgentSubagent(Subagent, frozen=True, kw_only=True):
     """A subagent that is an agent of the program, with tools and hooks that are code."""
 
-    agent: Any = None  # an Agent; a struct cannot name a type that is defined by it
+    agent: Any = None  # an Agent; a struct cannot refer to a type that is defined with it
 
     @classmethod
     def of(cls, agent: AnyAgent) -> AgentSubagent:
@@ -199,7 +199,7 @@ class AgentSubagent(Subagent, frozen=True, kw_only=True):
 
 
 def check_deps(agent: AnyAgent, deps: object) -> None:
-    """For its tools and those of agents that it may call or hand off to.
+    """Check the dependencies of an agent's tools, and of agents that it may call or hand off to.
 
     Raises:
         InvalidInput: a tool needs other dependencies than the run was given.
@@ -211,9 +211,9 @@ def check_deps(agent: AnyAgent, deps: object) -> None:
                 f"tool {item.spec.name} needs deps of type {kind.__name__}, not"
                 f" {type(deps).__name__}: pass deps= to the run"
             )
-    for called in (*agent.subagents, *agent.handoffs):
-        if isinstance(called, AgentSubagent):
-            check_deps(called.agent, deps)
+    for item in (*agent.subagents, *agent.handoffs):
+        if isinstance(item, AgentSubagent):
+            check_deps(item.agent, deps)
 
 
 def _is_instance(deps: object, kind: type) -> bool:

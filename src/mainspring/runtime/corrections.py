@@ -1,5 +1,5 @@
-"""Notices when a person corrects the same thing twice, and words what helps more than a third try:
-a diagnosis, or a clean start with the goal and what was learned."""
+"""Detects when a person corrects the same thing twice, and writes messages that help more than a
+third correction: a request for a diagnosis, or a clean start with the goal and the corrections."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _MIN_SHARED = 1
 
 
 class Corrections:
-    """Give it each message of the person, in order."""
+    """Takes the person's messages in order."""
 
     def __init__(self) -> None:
         self.goal = ""
-        """What was asked first, or last before the corrections began."""
+        """The last message before the corrections."""
         self._corrections: list[tuple[str, frozenset[str]]] = []
 
     def note(self, message: str) -> bool:
@@ -39,7 +39,7 @@ class Corrections:
         return is_repeated
 
     def diagnosis_request(self) -> str:
-        """What is sent instead of the last correction."""
+        """The message to send instead of the last correction."""
         return (
             f"{self._list()}\n\nDo not change anything yet. Say what I asked for, what you did"
             " instead and why, citing the lines or commands; name what you assumed that is wrong;"
@@ -51,7 +51,7 @@ class Corrections:
         return f"{self.goal}\n\nAn earlier attempt went wrong. {self._list()}"
 
     def clear(self) -> None:
-        """Begin anew: the next message is a goal."""
+        """Start over: the next message is a goal."""
         self.goal = ""
         self._corrections.clear()
 

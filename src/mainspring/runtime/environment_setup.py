@@ -1,6 +1,6 @@
-"""An agent that finds out what a repository needs, and the tool by which it proves it: the
-repository's tests, in a clean checkout, in the sandbox that sessions get. Only what was proven is
-saved, whatever the agent says.
+"""An agent that finds out what a repository needs, and the tool that proves it: the repository's
+tests, in a clean checkout, in the sandbox that sessions get. Only a proven environment is saved,
+whatever the agent says.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ try again. Stop as soon as it passes, and say in two sentences what the environm
 class TrialResult(Struct, frozen=True, kw_only=True):
     is_ok: bool
     output: str
-    """Its beginning and its end."""
+    """The beginning and the end of what it printed."""
 
 
 class Trial(Protocol):
@@ -89,8 +89,8 @@ class CheckoutTrial:
 
 
 OpenTrial: TypeAlias = Callable[[SavedEnvironment], AbstractAsyncContextManager[Trial]]
-"""With what is to be saved if it is proven. Raises: ToolEnvironmentError: its packages cannot be
-installed, there is no sandbox, or no commit."""
+"""Takes the environment to prove. Raises: ToolEnvironmentError: its packages cannot be installed,
+there is no sandbox, or no commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,19 +101,19 @@ class EnvironmentSetup:
     open_trial: OpenTrial
     clock: Clock
     test: str | None = None
-    """The command that is to prove it, whatever the agent thinks."""
+    """The command that proves it, whatever the agent proposes."""
 
-    def agent(self, chosen: Agent) -> Agent:
-        """The agent for the session, with the model that was chosen."""
+    def agent(self, base: Agent) -> Agent:
+        """The agent for the session, with the model of `base`."""
         instructions = _INSTRUCTIONS
         if self.test is not None:
             instructions += f"- The test command is given: {self.test}\n"
         return Agent(
             name="environment-setup",
             instructions=instructions,
-            model=chosen.model,
-            limits=chosen.limits,
-            effort=chosen.effort,
+            model=base.model,
+            limits=base.limits,
+            effort=base.effort,
             built_ins=("read", "glob", "grep"),
             tools=(self.tool(),),
         )
@@ -158,7 +158,7 @@ class EnvironmentSetup:
 
 
 async def _run_plan(trial: Trial, saved: SavedEnvironment) -> SavedEnvironment | str:
-    """What is proven, or why it is not."""
+    """The proven environment, or why it is not proven."""
     before = await to_thread.run_sync(_paths, trial.workspace)
     for command in saved.plan.setup:
         result = await trial.run(command)
@@ -185,12 +185,12 @@ def _paths(folder: Path) -> set[str]:
 
 
 def _new_paths(folder: Path, before: set[str]) -> list[str]:
-    """The highest ones: a new folder stands for all that is in it."""
-    found: list[str] = []
+    """The topmost new paths: a new folder includes everything in it."""
+    paths: list[str] = []
     for place, folders, files in os.walk(folder):
         inside = os.path.relpath(place, folder)
         names = {name: os.path.normpath(os.path.join(inside, name)) for name in (*folders, *files)}
         new = [name for name, path in names.items() if path not in before]
-        found += [names[name] for name in new]
+        paths += [names[name] for name in new]
         folders[:] = [name for name in folders if name not in new]
-    return sorted(found)
+    return sorted(paths)

@@ -1,5 +1,5 @@
 """The guide: an agent that answers questions about Mainspring from its documentation, for the
-set-up that it is asked in. No other session has its tools or its text.
+user's set-up. No other session has its tools or its text.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ This user's set-up:
 """
 
 
-def guide_agent(chosen: Agent, search: Tool, setup: Sequence[str]) -> Agent:
-    """With the model of the agent that was chosen. `setup`: one line for each fact."""
+def guide_agent(base: Agent, search: Tool, setup: Sequence[str]) -> Agent:
+    """The guide with the model of `base`. `setup`: one line for each fact."""
     lines = "".join(f"- {' '.join(line.split())[:300]}\n" for line in setup)
     return Agent(
         name="guide",
         description="Answers questions about Mainspring and this set-up.",
         instructions=_INSTRUCTIONS + lines,
-        model=chosen.model,
-        limits=chosen.limits,
-        effort=chosen.effort,
+        model=base.model,
+        limits=base.limits,
+        effort=base.effort,
         tools=(search,),
     )
 
 
 def documentation_folder(package: Path) -> Path | None:
-    """In the package, or beside the sources of a checkout."""
+    """The documentation in the package, or beside the sources of a checkout."""
     places = (package / "docs", package.parents[1] / "docs")
     return next((place for place in places if (place / "architecture.md").is_file()), None)

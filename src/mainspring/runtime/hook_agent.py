@@ -1,5 +1,5 @@
-"""What hooks of the types `prompt` and `agent` ask: a model, which as an agent may also read files
-before it gives its judgement.
+"""The model that hooks of the types `prompt` and `agent` ask. As an agent, it may read files before
+it decides.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _SYSTEM = (
 class HookAgent:
     models: Models
     model: str
-    """Of the session's agent."""
+    """The model of the session's agent."""
     tools: Mapping[str, Tool]
-    """Of the session; it has those that only read."""
+    """The session's tools; it may use those that only read."""
     decide: Callable[[Call, Traits], Decision]
-    """What the rules say of a call. Nobody can be asked."""
+    """What the rules decide about a call; nobody can be asked."""
     record: Callable[[Iterable[KnownPayload]], None]
-    """Gets what each request cost."""
+    """Records the cost of each request."""
     scrub: Callable[[str], str]
     session_id: str
     thread_id: str
@@ -65,17 +65,17 @@ class HookAgent:
         )
 
     async def ask(self, prompt: str, model: str | None) -> str:
-        """One answer, without looking; for hooks of type `prompt`."""
+        """One answer without tools, for hooks of type `prompt`."""
         question = make_ask_model(self.models, self._model(model))
         text, facts = await question(_ASK_SYSTEM, prompt)
         self.record(facts)
         return text
 
-    def _model(self, wanted: str | None) -> str:
-        return self.models.related(wanted, to=self.model) if wanted else self.model
+    def _model(self, name: str | None) -> str:
+        return self.models.related(name, to=self.model) if name else self.model
 
     async def run(self, task: str, model: str | None) -> str:
-        """The model's last words; nothing if it does not come to an end.
+        """The model's last text; empty if it does not end.
 
         Raises:
             ProviderFailed: the model did not answer.
@@ -96,14 +96,13 @@ class HookAgent:
             uses = [part for part in reply.content if isinstance(part, ToolUse)]
             if not uses:
                 return reply_text(reply)
-            results = [await self._look(use) for use in uses]
+            results = [await self._run_tool(use) for use in uses]
             messages += [Assistant(reply.content), User(tuple(results))]
-        return ""  # which is no judgement
+        return ""  # no decision
 
-    async def _look(self, use: ToolUse) -> ToolResultBlock:
+    async def _run_tool(self, use: ToolUse) -> ToolResultBlock:
         text, is_ok = await self._result(use)
-        shown = self.scrub(text[:_MAX_CHARS]) or "(nothing)"
-        block = TextBlock(shown)
+        block = TextBlock(self.scrub(text[:_MAX_CHARS]) or "(nothing)")
         return ToolResultBlock(tool_use_id=use.id, content=(block,), is_error=not is_ok)
 
     async def _result(self, use: ToolUse) -> tuple[str, bool]:

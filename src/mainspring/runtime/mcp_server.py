@@ -36,7 +36,7 @@ class ServerInput(Struct, frozen=True, kw_only=True):
     id: str
     description: str = ""
     password: bool = True
-    """Whether nobody may see it; what is not described may be anything."""
+    """Whether it is secret; an input without a description is."""
     default: str = ""
     options: tuple[str, ...] = ()
 
@@ -86,15 +86,15 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def content(self) -> bytes:
-        """What makes it the server that it is: two of the same content are one."""
-        own = (self.transport, self.command, self.args, self.env, self.cwd, self.url)
+        """What identifies the server: two with the same content are the same."""
+        program = (self.transport, self.command, self.args, self.env, self.cwd, self.url)
         hosts = () if self.networking is None else (self.networking,)
-        parts = (*own, self.headers, self.headers_helper, *hosts)
+        parts = (*program, self.headers, self.headers_helper, *hosts)
         return msgspec.json.encode(parts, order="sorted")
 
     @property
     def missing_inputs(self) -> tuple[ServerInput, ...]:
-        """Those whose values are not known: `${input:ID}` is still there."""
+        """The inputs without a value, whose `${input:ID}` is not replaced."""
         texts = (self.command, *self.args, *self.env.values(), self.cwd or "", self.url)
         texts = (*texts, *self.headers.values(), self.headers_helper or "")
         ids = dict.fromkeys(id_ for text in texts for id_ in _INPUT.findall(text))
@@ -102,7 +102,7 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return tuple(by_id.get(id_, ServerInput(id=id_)) for id_ in ids)
 
     def check_inputs(self) -> None:
-        """Raises: McpFailed: a value is missing that a person has to give."""
+        """Raises: McpFailed: an input has no value."""
         if missing := self.missing_inputs:
             raise McpFailed(
                 f"it needs the input {missing[0].id}: run `mainspring mcp auth {self.name}`",
@@ -137,15 +137,15 @@ class ServerParts:
     tools: Mapping[str, Tool] = dataclass_field(default_factory=dict[str, Tool])
     rules: tuple[PolicyRule, ...] = ()
     notes: tuple[str, ...] = ()
-    """What the model needs to know of servers that do not work."""
+    """What the model needs to know about servers that do not work."""
     facts: tuple[KnownPayload, ...] = ()
     changed_tools: Callable[[], Awaitable[Mapping[str, Tool] | None]] | None = None
-    """All tools, if a server has said since the last time that its own are others."""
+    """Returns all tools if a server has announced a change since the last call, else `None`."""
     message_context: Callable[[str], Awaitable[Sequence[str]]] | None = None
-    """What a user's message names of servers."""
+    """Returns the content of servers that a user's message refers to."""
 
     def joined(self, other: ServerParts) -> ServerParts:
-        """With what other servers contribute. Their tools stay what they were at first."""
+        """Add what other servers contribute; changes of their tools are not followed."""
         return replace(
             self,
             tools={**other.tools, **self.tools},
@@ -161,30 +161,31 @@ class ServerParts:
         allowed: Callable[[Mapping[str, Tool]], dict[str, Tool]],
         search: Callable[[Sequence[ToolSpec]], Tool] | None,
     ) -> FindToolChanges:
-        """What servers change about their tools while a thread runs. `search` makes the tool that
-        the model finds deferred ones with, if it has it: it is to find the new ones, too."""
-        known, changed_tools = allowed(self.tools), self.changed_tools
+        """Finds changes of the servers' tools while a thread runs. `search` makes the tool search,
+        if the model has one, so that it finds new tools too."""
+        current, changed_tools = allowed(self.tools), self.changed_tools
         if changed_tools is None:
             return None
 
         async def changes() -> ToolChanges | None:
-            nonlocal known
-            if (every := await changed_tools()) is None:
+            nonlocal current
+            if (all_tools := await changed_tools()) is None:
                 return None
-            before, known = known, allowed(every)
-            tool_changes = compare_tools(before, known, is_deferred=search is not None)
+            before, current = current, allowed(all_tools)
+            tool_changes = compare_tools(before, current, is_deferred=search is not None)
             if tool_changes is None or search is None:
                 return tool_changes
-            made = search([tool.spec for tool in known.values()])
-            return replace(tool_changes, tools={**tool_changes.tools, made.spec.name: made})
+            search_tool = search([tool.spec for tool in current.values()])
+            tools = {**tool_changes.tools, search_tool.spec.name: search_tool}
+            return replace(tool_changes, tools=tools)
 
         return changes
 
 
 async def call_server_tool(
-    tools: Iterable[Tool], origin: ToolOrigin, given: Mapping[str, object], session_id: str
+    tools: Iterable[Tool], origin: ToolOrigin, tool_input: Mapping[str, object], session_id: str
 ) -> str:
-    """The text of a tool's result, outside any turn: for hooks.
+    """Call a tool outside any turn, for hooks. Returns the text of its result.
 
     Raises:
         McpFailed: there is no such tool, or the call failed.
@@ -192,13 +193,13 @@ async def call_server_tool(
     tool = next((tool for tool in tools if tool.origin == origin), None)
     if tool is None:
         raise McpFailed(f"the MCP server {origin.server} has no tool {origin.name} here")
-    if (problem := tool.invalid(given)) is not None:
+    if (problem := tool.invalid(tool_input)) is not None:
         raise McpFailed(problem)
     call_id = new_id("hook")
     call = Call(
         id=call_id,
         name=tool.spec.name,
-        input=given,
+        input=tool_input,
         idempotency_key=call_id,
         session_id=session_id,
         thread_id="",

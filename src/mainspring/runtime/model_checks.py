@@ -137,11 +137,11 @@ def _has_words(reply: Reply) -> str | None:
 
 
 def _has_called(reply: Reply) -> str | None:
-    called = [part for part in reply.content if isinstance(part, ToolUse)]
-    if not called:
+    uses = [part for part in reply.content if isinstance(part, ToolUse)]
+    if not uses:
         return f"it called nothing and said: {_text(reply)[:80]}"
-    good = called[0].name == "look_up" and called[0].input == {"key": "alpha"}
-    return None if good else f"it called {called[0].name} with {called[0].input}"
+    is_right = uses[0].name == "look_up" and uses[0].input == {"key": "alpha"}
+    return None if is_right else f"it called {uses[0].name} with {uses[0].input}"
 
 
 def _has_read(reply: Reply) -> str | None:

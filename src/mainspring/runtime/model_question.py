@@ -23,11 +23,11 @@ from mainspring.harness.state.thread import JUDGEMENT, SEARCH
 from mainspring.runtime.session_context import Models
 
 AskModel: TypeAlias = Callable[[str, str], Awaitable[tuple[str, tuple[KnownPayload, ...]]]]
-"""A system prompt and a question, to the answer and what it cost, for the log."""
+"""Takes a system prompt and a question; returns the answer, and its cost as facts for the log."""
 
 _MAX_TOKENS = 1_000
 _SEARCH_USD = Decimal("0.01")
-"""What the Messages API takes for a search, besides tokens."""
+"""What the Messages API charges for a search, besides tokens."""
 
 
 def make_ask_model(models: Models, model: str, *, purpose: str = JUDGEMENT) -> AskModel:
@@ -42,7 +42,7 @@ def make_ask_model(models: Models, model: str, *, purpose: str = JUDGEMENT) -> A
         try:
             reply, facts = await read_reply(models, request, purpose=purpose)
         except ProviderFailed as error:
-            return f"the model did not answer: {error}", ()  # which is no yes
+            return f"the model did not answer: {error}", ()  # counts as no
         return reply_text(reply), facts
 
     return ask
@@ -51,10 +51,8 @@ def make_ask_model(models: Models, model: str, *, purpose: str = JUDGEMENT) -> A
 async def read_reply(
     models: Models, request: Request, *, purpose: str = JUDGEMENT
 ) -> tuple[Reply, tuple[KnownPayload, ...]]:
-    """The reply to a request, and what it cost.
-
-    Raises:
-        ProviderFailed: there is none.
+    """The reply to a request, and its cost.
+    Raises: ProviderFailed.
     """
     async with aclosing(models.open(request.model).stream(request)) as deltas:
         async for delta in deltas:
@@ -66,10 +64,8 @@ async def read_reply(
 async def read_text(
     models: Models, model: str, system: str, messages: Sequence[tuple[str, str]], max_tokens: int
 ) -> tuple[Reply, tuple[KnownPayload, ...]]:
-    """The reply to a conversation of texts, each with its role, and what it cost.
-
-    Raises:
-        ProviderFailed: there is none.
+    """The reply to a conversation of texts, each with its role, and its cost.
+    Raises: ProviderFailed.
     """
     request = Request(
         model=model,
@@ -102,7 +98,7 @@ def _cost_facts(models: Models, reply: Reply, purpose: str) -> tuple[KnownPayloa
 
 
 def settled_facts(ended: ModelRequestEnded) -> tuple[KnownPayload, ...]:
-    """Like any other request: what is spent is what was reserved and settled."""
+    """The facts of a request's cost: reserved, ended, settled."""
     cost, reservation = ended.cost_usd or "0", ids.new_id(ids.RESERVATION)
     return (
         BudgetReserved(reservation_id=reservation, cost_usd=cost),

@@ -19,10 +19,10 @@ from mainspring.runtime.mcp_server import McpServer
 from mainspring.runtime.memory.memory_mode import MemoryMode
 
 ServerToken: TypeAlias = Callable[[str, str | None], Awaitable[str | None]]
-"""URL of an MCP server, and a token that it has refused, if it has: the token to send now, if there
-is one."""
+"""Takes the URL of an MCP server and a token that it has refused, if any; returns the token to send
+now, if there is one."""
 UrlRefusal: TypeAlias = Callable[[SessionLog, str, str], Awaitable[str | None]]
-"""Log, session id and URL: why it may not be fetched; `None` if it may."""
+"""Takes a log, a session id and a URL; returns why it may not be fetched, or `None` if it may."""
 
 
 class SearchDomains(Struct, frozen=True, kw_only=True):

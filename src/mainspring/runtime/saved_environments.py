@@ -1,6 +1,5 @@
-"""Environments that `mainspring environment setup` has proven for a repository, kept in the user's
-home: packages, services, and the files that its setup makes. Sessions in the repository start from
-them. Opening sandboxes is not done here.
+"""Environments that `mainspring environment setup` has proven for a repository, in the user's home:
+packages, services, and the files that its setup makes. Sessions in the repository start from them.
 """
 
 from __future__ import annotations
@@ -53,19 +52,19 @@ class EnvironmentPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def packages(self) -> dict[str, tuple[str, ...]]:
-        given = {"pip": self.pip, "npm": self.npm, "apt": self.apt}
-        return {manager: names for manager, names in given.items() if names}
+        packages = {"pip": self.pip, "npm": self.npm, "apt": self.apt}
+        return {manager: names for manager, names in packages.items() if names}
 
 
 class SavedEnvironment(Struct, frozen=True, kw_only=True):
     repository: str
     plan: EnvironmentPlan
     folder: str
-    """Where its programs and files are."""
+    """The folder with its programs and files."""
     files: tuple[str, ...] = ()
-    """Paths that its setup made, the highest ones."""
+    """The topmost paths that its setup made."""
     test_output: str = ""
-    """The end of what the test printed."""
+    """The end of the test's output."""
     session_id: str
     saved_at: datetime
 
@@ -79,7 +78,7 @@ class SavedEnvironment(Struct, frozen=True, kw_only=True):
 
     @property
     def note(self) -> str:
-        """What the model has to know of it."""
+        """What the model needs to know about it."""
         lines = [f"This repository's tests run with: {self.plan.test}"]
         if self.plan.services:
             names = ", ".join(service.name for service in self.plan.services)
@@ -90,8 +89,8 @@ class SavedEnvironment(Struct, frozen=True, kw_only=True):
         return "\n".join(lines)
 
     def missing_files(self, workspace: Path) -> list[str]:
-        """What its setup made and a workspace does not have; nothing if it is a part of the
-        repository. Blocks."""
+        """The files of its setup that a workspace lacks; empty if the workspace is only a part of
+        the repository. Blocks."""
         repository = Path(self.repository)
         if workspace != repository and workspace.parent.name != _WORKTREES:
             return []
@@ -100,7 +99,7 @@ class SavedEnvironment(Struct, frozen=True, kw_only=True):
     async def restore_files(
         self, sandbox: Sandbox, workspace: Path, read_output: Callable[[CapturedOutput], str]
     ) -> None:
-        """Files that its setup made, where the workspace has none of that name.
+        """Restore the files of its setup that the workspace lacks.
 
         Raises: SandboxFailed.
         """
@@ -115,23 +114,23 @@ class SavedEnvironment(Struct, frozen=True, kw_only=True):
 
 
 class SavedEnvironments:
-    """Those of one user, by repository. Blocks."""
+    """The environments of one user, by repository. Blocks."""
 
     def __init__(self, place: Path) -> None:
         self._place = place
 
     def find(self, workspace: Path) -> SavedEnvironment | None:
-        """The one of the repository that a workspace is, or is in."""
+        """The environment of the repository that contains a workspace."""
         if not self._place.is_dir():
             return None
         workspace = Path(os.path.realpath(workspace))
         for folder in (workspace, *workspace.parents):
-            if (found := self.read(folder)) is not None:
-                return found
+            if (saved := self.read(folder)) is not None:
+                return saved
         return None
 
     def read(self, repository: Path) -> SavedEnvironment | None:
-        """Raises: InvalidInput: what is stored cannot be read."""
+        """Raises: InvalidInput: the file cannot be decoded."""
         file = self.folder(repository) / _CURRENT
         if (content := read_bounded(file)) is None:
             return None
@@ -145,7 +144,7 @@ class SavedEnvironments:
         return [msgspec.json.decode(file.read_bytes(), type=SavedEnvironment) for file in files]
 
     def begin(self, repository: Path, plan: EnvironmentPlan, name: str) -> Path:
-        """A new folder with the programs of an environment that is to be proven."""
+        """Create the folder of an environment that is being tested, with its programs."""
         folder = self.folder(repository) / name
         with file_errors(str(folder)):
             (folder / _PROGRAMS).mkdir(parents=True)
@@ -155,7 +154,8 @@ class SavedEnvironments:
         return folder
 
     def save(self, saved: SavedEnvironment) -> None:
-        """From now on sessions start from it; folders of earlier ones are removed."""
+        """Save an environment for sessions to start from, and remove the folders of earlier
+        ones."""
         place = self.folder(Path(saved.repository))
         write_atomic(place / _CURRENT, msgspec.json.encode(saved))
         for folder in place.iterdir():
@@ -169,7 +169,7 @@ class SavedEnvironments:
         return was_there
 
     def unfinished(self, repository: Path) -> str | None:
-        """The session that sets the repository's environment up and has not ended."""
+        """The id of the session that sets up the environment and has not ended."""
         content = read_bounded(self.folder(repository) / _UNFINISHED)
         return None if content is None else content.decode("ascii")
 
@@ -186,7 +186,8 @@ class SavedEnvironments:
 
 
 def services_script(services: Sequence[EnvironmentService]) -> str:
-    """In the sandbox of the command: programs in other sandboxes do not reach its ports."""
+    """A script that runs services in the sandbox of a command: programs in other sandboxes cannot
+    reach its ports."""
     starts = "\n".join(
         f"start {shlex.quote(item.name)} {shlex.quote(item.command)} {shlex.quote(item.ready)}"
         for item in services

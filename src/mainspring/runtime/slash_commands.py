@@ -178,9 +178,9 @@ def available_commands(agent: Agent) -> list[SlashCommand]:
     return [*COMMANDS, *skill_commands]
 
 
-def similar_names(name: str, slash_commands: Iterable[SlashCommand]) -> list[str]:
+def similar_names(name: str, commands: Iterable[SlashCommand]) -> list[str]:
     """Names that the user may have meant."""
-    names = [command.name for command in slash_commands]
+    names = [command.name for command in commands]
     completions = [item for item in names if name and item.startswith(name)]
     alike = get_close_matches(name, names, n=3, cutoff=0.7)
     return list(dict.fromkeys((*completions, *alike)))[:3]

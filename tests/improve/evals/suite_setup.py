@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import yaml
@@ -25,10 +25,12 @@ class AgentWithSuite:
     folder: Path
     results: list[EvalCaseEnded] = field(default_factory=list[EvalCaseEnded])
     """Of the last run, as they came."""
+    home: Path | None = None
 
     @property
     def settings(self) -> Settings:
-        return read_settings(environ={}, folder=self.folder)
+        settings = read_settings(environ={}, folder=self.folder)
+        return settings if self.home is None else replace(settings, home=str(self.home))
 
     def write_model(self, *parts: dict[str, object]) -> None:
         (self.folder / "model.yaml").write_text(yaml.safe_dump(list(parts)), encoding="utf-8")

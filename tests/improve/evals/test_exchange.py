@@ -144,8 +144,11 @@ async def test_what_is_written_for_another_tool_is_read_again(agent: AgentWithSu
     ]
     judge = {"type": "judge", "criteria": [{"name": "polite", "text": "It is polite."}]}
     agent.write_suite({"cases": [{"id": "one", "input": "Say a.", "graders": [*graders, judge]}]})
-    for form, file in (("promptfoo", "out.yaml"), ("skill-creator", "evals.json")):
-        to = eval_exchange.ExportFormat(form)
+    files: dict[eval_exchange.ExportFormat, str] = {
+        "promptfoo": "out.yaml",
+        "skill-creator": "evals.json",
+    }
+    for to, file in files.items():
         await eval_exchange.export(agent.settings, suite="basics", to=to, output=file)
     [case] = read_foreign_suite(agent.folder / "out.yaml", NOW).suite.cases
     assert (case.id, case.input) == ("one", "Say a.")
@@ -223,7 +226,7 @@ async def test_a_suite_becomes_tasks_of_harbor_that_are_read_again(agent: AgentW
     write = {"tool": "bash", "input": {"command": "echo 42 > sum.txt"}}
     case = {"id": "sum", "input": "Add up.", "files": {"in.txt": "40 2"}, "graders": graders}
     agent.write_suite({"cases": [case]})
-    to = eval_exchange.ExportFormat.harbor
+    to = "harbor"
     await eval_exchange.export(agent.settings, suite="basics", to=to, output="out")
     await eval_exchange.import_(agent.settings, file="out")
     suite = read_suite(agent.folder / "evals/out.yaml")

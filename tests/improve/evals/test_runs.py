@@ -8,10 +8,11 @@ import pytest
 from tests.improve.evals.suite_setup import AgentWithSuite, new_agent, outcomes, scripts
 
 from mainspring.core.errors import InvalidInput
-from mainspring.core.events import EvalCaseEnded
+from mainspring.core.events import EvalCaseEnded, MemoryRecalled, UtilityCredited
 from mainspring.improve.evals.case_selection import Selection
-from mainspring.improve.evals.run_log import list_runs, read_run
+from mainspring.improve.evals.run_log import EvalRun, list_runs, read_run
 from mainspring.improve.evals.runner import RunSettings
+from mainspring.improve.evals.trial_credit import credit_trial
 from mainspring.runtime.session.session_summary import origin_of
 
 
@@ -169,3 +170,57 @@ async def test_a_trial_writes_memories_only_if_its_case_says_so(tmp_path: Path):
     )
     run = await agent.run(suite, settings=scripts(lambda case: case.solution))
     assert outcomes(run) == {"usual": "failed", "on": "passed"}
+
+
+async def test_a_verdict_credits_what_was_used_only_if_the_case_says_that_memory_is_on(
+    tmp_path: Path,
+):
+    agent = new_agent(tmp_path / "agent")
+    agent.home = tmp_path / "home"
+    own = agent.home / ".mainspring/memory/procedure_release.md"
+    own.parent.mkdir(parents=True)
+    own.write_text("---\ntype: procedure\n---\n\nWe release with the script deploy.sh.\n")
+    case = {
+        "input": "With which script do we release?",
+        "files": {"memory/procedure_case.md": "We release with the script case.sh."},
+        "graders": [{"type": "contains", "text": "hello"}],
+    }
+    bad = {**case, "graders": [{"type": "contains", "text": "goodbye"}]}
+    suite = agent.write_suite(
+        {
+            "cases": [
+                {**case, "id": "usual"},
+                {**case, "id": "on", "memory": "on"},
+                {**bad, "id": "bad", "memory": "on"},
+            ]
+        }
+    )
+    credits: dict[str, list[tuple[str, float, str]]] = {}
+    async with agent.runner() as runner:
+        plan = await runner.plan(suite, Selection(), RunSettings())
+        run = await runner.run(suite, plan, RunSettings())
+        for (name, _), ended in run.results.items():
+            read = [event.payload for event in await runner.runtime.log.read(ended.session_id)]
+            recalled = [item.store_id for item in read if isinstance(item, MemoryRecalled)]
+            assert {"agent", "user"} == set(recalled), name
+            credits[name] = [
+                (item.subject.id, item.reward, item.source)
+                for item in read
+                if isinstance(item, UtilityCredited)
+            ]
+        await credit_trial(
+            runner.runtime.log, run.id, suite.suite.cases[1], ended_of(run, "on"), ()
+        )
+        again = await runner.runtime.log.read(ended_of(run, "on").session_id)
+    subject = "user/procedure_release.md"
+    assert credits == {
+        "usual": [],
+        "on": [(subject, 1.0, "eval")],
+        "bad": [(subject, 0.0, "eval")],
+    }
+    assert sum(isinstance(event.payload, UtilityCredited) for event in again) == 1
+
+
+def ended_of(run: EvalRun, case_id: str) -> EvalCaseEnded:
+    (ended,) = run.of_case(case_id)
+    return ended

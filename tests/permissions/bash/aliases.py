@@ -1,8 +1,6 @@
 """Commands that name the workspace as only the sandbox of the service knows it: `/workspace` and
 `/mnt/session` are links to it."""
 
-from __future__ import annotations
-
 ALIASES = ("/workspace", "/mnt/session")
 
 # A rule that forbids or asks, and what it must hold against as well.

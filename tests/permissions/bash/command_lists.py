@@ -6,8 +6,6 @@ writes down what was seen: `traced` where the trace shows what the kind says; `n
 line that is none of these proves nothing, and is told.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

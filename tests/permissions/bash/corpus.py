@@ -1,7 +1,5 @@
 """Commands that destroy, disclose or run something else, by the rule for their harmless cousin."""
 
-from __future__ import annotations
-
 # A rule that someone may have given, and what it must not let through.
 DESTRUCTIVE: dict[str, tuple[str, ...]] = {
     "ls *": (

@@ -1,7 +1,5 @@
 """The same for single tools: options by which they run, write or load what none expects."""
 
-from __future__ import annotations
-
 DESTRUCTIVE_TOOLS: dict[str, tuple[str, ...]] = {
     "find *": (
         "find . -delete",

@@ -1,7 +1,5 @@
 """What was judged, held against what happened: a text that is allowed runs under a trace."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable

@@ -6,8 +6,6 @@ of real programs, executed under strace where they are allowed (see `differentia
 argument is a PATH of further programs to run.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import sys

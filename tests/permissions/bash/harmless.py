@@ -1,7 +1,5 @@
 """Commands that only look: an agent that is asked about these is no use."""
 
-from __future__ import annotations
-
 READ_ONLY: tuple[str, ...] = (
     "ls",
     "ls -la src/",

@@ -4,8 +4,6 @@
 that are installed where it is run; programs that are not keep the options they had.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

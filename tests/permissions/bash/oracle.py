@@ -1,7 +1,5 @@
 """What bash really runs: generated texts of stub commands, executed, each stub noting its words."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

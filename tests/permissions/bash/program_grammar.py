@@ -3,8 +3,6 @@
 Each has a name, so that it can be told which of them were reached.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """Random command lines of real programs: options in every spelling, files in every disguise."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 It runs as another uid where we are root, cannot reach any host, and is killed after a time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """A workspace of traps: files that rules deny, and files that run when a program trusts them."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from tests.written_files import write_file
+
 from mainspring.runtime.agent_folder.plugin import Plugin
 from mainspring.runtime.agent_folder.plugins import read_plugin
 
@@ -11,17 +13,13 @@ MCP_SCHEMA = "https://agent-plugins.org/schemas/1.0.0/mcp.schema.json"
 
 
 def skill(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "SKILL.md").write_text(
-        f"---\nname: {folder.name}\ndescription: It helps.\n---\nDo.\n"
-    )
+    write_file(folder / "SKILL.md", f"---\nname: {folder.name}\ndescription: It helps.\n---\nDo.\n")
     return folder
 
 
 def manifest(root: Path, place: str, **fields: object) -> None:
     file = root / place
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(json.dumps(fields))
+    write_file(file, json.dumps(fields))
 
 
 def claude(root: Path, **fields: object) -> Plugin:

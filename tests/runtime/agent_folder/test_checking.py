@@ -2,18 +2,14 @@
 
 from pathlib import Path
 
+from tests.written_files import write_file
+
 from mainspring.runtime.agent_folder.agent_loader import read_agent
 from mainspring.runtime.agent_folder.mcp_file import read_mcp
 from mainspring.runtime.agent_folder.plugins import installed_plugins
 from mainspring.runtime.agent_folder.validation import FolderReport, PartReport, check_folder
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.scopes import Scopes
-
-
-def put(folder: Path, path: str, text: str) -> None:
-    file = folder / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
 
 
 def parts(folder: Path) -> dict[str, PartReport]:
@@ -32,22 +28,24 @@ def ignored(part: PartReport) -> dict[str, str]:
 
 
 def test_a_schedule_and_an_outcome_are_reported_with_their_effect(tmp_path: Path):
-    put(tmp_path, "agent.yaml", "schedule: {cron: '0 9 * * *'}\noutcome: {description: Green}\n")
+    write_file(
+        tmp_path / "agent.yaml", "schedule: {cron: '0 9 * * *'}\noutcome: {description: Green}\n"
+    )
     planned = parts(tmp_path)["schedule, outcome, slo and grade"]
     assert ignored(planned).keys() == {"outcome Green"}
     assert planned.supported[0].startswith("schedule 0 9 * * * UTC: runs in `mainspring serve`")
     assert "no `rubric`" in ignored(planned)["outcome Green"]
-    put(tmp_path, "agent.yaml", "outcome: {rubric: Tests pass.}\n")
+    write_file(tmp_path / "agent.yaml", "outcome: {rubric: Tests pass.}\n")
     [graded] = parts(tmp_path)["schedule, outcome, slo and grade"].supported
     assert graded.startswith("outcome Tests pass.: new sessions")
 
 
 def test_descriptions_of_other_frameworks_are_named_and_not_read(tmp_path: Path):
     for name in ("agent.json", "tools.json", "root_agent.yaml"):
-        put(tmp_path, name, "{}")
-    put(tmp_path, ".claude/output-styles/a.md", "x")
-    put(tmp_path, ".claude/mystery.txt", "x")
-    put(tmp_path, ".claude/settings.json", "{}")
+        write_file(tmp_path / name, "{}")
+    write_file(tmp_path / ".claude/output-styles/a.md", "x")
+    write_file(tmp_path / ".claude/mystery.txt", "x")
+    write_file(tmp_path / ".claude/settings.json", "{}")
     others = ignored(parts(tmp_path)["other files"])
     assert others["root_agent.yaml"].startswith("not read: ADK's")
     assert others[".claude/mystery.txt"] == "nothing reads it"
@@ -57,9 +55,8 @@ def test_descriptions_of_other_frameworks_are_named_and_not_read(tmp_path: Path)
 
 
 def test_servers_are_named_without_what_may_be_secret(tmp_path: Path):
-    put(
-        tmp_path,
-        ".mcp.json",
+    write_file(
+        tmp_path / ".mcp.json",
         '{"mcpServers": {"a": {"url": "https://x.test/?key=hush", "headers": {"A": "hush"}}}}',
     )
     part = parts(tmp_path)["MCP servers"]
@@ -68,9 +65,9 @@ def test_servers_are_named_without_what_may_be_secret(tmp_path: Path):
 
 
 def test_a_broken_skill_is_an_error_and_the_others_are_honoured(tmp_path: Path):
-    put(tmp_path, "skills/good/SKILL.md", "---\nname: good\ndescription: d\n---\nx")
-    put(tmp_path, "skills/bad/SKILL.md", "")
-    put(tmp_path, "commands/go.md", "Go.")
+    write_file(tmp_path / "skills/good/SKILL.md", "---\nname: good\ndescription: d\n---\nx")
+    write_file(tmp_path / "skills/bad/SKILL.md", "")
+    write_file(tmp_path / "commands/go.md", "Go.")
     found = parts(tmp_path)
     assert (found["skills"].supported, found["commands"].supported) == (("good: d",), ("go: Go.",))
     assert [finding.file for finding in found["skills"].findings] == ["skills/bad/SKILL.md"]

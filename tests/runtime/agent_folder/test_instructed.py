@@ -4,25 +4,21 @@ import sys
 from pathlib import Path, PurePosixPath
 
 import pytest
+from tests.written_files import write_file
 
 from mainspring.runtime.agent_folder.folder_instructions import places_of, read_instructions
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 
 
-def write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-
-
 def test_all_scopes_of_a_folder_are_read_and_what_is_odd_is_a_finding(tmp_path: Path):
     folder, home, managed = tmp_path / "agent", tmp_path / "home", tmp_path / "etc"
-    write(managed / "AGENTS.md", "law")
-    write(home / ".claude/CLAUDE.md", "mine")
-    write(folder / "SOUL.md", "kind")
-    write(folder / "MEMORY.md", "old")
-    write(folder / "CLAUDE.md", "ours\n\n@gone.md")
-    write(folder / "rules/py.md", "---\npaths: ['*.py']\n---\ntyped")
+    write_file(managed / "AGENTS.md", "law")
+    write_file(home / ".claude/CLAUDE.md", "mine")
+    write_file(folder / "SOUL.md", "kind")
+    write_file(folder / "MEMORY.md", "old")
+    write_file(folder / "CLAUDE.md", "ours\n\n@gone.md")
+    write_file(folder / "rules/py.md", "---\npaths: ['*.py']\n---\ntyped")
     told = read_instructions(Scopes(folder=folder, home=home, managed=managed))
     assert [section.text for section in told.instructions.sections] == [
         "law",
@@ -40,9 +36,9 @@ def test_all_scopes_of_a_folder_are_read_and_what_is_odd_is_a_finding(tmp_path: 
 
 
 def test_a_folder_in_a_larger_project_has_the_instructions_of_both(tmp_path: Path):
-    write(tmp_path / "AGENTS.md", "all")
-    write(tmp_path / "SOUL.md", "somebody else")
-    write(tmp_path / "agents/ada/AGENTS.md", "ada")
+    write_file(tmp_path / "AGENTS.md", "all")
+    write_file(tmp_path / "SOUL.md", "somebody else")
+    write_file(tmp_path / "agents/ada/AGENTS.md", "ada")
     scopes = Scopes(folder=tmp_path / "agents/ada")
     alone = read_instructions(scopes).instructions
     within = read_instructions(scopes, project=tmp_path).instructions

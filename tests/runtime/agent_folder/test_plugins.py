@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.runtime.agent_folder.plugin_folders import claude, manifest, names, portable, said, skill
+from tests.written_files import write_file
 
 from mainspring.runtime.agent_folder.agent_plugins_spec import is_plugin_name
 from mainspring.runtime.agent_folder.mcp_file import read_mcp
@@ -61,8 +62,7 @@ def test_a_folder_needs_no_manifest_and_may_be_a_single_skill(root: Path):
 
 def test_a_portable_plugin_with_a_wider_manifest_beside_brings_both(root: Path):
     skill(root / "skills" / "one")
-    (root / "commands").mkdir()
-    (root / "commands" / "go.md").write_text("Go.")
+    write_file(root / "commands" / "go.md", "Go.")
     manifest(root, ".claude-plugin/plugin.json", name="other", skills="./nowhere")
     plugin = portable(root)
     assert (plugin.name, plugin.kind) == ("kit", "agent-plugins")
@@ -176,8 +176,7 @@ def test_a_pipe_is_not_waited_for(root: Path):
 
 def test_named_commands_and_agents_stand_in_the_place_of_the_usual_ones(root: Path):
     for name in ("commands/usual.md", "agents/usual.md", "more/extra.md"):
-        (root / name).parent.mkdir(exist_ok=True)
-        (root / name).write_text("Text.")
+        write_file(root / name, "Text.")
     plugin = claude(
         root,
         commands={"deploy": {"source": "./more/extra.md"}, "inline": {"content": "Text."}},

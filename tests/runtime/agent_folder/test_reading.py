@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.written_files import write_file
 
 from mainspring.core.errors import InvalidInput
 from mainspring.runtime.agent_folder.agent_loader import read_agent
@@ -12,12 +13,6 @@ from mainspring.runtime.definition_files.scopes import Scopes
 from mainspring.runtime.session.pinned_agent import AgentDefinition, agent_of, definition_of
 
 CLAUDE_PROJECT = Path(__file__).parents[2] / "fixtures/claude_project"
-
-
-def put(folder: Path, path: str, text: str) -> None:
-    file = folder / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
 
 
 @pytest.fixture
@@ -42,12 +37,16 @@ def test_a_project_of_claude_code_is_an_agent_as_it_is(project: Path):
 
 def test_wider_scopes_add_their_parts_and_the_manifest_says_the_rest(tmp_path: Path):
     home, folder = tmp_path / "home", tmp_path / "agent"
-    put(home, ".claude/CLAUDE.md", "I am left-handed.")
-    put(home, ".claude/skills/mine/SKILL.md", "---\nname: mine\ndescription: of the user\n---\nx")
-    put(folder, "AGENTS.md", "Be brief.")
-    put(folder, "skills/mine/SKILL.md", "---\nname: mine\ndescription: of the project\n---\nx")
-    put(folder, "agents/plan.md", "---\nname: plan\ndescription: our own\n---\nPlan well.")
-    put(folder, "agent.yaml", "name: a\ninstructions: Be kind.\nagents: [plan, ghost]\n")
+    write_file(home / ".claude/CLAUDE.md", "I am left-handed.")
+    write_file(
+        home / ".claude/skills/mine/SKILL.md", "---\nname: mine\ndescription: of the user\n---\nx"
+    )
+    write_file(folder / "AGENTS.md", "Be brief.")
+    write_file(
+        folder / "skills/mine/SKILL.md", "---\nname: mine\ndescription: of the project\n---\nx"
+    )
+    write_file(folder / "agents/plan.md", "---\nname: plan\ndescription: our own\n---\nPlan well.")
+    write_file(folder / "agent.yaml", "name: a\ninstructions: Be kind.\nagents: [plan, ghost]\n")
     found = read_agent(Scopes(folder=folder, home=home))
     text = found.agent.instructions
     assert text.index("left-handed") < text.index("Be brief.") < text.index("Be kind.")
@@ -66,7 +65,7 @@ def test_without_a_manifest_or_anything_else_it_is_an_agent_of_the_folder_s_name
 
 
 def test_a_manifest_that_is_wrong_is_not_run_but_can_be_looked_at(tmp_path: Path):
-    put(tmp_path, "agent.yaml", "name: a\nlimits:\n  max_cost_usd: much\n")
+    write_file(tmp_path / "agent.yaml", "name: a\nlimits:\n  max_cost_usd: much\n")
     with pytest.raises(InvalidInput, match=r"^agent\.yaml:3: max_cost_usd must be an amount"):
         read_agent(Scopes(folder=tmp_path))
     assert read_agent(Scopes(folder=tmp_path), allows_errors=True).agent.name == "a"
@@ -77,7 +76,7 @@ def test_a_manifest_that_is_wrong_is_not_run_but_can_be_looked_at(tmp_path: Path
 def test_of_many_odd_skills_only_their_number_is_told_to_who_runs_it(tmp_path: Path):
     for name in ("a", "b"):
         text = f"---\nname: {name}\ndescription: d\norigin: x\n---\n"
-        put(tmp_path, f"skills/{name}/SKILL.md", text)
+        write_file(tmp_path / f"skills/{name}/SKILL.md", text)
     [warning] = read_agent(Scopes(folder=tmp_path)).warnings
     assert warning.startswith("2 problems in skills or subagents")
 
@@ -88,7 +87,7 @@ def test_what_somebody_has_vouched_for_is_trusted(project: Path):
 
 
 def test_a_definition_outlives_the_files_it_was_made_of(project: Path):
-    put(project, "agent.yaml", "limits: {max_cost_usd: 1.5}\nrules: [Never push.]\n")
+    write_file(project / "agent.yaml", "limits: {max_cost_usd: 1.5}\nrules: [Never push.]\n")
     agent = read_agent(Scopes(folder=project)).agent
     kept = msgspec.json.encode(definition_of(agent))
     shutil.rmtree(project)

@@ -1,11 +1,13 @@
 """What holds for a file comes with the call that touches it: once, and again after a compaction."""
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path, PurePosixPath
 
-import anyio
 import pytest
+from tests.at_once import at_once
 from tests.harness.session_setup import stage
+from tests.written_files import write_file
 
 from mainspring.capabilities.providers.scripted import (
     ScriptAnswer,
@@ -48,8 +50,7 @@ def project(tmp_path: Path) -> Path:
         "c.txt": "c",
     }.items():
         path = root / place
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        write_file(path, text)
     return root
 
 
@@ -86,21 +87,14 @@ async def test_a_section_is_shown_once_to_each_thread_until_it_forgets(project: 
 
 async def test_calls_at_the_same_time_show_a_section_once(project: Path):
     surroundings = around(project)
-    found: list[str] = []
-
-    async def look(path: str) -> None:
-        found.extend(await shown(surroundings, path))
-
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            for path in ("app/a.py", "app/x.py", "app/y.py"):
-                group.start_soon(look, path)
-    assert sorted(found) == ["app/AGENTS.md", "rules/py.md"]
+    sections = await at_once(
+        lambda path: shown(surroundings, path), ("app/a.py", "app/x.py", "app/y.py")
+    )
+    assert sorted(chain(*sections)) == ["app/AGENTS.md", "rules/py.md"]
 
 
 async def test_what_is_outside_has_no_surroundings(project: Path, tmp_path: Path):
-    (tmp_path / "x").mkdir()
-    (tmp_path / "x/AGENTS.md").write_text("foreign")
+    write_file(tmp_path / "x/AGENTS.md", "foreign")
     (project / "out").symlink_to(tmp_path / "x")
     for path in ("../x/a.py", (tmp_path / "x/a.py").as_posix(), "out/a.py"):
         assert await shown(around(project), path) == []

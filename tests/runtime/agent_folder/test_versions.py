@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.written_files import write_file
 
 from mainspring.core.errors import InvalidInput
 from mainspring.runtime.agent_folder import folder_versions
@@ -30,20 +31,14 @@ def clock() -> Clock:
     return Clock()
 
 
-def put(folder: Path, path: str, text: str) -> None:
-    file = folder / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     place = tmp_path / "agent"
-    put(place, "AGENTS.md", "Be brief.\n")
-    put(place, "agent.yaml", "name: x\n")
-    put(place, "skills/a/SKILL.md", "---\nname: a\n---\nA\n")
-    put(place, "skills/a/scripts/run.sh", "#!/bin/sh\necho hello\n")
-    put(place, "src/main.py", "not of the agent\n")
+    write_file(place / "AGENTS.md", "Be brief.\n")
+    write_file(place / "agent.yaml", "name: x\n")
+    write_file(place / "skills/a/SKILL.md", "---\nname: a\n---\nA\n")
+    write_file(place / "skills/a/scripts/run.sh", "#!/bin/sh\necho hello\n")
+    write_file(place / "src/main.py", "not of the agent\n")
     return place
 
 
@@ -55,10 +50,10 @@ def test_a_version_is_new_only_if_something_has_changed(folder: Path, clock: Clo
     first = folder_versions.record_version(folder, clock)
     assert (first.number, first.hash) == (1, content_hash(folder))
     assert folder_versions.record_version(folder, clock) == first
-    put(folder, "src/main.py", "other code\n")
-    put(folder, "CLAUDE.local.md", "mine alone\n")
+    write_file(folder / "src/main.py", "other code\n")
+    write_file(folder / "CLAUDE.local.md", "mine alone\n")
     assert folder_versions.record_version(folder, clock) == first
-    put(folder, "AGENTS.md", "Be long.\n")
+    write_file(folder / "AGENTS.md", "Be long.\n")
     second = folder_versions.record_version(folder, clock)
     assert second.number == 2
     assert folder_versions.list_versions(folder) == (first, second)
@@ -67,7 +62,7 @@ def test_a_version_is_new_only_if_something_has_changed(folder: Path, clock: Clo
 def test_the_hash_is_the_same_wherever_the_folder_is(folder: Path, tmp_path: Path):
     other = tmp_path / "elsewhere"
     for path, text in reversed(texts(folder).items()):
-        put(other, path, text)
+        write_file(other / path, text)
     assert content_hash(other) == content_hash(folder)
     (other / "AGENTS.md").rename(other / "CLAUDE.md")
     assert content_hash(other) != content_hash(folder)
@@ -77,16 +72,16 @@ def test_a_change_that_keeps_size_and_time_is_seen_while_files_are_fresh(folder:
     now = lambda: datetime.fromtimestamp((folder / "AGENTS.md").stat().st_mtime, UTC)  # noqa: E731
     folder_versions.record_version(folder, now)
     before = (folder / "AGENTS.md").stat()
-    put(folder, "AGENTS.md", "Be brave.\n")
+    write_file(folder / "AGENTS.md", "Be brave.\n")
     os.utime(folder / "AGENTS.md", ns=(before.st_atime_ns, before.st_mtime_ns))
     assert folder_versions.record_version(folder, now).number == 2
 
 
 def test_the_difference_between_versions_is_shown_file_by_file(folder: Path, clock: Clock):
     folder_versions.record_version(folder, clock)
-    put(folder, "AGENTS.md", "Be kind.\n")
+    write_file(folder / "AGENTS.md", "Be kind.\n")
     (folder / "skills/a/scripts/run.sh").unlink()
-    put(folder, "agents/b.md", "B")
+    write_file(folder / "agents/b.md", "B")
     folder_versions.record_version(folder, clock)
     [instructions, new, gone] = folder_versions.diff_versions(folder, 1, 2)
     assert instructions.path == "AGENTS.md"
@@ -104,8 +99,8 @@ def test_the_difference_between_versions_is_shown_file_by_file(folder: Path, clo
 def test_rolling_back_restores_files_removes_new_ones_and_makes_version(folder: Path, clock: Clock):
     folder_versions.record_version(folder, clock)
     before = texts(folder)
-    put(folder, "AGENTS.md", "Changed.\n")
-    put(folder, "commands/deep/go.md", "Go.\n")
+    write_file(folder / "AGENTS.md", "Changed.\n")
+    write_file(folder / "commands/deep/go.md", "Go.\n")
     (folder / "skills/a/scripts/run.sh").unlink()
     made = folder_versions.rollback(folder, 1, clock)
     assert texts(folder) == before
@@ -129,7 +124,7 @@ def test_rolling_back_to_what_is_there_already_changes_nothing(folder: Path, clo
 def test_who_is_stopped_while_going_back_can_go_on_and_has_lost_nothing(folder: Path, clock: Clock):
     folder_versions.record_version(folder, clock)
     before = texts(folder)
-    put(folder, "AGENTS.md", "Changed.\n")
+    write_file(folder / "AGENTS.md", "Changed.\n")
     times = iter([clock(), clock()])
     with pytest.raises(StopIteration):  # after the files were written, before the index was
         folder_versions.rollback(folder, 1, lambda: next(times))
@@ -155,12 +150,12 @@ def test_there_is_no_going_back_to_what_never_was(folder: Path, clock: Clock):
 
 def test_links_are_neither_kept_nor_written_through(folder: Path, tmp_path: Path, clock: Clock):
     outside = tmp_path / "outside"
-    put(outside, "SKILL.md", "secret")
+    write_file(outside / "SKILL.md", "secret")
     (folder / "skills/linked").symlink_to(outside)
     (folder / "CLAUDE.md").symlink_to(outside / "SKILL.md")
     assert not any("linked" in path or "CLAUDE" in path for path in files_of(folder))
     folder_versions.record_version(folder, clock)
-    put(folder, "AGENTS.md", "New.\n")
+    write_file(folder / "AGENTS.md", "New.\n")
     (folder / "AGENTS.md").unlink()
     (folder / "AGENTS.md").symlink_to(outside / "SKILL.md")
     with pytest.raises(InvalidInput, match=r"AGENTS\.md: a link is in the way"):
@@ -182,7 +177,7 @@ def test_a_damaged_version_is_refused_before_anything_is_written(folder: Path, c
     kept = folder / ".mainspring/versions/objects"
     [damaged] = [f for f in kept.rglob("*") if f.is_file() and b"brief" in f.read_bytes()]
     damaged.write_text("Be evil.\n")
-    put(folder, "AGENTS.md", "Now.\n")
+    write_file(folder / "AGENTS.md", "Now.\n")
     with pytest.raises(InvalidInput, match="has changed"):
         folder_versions.rollback(folder, 1, clock)
     assert (folder / "AGENTS.md").read_text() == "Now.\n"
@@ -202,7 +197,7 @@ def test_a_folder_without_an_agent_has_no_versions(tmp_path: Path, clock: Clock)
 
 def test_what_was_left_unfinished_is_no_part_of_a_version(folder: Path, clock: Clock):
     first = folder_versions.record_version(folder, clock)
-    put(folder, "skills/a/.mainspring-new-xyz", "half")
+    write_file(folder / "skills/a/.mainspring-new-xyz", "half")
     (folder / ".mainspring/versions/seen.json").write_text("not JSON")
     assert folder_versions.record_version(folder, clock) == first
 

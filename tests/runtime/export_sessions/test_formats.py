@@ -1,7 +1,5 @@
 """Whatever stands in a log, its exports are files that their readers accept; text stays text."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

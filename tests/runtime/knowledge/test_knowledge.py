@@ -5,6 +5,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from tests.written_files import write_file
 
 from mainspring.capabilities.tools.html_text import html_to_text
 from mainspring.core.errors import InvalidInput, NotFound
@@ -45,24 +46,22 @@ def pdf(*pages: str) -> bytes:
             " /Resources << /Font << /F1 3 0 R >> >> >>"
         )
         objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
-    content, places = b"%PDF-1.4\n", list[int]()
+    content, places = bytearray(b"%PDF-1.4\n"), list[int]()
     for number, text in enumerate(objects, 1):
         places.append(len(content))
         content += f"{number} 0 obj\n{text}\nendobj\n".encode()
     size, start = len(objects) + 1, len(content)
     table = "".join(f"{place:010} 00000 n \n" for place in places)
     tail = f"trailer\n<< /Size {size} /Root 1 0 R >>\nstartxref\n{start}\n%%EOF\n"
-    return content + f"xref\n0 {size}\n0000000000 65535 f \n{table}{tail}".encode()
+    return bytes(content) + f"xref\n0 {size}\n0000000000 65535 f \n{table}{tail}".encode()
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> KnowledgeFolder:
     root = tmp_path / "knowledge"
-    root.mkdir()
-    (root / "guide.md").write_text(GUIDE)
+    write_file(root / "guide.md", GUIDE)
     (root / "shipping.html").write_text(PAGE)
-    (root / "sub").mkdir()
-    (root / "sub/pay.py").write_text(CODE)
+    write_file(root / "sub/pay.py", CODE)
     (root / "contract.docx").write_bytes(
         docx(("Heading1", "Warranty"), ("Normal", "Machines are guaranteed for five years."))
     )

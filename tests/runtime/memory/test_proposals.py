@@ -75,10 +75,10 @@ def test_a_memory_of_another_agent_loses_what_refers_to_its_folder_and_keeps_its
 
 @pytest.mark.parametrize(
     "path",
-    (
+    [
         *("../x.md", "/etc/x.md", "MEMORY.md", ".hidden.md", ".history/x.md"),
         *("sub/x.md", "2026-05-01.md"),
-    ),
+    ],
 )
 def test_a_proposal_names_only_a_memory_of_its_own(tmp_path: Path, path: str):
     folder = team_folder(tmp_path)

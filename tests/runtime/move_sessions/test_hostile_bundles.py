@@ -1,7 +1,5 @@
 """A server whose bundles lie: what it sends is refused, or has no power where it arrives."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """A session that moves between two stores goes on in one of them, wherever the move is cut off."""
 
-from __future__ import annotations
-
 import io
 import os
 import stat

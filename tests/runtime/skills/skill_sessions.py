@@ -1,7 +1,5 @@
 """Sessions with skills in them, and a shell that only notes what it was to run."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Skills called by users, by the files they are about, by types of subagents; and kept."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -25,13 +25,6 @@ TEXT = "---\nname: {name}\ndescription: Does {name}.\n---\nDo it.\n"
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    folder = tmp_path / "home"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
 def pins(home: Path) -> TrustPins:
     return TrustPins(home / ".mainspring" / "skills.json")
 

@@ -1,7 +1,5 @@
 """What the log tells of how skills are used."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Skills in sessions: brought up by the model, called by users, carried out by subagents."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import anyio

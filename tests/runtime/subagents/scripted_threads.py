@@ -1,7 +1,5 @@
 """A session with subagents and a model that answers each thread by what it was asked."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path

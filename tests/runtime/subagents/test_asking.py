@@ -1,7 +1,5 @@
 """What a subagent asks a person, and what people say to it."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from pathlib import Path

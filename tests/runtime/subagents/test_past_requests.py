@@ -1,7 +1,5 @@
 """Requests of subagents, rebuilt from the log alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import msgspec

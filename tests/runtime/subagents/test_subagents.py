@@ -1,7 +1,5 @@
 """Subagents through the public Python API: called, waited for, messaged, stopped."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Subagents in worktrees of their own, with real git: merged, kept, discarded, asked about."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager

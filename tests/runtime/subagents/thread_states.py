@@ -1,7 +1,5 @@
 """What a session's threads are, as the runtime has them and as their log alone tells."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

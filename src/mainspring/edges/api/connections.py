@@ -45,9 +45,7 @@ async def discard_unread_body(
         response.force_close()
     remaining = limits.unread_bytes
     with (
-        suppress(
-            OSError, web.RequestPayloadError, HttpProcessingError
-        ),  # the client has disconnected
+        suppress(OSError, web.RequestPayloadError, HttpProcessingError),  # it has disconnected
         anyio.move_on_after(limits.unread_seconds),
     ):
         await response.prepare(request)
@@ -140,19 +138,16 @@ async def bind_sockets(host: str, port: int) -> list[socket.socket]:
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
         for family, kind, protocol, _, address in dict.fromkeys(addresses):
-            made = socket.socket(family, kind, protocol)
-            sockets.append(made)
-            _bind_socket(made, address)
+            sockets.append(socket.socket(family, kind, protocol))
+            _bind_socket(sockets[-1], address)
     except OSError as error:
         for item in sockets:
             item.close()
         if error.errno == errno.EADDRINUSE:
-            taken = error_table.PORT_IN_USE
-            raise taken.error(InvalidInput, host=host, port=port, other=port + 1) from error
-        code = error.errno or 0
-        why = (
-            os.strerror(code) if code > 0 else error.strerror
-        )  # negative codes are errors of the resolver
+            in_use = error_table.PORT_IN_USE
+            raise in_use.error(InvalidInput, host=host, port=port, other=port + 1) from error
+        code = error.errno or 0  # negative: an error of the resolver
+        why = os.strerror(code) if code > 0 else error.strerror
         raise InvalidInput(f"{host}:{port}: cannot listen there: {why}") from error
     return sockets
 

@@ -46,7 +46,7 @@ def schemas_of(types: Sequence[object]) -> Schemas:
         list(once.values()), ref_template=f"{REF_PREFIX}{{name}}", schema_hook=_any_schema
     )
     for struct in _structs(list(once.values())):
-        for name in (_short_name(struct), _qualified_name(struct)):
+        for name in (struct.__name__, f"{struct.__module__}.{struct.__qualname__}"):
             if name in components:
                 _add_descriptions(components[name], struct)
     return Schemas(
@@ -138,24 +138,16 @@ def _origin(struct: Any) -> type[Struct]:  # noqa: ANN401 (a struct, or one with
     return getattr(struct, "__origin__", struct)
 
 
-def _short_name(struct: type[Struct]) -> str:
-    return struct.__name__
-
-
-def _qualified_name(struct: type[Struct]) -> str:
-    return f"{struct.__module__}.{struct.__qualname__}"
-
-
 def _add_descriptions(schema: Schema, struct: type[Struct]) -> None:
     """Add what msgspec leaves out: field descriptions, and the format of timestamps."""
     properties: dict[str, Schema] = schema.get("properties", {})
     docs = _field_docs(struct)
     for field in msgspec.structs.fields(struct):
-        if (found := properties.get(field.encode_name)) is None:
+        if (described := properties.get(field.encode_name)) is None:
             continue
         if text := docs.get(field.name):
-            found["description"] = text
-        _mark_date_time(found, field.type)
+            described["description"] = text
+        _mark_date_time(described, field.type)
 
 
 def _mark_date_time(schema: Schema, type_: object) -> None:

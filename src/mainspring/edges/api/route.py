@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import (
     Annotated,
     Any,
@@ -26,7 +26,7 @@ from aiohttp import web
 from msgspec import Meta, Struct
 
 from mainspring.service.access.principal import Principal, Role
-from mainspring.service.storage.pagination import Limit
+from mainspring.service.storage.pagination import Limit, created_bounds
 from mainspring.service.storage.repository import ListQuery
 
 Q = TypeVar("Q")
@@ -36,7 +36,6 @@ Method: TypeAlias = Literal["GET", "POST", "DELETE"]
 
 
 Timestamp = Annotated[datetime, Meta(tz=True)]
-_MICROSECOND = timedelta(microseconds=1)
 _SHARED_FIELDS = ("limit", "page", "include_archived")
 
 
@@ -53,19 +52,9 @@ def list_query(query: Struct, **fields: Any) -> ListQuery:  # noqa: ANN401 (of a
     """The list that a route's query asks for. `fields`: those of `ListQuery` that it has by other
     names."""
     values = msgspec.structs.asdict(query)
-    lower = [values.get("created_at_gte"), _shifted(values.get("created_at_gt"), _MICROSECOND)]
-    upper = [values.get("created_at_lte"), _shifted(values.get("created_at_lt"), -_MICROSECOND)]
     shared: dict[str, Any] = {name: values[name] for name in _SHARED_FIELDS if name in values}
-    shared["created_from"] = max(filter(None, lower), default=None)
-    shared["created_upto"] = min(filter(None, upper), default=None)
+    shared["created_from"], shared["created_upto"] = created_bounds(query)
     return ListQuery(**shared | fields)
-
-
-def _shifted(moment: datetime | None, by: timedelta) -> datetime | None:
-    try:
-        return moment and moment + by
-    except OverflowError:  # the first or the last moment there is
-        return moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

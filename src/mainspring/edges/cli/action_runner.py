@@ -1,4 +1,4 @@
-"""Runs a command's action and prints errors with hints; the exit status comes out."""
+"""Runs the action of a command, prints errors with hints, and returns the exit status."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mainspring.edges.cli.printing import Screen, sanitize_text
 FAILED_STATUS = 1
 INTERRUPTED_STATUS = 130
 PIPE_BROKEN_STATUS = 141
-"""What a shell reports for a program that SIGPIPE ended."""
+"""The status that a shell reports for a program ended by SIGPIPE."""
 
 _TRACEBACK_HINT = "--debug or MAINSPRING_DEBUG=1 shows the traceback"
 _HINTS: dict[type[errors.MainspringError], str] = {
@@ -27,7 +27,7 @@ _HINTS: dict[type[errors.MainspringError], str] = {
     errors.StoreUnavailable: "`mainspring doctor` looks closer",
     errors.StoreMismatch: "--store or MAINSPRING_STORE names another store",
 }
-"""For errors that are not raised from an entry of the table."""
+"""Hints for errors that have no entry in the error table."""
 
 
 def run_action(action: Action, *, store: str | None, debug: bool) -> int:
@@ -37,7 +37,7 @@ def run_action(action: Action, *, store: str | None, debug: bool) -> int:
     _escape_unencodable_output()
     try:
         status = anyio.run(action, settings)
-        sys.stdout.flush()  # a reader that has gone away is noticed here, not at exit
+        sys.stdout.flush()  # so that a closed pipe raises here, not at exit
         return status
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -58,14 +58,14 @@ def run_action(action: Action, *, store: str | None, debug: bool) -> int:
 
 
 def _escape_unencodable_output() -> None:
-    """A terminal that lacks a character is no reason to fail."""
+    """Escape characters that the terminal's encoding lacks, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def hints_for(error: errors.MainspringError) -> list[str]:
-    """What to do about it: what was noted where it was raised, then what its entry says."""
+    """What to do about an error: its notes, then the fixes of its entry."""
     notes: list[str] = getattr(error, "__notes__", [])
     hints = [note for note in notes if note not in error.fix_in_python] + [*error.fix]
     return hints or [hint for kind, hint in _HINTS.items() if isinstance(error, kind)][:1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 import typer
 from anyio import to_thread
@@ -14,8 +14,15 @@ from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.commands import command, command_group
-from mainspring.edges.cli.options import JsonOption
-from mainspring.edges.cli.printing import Screen, StyledText, pad, print_list, print_note
+from mainspring.edges.cli.options import AgentFolderOption, JsonOption
+from mainspring.edges.cli.printing import (
+    Screen,
+    StyledText,
+    diff_style,
+    pad,
+    print_list,
+    print_note,
+)
 from mainspring.harness.limits import Limits
 from mainspring.runtime.agent_folder.agent_files import content_hash
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder, find_agent_folders, read_agent
@@ -28,13 +35,7 @@ from mainspring.wiring.agent_selection import agent_selection
 
 app = command_group()
 
-FolderOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--agent", metavar="DIR", help="The agent's folder. [default: this folder]"),
-]
-
 _MAX_NAMES = 20
-_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
 class AgentView(Struct, frozen=True, kw_only=True):
@@ -45,7 +46,7 @@ class AgentView(Struct, frozen=True, kw_only=True):
     version: int | None
     hash: str
     is_changed: bool
-    """Whether its files are not what they are in that version."""
+    """Whether its files differ from that version."""
 
 
 class AgentDetailView(Struct, frozen=True, kw_only=True):
@@ -200,7 +201,7 @@ async def diff(
         int | None,
         typer.Argument(metavar="[B]", help="Another. [default: the current files]", min=1),
     ] = None,
-    agent: FolderOption = None,
+    agent: AgentFolderOption = None,
 ) -> int:
     """Show what changed between two versions. A version is saved whenever a session starts with
     changed files."""
@@ -213,7 +214,7 @@ async def diff(
     screen = Screen(settings)
     for change in changes:
         for line in change.text.splitlines():
-            screen.paragraph((line, _STYLES.get(line[:1], "")))
+            screen.paragraph((line, diff_style(line)))
     if not changes:
         end = "the current files" if after is None else f"version {after}"
         print_note(settings, f"no difference between version {before} and {end}")
@@ -225,7 +226,7 @@ async def rollback(
     settings: Settings,
     *,
     version: Annotated[int, typer.Argument(metavar="VERSION", min=1)],
-    agent: FolderOption = None,
+    agent: AgentFolderOption = None,
 ) -> int:
     """Restore an agent's files from a version. The current files are saved as a version first, so
     that you can undo this in the same way."""

@@ -90,8 +90,8 @@ class LazyGroup(TyperGroup):
             self.commands[name] = TyperCommand(name, help=entry.summary, rich_markup_mode=None)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 (private types)
-        name, entry, rest = super().resolve_command(ctx, args)
-        return name, entry if name is None else self.load(name), rest
+        name, entry, arguments = super().resolve_command(ctx, args)
+        return name, entry if name is None else self.load(name), arguments
 
     def load(self, name: str) -> TyperCommand | TyperGroup:
         entry = COMMANDS[name]
@@ -122,8 +122,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(is_asked: bool) -> None:
-    if is_asked:
+def _print_version(is_set: bool) -> None:
+    if is_set:
         typer.echo(f"mainspring {__version__}")
         raise typer.Exit
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
-from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 import typer
@@ -14,21 +13,13 @@ from mainspring.config import Settings
 from mainspring.edges.cli.approvals import app, open_approvals, role_text
 from mainspring.edges.cli.commands import command
 from mainspring.edges.cli.options import JsonOption, TenantOption, parse_duration
-from mainspring.edges.cli.printing import Screen
+from mainspring.edges.cli.printing import Screen, print_view
 from mainspring.service.approvals.approval_policy import ApprovalPolicy, SetApprovalPolicy
 
 _NEVER = "never"
 
 
-class ApproverRoleName(StrEnum):
-    user = "user"
-    operator = "operator"
-    admin = "admin"
-
-
-class OnExpiryName(StrEnum):
-    deny = "deny"
-    leave = "leave"
+ApproverRole: TypeAlias = Literal["user", "operator", "admin"]
 
 
 def _parse_deadline(text: str) -> timedelta:
@@ -38,9 +29,9 @@ def _parse_deadline(text: str) -> timedelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyChanges:
-    role: Annotated[
-        ApproverRoleName | None, typer.Option(help="The lowest role that may answer.")
-    ] = None
+    role: Annotated[ApproverRole | None, typer.Option(help="The lowest role that may answer.")] = (
+        None
+    )
     four_eyes: Annotated[
         bool | None,
         typer.Option(
@@ -56,7 +47,9 @@ class PolicyChanges:
             help="How long to wait for an answer: 2h, never.",
         ),
     ] = None
-    on_expiry: Annotated[OnExpiryName | None, typer.Option(help="What happens then.")] = None
+    on_expiry: Annotated[
+        Literal["deny", "leave"] | None, typer.Option(help="What happens then.")
+    ] = None
     escalate_after: Annotated[
         timedelta | None,
         typer.Option(
@@ -69,26 +62,15 @@ class PolicyChanges:
         str | None, typer.Option(help="Whom to notify, in your own words.", metavar="GROUP")
     ] = None
     escalated_role: Annotated[
-        ApproverRoleName | None, typer.Option(help="The lowest role that may answer from then on.")
+        ApproverRole | None, typer.Option(help="The lowest role that may answer from then on.")
     ] = None
 
     def fields(self) -> dict[str, Any]:  # Any: of several types, converted to a struct
-        """Those to change. A time of zero removes a deadline and its options."""
-        spans = {
-            "expires_after_seconds": self.expires_after,
-            "escalate_after_seconds": self.escalate_after,
-        }
-        others = {
-            "role": self.role,
-            "four_eyes": self.four_eyes,
-            "on_expiry": self.on_expiry,
-            "escalate_to": self.escalate_to,
-            "escalated_role": self.escalated_role,
-        }
-        changes: dict[str, Any] = {name: item for name, item in others.items() if item is not None}
-        for name, span in spans.items():
-            if span is not None:
-                changes[name] = int(span.total_seconds()) or None
+        """The fields to change. A time of zero removes a deadline and its options."""
+        changes = {name: value for name, value in asdict(self).items() if value is not None}
+        for name in ("expires_after", "escalate_after"):
+            if name in changes:
+                changes[f"{name}_seconds"] = int(changes.pop(name).total_seconds()) or None
         if changes.get("escalate_after_seconds", 0) is None:
             changes |= {"escalate_to": None, "escalated_role": None}
         return changes
@@ -119,12 +101,7 @@ async def policy(
             result = await policies.of(tenant, agent)
         if reset or fields:
             await context.operator.audit(tenant, "approvals policy", agent)
-    screen = Screen(settings)
-    if json:
-        screen.json(result)
-    else:
-        _print_policy(screen, result)
-    return 0
+    return print_view(settings, result, _print_policy, json=json)
 
 
 def _print_policy(screen: Screen, policy: ApprovalPolicy) -> None:

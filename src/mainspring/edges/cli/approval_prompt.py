@@ -13,7 +13,7 @@ import msgspec
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import RuleText
-from mainspring.edges.cli.printing import Screen, StyledText, plural
+from mainspring.edges.cli.printing import Screen, StyledText, diff_style, plural
 from mainspring.edges.cli.terminal_input import Keyboard
 from mainspring.harness.permissions.always_allow import always_allow_rule, rule_update
 from mainspring.harness.permissions.rule import rule_text
@@ -34,7 +34,7 @@ PromptAnswer: TypeAlias = Literal["once", "session", "always", "no", "later"]
 _KEYS = {
     word: word[0] for word in ["y", "yes", "n", "no", "s", "session", "a", "always", "v", "view"]
 }
-"""Whole words only."""
+"""Answers that are accepted, and the key that each stands for."""
 _MAX_PREVIEW_LINES = 60
 _ASK_USER = "ask_user"
 _EXIT_PLAN = "exit_plan_mode"
@@ -59,8 +59,8 @@ class ApprovalPrompt:
     notes: Screen
 
     async def ask_all(self, session: Session) -> bool:
-        """Ask about every pending call. False if there is none, or once the user leaves one for
-        later."""
+        """Ask about every pending call. Returns false if there is none, or if the user leaves one
+        for later."""
         row = await session.log.session(session.id)
         calls = await read_pending_calls(session.log, row)
         place = Path(await workspace_of(session.log, session.id) or self.settings.folder)
@@ -99,7 +99,7 @@ class ApprovalPrompt:
     async def _ask_question(
         self, session: Session, pending: ThreadPendingCall, approval: OpenApproval
     ) -> bool:
-        """A call asks something itself, maybe with a form."""
+        """A tool asks a question of its own, optionally with a form."""
         request, notes = approval.request, self.notes
         notes.paragraph(("", ""))
         notes.paragraph((caller_path(pending), "bold"), (" asks:", "bold yellow"))
@@ -113,13 +113,11 @@ class ApprovalPrompt:
         if answer.strip().lower() not in ("y", "yes"):
             await session.answer(pending.call.id, "deny")
             return True
-        form = (
-            None
-            if request.form_schema is None
-            else fill_form(notes, self._line, request.form_schema)
-        )
-        if request.form_schema is not None and form is None:
-            return False
+        form = None
+        if request.form_schema is not None:
+            form = fill_form(notes, self._line, request.form_schema)
+            if form is None:
+                return False
         await session.answer(pending.call.id, "allow", form=form)
         return True
 
@@ -174,7 +172,7 @@ class ApprovalPrompt:
         if call.name != _ASK_USER:
             return False  # a tool of the client: it cannot run here
         answers: dict[str, str] = {}
-        for question in _parse_questions(call.input):
+        for question in _mappings(call.input.get("questions")):
             answer = self._answer(question)
             if answer is None:
                 return False
@@ -216,13 +214,13 @@ class ApprovalPrompt:
         answer = self._line("number, or your own words: " if options else "> ")
         if answer is None:
             return None
-        picked = [part.strip() for part in answer.split(",")]
-        if options and all(part.isdigit() and 0 < int(part) <= len(options) for part in picked):
-            return ", ".join(options[int(part) - 1] for part in picked)
+        numbers = [part.strip() for part in answer.split(",")]
+        if options and all(part.isdigit() and 0 < int(part) <= len(options) for part in numbers):
+            return ", ".join(options[int(part) - 1] for part in numbers)
         return answer.strip()
 
     def _line(self, prompt: str) -> str | None:
-        """`None`: the user left."""
+        """Returns `None` if the user left."""
         try:
             return self.keyboard.line(prompt)
         except (EOFError, KeyboardInterrupt):
@@ -231,38 +229,28 @@ class ApprovalPrompt:
 
 
 def caller_path(pending: ThreadPendingCall) -> str:
-    """A call, and the subagents that made it: `explore > bash`."""
+    """The subagents that made a call, and its tool: `explore > bash`."""
     return " > ".join((*pending.path, pending.call.name))
 
 
-def preview_lines(preview: str | None, given: Mapping[str, object]) -> list[StyledText]:
-    """What a call would do: the diff or the command if the tool can say, else its input."""
+def preview_lines(preview: str | None, arguments: Mapping[str, object]) -> list[StyledText]:
+    """What a call would do: the tool's preview (a diff or a command), else its input."""
     text = preview
     if text is None:
-        text = msgspec.json.format(msgspec.json.encode(given), indent=2).decode()
-    return [(line, _line_style(line, is_diff="+++ " in text)) for line in text.splitlines()]
-
-
-def _line_style(line: str, *, is_diff: bool) -> str:
-    if not is_diff:
-        return ""
-    styles = {"+": "green", "-": "red", "@": "cyan"}
-    return styles.get(line[:1], "")
-
-
-def _parse_questions(given: Mapping[str, object]) -> list[Mapping[str, object]]:
-    return _mappings(given.get("questions"))
+        text = msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
+    is_diff = "+++ " in text
+    return [(line, diff_style(line) if is_diff else "") for line in text.splitlines()]
 
 
 def _mappings(value: object) -> list[Mapping[str, object]]:
-    listed = cast("list[object]", value) if isinstance(value, list) else []
-    return [cast("Mapping[str, object]", item) for item in listed if isinstance(item, dict)]
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return [cast("Mapping[str, object]", item) for item in items if isinstance(item, dict)]
 
 
 def fill_form(
     notes: Screen, read_line: Callable[[str], str | None], schema: Mapping[str, object]
 ) -> dict[str, object] | None:
-    """Ask for the fields of a form one by one; `None`: the user left."""
+    """Ask for the fields of a form one by one. Returns `None` if the user left."""
     required = cast("list[str]", schema.get("required") or [])
     form: dict[str, object] = {}
     for name, field in form_fields(schema).items():

@@ -1,4 +1,4 @@
-"""The commands of `mainspring approvals`: they work directly on the store. An answer goes into the
+"""The commands of `mainspring approvals`, which work directly on the store. An answer goes into the
 session's inbox; a running service reads it within a second."""
 
 from __future__ import annotations
@@ -27,9 +27,11 @@ from mainspring.edges.cli.printing import (
     local_time,
     plural,
     print_list,
+    print_view,
     sanitize_line,
 )
 from mainspring.edges.cli.session_lookup import open_existing_log
+from mainspring.error_table import with_hints
 from mainspring.runtime.approvals import parse_form
 from mainspring.service.access.principal import Principal
 from mainspring.service.access.tenants import Tenants
@@ -44,7 +46,7 @@ from mainspring.service.storage.repository import ListQuery, all_pages
 
 _PAGE_SIZE = 1000
 _MIN_ID_CHARS = 6
-"""The least number of characters that may stand for an id."""
+"""The minimum length of a part of an id."""
 _MAX_SUGGESTIONS = 5
 
 
@@ -121,12 +123,7 @@ async def show(
     """Show what a call would do, why approval is needed, and until when."""
     async with open_approvals(settings, tenant) as context:
         [approval] = await _find_approvals(context, [id_or_part], everything=True)
-    screen = Screen(settings)
-    if json:
-        screen.json(approval)
-    else:
-        _print_approval(screen, approval)
-    return 0
+    return print_view(settings, approval, _print_approval, json=json)
 
 
 @command(app)
@@ -177,7 +174,7 @@ async def _answer(
     yes: bool,
     json: bool,
 ) -> int:
-    """Exit status 1 if an answer was refused."""
+    """Returns the exit status: 1 if an answer was refused."""
     async with open_approvals(settings, tenant) as context:
         approvals = await _find_approvals(context, ids, everything=len(ids) == 1)
         if len(approvals) > 1 and not yes:
@@ -196,7 +193,7 @@ async def _answer(
 async def _find_approvals(
     context: ApprovalContext, ids: Sequence[str], *, everything: bool
 ) -> list[Approval]:
-    """Raises: NotFound; InvalidInput: it could be several."""
+    """Raises: NotFound; InvalidInput: an id is ambiguous."""
     query = ListQuery(limit=_PAGE_SIZE, include_archived=everything, is_ascending=True)
     approvals = await all_pages(partial(context.approvals.page, context.who), query)
     matches = (_find_approval(approvals, id_or_part) for id_or_part in ids)
@@ -214,11 +211,9 @@ def _find_approval(approvals: Sequence[Approval], id_or_part: str) -> Approval:
         return matches[0]
     if not matches:
         raise NotFound("approval", id_or_part)
-    several = InvalidInput(
-        f"{id_or_part} could be any of {len(matches)} approvals; give more of the id"
-    )
-    several.add_note(f"did you mean {', '.join(item.id for item in matches[:_MAX_SUGGESTIONS])}?")
-    raise several
+    several = f"{id_or_part} could be any of {len(matches)} approvals; give more of the id"
+    suggestions = ", ".join(item.id for item in matches[:_MAX_SUGGESTIONS])
+    raise with_hints(InvalidInput(several), f"did you mean {suggestions}?")
 
 
 def _matches_id(approval: Approval, id_or_part: str) -> bool:
@@ -249,8 +244,8 @@ def _approval_row(approval: Approval, now: datetime) -> list[tuple[str, str]]:
 
 
 def _requester(approval: Approval) -> str:
-    called = approval.subagent
-    return approval.agent_name if called is None else f"{called}, called by {approval.agent_name}"
+    subagent, agent = approval.subagent, approval.agent_name
+    return agent if subagent is None else f"{subagent}, called by {agent}"
 
 
 def _call_summary(approval: Approval) -> str:
@@ -319,9 +314,5 @@ def _print_answer(settings: Settings, result: AnswerResult, *, json: bool) -> No
         Screen(settings, stderr=True).paragraph((result.error or "", "red"))
     else:
         word = "allowed " if result.approval.result == "allow" else "denied "
-        parts = (
-            (word, "green"),
-            (result.approval.name, "bold"),
-            (f"  {result.id}", "dim"),
-        )
-        Screen(settings).line(*parts)
+        name = (result.approval.name, "bold")
+        Screen(settings).line((word, "green"), name, (f"  {result.id}", "dim"))

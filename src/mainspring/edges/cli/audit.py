@@ -107,7 +107,7 @@ async def prune(
     tenant: TenantOption = "default",
     json: JsonOption = False,
 ) -> int:
-    """Delete old entries; the rest can still be verified."""
+    """Delete old entries. The remaining ones can still be verified."""
     async with open_as_operator(settings) as operator:
         removed = await Audit(operator.records).prune(tenant, keep=older_than)
         await operator.audit(tenant, "audit prune")

@@ -6,12 +6,11 @@ import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Annotated
 
 import typer
-from msgspec import Struct
 
 from mainspring.config import Settings
 from mainspring.core import clock
@@ -19,6 +18,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.options import JsonOption
 from mainspring.edges.cli.printing import Screen, plural, print_note
 from mainspring.edges.cli.session_lookup import require_store
+from mainspring.error_table import with_hints
 from mainspring.files.atomic_file import atomic_write, file_errors
 from mainspring.log.backup import Counts, restore_backup, write_backup
 from mainspring.log.migrate import SchemaStatus
@@ -26,19 +26,6 @@ from mainspring.wiring import stores
 
 _PROGRESS_SECONDS = 5.0
 _EXCLUDED_NOTE = "not included: workspaces, and the vault with the key that sealed secrets need"
-
-
-class CountsView(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    file: str
-    sessions: int
-    records: int
-    tallies: int
-    damaged: tuple[str, ...] = ()
-
-
-class MigrationView(Struct, frozen=True, kw_only=True):
-    version: int
-    newest: int
 
 
 class _Progress:
@@ -75,7 +62,7 @@ async def backup(
         notes.paragraph((f"warning: {session_id} is damaged and was left out", "yellow"))
     if counts.damaged:
         notes.paragraph(("hint: `mainspring log verify` says what is wrong with it", "dim"))
-    # what goes to standard output is the backup itself
+    # the backup itself may go to standard output
     _print_counts(Screen(settings, stderr=file == "-"), "wrote", file, counts, json=json)
     print_note(settings, _EXCLUDED_NOTE)
     return 1 if counts.damaged else 0
@@ -120,35 +107,23 @@ async def restore(
                     store, source, report_progress=_Progress(notes).report
                 )
             except InvalidInput as error:
-                refusal = InvalidInput(f"{file}: {error}")
-                refusal.add_note(f"nothing was restored into {settings.store_label}")
-                raise refusal from error
+                hint = f"nothing was restored into {settings.store_label}"
+                raise with_hints(InvalidInput(f"{file}: {error}"), hint) from error
     _print_counts(Screen(settings), "restored", file, counts, json=json)
     return 0
 
 
 def _print_counts(screen: Screen, verb: str, file: str, counts: Counts, *, json: bool) -> None:
     if json:
-        view = CountsView(
-            file=file,
-            sessions=counts.sessions,
-            records=counts.records,
-            tallies=counts.tallies,
-            damaged=tuple(counts.damaged),
-        )
-        screen.json(view)
+        view = {"file": file, **asdict(counts)}
+        screen.json({name: value for name, value in view.items() if value != []})
     else:
         screen.paragraph((f"{verb} ", "green"), (file, ""), (f"  {_counts_text(counts)}", "dim"))
 
 
 def _counts_text(counts: Counts) -> str:
-    return ", ".join(
-        (
-            plural(counts.sessions, "session"),
-            plural(counts.records, "record"),
-            plural(counts.tallies, "counter"),
-        )
-    )
+    sessions, records = plural(counts.sessions, "session"), plural(counts.records, "record")
+    return f"{sessions}, {records}, {plural(counts.tallies, 'counter')}"
 
 
 async def migrate(
@@ -177,7 +152,7 @@ async def migrate(
     status = await stores.schema_status(settings.store)
     screen = Screen(settings)
     if json:
-        screen.json(MigrationView(version=status.current, newest=status.newest))
+        screen.json({"version": status.current, "newest": status.newest})
     else:
         screen.paragraph((f"{settings.store_label}  ", ""), (_migration_text(status), "dim"))
     return int(check and status.current != status.newest)

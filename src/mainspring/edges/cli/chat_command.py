@@ -78,25 +78,25 @@ else:
 
 INTERRUPTED = 130
 _COMMANDS_BEFORE_SESSION = ("plan", "mode")
-"""Commands that a session can begin with; the others are about one that there is."""
+"""Commands that can begin a session; the others need one."""
 
 
 async def chat(settings: Settings, *, arguments: RunArguments) -> int:
     """Talk with an agent. /help lists the commands; Ctrl-D leaves."""
     options = await open_worktree(settings, arguments)
-    async with open_session_runner(settings, options, arguments.session()) as stage:
+    async with open_session_runner(settings, options, arguments.session()) as runner:
         keyboard = Keyboard(colour=settings.color)
         keyboard.open()
         folder = Path(settings.folder, options.workspace or ".")
         commands = await read_settings_commands(settings, folder)
         status = StatusLine(folder, commands if commands.status_line is not None else None)
-        session = _Chat(settings, options, stage, keyboard, status)
+        chat = _Chat(settings, options, runner, keyboard, status)
         if keyboard.is_terminal:
             editor = line_editor.open_editor(
-                settings, folder, commands=session.commands, status=lambda: status.text
+                settings, folder, commands=chat.commands, status=lambda: status.text
             )
             keyboard.edit_with(editor)
-        return await session.run()
+        return await chat.run()
 
 
 class _Chat:
@@ -111,7 +111,7 @@ class _Chat:
         self._status = status
         self._corrections = Corrections()
         self._pending: list[str] = []
-        """What goes along with the next message."""
+        """Context that is sent with the next message."""
         self._settings = settings
         self._options = options
         self._runner = runner
@@ -120,13 +120,13 @@ class _Chat:
         self._session: Session | None = runner.session
         self._notes = Screen(settings, stderr=True)
         self._presses = 0
-        self._is_mode_told = False
+        self._has_shown_mode = False
 
     def commands(self) -> list[SlashCommand]:
         return available_commands(self._agent)
 
     async def run(self) -> int:
-        """The exit status, once somebody has left."""
+        """Chat until the user leaves. Returns the exit status."""
         await self._greet()
         status: int | None = None
         if self._session is not None:
@@ -149,7 +149,7 @@ class _Chat:
             self._print_line(warning, "yellow")
 
     async def _read_and_reply(self) -> int | None:
-        """One message and what it leads to; an exit status, if the chat is over."""
+        """Read one message and handle it. Returns an exit status if the chat is over."""
         try:
             message = (await self._keyboard.message()).strip()
         except EOFError:
@@ -165,8 +165,8 @@ class _Chat:
         return await self._handle_input(message) if message else None
 
     async def _handle_input(self, message: str) -> int | None:
-        """What somebody has typed: a command, or words for the agent."""
-        is_typed = self._keyboard.is_terminal  # text that is piped in runs and reads nothing here
+        """A command, or a message for the agent."""
+        is_typed = self._keyboard.is_terminal  # piped text runs no commands and adds no rules
         if message.startswith("!") and is_typed:
             return await self._report_errors(self._run_shell(message[1:].strip()))
         if message.startswith("#") and is_typed:
@@ -177,7 +177,7 @@ class _Chat:
         return await self._report_errors(self._command(command, message))
 
     async def _report_errors(self, step: Awaitable[int | None]) -> int | None:
-        """Errors are shown, and the chat continues."""
+        """Print errors and continue the chat."""
         try:
             return await step
         except MainspringError as error:
@@ -193,7 +193,7 @@ class _Chat:
         self._print_line(f"{self._agent.name} · {self._agent.model} · /help", "dim")
 
     async def _ensure_session(self) -> Session:
-        """The session; a new one, if nobody has said anything yet."""
+        """The session; a new one if there is none yet."""
         if self._session is None:
             self._session = await self._runner.start(self._agent)
         return self._session
@@ -217,7 +217,7 @@ class _Chat:
         return await self._turn(session, {(await session.send(blocks)).event_id})
 
     async def _after_corrections(self, message: str) -> str:
-        """What is sent: the correction, a request for a diagnosis, or a clean start."""
+        """The message to send: the correction, a request for a diagnosis, or a clean start."""
         match chat_shell.ask_after_corrections(self._notes, self._ask):
             case "diagnose":
                 return self._corrections.diagnosis_request()
@@ -247,7 +247,7 @@ class _Chat:
             return None
 
     async def _turn(self, session: Session, own: set[str]) -> int | None:
-        """Run it until it waits for words; an exit status, if the chat is over."""
+        """Run until it waits for a message. Returns an exit status if the chat is over."""
         result = await run_attended(
             self._settings,
             session,
@@ -264,12 +264,12 @@ class _Chat:
         return None
 
     async def _print_mode(self, session: Session, result: RunResult) -> None:
-        """Once: a turn that ends in the mode plan, without a plan, is not a question."""
-        if self._is_mode_told or result.reason != "completed":
+        """Say once that the mode is plan, if a turn ends without a plan."""
+        if self._has_shown_mode or result.reason != "completed":
             return
         if await mode_of(session.log, session.id) == "plan":
             self._print_line("mode plan: nothing is changed; /mode default leaves it", "dim")
-            self._is_mode_told = True
+            self._has_shown_mode = True
 
     async def _command(self, command: ParsedCommand, message: str) -> int | None:
         own = {"model": self._change_model, "memory": self._memory, "mcp": self._servers,
@@ -292,7 +292,7 @@ class _Chat:
         return None
 
     async def _perform(self, command: ParsedCommand, message: str) -> int | None:
-        """What every client can do, else what the agent brings."""
+        """Run a built-in command that every client has, else one of the agent."""
         built_in = {item.name for item in self.commands() if item.kind == "built-in"}
         if command.name not in built_in:
             return await self._run_agent_command(command, message)
@@ -321,7 +321,7 @@ class _Chat:
         return None
 
     async def _run_agent_command(self, command: ParsedCommand, message: str) -> int | None:
-        """A skill or a command of the agent's own."""
+        """Run a skill or a command that the agent defines."""
         if command.name.startswith(PROMPT_PREFIX):
             return await self._send(message)
         if not is_agent_command(self._agent, message):
@@ -333,14 +333,14 @@ class _Chat:
         )
 
     async def _clear(self) -> None:
-        """The next message begins a session of the agent as its files are then."""
+        """Begin a new session with the next message, and read the agent's files again."""
         facts = self._runner.runtime.models.facts
-        opened = partial(open_agent, self._settings, self._options, facts=facts)
-        found = await anyio.to_thread.run_sync(opened)
-        self._agent = replace(found.agent, model=self._agent.model)
-        left, self._session = self._session, None
+        read_agent = partial(open_agent, self._settings, self._options, facts=facts)
+        loaded = await anyio.to_thread.run_sync(read_agent)
+        self._agent = replace(loaded.agent, model=self._agent.model)
+        last, self._session = self._session, None
         self._corrections.clear()
-        before = f"; the one before: mainspring chat --resume {short_id(left.id)}" if left else ""
+        before = f"; the one before: mainspring chat --resume {short_id(last.id)}" if last else ""
         self._print_line(f"a new session begins{before}", "dim")
 
     async def _session_command(self, command: ParsedCommand) -> None:
@@ -361,20 +361,20 @@ class _Chat:
         self._print_line(f"this is session {short_id(picked.id)} now", "dim")
 
     async def _fork(self) -> None:
-        if (left := self._session) is None:
+        if (parent := self._session) is None:
             return self._print_line("nothing yet", "dim")
-        self._session = await left.fork()
-        name, before = short_id(self._session.id), f"mainspring chat --resume {short_id(left.id)}"
-        words = f"forked: this is session {name} now; the one before stays as it is: {before}"
-        return self._print_line(words, "dim")
+        self._session = await parent.fork()
+        name, before = short_id(self._session.id), f"mainspring chat --resume {short_id(parent.id)}"
+        text = f"forked: this is session {name} now; the one before stays as it is: {before}"
+        return self._print_line(text, "dim")
 
     async def _servers(self, arguments: str) -> None:
         session_id = None if self._session is None else self._session.id
         await chat_servers.run_mcp_command(self._settings, self._notes, session_id, arguments)
 
     async def _guide(self, question: str) -> None:
-        asked = (self._settings, self._runner, self._keyboard, self._agent, self._status.folder)
-        await chat_guide.ask_guide(*asked, question)
+        context = (self._settings, self._runner, self._keyboard, self._agent, self._status.folder)
+        await chat_guide.ask_guide(*context, question)
 
     async def _memory(self, arguments: str) -> None:
         settings = replace(self._settings, folder=str(self._status.folder))
@@ -396,5 +396,5 @@ class _Chat:
         await self._continue_as(replace(self._agent, model=name))
         return self._print_line(f"{name} answers from here on", "dim")
 
-    def _print_line(self, words: str, style: str = "") -> None:
-        self._notes.paragraph((words, style))
+    def _print_line(self, text: str, style: str = "") -> None:
+        self._notes.paragraph((text, style))

@@ -1,4 +1,4 @@
-"""`/guide` in chat: a question to the guide, in a session of its own."""
+"""`/guide` in chat: asks the guide a question, in a separate session."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ async def ask_guide(
     setup = await to_thread.run_sync(lambda: list(_setup(settings, agent, folder)))
     guide = guide_agent(agent, knowledge_tool(documents), setup)
     session = await runner.runtime.start(guide, title=f"guide: {question}"[:100])
-    sent = await session.send(question)
+    receipt = await session.send(question)
     result = await run_attended(
-        settings, session, own={sent.event_id}, notices=runner.notices, keyboard=keyboard
+        settings, session, own={receipt.event_id}, notices=runner.notices, keyboard=keyboard
     )
     if result is not None and not isinstance(result, UserLeft):
         notes = Screen(settings, stderr=True)
@@ -62,7 +62,7 @@ def _documents(settings: Settings) -> KnowledgeFolder:
 
 
 def _setup(settings: Settings, agent: Agent, folder: Path) -> Iterator[str]:
-    """What is set up here, and what is wrong with it. Names of keys, no values."""
+    """Describe what is set up here and what is wrong with it. Names of keys, never their values."""
     yield f"Mainspring {__version__} on {sys.platform}, in a chat in {folder}"
     yield f"agent {agent.name}, model {agent.model}"
     yield f"keys that are set: {', '.join(sorted(settings.keys)) or 'none'}"

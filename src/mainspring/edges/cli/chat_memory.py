@@ -29,20 +29,19 @@ _NAME_WORDS = 8
 async def run_memory_command(
     settings: Settings, notes: Screen, agent: Agent, session: Session | None, arguments: str
 ) -> Agent:
-    """The agent to go on with: the same, unless the user has chosen another mode of memory.
-
+    """Returns the agent to continue with; it differs if the user has changed the memory mode.
     Raises:
-        InvalidInput: it is no such command, or the memory cannot be written.
+        InvalidInput: there is no such command, or the memory cannot be written.
         NotFound: there is no such memory.
     """
-    word, _, rest = arguments.partition(" ")
-    rest = rest.strip()
-    if word in MEMORY_MODES and not rest:
-        chosen = read_memory_mode(word)
+    word, _, text = arguments.partition(" ")
+    text = text.strip()
+    if word in MEMORY_MODES and not text:
+        mode = read_memory_mode(word)
         if session is not None:
-            await _record(session, chosen)
-        notes.paragraph((f"memory is {chosen} from the next message on", "dim"))
-        return replace(agent, memory=chosen)
+            await _record(session, mode)
+        notes.paragraph((f"memory is {mode} from the next message on", "dim"))
+        return replace(agent, memory=mode)
     if word in ("", "ls"):
         await memory.ls(settings)
         notes.paragraph((f"memory is {agent.memory} in this session; {USAGE}", "dim"))
@@ -50,35 +49,35 @@ async def run_memory_command(
     if word == "proposals":
         await memory_proposals.proposals_(settings)
         return agent
-    if not rest:
+    if not text:
         raise InvalidInput(USAGE)
-    await _run(settings, word, rest)
+    await _run(settings, word, text)
     return agent
 
 
 async def _record(session: Session, mode: MemoryMode) -> None:
-    """The session keeps its mode, also in another process."""
+    """Record the mode in the session, so that other processes use it too."""
     metadata = with_memory_mode(await read_metadata(session.log, session.id), mode)
     await session.submit(SessionUpdated(metadata=metadata))
     await record_updates(session.log, session.id)
 
 
-async def _run(settings: Settings, word: str, rest: str) -> None:
+async def _run(settings: Settings, word: str, text: str) -> None:
     match word:
         case "show":
-            await memory.show(settings, path=rest)
+            await memory.show(settings, path=text)
         case "search":
-            await memory.search(settings, query=rest)
+            await memory.search(settings, query=text)
         case "edit":
-            await memory.edit(settings, path=rest)
+            await memory.edit(settings, path=text)
         case "forget":
-            await memory_usage.forget(settings, path=rest)
+            await memory_usage.forget(settings, path=text)
         case "accept":
-            await memory_proposals.accept_(settings, id=rest)
+            await memory_proposals.accept_(settings, id=text)
         case "reject":
-            await memory_proposals.reject_(settings, id=rest)
+            await memory_proposals.reject_(settings, id=text)
         case "add":
-            name = " ".join(rest.split()[:_NAME_WORDS])
-            await memory.add(settings, memory=memory.NewMemory(text=rest, name=name))
+            name = " ".join(text.split()[:_NAME_WORDS])
+            await memory.add(settings, memory=memory.NewMemory(text=text, name=name))
         case _:
             raise InvalidInput(USAGE)

@@ -1,15 +1,21 @@
-"""`/mcp` in chat: the MCP servers of the session, their tools, and what can be done about them."""
+"""`/mcp` in chat: shows the session's MCP servers and their tools, reconnects and disables them."""
 
 from __future__ import annotations
 
 from anyio import to_thread
 
-from mainspring.capabilities.mcp.foreign_text import clean_line
 from mainspring.capabilities.mcp.session_servers import SessionServers
 from mainspring.capabilities.mcp.tools import server_key, tool_prefix
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput, McpFailed
-from mainspring.edges.cli.mcp_views import server_row, server_view, tool_view, unused_view
+from mainspring.edges.cli.mcp_views import (
+    SERVER_HEADS,
+    TOOL_HEADS,
+    server_row,
+    server_views,
+    tool_row,
+    tool_view,
+)
 from mainspring.edges.cli.printing import Screen
 from mainspring.runtime.agent_folder import mcp_edits
 from mainspring.runtime.mcp_server import McpServer
@@ -28,7 +34,7 @@ async def run_mcp_command(
         InvalidInput: there is no such server, or it is not connected.
     """
     project = await to_thread.run_sync(read_project_servers, settings)
-    opened = None if session_id is None else SERVERS.of_session(session_id)
+    servers = None if session_id is None else SERVERS.of_session(session_id)
     word, _, name = arguments.partition(" ")
     name = name.strip()
     if word and name not in {server.name for server in project.every}:
@@ -36,11 +42,11 @@ async def run_mcp_command(
         raise InvalidInput(f"{USAGE}; there are: {names}")
     match word:
         case "":
-            _print_servers(notes, project, opened)
+            _print_servers(notes, project, servers)
         case "tools":
-            _print_tools(notes, _opened(opened, name), name)
+            _print_tools(notes, _require_connected(servers, name), name)
         case "reconnect":
-            await _reconnect(notes, _opened(opened, name), name)
+            await _reconnect(notes, _require_connected(servers, name), name)
         case "enable" | "disable":
             _set_enabled(settings, notes, project, name, is_enabled=word == "enable")
         case _:
@@ -48,36 +54,29 @@ async def run_mcp_command(
 
 
 def _print_servers(
-    notes: Screen, project: ProjectServers, opened: SessionServers[McpServer] | None
+    notes: Screen, project: ProjectServers, servers: SessionServers[McpServer] | None
 ) -> None:
-    views = [unused_view(project, server.name) for server in project.every]
-    if opened is not None:
-        views = [server_view(opened, view) for view in views]
+    views = server_views(project, servers)
     if not views:
         return notes.paragraph(("no MCP servers here; `mainspring mcp add` adds one", "dim"))
-    heads = ["NAME", "TRANSPORT", "STATE", "TOOLS", "TOKENS", "FILE", ""]
-    notes.table(heads, [server_row(view) for view in views])
-    if opened is None:
+    notes.table(SERVER_HEADS, [server_row(view) for view in views])
+    if servers is None:
         notes.paragraph(("they are connected with the first message", "dim"))
     return None
 
 
-def _print_tools(notes: Screen, opened: SessionServers[McpServer], name: str) -> None:
+def _print_tools(notes: Screen, servers: SessionServers[McpServer], name: str) -> None:
     views = [
         tool_view(tool)
-        for tool_name, tool in sorted(opened.tools.items())
+        for tool_name, tool in sorted(servers.tools.items())
         if tool_name.startswith(tool_prefix(name))
     ]
-    rows = [
-        [(view.name, "bold"), (str(view.tokens), ""), (clean_line(view.description, 80), "dim")]
-        for view in views
-    ]
-    notes.table(["TOOL", "TOKENS", "DESCRIPTION"], rows)
+    notes.table(TOOL_HEADS, [tool_row(view, 80) for view in views])
 
 
-async def _reconnect(notes: Screen, opened: SessionServers[McpServer], name: str) -> None:
+async def _reconnect(notes: Screen, servers: SessionServers[McpServer], name: str) -> None:
     try:
-        await opened.connections[server_key(name)].reconnect()
+        await servers.connections[server_key(name)].reconnect()
     except McpFailed as error:
         raise InvalidInput(f"{name}: {error}") from error
     notes.paragraph((f"{name} is connected; its tools are read before the next turn", "dim"))
@@ -96,7 +95,9 @@ def _set_enabled(
     notes.paragraph((f"{name} is {word} from the next message on", "dim"))
 
 
-def _opened(opened: SessionServers[McpServer] | None, name: str) -> SessionServers[McpServer]:
-    if opened is None or server_key(name) not in opened.connections:
+def _require_connected(
+    servers: SessionServers[McpServer] | None, name: str
+) -> SessionServers[McpServer]:
+    if servers is None or server_key(name) not in servers.connections:
         raise InvalidInput(f"{name} is not connected in this session yet")
-    return opened
+    return servers

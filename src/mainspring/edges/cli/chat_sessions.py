@@ -1,5 +1,5 @@
-"""Commands of chat about whole sessions: /resume with a picker, /rewind, /diff, /export; and the
-conversation so far."""
+"""Commands of chat about whole sessions: /resume with a picker, /rewind, /diff and /export. Also
+prints the conversation of a resumed session."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from mainspring.edges.cli.printing import Screen, StyledText, age_text, plural
 from mainspring.edges.cli.renderer import EventRenderer
 from mainspring.edges.cli.session_lookup import find_session
 from mainspring.edges.cli.session_rewind import RewindOptions, diff, rewind_session
-from mainspring.edges.cli.session_transfer import FormatName, export
+from mainspring.edges.cli.session_transfer import export
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import all_sessions
+from mainspring.runtime.export_sessions.exporter import ExportFormat
 from mainspring.runtime.memory.memory_mode import MemoryMode
 from mainspring.runtime.session.session_summary import SessionSummary, summarize_session
 from mainspring.runtime.skills.substitution import typed_text
@@ -28,27 +29,27 @@ from mainspring.runtime.skills.substitution import typed_text
 _MAX_LISTED = 15
 _SHOWN_MESSAGES = 5
 _USER_MESSAGES = event_types(events.UserMessage)
-_FORMATS = {
-    ".md": FormatName.markdown,
-    ".html": FormatName.html,
-    ".jsonl": FormatName.jsonl,
-    ".json": FormatName.claude_code,
+_FORMATS: dict[str, ExportFormat] = {
+    ".md": "markdown",
+    ".html": "html",
+    ".jsonl": "jsonl",
+    ".json": "claude-code",
 }
 ReadLine = Callable[[str], str | None]
-"""Asks the user for a line; `None`: they left."""
+"""Asks the user for a line; returns `None` if the user left."""
 
 
 async def show_conversation(settings: Settings, log: SessionLog, session_id: str) -> None:
-    """The last messages of a session and what came of them."""
+    """Print the last messages of a session and the replies to them."""
     row = await log.session(session_id)
-    own = [event for event in await log.read(row.id) if event.thread_id == row.thread_id]
-    asked = [index for index, event in enumerate(own) if event.type in _USER_MESSAGES]
-    begin = asked[-_SHOWN_MESSAGES] if len(asked) > _SHOWN_MESSAGES else 0
+    thread = [event for event in await log.read(row.id) if event.thread_id == row.thread_id]
+    messages = [index for index, event in enumerate(thread) if event.type in _USER_MESSAGES]
+    begin = messages[-_SHOWN_MESSAGES] if len(messages) > _SHOWN_MESSAGES else 0
     renderer = EventRenderer(settings, is_live=False, is_whole=True)
     if begin:
-        earlier = plural(len(asked) - _SHOWN_MESSAGES, "earlier message")
+        earlier = plural(len(messages) - _SHOWN_MESSAGES, "earlier message")
         renderer.note(f"{earlier}: mainspring sessions show {short_id(session_id)}")
-    for event in own[begin:]:
+    for event in thread[begin:]:
         renderer.event(event)
     renderer.close()
 
@@ -68,9 +69,9 @@ class PickedSession:
 
     id: str
     model: str | None = None
-    """The one that it had last; `None`: the one of now."""
+    """The model that it had last; `None`: the current one."""
     memory: MemoryMode | None = None
-    """Likewise."""
+    """Its memory mode; `None`: the current one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,8 @@ class ChatSessions:
     read_line: ReadLine
 
     async def run(self, name: str, typed: str, current: str | None) -> PickedSession | None:
-        """`resume`, `diff`, `export` or `rewind`; returns the session that the chat goes on with,
-        if it is another."""
+        """Run `resume`, `diff`, `export` or `rewind`. Returns the session to continue with, if it
+        is another one."""
         if name == "resume":
             return await self._resume(typed, current)
         if current is None:
@@ -98,7 +99,7 @@ class ChatSessions:
         return None
 
     async def _resume(self, typed: str, current: str | None) -> PickedSession | None:
-        """The session that was typed, or one that the user picks from a list."""
+        """The session that the user typed, or picks from a list."""
         if typed:
             summary = await summarize_session(self.log, await find_session(self.log, typed))
             return PickedSession(summary.id, summary.model, summary.memory)
@@ -114,14 +115,14 @@ class ChatSessions:
         now = clock.now()
         heads = ["", "ACTIVE", "TURNS", "STATUS", "SESSION", "TITLE"]
         self.notes.table(heads, [_row(*item, now) for item in enumerate(summaries, 1)])
-        index = _picked(self.read_line("number of the session: "), len(summaries))
+        index = _parse_index(self.read_line("number of the session: "), len(summaries))
         if index is None:
             return None
-        chosen = summaries[index]
-        return PickedSession(chosen.id, chosen.model, chosen.memory)
+        summary = summaries[index]
+        return PickedSession(summary.id, summary.model, summary.memory)
 
     async def _rewind(self, session_id: str, typed: str) -> PickedSession | None:
-        """Go back to before a message that the user picks, files and conversation."""
+        """Rewind files and conversation to before a message that the user picks."""
         row = await self.log.session(session_id)
         messages = [
             event
@@ -134,7 +135,8 @@ class ChatSessions:
             index: int | None = len(messages) - int(typed)
         else:
             _print_messages(self.notes, messages)
-            index = _picked(self.read_line("go back to before message number: "), len(messages))
+            answer = self.read_line("go back to before message number: ")
+            index = _parse_index(answer, len(messages))
         if index is None:
             return None
         options = RewindOptions(to=max(messages[index].seq - 1, 1))
@@ -142,7 +144,7 @@ class ChatSessions:
         return None if view is None or view.fork is None else PickedSession(view.fork)
 
     async def _export(self, session_id: str, file: str) -> None:
-        """To a file; its ending says the format."""
+        """Export to a file. Its suffix determines the format."""
         path = Path(file or f"session-{short_id(session_id)}.md")
         form = _FORMATS.get(path.suffix.lower())
         if form is None:
@@ -165,17 +167,12 @@ def _row(number: int, summary: SessionSummary, now: datetime) -> list[StyledText
 def _print_messages(notes: Screen, messages: Sequence[Event]) -> None:
     first = max(len(messages) - _MAX_LISTED, 0)
     for number, event in enumerate(messages[first:], first + 1):
-        payload = event.payload
-        text = typed_text(payload.content) if isinstance(payload, events.UserMessage) else ""
-        notes.line((f"  {number}  ", "bold yellow"), (truncate(text or _media(payload)), ""))
+        content = event.payload.content if isinstance(event.payload, events.UserMessage) else ()
+        text = typed_text(content) or plain_text(content) or "(no text)"
+        notes.line((f"  {number}  ", "bold yellow"), (truncate(text), ""))
 
 
-def _media(payload: object) -> str:
-    content = payload.content if isinstance(payload, events.UserMessage) else ()
-    return plain_text(content) or "(no text)"
-
-
-def _picked(answer: str | None, count: int) -> int | None:
-    """The index of a number from 1 on; `None` if it is none of them."""
-    words = (answer or "").strip()
-    return int(words) - 1 if words.isdigit() and 1 <= int(words) <= count else None
+def _parse_index(answer: str | None, count: int) -> int | None:
+    """The index for a number from 1 to `count`; `None` for any other answer."""
+    text = (answer or "").strip()
+    return int(text) - 1 if text.isdigit() and 1 <= int(text) <= count else None

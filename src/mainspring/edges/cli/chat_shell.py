@@ -1,5 +1,5 @@
-"""What chat does besides sending messages: `!command`, a command of your own whose output the agent
-reads; `#rule`, one more line of the instructions; `/agents new`; the question after corrections."""
+"""What chat does besides sending messages: `!command` runs a command and shows its output to the
+agent; `#rule` adds a line to the instructions; `/agents new`; the question after corrections."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from pathlib import Path
 from typing import Literal
 
 import anyio
-from anyio.abc import ByteReceiveStream, Process
+from anyio.abc import ByteReceiveStream
 
 from mainspring.config import FOLDER
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.cli.printing import Screen, sanitize_text
+from mainspring.edges.cli.printing import Screen, diff_style, sanitize_text
 from mainspring.files.atomic_file import read_bounded, write_atomic
 from mainspring.runtime.agent_folder.new_agent import new_subagent
 
 _MAX_OUTPUT_CHARS = 30_000
 _INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md")
 _YES = ("y", "yes")
-_DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 
 async def run_shell(screen: Screen, command: str, folder: Path) -> str:
-    """Run a command with your permissions, outside of any sandbox, and show its output. Ctrl-C ends
-    it. Returns what the agent reads with the next message."""
+    """Run a command with the user's permissions, without a sandbox, and print its output. Ctrl-C
+    ends it. Returns what the agent reads with the next message."""
     output: list[str] = []
     status = 0
     with anyio.open_signal_receiver(signal.SIGINT) as presses:
@@ -39,13 +38,14 @@ async def run_shell(screen: Screen, command: str, folder: Path) -> str:
             anyio.create_task_group() as group,
         ):
 
-            async def heed() -> None:
-                await anext(aiter(presses))  # the terminal has sent it to the command, too
+            async def kill_on_interrupt() -> None:
+                await anext(aiter(presses))  # the terminal has sent it to the command too
                 with anyio.move_on_after(1):
                     await process.wait()
-                _kill(process)
+                if process.returncode is None:
+                    process.kill()
 
-            group.start_soon(heed)
+            group.start_soon(kill_on_interrupt)
             assert process.stdout is not None
             await _copy(process.stdout, screen, output)
             status = await process.wait()
@@ -56,11 +56,6 @@ async def run_shell(screen: Screen, command: str, folder: Path) -> str:
     if status:
         screen.paragraph((f"exit status {status}", "yellow"))
     return f"<shell command={command!r} exit_status={status}>\n{text}\n</shell>"
-
-
-def _kill(process: Process) -> None:
-    if process.returncode is None:
-        process.kill()
 
 
 async def _copy(stream: ByteReceiveStream, screen: Screen, output: list[str]) -> None:
@@ -83,7 +78,7 @@ class RuleEdit:
         for line in difflib.unified_diff(
             self.before.splitlines(), self.after.splitlines(), name, name, n=2, lineterm=""
         ):
-            screen.paragraph((line, _DIFF_STYLES.get(line[:1], "")), indent=2)
+            screen.paragraph((line, diff_style(line)), indent=2)
 
     def write(self) -> None:
         """Raises: InvalidInput: the file has changed since the diff was shown."""
@@ -95,9 +90,8 @@ class RuleEdit:
 def add_rule(
     notes: Screen, ask: Callable[[str], str | None], rule: str, folder: Path
 ) -> str | None:
-    """Show one more line of the instructions as a diff, and write it if the user agrees. Returns
-    the line.
-
+    """Show a new line of the instructions as a diff, and write it if the user agrees. Returns the
+    line.
     Raises:
         InvalidInput: the rule is empty, or the file cannot be read or has changed meanwhile.
     """
@@ -112,9 +106,7 @@ def add_rule(
 
 
 def rule_edit(rule: str, folder: Path) -> RuleEdit:
-    """One more line in the instructions of the folder: the first file that there is, else
-    AGENTS.md.
-
+    """Add a line to the first instruction file of the folder that exists, else to AGENTS.md.
     Raises:
         InvalidInput: the rule is empty, or the file cannot be read.
     """
@@ -137,13 +129,12 @@ def _read(file: Path) -> str:
 
 
 def write_subagent(notes: Screen, folder: Path, arguments: str) -> None:
-    """`/agents new NAME DESCRIPTION`: a file to edit.
-
+    """`/agents new NAME DESCRIPTION`: write a file to edit.
     Raises:
-        InvalidInput: something else was asked for, or there is such a file.
+        InvalidInput: the command is malformed, or the file exists.
     """
-    word, _, rest = arguments.partition(" ")
-    name, _, description = rest.strip().partition(" ")
+    word, _, definition = arguments.partition(" ")
+    name, _, description = definition.strip().partition(" ")
     if word != "new" or not name:
         raise InvalidInput("to write a new subagent: /agents new NAME WHEN TO CALL IT")
     file = new_subagent(folder / FOLDER / "agents", name, description.strip())

@@ -1,5 +1,5 @@
-"""The status line of chat: model, mode, context, cost and cache; or what the command of
-`statusLine` prints."""
+"""The status line of chat: model, mode, context, cost and cache; or the output of the `statusLine`
+command."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StatusLine:
     async def update(
         self, agent: Agent, session: Session | None, *, window: int | None, mode: str | None
     ) -> str | None:
-        """Make the text anew. Returns a warning if the command failed: it is not run again."""
+        """Update the text. Returns a warning if the command failed; it is not run again."""
         cost, cached, context, mode_name = Decimal(0), None, None, mode or "default"
         if session is not None:
             row = await session.log.session(session.id)
@@ -52,7 +52,7 @@ class StatusLine:
         self.text = " · ".join(filter(None, parts))
         if self.commands is None:
             return None
-        about: dict[str, object] = {
+        fields: dict[str, object] = {
             "session_id": "" if session is None else session.id,
             "cwd": str(self.folder),
             "model": {"id": agent.model, "display_name": model},
@@ -63,7 +63,7 @@ class StatusLine:
             "context_window": {"used_percentage": None if context is None else context * 100},
         }
         try:
-            self.text = "  ".join(await self.commands.show_status(about)) or self.text
+            self.text = "  ".join(await self.commands.show_status(fields)) or self.text
         except InvalidInput as error:
             self.commands = None
             return f"warning: {error}; it is not run again in this chat"
@@ -71,7 +71,7 @@ class StatusLine:
 
 
 async def _context_share(session: Session, thread_id: str, window: int | None) -> float | None:
-    """How much of the model's window the last turn took."""
+    """The share of the model's context window that the last turn used."""
     for event in reversed(await session.log.read(session.id, types=_REQUEST_ENDS)):
         payload = event.payload
         if (

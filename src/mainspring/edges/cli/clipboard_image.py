@@ -1,4 +1,4 @@
-"""The image in the clipboard, by the programs that desktops have for it."""
+"""Reads the image in the clipboard with the programs that desktops have for it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _PROGRAMS = (
 
 
 def save_clipboard_image(folder: Path) -> Path | None:
-    """Where the clipboard's image was saved; `None` if there is none. Blocks."""
+    """Save the clipboard's image. Returns its file, or `None` if there is no image. Blocks."""
     for program, *options in _PROGRAMS:
         if (path := shutil.which(program)) is None:
             continue
         try:
-            done = subprocess.run(
+            image = subprocess.run(
                 [path, *options], capture_output=True, timeout=_SECONDS, check=False
-            )
+            ).stdout
         except (OSError, subprocess.TimeoutExpired):
             continue
-        if done.stdout.startswith(_PNG) and len(done.stdout) <= _MAX_BYTES:
-            file = folder / f"pasted-{hashlib.sha256(done.stdout).hexdigest()[:12]}.png"
-            write_atomic(file, done.stdout)
+        if image.startswith(_PNG) and len(image) <= _MAX_BYTES:
+            file = folder / f"pasted-{hashlib.sha256(image).hexdigest()[:12]}.png"
+            write_atomic(file, image)
             return file
     return None

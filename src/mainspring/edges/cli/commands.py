@@ -37,12 +37,12 @@ def command(
 
 
 def returning_action(function: Callable[..., Awaitable[int]]) -> Callable[..., Action]:
-    """What Typer calls: the same parameters without `settings`; returns the action. A parameter
-    that is a dataclass stands for its fields."""
+    """The function that Typer calls: it has the same parameters without `settings` and returns the
+    action. A parameter that is a dataclass stands for its fields."""
     signature = inspect.signature(function, eval_str=True)
-    parameters = [each for name, each in signature.parameters.items() if name != "settings"]
+    parameters = [item for name, item in signature.parameters.items() if name != "settings"]
     groups: dict[str, Any] = {  # Any: dataclasses
-        each.name: each.annotation for each in parameters if is_dataclass(each.annotation)
+        item.name: item.annotation for item in parameters if is_dataclass(item.annotation)
     }
 
     @wraps(function)
@@ -54,8 +54,8 @@ def returning_action(function: Callable[..., Awaitable[int]]) -> Callable[..., A
 
     options = [
         option
-        for each in parameters
-        for option in (_field_parameters(each.annotation) if each.name in groups else [each])
+        for item in parameters
+        for option in (_field_parameters(item.annotation) if item.name in groups else [item])
     ]
     parse.__signature__ = signature.replace(parameters=options)  # pyright: ignore[reportAttributeAccessIssue]
     return parse
@@ -64,6 +64,6 @@ def returning_action(function: Callable[..., Awaitable[int]]) -> Callable[..., A
 def _field_parameters(group: type) -> list[inspect.Parameter]:
     hints = get_type_hints(group, include_extras=True)
     return [
-        each.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[each.name])
-        for each in inspect.signature(group).parameters.values()
+        item.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[item.name])
+        for item in inspect.signature(group).parameters.values()
     ]

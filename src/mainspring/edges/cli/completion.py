@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn, TypeAlias
 
 import typer
 
-
-class Shell(StrEnum):
-    bash = "bash"
-    zsh = "zsh"
-    fish = "fish"
-
-
-# The variables are those by which Typer, under the command, is asked for completions.
-_SCRIPTS = {
-    Shell.bash: r"""_mainspring_completion() {
+Shell: TypeAlias = Literal["bash", "zsh", "fish"]
+# Typer, which parses the commands, reads these variables when a shell asks for completions.
+_SCRIPTS: dict[Shell, str] = {
+    "bash": r"""_mainspring_completion() {
     local IFS=$'\n'
     COMPREPLY=( $( env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD \
         _MAINSPRING_COMPLETE=complete_bash "$1" ) )
 }
 complete -o default -F _mainspring_completion mainspring
 """,
-    Shell.zsh: r"""#compdef mainspring
+    "zsh": r"""#compdef mainspring
 _mainspring_completion() {
     eval $(env _TYPER_COMPLETE_ARGS="${words[1,$CURRENT]}" \
         _MAINSPRING_COMPLETE=complete_zsh mainspring)
 }
 compdef _mainspring_completion mainspring
 """,
-    Shell.fish: r"""set -l asked env _MAINSPRING_COMPLETE=complete_fish
+    "fish": r"""set -l asked env _MAINSPRING_COMPLETE=complete_fish
 complete --command mainspring --no-files \
     --arguments "($asked _TYPER_COMPLETE_FISH_ACTION=get-args \
         _TYPER_COMPLETE_ARGS=(commandline -cp) mainspring)" \

@@ -11,11 +11,19 @@ from msgspec.structs import replace
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Usage
-from mainspring.core.model import Message, User
+from mainspring.core.model import User
 from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.event_summary import truncate
 from mainspring.edges.cli.options import JsonOption, SessionArgument
-from mainspring.edges.cli.printing import Screen, StyledText, pad, plural, print_note, token_count
+from mainspring.edges.cli.printing import (
+    Screen,
+    StyledText,
+    diff_style,
+    pad,
+    plural,
+    print_note,
+    token_count,
+)
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.harness.context.provenance import RequestPart, ToolPart
 from mainspring.harness.context.xray import (
@@ -62,18 +70,18 @@ async def show(
             raise InvalidInput(f"there is no call {call}: the session has {count}")
         origins = ((), ()) if call is None else await explain_shot(log, row, shots[call - 1])
     screen = Screen(settings)
-    chosen = shots if call is None else [shots[call - 1]]
-    if not chosen:
+    selection = shots if call is None else [shots[call - 1]]
+    if not selection:
         print_note(settings, "no model has been called")
     elif raw or json:
-        for shot in chosen:
+        for shot in selection:
             view = shot_view(shots, shot, with_request=call is not None)
             view = replace(view, sources=origins[0], tools=origins[1])
             screen.json(shot.request if raw else view)
     elif call is None:
         _print_list(screen, shots)
     else:
-        _print_detail(screen, chosen[0], previous_shot(shots, chosen[0]))
+        _print_detail(screen, selection[0], previous_shot(shots, selection[0]))
         _print_origins(screen, *origins)
     return 0
 
@@ -84,9 +92,9 @@ def _print_list(screen: Screen, model_calls: list[ModelCall]) -> None:
     screen.table([*heads, "CACHE BREAK"], [_shot_row(shot) for shot in model_calls])
 
 
-def _shot_row(model_call: ModelCall) -> list[StyledText]:
-    tokens = token_breakdown(model_call)
-    share = None if model_call.end is None else cached_share(model_call.end.model_usage)
+def _shot_row(call: ModelCall) -> list[StyledText]:
+    tokens = token_breakdown(call)
+    share = None if call.end is None else cached_share(call.end.model_usage)
     about = "" if tokens.is_measured else "~"
     counts = (
         tokens.tools,
@@ -96,33 +104,30 @@ def _shot_row(model_call: ModelCall) -> list[StyledText]:
         tokens.newest,
     )
     return [
-        (f"{model_call.number:>4}", "bold"),
-        (f"{model_call.started.seq:>5}", "dim"),
+        (f"{call.number:>4}", "bold"),
+        (f"{call.started.seq:>5}", "dim"),
         (f"{about + token_count(tokens.total):>6}", ""),
         ("" if share is None else f"{share:>6.0%}", "green" if share else ""),
         *((f"{token_count(count):>6}" if count else "", "") for count in counts),
-        *(
-            (f"{token_count(count):>8}" if count else "", "dim")
-            for count in _reply_tokens(model_call)
-        ),
-        (model_call.start.cache_break or "", "yellow"),
+        *((f"{token_count(count):>8}" if count else "", "dim") for count in _reply_tokens(call)),
+        (call.start.cache_break or "", "yellow"),
     ]
 
 
-def _reply_tokens(model_call: ModelCall) -> tuple[int, int]:
-    """All of the reply, and how much of it was thinking."""
-    usage = Usage() if model_call.end is None else model_call.end.model_usage
+def _reply_tokens(call: ModelCall) -> tuple[int, int]:
+    """Tokens of the whole reply, and of its thinking."""
+    usage = Usage() if call.end is None else call.end.model_usage
     return usage.output_tokens, usage.thought_tokens
 
 
-def _print_detail(screen: Screen, model_call: ModelCall, before: ModelCall | None) -> None:
-    tokens, changed = token_breakdown(model_call), request_diff(model_call, before)
-    usage = None if model_call.end is None else model_call.end.model_usage
-    screen.line((f"call {model_call.number}", "bold"), (f"  event {model_call.started.seq}", "dim"))
+def _print_detail(screen: Screen, call: ModelCall, before: ModelCall | None) -> None:
+    tokens, changed = token_breakdown(call), request_diff(call, before)
+    usage = None if call.end is None else call.end.model_usage
+    screen.line((f"call {call.number}", "bold"), (f"  event {call.started.seq}", "dim"))
     for name, value in (
-        ("model", model_call.request.model),
-        ("request id", model_call.start.request_id or ""),
-        ("ended", "it did not" if model_call.end is None else model_call.end.stop_reason or ""),
+        ("model", call.request.model),
+        ("request id", call.start.request_id or ""),
+        ("ended", "it did not" if call.end is None else call.end.stop_reason or ""),
         ("cache", _cache_text(usage, changed)),
     ):
         screen.line(pad((f"  {name}", "dim"), 18), (value, ""))
@@ -177,30 +182,19 @@ def _print_origins(screen: Screen, parts: Sequence[RequestPart], tools: Sequence
 def _cache_text(usage: Usage | None, changed: RequestDiff) -> str:
     share = None if usage is None else cached_share(usage)
     read = "" if usage is None or share is None else f"{share:.0%} of {prompt_tokens(usage)} read"
-    return ", ".join(
-        filter(None, [read, f"broke: {changed.cache_break}" * bool(changed.cache_break)])
-    )
+    broke = f"broke: {changed.cache_break}" if changed.cache_break else ""
+    return ", ".join(filter(None, [read, broke]))
 
 
 def _print_change(screen: Screen, changed: RequestDiff, before: ModelCall | None) -> None:
     if before is None:
         screen.line(("messages", "bold"))
     else:
-        kept = plural(changed.kept_messages, "message")
-        screen.line((f"against call {before.number}: {kept} the same", "bold"))
+        same = plural(changed.kept_messages, "message")
+        screen.line((f"against call {before.number}: {same} the same", "bold"))
     for line in changed.prefix:
-        screen.line((f"  {line}", _diff_style(line)))
+        screen.line((f"  {line}", diff_style(line) or "dim"))
     for sign, messages, style in (("-", changed.gone, "red"), ("+", changed.added, "green")):
         for message in messages:
-            screen.line(
-                (f"  {sign} {_role_text(message)}  ", style),
-                (truncate(render_message(message)), ""),
-            )
-
-
-def _diff_style(line: str) -> str:
-    return {"+": "green", "-": "red"}.get(line[:1], "dim")
-
-
-def _role_text(message: Message) -> str:
-    return "user     " if isinstance(message, User) else "assistant"
+            role = "user     " if isinstance(message, User) else "assistant"
+            screen.line((f"  {sign} {role}  ", style), (truncate(render_message(message)), ""))

@@ -1,5 +1,5 @@
-"""Control requests beside a stream-json conversation, as Claude Code's SDKs send and answer them:
-hooks and permission callbacks of the program that started us, its agents, interrupts and modes.
+"""Control requests in a stream-json conversation, as Claude Code's SDKs send and answer them: hooks
+and permission callbacks of the program that started this process, its agents, interrupts and modes.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from mainspring.runtime.subagent import Subagent
 _HOOK_SECONDS = 60.0
 NOBODY_ASKED = "This needs a person's approval, and nobody can be asked in this run"
 _PERSON_SECONDS = 24 * 3600.0
-"""A program may ask somebody before it answers."""
+"""The program may ask a person before it answers."""
 
 
 class ControlFailed(Exception):
-    """The program that started us did not answer, or refused to."""
+    """The program that started this process did not answer, or refused."""
 
 
 class _HookMatcher(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -69,18 +69,18 @@ class _Permission(Struct, frozen=True, kw_only=True, rename="camel"):
 
 @dataclass(slots=True, kw_only=True)
 class ControlChannel:
-    """Requests in both directions. `write` puts one line on standard output."""
+    """Requests in both directions. `write` prints one line to standard output."""
 
     write: Callable[[StreamMessage], None]
     asks_permission: bool = False
-    """Calls that need a person are shown to the program: `--permission-prompt-tool stdio`."""
+    """Whether the program decides calls that need a person: `--permission-prompt-tool stdio`."""
     _setup: _Initialize = field(default_factory=_Initialize)
     _waiting: dict[str, tuple[anyio.Event, list[Mapping[str, object]]]] = field(
         default_factory=dict[str, "tuple[anyio.Event, list[Mapping[str, object]]]"]
     )
     _is_closed: bool = False
-    _decided: dict[str, _Permission] = field(default_factory=dict[str, _Permission])
-    """What the program said of calls, by their ids."""
+    _permissions: dict[str, _Permission] = field(default_factory=dict[str, _Permission])
+    """The program's decisions, by call id."""
 
     async def ask(self, request: Mapping[str, object]) -> dict[str, object]:
         """Raises: ControlFailed."""
@@ -101,14 +101,14 @@ class ControlChannel:
         return cast("dict[str, object]", response) if isinstance(response, dict) else {}
 
     def on_response(self, line: ControlResponse) -> None:
-        """An answer; one to nothing that was asked is ignored."""
+        """Handle an answer. One that answers no open request is ignored."""
         waiting = self._waiting.get(str(line.response.get("request_id", "")))
         if waiting is not None and not waiting[0].is_set():
             waiting[1].append(line.response)
             waiting[0].set()
 
     def close(self) -> None:
-        """Nobody answers any more."""
+        """End all open requests: no more answers will come."""
         self._is_closed = True
         for answered, _ in self._waiting.values():
             answered.set()
@@ -148,21 +148,21 @@ class ControlChannel:
         setup = msgspec.convert(request, _Initialize)
         for matchers in (setup.hooks or {}).values():
             for item in matchers:
-                compile_matcher(item.matcher or "")  # one that means nothing is refused at once
+                compile_matcher(item.matcher or "")  # so that an invalid one is refused at once
         self._setup = setup
 
     def configured(self, agent: Agent, *, session_id: str, folder: str) -> Agent:
-        """The agent with the hooks and agents of the program that started us."""
-        told = {"session_id": session_id, "cwd": folder, "transcript_path": ""}
+        """The agent with the hooks and subagents of the program that started this process."""
+        common = {"session_id": session_id, "cwd": folder, "transcript_path": ""}
         hooks = [
-            self._hook(event, item, callback_id, told)
+            self._hook(event, item, callback_id, common)
             for event, matchers in (self._setup.hooks or {}).items()
             for item in matchers
             for callback_id in item.hook_callback_ids
         ]
         if self.asks_permission:
             hooks.append(self._permission_hook())
-        subagents = [_subagent(name, given) for name, given in self._setup.agents.items()]
+        subagents = [_subagent(name, item) for name, item in self._setup.agents.items()]
         return replace(
             agent,
             hooks=(*agent.hooks, *hooks),
@@ -174,14 +174,14 @@ class ControlChannel:
         event: HookEventName,
         item: _HookMatcher,
         callback_id: str,
-        told: Mapping[str, object],
+        common: Mapping[str, object],
     ) -> FunctionHook:
         matches: Matcher = compile_matcher(item.matcher or "")
 
         async def run(hook_event: HookEvent, _call: Call | None) -> HookResult | None:
             if hook_event.subject and not matches(names_with_aliases(hook_event.subject, ALIASES)):
                 return None
-            fields: dict[str, object] = {**told, **hook_event.fields, "hook_event_name": event}
+            fields: dict[str, object] = {**common, **hook_event.fields, "hook_event_name": event}
             if "tool_input" in fields:
                 fields["tool_name"] = claude_code_name(hook_event.subject)
             output = await self.ask(
@@ -202,40 +202,41 @@ class ControlChannel:
         )
 
     def on_approval(self, request: ApprovalRequest) -> bool | str:
-        """For calls that only a person may allow: what the program said of it counts as theirs."""
-        decided = self._decided.pop(request.call_id, None)
-        if decided is None:
+        """For calls that only a person may allow: the program's decision counts as a person's."""
+        permission = self._permissions.pop(request.call_id, None)
+        if permission is None:
             return NOBODY_ASKED
-        if decided.behavior != "allow":
-            return decided.message or NOBODY_ASKED
-        return decided.updated_input is None or "A rule asks about this call: do not change it"
+        if permission.behavior != "allow":
+            return permission.message or NOBODY_ASKED
+        return permission.updated_input is None or "A rule asks about this call: do not change it"
 
     def _permission_hook(self) -> FunctionHook:
         async def run(hook_event: HookEvent, _call: Call | None) -> HookResult | None:
-            given = hook_event.fields.get("tool_input", {})
+            tool_input = hook_event.fields.get("tool_input", {})
             answer = await self.ask(
                 {
                     "subtype": "can_use_tool",
                     "tool_name": claude_code_name(hook_event.subject),
-                    "input": given,
+                    "input": tool_input,
                     "tool_use_id": hook_event.tool_use_id,
                     "permission_suggestions": [],
                 }
             )
-            decided = msgspec.convert(answer, _Permission)
-            if decided.behavior != "allow":
+            permission = msgspec.convert(answer, _Permission)
+            if permission.behavior != "allow":
                 return HookResult(
                     permission="deny",
                     blocked=True,
-                    reason=decided.message,
-                    interrupt=decided.interrupt,
+                    reason=permission.message,
+                    interrupt=permission.interrupt,
                 )
-            changed = decided.updated_input if decided.updated_input != given else None
-            self._decided[hook_event.tool_use_id or ""] = msgspec.structs.replace(
-                decided, updated_input=changed
-            )
+            if permission.updated_input == tool_input:
+                permission = msgspec.structs.replace(permission, updated_input=None)
+            self._permissions[hook_event.tool_use_id or ""] = permission
             return HookResult(
-                permission="allow", updated_input=changed, updates=decided.updated_permissions
+                permission="allow",
+                updated_input=permission.updated_input,
+                updates=permission.updated_permissions,
             )
 
         return FunctionHook(
@@ -243,13 +244,8 @@ class ControlChannel:
         )
 
 
-def _subagent(name: str, given: _AgentDefinition) -> Subagent:
-    return Subagent(
-        name=name,
-        description=given.description,
-        prompt=given.prompt,
-        tools=given.tools,
-        disallowed_tools=given.disallowed_tools,
-        model=None if given.model in (None, "inherit") else given.model,
-        max_turns=given.max_turns,
-    )
+def _subagent(name: str, definition: _AgentDefinition) -> Subagent:
+    fields = msgspec.structs.asdict(definition)
+    if definition.model == "inherit":
+        fields["model"] = None
+    return Subagent(name=name, **fields)

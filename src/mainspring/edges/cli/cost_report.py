@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from decimal import Decimal, InvalidOperation
-from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 import typer
-from msgspec import Struct
 
 from mainspring.config import Settings
-from mainspring.core.events import Usage
 from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.options import JsonOption
-from mainspring.edges.cli.printing import Screen, StyledText, dollars, print_note, token_count
+from mainspring.edges.cli.printing import (
+    Screen,
+    StyledText,
+    dollars,
+    print_list,
+    print_note,
+    token_count,
+)
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.harness.context.xray import cached_share
 from mainspring.harness.limits import prompt_tokens
@@ -29,24 +34,7 @@ from mainspring.runtime.session.spending import (
 )
 from mainspring.runtime.session.tool_spending import ToolBill, add_tool_calls
 
-
-class CostView(Struct, frozen=True, kw_only=True):
-    by: str
-    key: str
-    calls: int
-    failed: int
-    usage: Usage
-    cost_usd: str
-
-
-class CostGrouping(StrEnum):
-    agent = "agent"
-    session = "session"
-    model = "model"
-    day = "day"
-    purpose = "purpose"
-    outcome = "outcome"
-    tool = "tool"
+CostGrouping: TypeAlias = Literal["agent", "session", "model", "day", "purpose", "outcome", "tool"]
 
 
 async def cost(
@@ -68,9 +56,9 @@ async def cost(
     json: JsonOption = False,
 ) -> int:
     """Show what model calls cost. Computed from the logs."""
-    by = by or (CostGrouping.session if session is None else CostGrouping.model)
+    by = by or ("session" if session is None else "model")
     prices = dict(_price(text) for text in price or ())
-    found: list[ModelCharge] = []
+    model_charges: list[ModelCharge] = []
     tools: dict[str, ToolBill] = {}
     async with open_existing_log(settings) as log:
         if session is None:
@@ -78,13 +66,13 @@ async def cost(
         else:
             sessions = [await find_session(log, session)]
         for row in sessions:
-            if by is CostGrouping.tool:
+            if by == "tool":
                 await add_tool_calls(tools, log, row, prices)
             else:
-                found += await charges(log, row)
-    if by is CostGrouping.tool:
+                model_charges += await charges(log, row)
+    if by == "tool":
         return _print_tools(settings, list(tools.values()), json=json)
-    return _print_bills(settings, found, by.value, json=json)
+    return _print_bills(settings, group_charges(model_charges, by), by, json=json)
 
 
 def _price(text: str) -> tuple[str, Decimal]:
@@ -99,37 +87,28 @@ def _price(text: str) -> tuple[str, Decimal]:
 
 
 def _print_tools(settings: Settings, bills: list[ToolBill], *, json: bool) -> int:
-    screen = Screen(settings)
     bills.sort(key=lambda bill: (-bill.cost_usd, -bill.sandbox_seconds, -bill.calls, bill.tool))
-    if json:
-        for bill in bills:
-            screen.json(bill)
-        return 0
-    if not bills:
-        print_note(settings, "no tool has been called")
-        return 0
-    rows: list[list[StyledText]] = [
-        [
+    return print_list(
+        settings,
+        bills,
+        json=json,
+        heads=["TOOL", "CALLS", "FAILED", "IN SANDBOX", "COST"],
+        row=lambda bill: [
             (bill.tool, "bold"),
             (f"{bill.calls:>5}", ""),
             (f"{bill.failed:>6}" if bill.failed else "", "red"),
             (f"{bill.sandbox_seconds:>9.1f} s", ""),
             (f"{dollars(bill.cost_usd):>9}", ""),
-        ]
-        for bill in bills
-    ]
-    screen.table(["TOOL", "CALLS", "FAILED", "IN SANDBOX", "COST"], rows)
-    return 0
+        ],
+        empty="no tool has been called",
+    )
 
 
-def _print_bills(
-    settings: Settings, found: list[ModelCharge], group_by: GroupBy, *, json: bool
-) -> int:
+def _print_bills(settings: Settings, bills: list[Bill], group_by: GroupBy, *, json: bool) -> int:
     screen = Screen(settings)
-    bills = group_charges(found, group_by)
     if json:
         for bill in bills:
-            screen.json(_view(bill, group_by))
+            screen.json({"by": group_by, **asdict(bill)})
         return 0
     if not bills:
         print_note(settings, "no model has been called")
@@ -141,21 +120,10 @@ def _print_bills(
     screen.table(heads, rows)
     if group_by == "outcome":
         costs = outcome_costs(bills)
-        each = costs.usd_per_satisfied
-        price = "" if each is None else f", {dollars(each)} for each"
+        usd = costs.usd_per_satisfied
+        price = "" if usd is None else f", {dollars(usd)} for each"
         screen.line((f"{costs.satisfied} of {costs.outcomes} outcomes satisfied{price}", ""))
     return 0
-
-
-def _view(bill: Bill, group_by: GroupBy) -> CostView:
-    return CostView(
-        by=group_by,
-        key=bill.key,
-        calls=bill.calls,
-        failed=bill.failed,
-        usage=bill.usage,
-        cost_usd=str(bill.cost_usd),
-    )
 
 
 def _row(screen: Screen, bill: Bill, group_by: GroupBy) -> list[StyledText]:

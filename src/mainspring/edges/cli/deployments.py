@@ -84,7 +84,7 @@ async def run(
     tenant: TenantOption = "default",
     json: JsonOption = False,
 ) -> int:
-    """Have a worker run it once, as soon as possible."""
+    """Have a worker run a deployment once, as soon as possible."""
     async with _audited(settings, tenant, "run", deployment) as deployments:
         run_id = await deployments.request_run(tenant, deployment)
     view = {"deployment_id": deployment, "run_id": run_id}
@@ -104,8 +104,8 @@ async def pause(
 ) -> int:
     """Pause the schedule. Running sessions continue."""
     async with _audited(settings, tenant, "pause", deployment) as deployments:
-        paused = await deployments.pause(tenant, deployment)
-    return _print_deployment(settings, paused, json=json)
+        stored = await deployments.pause(tenant, deployment)
+    return _print_deployment(settings, stored, json=json)
 
 
 @command(app)
@@ -118,15 +118,15 @@ async def unpause(
 ) -> int:
     """Resume the schedule, from the next time on."""
     async with _audited(settings, tenant, "unpause", deployment) as deployments:
-        active = await deployments.unpause(tenant, deployment)
-    return _print_deployment(settings, active, json=json)
+        stored = await deployments.unpause(tenant, deployment)
+    return _print_deployment(settings, stored, json=json)
 
 
 @asynccontextmanager
 async def _audited(
     settings: Settings, tenant: str, verb: str, deployment_id: str
 ) -> AsyncGenerator[Deployments, None]:
-    """The deployments; the command is audited if the block succeeds."""
+    """Opens the deployments, and audits the command if the block succeeds."""
     async with open_as_operator(settings) as operator:
         yield offline_services(settings, operator.records).deployments
         await operator.audit(tenant, f"deployments {verb}", deployment_id)

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from contextlib import closing
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -31,8 +32,23 @@ from mainspring.wiring.sandbox_environment import private_files
 from mainspring.wiring.stores import reach_postgres
 
 _MIN_SQLITE_VERSION = (3, 37, 0)
-"""The first that has strict tables."""
+"""The first version with strict tables."""
 _CONNECT_SECONDS = 5
+_REBUILD_FIX = "use a Python with a newer SQLite: python.org's, uv's or your distribution's"
+_NO_SESSION = "no session can run"
+
+
+def _required(name: str, value: str, consequence: str, fix: str | None = None) -> CheckResult:
+    """A check without which nothing works; it has passed if there is nothing to fix."""
+    status = "ok" if fix is None else "missing"
+    return CheckResult(
+        name=name, status=status, found=value, consequence=consequence, fix=fix, required=True
+    )
+
+
+def _optional(name: str, value: str, consequence: str, fix: str | None = None) -> CheckResult:
+    status = "ok" if fix is None else "warn"
+    return CheckResult(name=name, status=status, found=value, consequence=consequence, fix=fix)
 
 
 async def check_store(settings: Settings) -> list[CheckResult]:
@@ -45,29 +61,16 @@ async def check_store(settings: Settings) -> list[CheckResult]:
 
 
 def _check_sqlite() -> list[CheckResult]:
-    is_new_enough = sqlite3.sqlite_version_info >= _MIN_SQLITE_VERSION
+    version = sqlite3.sqlite_version
     with closing(sqlite3.connect(":memory:")) as db:
-        has_words = bool(
-            db.execute("select sqlite_compileoption_used('ENABLE_FTS5')").fetchone()[0]
-        )
-    rebuild = "use a Python with a newer SQLite: python.org's, uv's or your distribution's"
+        [has_fts5] = db.execute("select sqlite_compileoption_used('ENABLE_FTS5')").fetchone()
     return [
-        CheckResult(
-            name="sqlite",
-            status="ok" if is_new_enough else "missing",
-            found=sqlite3.sqlite_version,
-            consequence="logs can be stored in a file" if is_new_enough else "is too old for logs",
-            fix=None if is_new_enough else rebuild,
-            required=True,
-        ),
-        CheckResult(
-            name="sqlite fts5",
-            status="ok" if has_words else "missing",
-            found="yes" if has_words else "no",
-            consequence="logs can be searched" if has_words else "no log can be stored without it",
-            fix=None if has_words else rebuild,
-            required=True,
-        ),
+        _required("sqlite", version, "logs can be stored in a file")
+        if sqlite3.sqlite_version_info >= _MIN_SQLITE_VERSION
+        else _required("sqlite", version, "is too old for logs", _REBUILD_FIX),
+        _required("sqlite fts5", "yes", "logs can be searched")
+        if has_fts5
+        else _required("sqlite fts5", "no", "no log can be stored without it", _REBUILD_FIX),
     ]
 
 
@@ -82,30 +85,19 @@ def _check_store_file(path: Path) -> CheckResult:
     except sqlite3.Error as error:
         return _unusable_store(path, f"cannot be read ({error})", "name another with --store")
     size = sum(item.stat().st_size for item in (path, Path(f"{path}-wal")) if item.exists())
-    return CheckResult(
-        name="store",
-        status="ok",
-        found=f"{path} ({plural(count, 'session')}, {byte_size(size)})",
-        consequence="sessions are stored here",
-        required=True,
-    )
+    contents = f"{path} ({plural(count, 'session')}, {byte_size(size)})"
+    return _required("store", contents, "sessions are stored here")
 
 
 def _check_new_store_file(path: Path) -> CheckResult:
     folder = nearest_folder(path)
     if not _is_writable(folder):
         return _unusable_store(path, f"{folder} cannot be written", f"chown or chmod {folder}")
-    return CheckResult(
-        name="store",
-        status="ok",
-        found=f"{path} (does not exist yet)",
-        consequence="the first session makes it",
-        required=True,
-    )
+    return _required("store", f"{path} (does not exist yet)", "the first session makes it")
 
 
 def _is_writable(folder: Path) -> bool:
-    """Tried, because permissions tell root nothing about read-only file systems."""
+    """Tries to write: as root, permissions do not reveal a read-only file system."""
     try:
         with tempfile.TemporaryFile(dir=folder):
             return True
@@ -114,14 +106,8 @@ def _is_writable(folder: Path) -> bool:
 
 
 def _unusable_store(path: Path, why: str, fix: str) -> CheckResult:
-    return CheckResult(
-        name="store",
-        status="missing",
-        found=f"{path}: {why}",
-        consequence="no session can run",
-        fix=f"{fix}; or name another with --store" if "--store" not in fix else fix,
-        required=True,
-    )
+    fix = f"{fix}; or name another with --store" if "--store" not in fix else fix
+    return _required("store", f"{path}: {why}", _NO_SESSION, fix)
 
 
 async def _check_postgres(settings: Settings) -> CheckResult:
@@ -130,31 +116,11 @@ async def _check_postgres(settings: Settings) -> CheckResult:
             version = await reach_postgres(settings.store)
     except (MainspringError, TimeoutError) as error:
         notes = getattr(error, "__notes__", None)
-        return CheckResult(
-            name="store",
-            status="missing",
-            found=str(error) or f"{settings.store_label}: no answer in {_CONNECT_SECONDS} s",
-            consequence="no session can run",
-            fix=notes[0] if notes else "start the server, or name another with --store",
-            required=True,
-        )
-    return CheckResult(
-        name="store",
-        status="ok",
-        found=f"{settings.store_label} (PostgreSQL {version})",
-        consequence="sessions are stored there, for workers on any machine",
-        required=True,
-    )
-
-
-async def check_sandbox() -> list[CheckResult]:
-    return [CheckResult(**asdict(look)) for look in await probe_sandboxes(SandboxSettings())]
-
-
-def check_protections(settings: Settings) -> list[CheckResult]:
-    return [
-        CheckResult(**asdict(look)) for look in private_files(settings).probe(Path(settings.folder))
-    ]
+        problem = str(error) or f"{settings.store_label}: no answer in {_CONNECT_SECONDS} s"
+        fix = notes[0] if notes else "start the server, or name another with --store"
+        return _required("store", problem, _NO_SESSION, fix)
+    server = f"{settings.store_label} (PostgreSQL {version})"
+    return _required("store", server, "sessions are stored there, for workers on any machine")
 
 
 _LOW_DISK_BYTES = 1_000_000_000
@@ -163,7 +129,7 @@ _PROGRAM_SECONDS = 5
 
 def check_machine(settings: Settings) -> list[CheckResult]:
     return [
-        _check_python(),
+        _required("python", f"{platform.python_version()} ({sys.executable})", "Mainspring runs"),
         _check_platform(),
         *_check_disk(settings),
         _check_program(
@@ -184,25 +150,12 @@ def check_machine(settings: Settings) -> list[CheckResult]:
     ]
 
 
-def _check_python() -> CheckResult:
-    return CheckResult(
-        name="python",
-        status="ok",
-        found=f"{platform.python_version()} ({sys.executable})",
-        consequence="Mainspring runs",
-        required=True,
-    )
-
-
 def _check_platform() -> CheckResult:
-    is_known = sys.platform in ("linux", "darwin")
-    return CheckResult(
-        name="platform",
-        status="ok" if is_known else "warn",
-        found=f"{platform.system()} {platform.release()} {platform.machine()}",
-        consequence="is supported" if is_known else "is not tested: nothing is promised here",
-        fix=None if is_known else "use Linux or macOS",
-    )
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    if sys.platform in ("linux", "darwin"):
+        return _optional("platform", system, "is supported")
+    untested = "is not tested: nothing is promised here"
+    return _optional("platform", system, untested, "use Linux or macOS")
 
 
 def _check_disk(settings: Settings) -> list[CheckResult]:
@@ -210,20 +163,15 @@ def _check_disk(settings: Settings) -> list[CheckResult]:
         return []
     folder = nearest_folder(Path(settings.store))
     free = shutil.disk_usage(folder).free
-    is_enough = free >= _LOW_DISK_BYTES
-    return [
-        CheckResult(
-            name="disk",
-            status="ok" if is_enough else "warn",
-            found=f"{byte_size(free)} free at {folder}",
-            consequence="logs have room" if is_enough else "sessions stop when the disk is full",
-            fix=None if is_enough else "free some space, or `mainspring log expire`",
-        )
-    ]
+    size = f"{byte_size(free)} free at {folder}"
+    if free >= _LOW_DISK_BYTES:
+        return [_optional("disk", size, "logs have room")]
+    fix = "free some space, or `mainspring log expire`"
+    return [_optional("disk", size, "sessions stop when the disk is full", fix)]
 
 
 def nearest_folder(path: Path) -> Path:
-    """The folder that `path` is in, or would be made in."""
+    """The nearest existing folder above `path`."""
     return next(folder for folder in path.absolute().parents if os.path.isdir(folder))
 
 
@@ -231,17 +179,13 @@ def _check_program(
     name: str, path: str | None, *, consequence: str, without: str, fix: str
 ) -> CheckResult:
     if path is None:
-        return CheckResult(
-            name=name, status="warn", found="not found", consequence=without, fix=fix
-        )
-    return CheckResult(
-        name=name, status="ok", found=f"{program_version(path)} ({path})", consequence=consequence
-    )
+        return _optional(name, "not found", without, fix)
+    return _optional(name, f"{program_version(path)} ({path})", consequence)
 
 
 def program_version(path: str) -> str:
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [path, "--version"],
             capture_output=True,
             text=True,
@@ -250,21 +194,15 @@ def program_version(path: str) -> str:
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return "unknown version"
-    first = said.split("\n", 1)[0].split("(")[0].split()
+    first = output.split("\n", 1)[0].split("(")[0].split()
     return first[-1] if first else "unknown version"
 
 
 def _check_model_keys(settings: Settings) -> CheckResult:
-    present = [name for name in API_KEY_VARIABLES if name in settings.keys]
-    if present:
-        return CheckResult(
-            name="model keys",
-            status="ok",
-            found=", ".join(
-                f"{name} {'yes' if name in present else 'no'}" for name in API_KEY_VARIABLES
-            ),
-            consequence="models of these providers can be called",
-        )
+    keys = {name: "yes" if name in settings.keys else "no" for name in API_KEY_VARIABLES}
+    if "yes" in keys.values():
+        states = ", ".join(f"{name} {state}" for name, state in keys.items())
+        return _optional("model keys", states, "models of these providers can be called")
     return CheckResult(
         name="model keys",
         status="missing",
@@ -282,7 +220,7 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     status: CheckStatus
     found: str
     consequence: str
-    """What can be done because of it, or cannot."""
+    """What works because of it, or does not."""
     fix: str | None = None
     required: bool = False
     """Nothing works without it."""
@@ -313,11 +251,12 @@ async def doctor(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
     """Check what this machine can do. Says how to fix what is missing."""
+    protections = partial(private_files(settings).probe, Path(settings.folder))
     findings = [
         *await anyio.to_thread.run_sync(check_machine, settings),
         *await check_store(settings),
-        *await check_sandbox(),
-        *await anyio.to_thread.run_sync(check_protections, settings),
+        *[CheckResult(**asdict(probe)) for probe in await probe_sandboxes(SandboxSettings())],
+        *[CheckResult(**asdict(probe)) for probe in await anyio.to_thread.run_sync(protections)],
     ]
     is_healthy = not any(finding.is_fatal for finding in findings)
     screen = Screen(settings)
@@ -351,7 +290,7 @@ def _print_report(screen: Screen, findings: list[CheckResult], *, is_healthy: bo
     count = sum(finding.status != "ok" for finding in findings)
     screen.line(("", ""))
     if is_healthy:
-        rest = f"; {plural(count, 'thing')} could be better" if count else ""
-        screen.paragraph((f"sessions can run here{rest}", "green"))
+        remarks = f"; {plural(count, 'thing')} could be better" if count else ""
+        screen.paragraph((f"sessions can run here{remarks}", "green"))
     else:
         screen.paragraph(("sessions cannot run here: fix what is missing", "bold red"))

@@ -146,14 +146,13 @@ async def ls(settings: Settings, *, scope: ScopeOption = "agent", json: JsonOpti
 async def show(settings: Settings, *, dream: DreamArgument, json: JsonOption = False) -> int:
     """Show what a dream changes: a diff with the evidence for each change."""
     async with open_existing_log(settings) as log:
-        found = await _find(log, settings, dream)
-        return await _print_dream(settings, log, found, json=json)
+        return await _print_dream(settings, log, await _find(log, settings, dream), json=json)
 
 
 @command(app)
 async def resume(settings: Settings, *, dream: DreamArgument, json: JsonOption = False) -> int:
-    """Continue a dream that was cut off."""
-    return await _change(settings, dream, lambda dreamer, found: dreamer.run(found.id), json=json)
+    """Continue a dream that was interrupted."""
+    return await _change(settings, dream, lambda dreamer, id_: dreamer.run(id_), json=json)
 
 
 @command(app)
@@ -164,7 +163,7 @@ async def apply(
     if not yes and not json:
         await show(settings, dream=dream)
         typer.confirm("Apply these changes?", abort=True)
-    return await _change(settings, dream, lambda dreamer, found: dreamer.apply(found.id), json=json)
+    return await _change(settings, dream, lambda dreamer, id_: dreamer.apply(id_), json=json)
 
 
 @command(app)
@@ -177,22 +176,23 @@ async def rollback(
 ) -> int:
     """Take the changes of a dream back, or reject what it proposes."""
     return await _change(
-        settings, dream, lambda dreamer, found: dreamer.roll_back(found.id, reason), json=json
+        settings, dream, lambda dreamer, id_: dreamer.roll_back(id_, reason), json=json
     )
 
 
 async def _change(
     settings: Settings,
     dream: str,
-    work: Callable[[Dreamer, Dream], Awaitable[Dream]],
+    change: Callable[[Dreamer, str], Awaitable[Dream]],
     *,
     json: bool,
 ) -> int:
     async with open_existing_log(settings) as log:
-        found = await _find(log, settings, dream)
-    wanted = DreamSettings(scope=found.created.store_id, model=found.created.model)
-    async with open_dreamer(settings, wanted) as dreamer:
-        return await _print_dream(settings, dreamer.log, await work(dreamer, found), json=json)
+        before = await _find(log, settings, dream)
+    dream_settings = DreamSettings(scope=before.created.store_id, model=before.created.model)
+    async with open_dreamer(settings, dream_settings) as dreamer:
+        after = await change(dreamer, before.id)
+        return await _print_dream(settings, dreamer.log, after, json=json)
 
 
 async def _suite(settings: Settings, new: NewDream) -> SuiteFile | None:
@@ -217,31 +217,31 @@ def _dream_settings(settings: Settings, new: NewDream, suite: SuiteFile | None) 
 
 async def _sessions(log: SessionLog, settings: Settings, new: NewDream) -> list[str]:
     if new.session:
-        found = [(await find_session(log, name)).id for name in dict.fromkeys(new.session)]
-        if len(found) > MAX_SESSIONS:
+        sessions = [(await find_session(log, name)).id for name in dict.fromkeys(new.session)]
+        if len(sessions) > MAX_SESSIONS:
             raise InvalidInput(f"a dream reads {MAX_SESSIONS} sessions at most")
-        return found
-    known, last = await sessions_read(log, _store(settings, new.scope))
-    found = await new_sessions(log, known)
-    is_waiting = new.if_due and not is_due(last, len(found), clock.now())
-    return [] if is_waiting else found
+        return sessions
+    earlier, last = await sessions_read(log, _store(settings, new.scope))
+    sessions = await new_sessions(log, earlier)
+    is_waiting = new.if_due and not is_due(last, len(sessions), clock.now())
+    return [] if is_waiting else sessions
 
 
 def _store(settings: Settings, scope: str) -> str:
-    """What the dreams of a folder are listed under."""
+    """The store id of the dreams of a folder."""
     return f"folder:{memory_folders(settings)[scope].root.resolve()}"
 
 
 async def _find(log: SessionLog, settings: Settings, dream: str) -> Dream:
-    found = [
+    matches = [
         item.dream_id
         for scope in (AGENT, USER)
         for item in await list_dreams(log, _store(settings, scope))
         if item.dream_id.endswith(dream)
     ]
-    if len(found) > 1:
-        raise InvalidInput(f"{dream} stands for {len(found)} dreams: give more of it")
-    return await read_dream(log, found[0] if found else dream)
+    if len(matches) > 1:
+        raise InvalidInput(f"{dream} stands for {len(matches)} dreams: give more of it")
+    return await read_dream(log, matches[0] if matches else dream)
 
 
 async def _print_dream(settings: Settings, log: SessionLog, dream: Dream, *, json: bool) -> int:

@@ -111,8 +111,7 @@ async def setup(
     if saved is None or saved.session_id != session_id:
         print_note(settings, "nothing was proven, so nothing was saved")
         return 1
-    _print_environment(settings, saved, json=json)
-    return 0
+    return _print_environment(settings, saved, json=json)
 
 
 @command(app)
@@ -123,17 +122,16 @@ async def show(
     saved = saved_environments(Path(settings.home)).find(Path(settings.folder, repo))
     if saved is None:
         raise InvalidInput(f"{repo} has no environment yet: mainspring environment setup {repo}")
-    _print_environment(settings, saved, json=json)
-    return 0
+    return _print_environment(settings, saved, json=json)
 
 
 @command(app)
 async def ls(settings: Settings, *, json: JsonOption = False) -> int:
     """List repositories that have an environment."""
-    found = saved_environments(Path(settings.home)).list()
+    environments = saved_environments(Path(settings.home)).list()
     return print_list(
         settings,
-        [EnvironmentView.of(item) for item in found],
+        [EnvironmentView.of(item) for item in environments],
         json=json,
         heads=["REPOSITORY", "PACKAGES", "SERVICES", "TEST"],
         row=lambda view: [
@@ -156,7 +154,7 @@ async def rm(settings: Settings, *, repo: RepositoryArgument = ".") -> int:
 
 
 async def _run(settings: Settings, runner: SessionRunner, work: EnvironmentSetup) -> str:
-    """Until the agent ends; what a crash cuts off is continued by the next call."""
+    """Run the agent until it ends. The next call continues a run that a crash interrupted."""
     environments, repository = work.environments, work.repository
     session = runner.session
     if session is None:
@@ -191,11 +189,11 @@ def _repository(settings: Settings, repo: str) -> Path:
     return folder
 
 
-def _print_environment(settings: Settings, saved: SavedEnvironment, *, json: bool) -> None:
+def _print_environment(settings: Settings, saved: SavedEnvironment, *, json: bool) -> int:
     screen, plan = Screen(settings), saved.plan
     if json:
         screen.json(EnvironmentView.of(saved))
-        return
+        return 0
     screen.line(
         (f"environment of {saved.repository} ", "bold"), (local_time(saved.saved_at), "dim")
     )
@@ -208,3 +206,4 @@ def _print_environment(settings: Settings, saved: SavedEnvironment, *, json: boo
     screen.line(("  test     ", "dim"), (plan.test, ""))
     for line in saved.test_output.strip().splitlines()[-5:]:
         screen.line(("           ", ""), (line, "dim"))
+    return 0

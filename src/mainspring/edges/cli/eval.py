@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from anyio import to_thread
@@ -30,10 +29,15 @@ from mainspring.edges.cli.eval_report import (
     report,
     write_reports,
 )
-from mainspring.edges.cli.eval_suites import AgentOption, SuitesArgument, load_suites
+from mainspring.edges.cli.eval_suites import SuitesArgument, load_suites
 from mainspring.edges.cli.eval_trend import show_trend
 from mainspring.edges.cli.event_summary import short_id
-from mainspring.edges.cli.options import JsonOption, SessionArgument, parse_dollars
+from mainspring.edges.cli.options import (
+    AgentFolderOption,
+    JsonOption,
+    SessionArgument,
+    parse_dollars,
+)
 from mainspring.edges.cli.printing import Screen, dollars, plural, print_note
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.files.atomic_file import write_atomic
@@ -70,16 +74,6 @@ command(app)(grade)
 app.add_typer(reward, name="reward", help="Check what a suite rewards.")
 
 
-class OfflineName(StrEnum):
-    tools = "tools"
-    all = "all"
-
-
-class TierName(StrEnum):
-    fast = "fast"
-    full = "full"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionArguments:
     case: Annotated[
@@ -90,7 +84,8 @@ class SelectionArguments:
         typer.Option("--tag", metavar="TAG", help="Only cases with this tag; repeatable."),
     ] = None
     tier: Annotated[
-        TierName | None, typer.Option(help="`fast` leaves out the cases of the tier full.")
+        Literal["fast", "full"] | None,
+        typer.Option(help="`fast` leaves out the cases of the tier full."),
     ] = None
     failed: Annotated[
         bool, typer.Option("--failed", help="Only cases that failed in the last run.")
@@ -104,7 +99,7 @@ class SelectionArguments:
         return Selection(
             cases=tuple(self.case or ()),
             tags=tuple(self.tag or ()),
-            tier=None if self.tier is None else self.tier.value,
+            tier=self.tier,
             only_failed=self.failed,
             trials=self.trials,
         )
@@ -143,7 +138,7 @@ class RunningArguments:
     ] = False
 
     offline: Annotated[
-        OfflineName | None,
+        Literal["tools", "all"] | None,
         typer.Option(help="Recorded cases run no tools; `all`: no model either."),
     ] = None
     gate: Annotated[
@@ -155,11 +150,11 @@ class RunningArguments:
     ] = False
 
     def models(self) -> list[str | None]:
-        """A run for each: a list of fallbacks is for `mainspring run`."""
+        """The models to run the suites with, one after the other; they are no fallbacks."""
         return [name.strip() for name in self.model.split(",")] if self.model else [None]
 
     def topologies(self) -> list[Topology]:
-        """Raises: InvalidInput: there is no such topology, or a gate is asked for, too."""
+        """Raises: InvalidInput: there is no such topology, or it is combined with a gate."""
         if self.topology is None:
             return []
         if self.gate or self.save_baseline:
@@ -172,7 +167,7 @@ class RunningArguments:
             parallel=self.parallel,
             fresh=self.fresh,
             keeps_workspaces=self.keep,
-            offline=None if self.offline is None else self.offline.value,
+            offline=self.offline,
         )
 
 
@@ -187,7 +182,7 @@ async def init(
             help="Ready suites: safety, tool-use, context-use, consistency, privacy, coding.",
         ),
     ] = None,
-    agent: AgentOption = None,
+    agent: AgentFolderOption = None,
 ) -> int:
     """Write a first suite into the agent's folder, or ready ones."""
     folder = Path(settings.folder, agent or ".")
@@ -209,7 +204,7 @@ async def add(
     name: Annotated[
         str | None, typer.Option("--id", metavar="ID", help="[default: the end of the session's]")
     ] = None,
-    agent: AgentOption = None,
+    agent: AgentFolderOption = None,
 ) -> int:
     """Make a case of a session, with its recording."""
     folder = Path(settings.folder, agent or ".")
@@ -218,10 +213,10 @@ async def add(
         events = await log.read(row.id)
     case_id = name or f"session-{row.id[-8:]}"
     file = await to_thread.run_sync(add_case, folder, suite, case_id, row.id, events)
-    if (rated := feedback_label(case_id, row.id, events)) is not None:
-        await to_thread.run_sync(add_label, load_suites(folder, [suite])[0], rated)
-        verdict = "good" if rated.passed else "bad"
-        print_note(settings, f"{rated.by} rated it {verdict}: a label in {EVALS_FOLDER}/labels")
+    if (rating := feedback_label(case_id, row.id, events)) is not None:
+        await to_thread.run_sync(add_label, load_suites(folder, [suite])[0], rating)
+        verdict = "good" if rating.passed else "bad"
+        print_note(settings, f"{rating.by} rated it {verdict}: a label in {EVALS_FOLDER}/labels")
     Screen(settings).line(
         ("added ", ""), (case_id, "bold"), (f" to {EVALS_FOLDER}/{file.name}", "")
     )
@@ -234,7 +229,7 @@ async def run(  # noqa: PLR0913 (groups of options)
     settings: Settings,
     *,
     suites: SuitesArgument = None,
-    agent: AgentOption = None,
+    agent: AgentFolderOption = None,
     cases: SelectionArguments,
     running: RunningArguments,
     files: ReportFiles,
@@ -253,8 +248,8 @@ async def run(  # noqa: PLR0913 (groups of options)
             for suite_file in suite_files:
                 suite_run = _SuiteRun(settings, runner, suite_file, running, json)
                 if topologies:
-                    arranged = await suite_run.run_topologies(topologies, cases.selection())
-                    status = max(status, arranged)
+                    result = await suite_run.run_topologies(topologies, cases.selection())
+                    status = max(status, result)
                     continue
                 outcome = await suite_run.run(cases.selection())
                 status = max(status, await suite_run.finish(outcome, files))
@@ -273,12 +268,12 @@ class _SuiteRun:
     is_json: bool
 
     async def run_topologies(self, topologies: list[Topology], selection: Selection) -> int:
-        """Each in a run of its own; one table in the end."""
+        """Run the suite once with each topology, and print one table. Returns the exit status."""
         runs: list[tuple[Topology, EvalRun]] = []
         for topology in topologies:
             agent = with_topology(self.runner.agent, topology)
-            arranged = replace(self, runner=replace(self.runner, agent=agent))
-            runs.append((topology, await arranged.run(selection, listed_as=f" ({topology})")))
+            suite_run = replace(self, runner=replace(self.runner, agent=agent))
+            runs.append((topology, await suite_run.run(selection, listed_as=f" ({topology})")))
         results = await topology_results(self.runner.runtime.log, runs)
         print_topologies(self.settings, results, json=self.is_json)
         return int(not all(_all_passed(run) for _, run in runs))
@@ -295,7 +290,7 @@ class _SuiteRun:
         return outcome
 
     async def finish(self, outcome: EvalRun, files: ReportFiles) -> int:
-        """Gate, baseline and reports; returns the exit status."""
+        """Apply the gate, save the baseline and write reports. Returns the exit status."""
         baseline = read_baseline(self.suite_file.baseline)
         result = gate(self.suite_file.suite, outcome, baseline) if self.arguments.gate else None
         log = self.runner.runtime.log
@@ -329,7 +324,9 @@ def _all_passed(run: EvalRun) -> bool:
 
 
 @command(app)
-async def ls(settings: Settings, *, agent: AgentOption = None, json: JsonOption = False) -> int:
+async def ls(
+    settings: Settings, *, agent: AgentFolderOption = None, json: JsonOption = False
+) -> int:
     """List suites and their last runs."""
     folder = Path(settings.folder, agent or ".")
     files = load_suites(folder, [])

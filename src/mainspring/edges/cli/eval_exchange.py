@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 import typer
@@ -13,9 +12,9 @@ from anyio import to_thread
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.cli.eval_suites import AgentOption, load_suites
-from mainspring.edges.cli.options import JsonOption
-from mainspring.edges.cli.printing import Screen, plural, print_note
+from mainspring.edges.cli.eval_suites import load_suites
+from mainspring.edges.cli.options import AgentFolderOption, JsonOption
+from mainspring.edges.cli.printing import Screen, plural, print_note, print_result
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.files.atomic_file import write_atomic
 from mainspring.improve.evals.comparison import encode_baseline
@@ -28,11 +27,7 @@ from mainspring.improve.evals.run_log import EvalRun, read_run
 from mainspring.improve.evals.suite import SuiteFile
 from mainspring.improve.evals.suite_files import EVALS_FOLDER
 
-
-class ExportFormat(StrEnum):
-    promptfoo = "promptfoo"
-    harbor = "harbor"
-    skill_creator = "skill-creator"
+ExportFormat: TypeAlias = Literal["promptfoo", "harbor", "skill-creator"]
 
 
 async def import_(
@@ -48,7 +43,7 @@ async def import_(
     name: Annotated[
         str | None, typer.Option("--name", metavar="NAME", help="[default: the file's name]")
     ] = None,
-    agent: AgentOption = None,
+    agent: AgentFolderOption = None,
 ) -> int:
     """Write a suite of another tool as one of this agent, with its results as the baseline."""
     source = Path(settings.folder, file)
@@ -80,12 +75,12 @@ async def export(
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="PATH", help="A file; for Harbor, a folder.")
     ],
-    agent: AgentOption = None,
+    agent: AgentFolderOption = None,
 ) -> int:
     """Write a suite in the format of another tool."""
     suite_file = load_suites(Path(settings.folder, agent or "."), [suite])[0]
     target = Path(settings.folder, output)
-    files, notes = await to_thread.run_sync(_exported, suite_file, to)
+    files, notes = await to_thread.run_sync(_export_files, suite_file, to)
     for note in notes:
         print_note(settings, note, "yellow")
     if "" in files:
@@ -96,17 +91,13 @@ async def export(
     return 0
 
 
-def _exported(suite_file: SuiteFile, to: ExportFormat) -> tuple[dict[str, bytes], list[str]]:
-    """Files by path; an empty path is the one file there is."""
-    match to:
-        case ExportFormat.promptfoo:
-            content, notes = write_promptfoo(suite_file.suite)
-            return {"": content}, notes
-        case ExportFormat.skill_creator:
-            content, notes = write_skill_evals(suite_file.suite)
-            return {"": content}, notes
-        case ExportFormat.harbor:
-            return write_tasks(suite_file.suite, suite_file.folder)
+def _export_files(suite_file: SuiteFile, to: ExportFormat) -> tuple[dict[str, bytes], list[str]]:
+    """The files by path, and notes. A format of one file has an empty path."""
+    if to == "harbor":
+        return write_tasks(suite_file.suite, suite_file.folder)
+    write = write_promptfoo if to == "promptfoo" else write_skill_evals
+    content, notes = write(suite_file.suite)
+    return {"": content}, notes
 
 
 async def benchmark(
@@ -129,15 +120,11 @@ async def benchmark(
             for name in (run, baseline)
             if name is not None
         ]
-    named = skill or runs[0].created.suite
-    files = benchmark_files(runs[0], runs[1] if len(runs) > 1 else None, named)
+    name = skill or runs[0].created.suite
+    files = benchmark_files(runs[0], runs[1] if len(runs) > 1 else None, name)
     await to_thread.run_sync(_write_files, Path(settings.folder, output), files)
-    screen = Screen(settings)
-    if json:
-        screen.json({"files": sorted(files)})
-    else:
-        screen.line(("wrote ", ""), (f"{output}/benchmark.json", "bold"))
-    return 0
+    text = (("wrote ", ""), (f"{output}/benchmark.json", "bold"))
+    return print_result(settings, {"files": sorted(files)}, *text, json=json)
 
 
 def _write_files(folder: Path, files: dict[str, bytes]) -> None:

@@ -1,5 +1,5 @@
-"""`mainspring eval grade`: grade the share of real sessions that `grade` of agent.yaml states, and
-show the score of production beside the lab's."""
+"""`mainspring eval grade`: grades the share of real sessions that `grade` in agent.yaml sets, and
+shows the production score beside that of the suite's runs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from anyio import to_thread
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.cli.eval_suites import AgentOption, load_suites
-from mainspring.edges.cli.options import JsonOption
+from mainspring.edges.cli.eval_suites import load_suites
+from mainspring.edges.cli.options import AgentFolderOption, JsonOption
 from mainspring.edges.cli.printing import Screen, dollars, plural, print_note
+from mainspring.error_table import with_hints
 from mainspring.improve.evals.production import (
     IDLE,
     GradingReport,
@@ -35,7 +36,7 @@ _NO_KEY = "grade: {suite: NAME, share: 0.05, max_cost_usd_per_day: 1}"
 async def grade(
     settings: Settings,
     *,
-    agent: AgentOption = None,
+    agent: AgentFolderOption = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -50,23 +51,21 @@ async def grade(
     """Grade the share of real sessions that `grade` in agent.yaml states, each once. `mainspring
     serve` does so by itself."""
     folder = Path(settings.folder, agent or ".")
-    stated = await to_thread.run_sync(read_grading, folder)
-    if stated is None:
-        missing = InvalidInput(f"{folder / FILE} has no `grade`")
-        missing.fix = (f"add {_NO_KEY}",)
-        raise missing
-    [suite_file] = load_suites(folder, [f"{stated.suite}.yaml"])
+    grading = await to_thread.run_sync(read_grading, folder)
+    if grading is None:
+        raise with_hints(InvalidInput(f"{folder / FILE} has no `grade`"), f"add {_NO_KEY}")
+    [suite_file] = load_suites(folder, [f"{grading.suite}.yaml"])
     production_graders(suite_file)
     async with open_suite_runner(settings, RunOptions(agent=folder, model=model)) as runner:
         grader = ProductionGrader(
             runner=runner,
             suite_file=suite_file,
-            settings=stated,
+            settings=grading,
             clock=clock.now,
             idle=timedelta(0) if now else IDLE,
         )
         report = await grader.run()
-        score = await production_score(runner.runtime.log, runner.agent.name, stated.suite)
+        score = await production_score(runner.runtime.log, runner.agent.name, grading.suite)
     screen = Screen(settings)
     if json:
         for ended in report.graded:
@@ -74,28 +73,27 @@ async def grade(
         if score is not None:
             screen.json(score)
         return 0
-    _print_report(settings, report, stated)
+    _print_report(settings, report, grading)
     print_score(settings, score)
     return 0
 
 
 def read_grading(folder: Path) -> ManifestGrade | None:
-    """Blocks. Raises: InvalidInput: agent.yaml has mistakes."""
+    """Blocks. Raises: InvalidInput: agent.yaml has errors."""
     manifest = read_manifest(folder / FILE)
     if manifest.error is not None:
         raise InvalidInput(str(manifest.error))
     return manifest.grade
 
 
-def _print_report(settings: Settings, report: GradingReport, stated: ManifestGrade) -> None:
+def _print_report(settings: Settings, report: GradingReport, grading: ManifestGrade) -> None:
     cost = sum((Decimal(ended.grading_usd) for ended in report.graded), Decimal(0))
-    chosen = f"{stated.share:.1%} of sessions are chosen"
-    graded = f"graded {plural(len(report.graded), 'session')} for {dollars(cost)}"
-    print_note(settings, f"{graded}; {chosen}")
+    sessions = f"graded {plural(len(report.graded), 'session')} for {dollars(cost)}"
+    print_note(settings, f"{sessions}; {grading.share:.1%} of sessions are chosen")
     if report.over_budget:
-        limit = dollars(stated.max_cost_usd_per_day)
-        left = f"{plural(report.over_budget, 'session')} not graded"
-        print_note(settings, f"{left}: {limit} for the sessions of a day is reached", "yellow")
+        limit = dollars(grading.max_cost_usd_per_day)
+        sessions = f"{plural(report.over_budget, 'session')} not graded"
+        print_note(settings, f"{sessions}: {limit} for the sessions of a day is reached", "yellow")
     if report.is_busy:
         print_note(settings, "another process grades sessions right now", "yellow")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from mainspring.config import Settings
 from mainspring.edges.cli.commands import command, command_group
-from mainspring.edges.cli.eval_suites import AgentOption, SuitesArgument, load_suites
-from mainspring.edges.cli.options import JsonOption
+from mainspring.edges.cli.eval_suites import SuitesArgument, load_suites
+from mainspring.edges.cli.options import AgentFolderOption, JsonOption
 from mainspring.edges.cli.printing import Screen, StyledText, plural, print_list
 from mainspring.improve.evals.reward_check import HighScore, check_reward
 from mainspring.improve.evals.suite import SuiteFile
@@ -23,7 +23,7 @@ async def health(
     settings: Settings,
     *,
     suites: SuitesArgument = None,
-    agent: AgentOption = None,
+    agent: AgentFolderOption = None,
     json: JsonOption = False,
 ) -> int:
     """Check whether suites can be trusted: doing nothing must fail, solutions must pass. Only
@@ -32,31 +32,31 @@ async def health(
     screen, status = Screen(settings), 0
     async with open_suite_runner(settings, RunOptions(agent=folder)) as runner:
         for suite_file in load_suites(folder, suites or []):
-            found = await check_health(runner, suite_file)
-            status = max(status, int(not found.is_healthy))
+            report = await check_health(runner, suite_file)
+            status = max(status, int(not report.is_healthy))
             if json:
-                screen.json(found)
+                screen.json(report)
             else:
-                for line in _health_lines(suite_file, found):
+                for line in _health_lines(suite_file, report):
                     screen.paragraph(*line)
     return status
 
 
-def _health_lines(suite_file: SuiteFile, found: SuiteHealth) -> Iterator[tuple[StyledText, ...]]:
-    words = ("healthy", "green") if found.is_healthy else ("not healthy", "bold red")
-    yield (suite_file.suite.name, "bold"), (f"  {words[0]}", words[1])
-    yield ((f"  {found.solutions} of {plural(found.cases, 'case')} have a solution", ""),)
+def _health_lines(suite_file: SuiteFile, report: SuiteHealth) -> Iterator[tuple[StyledText, ...]]:
+    text, style = ("healthy", "green") if report.is_healthy else ("not healthy", "bold red")
+    yield (suite_file.suite.name, "bold"), (f"  {text}", style)
+    yield ((f"  {report.solutions} of {plural(report.cases, 'case')} have a solution", ""),)
     for problem, names, style in (
-        ("pass although nothing is done", found.noop_passed, "red"),
-        ("fail with their own solution", found.oracle_failed, "red"),
-        ("pass with their own failing script", found.failure_passed, "red"),
-        ("pass with another case's solution", found.shuffled_passed, "yellow"),
-        ("have passed in every run", found.never_failed, "yellow"),
-        ("come from a session that is gone", found.missing_sources, "yellow"),
+        ("pass although nothing is done", report.noop_passed, "red"),
+        ("fail with their own solution", report.oracle_failed, "red"),
+        ("pass with their own failing script", report.failure_passed, "red"),
+        ("pass with another case's solution", report.shuffled_passed, "yellow"),
+        ("have passed in every run", report.never_failed, "yellow"),
+        ("come from a session that is gone", report.missing_sources, "yellow"),
     ):
         if names:
             yield ((f"  {problem}: {', '.join(names)}", style),)
-    shares = (f"{tag} {count / found.cases:.0%}" for tag, count in sorted(found.tags.items()))
+    shares = (f"{tag} {count / report.cases:.0%}" for tag, count in sorted(report.tags.items()))
     yield ((f"  tags: {', '.join(shares)}", "dim"),)
 
 
@@ -65,7 +65,7 @@ async def check(
     settings: Settings,
     *,
     suites: SuitesArgument = None,
-    agent: AgentOption = None,
+    agent: AgentFolderOption = None,
     json: JsonOption = False,
 ) -> int:
     """Show outcomes that score high although they miss the intent of their case. Exit status 1 if

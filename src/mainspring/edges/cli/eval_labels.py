@@ -1,4 +1,4 @@
-"""`mainspring eval label` and `calibrate`: people's verdicts, and judges beside them."""
+"""`mainspring eval label` and `calibrate`: people's verdicts, and how judges agree with them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.approval_prompt import is_interactive
 from mainspring.edges.cli.eval_report import RunArgument
-from mainspring.edges.cli.eval_suites import AgentOption, load_suites
-from mainspring.edges.cli.options import JsonOption
+from mainspring.edges.cli.eval_suites import load_suites
+from mainspring.edges.cli.options import AgentFolderOption, JsonOption
 from mainspring.edges.cli.printing import Screen, plural, print_note
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.improve.evals.calibration import JudgeReport, calibrate_judges
@@ -39,7 +39,7 @@ async def label(
         bool | None,
         typer.Option("--pass/--fail", help="The verdict, instead of asking for it."),
     ] = None,
-    agent: AgentOption = None,
+    agent: AgentFolderOption = None,
 ) -> int:
     """Say of each answer of a run whether it is good. Labels are kept in evals/labels, for git."""
     count = 0
@@ -47,36 +47,36 @@ async def label(
         outcome = await read_run(log, (await find_session(log, run)).id)
         suite_file = load_suites(Path(settings.folder, agent or "."), [outcome.created.suite])[0]
         cases = {item.id: item for item in suite_file.suite.cases}
-        done = (
+        labelled = (
             {item.session_id for item in read_labels(suite_file)} if verdict is None else set[str]()
         )
         for item in (outcome.results[key] for key in sorted(outcome.results)):
-            is_wanted = item.case_id in cases and case in (None, item.case_id)
-            if not is_wanted or item.session_id in done:
+            is_selected = item.case_id in cases and case in (None, item.case_id)
+            if not is_selected or item.session_id in labelled:
                 continue
             answer = read_trajectory(await log.read(item.session_id)).answer
-            given = verdict
-            if given is None:
-                given = await _ask(settings, cases[item.case_id].messages, answer)
-            if given is None:
+            passed = verdict
+            if passed is None:
+                passed = await _ask(settings, cases[item.case_id].messages, answer)
+            if passed is None:
                 break
-            made = Label(
+            new_label = Label(
                 case_id=item.case_id,
                 session_id=item.session_id,
                 answer=answer,
-                passed=given,
+                passed=passed,
                 by=settings.user,
                 time=clock.now(),
                 model=outcome.created.model,
             )
-            await to_thread.run_sync(add_label, suite_file, made)
+            await to_thread.run_sync(add_label, suite_file, new_label)
             count += 1
     print_note(settings, f"{plural(count, 'label')} added to evals/labels")
     return 0
 
 
 async def _ask(settings: Settings, messages: tuple[str, ...], answer: str) -> bool | None:
-    """`None`: no more."""
+    """Returns `None` if the user quits."""
     if not is_interactive():
         raise InvalidInput("labels are asked for at a terminal; --pass or --fail gives one verdict")
     screen = Screen(settings)
@@ -98,7 +98,7 @@ async def calibrate(
         str | None,
         typer.Option("--model", "-m", metavar="NAME", help="For judges that name no model."),
     ] = None,
-    agent: AgentOption = None,
+    agent: AgentFolderOption = None,
     json: JsonOption = False,
 ) -> int:
     """Ask the judges of a suite about labelled answers, and show how well they agree."""
@@ -119,11 +119,11 @@ async def calibrate(
 
 
 def _print_report(screen: Screen, report: JudgeReport | PairReport) -> None:
-    found = report.agreement
+    stats = report.agreement
     unit = "pair" if isinstance(report, PairReport) else "label"
     screen.line((report.grader, "bold"), (f"  {report.model}", "dim"))
-    kappa = f"kappa {found.kappa:.2f} ({found.interval.low:.2f} to {found.interval.high:.2f})"
-    labels = f"{plural(found.labels, unit)}, agrees on {found.agreement:.0%}, {kappa}"
+    kappa = f"kappa {stats.kappa:.2f} ({stats.interval.low:.2f} to {stats.interval.high:.2f})"
+    labels = f"{plural(stats.labels, unit)}, agrees on {stats.agreement:.0%}, {kappa}"
     is_calibrated = report.calibration.labels >= LEAST_LABELS
     more = "" if is_calibrated else f"; fewer than {LEAST_LABELS} {unit}s: not calibrated"
     screen.line((f"  {labels}{more}", "" if is_calibrated else "yellow"))
@@ -134,9 +134,9 @@ def _print_report(screen: Screen, report: JudgeReport | PairReport) -> None:
 
 
 def _label_lines(report: JudgeReport) -> Iterator[str]:
-    found = report.agreement
-    table = f"both pass {found.both_pass}, both fail {found.both_fail}, only the judge passes"
-    yield f"{table} {found.judge_only}, only people pass {found.people_only}"
+    stats = report.agreement
+    table = f"both pass {stats.both_pass}, both fail {stats.both_fail}, only the judge passes"
+    yield f"{table} {stats.judge_only}, only people pass {stats.people_only}"
     if report.padding_flips is not None:
         yield f"a padded answer gets another verdict: {report.padding_flips:.0%}"
     if report.own_family is not None:

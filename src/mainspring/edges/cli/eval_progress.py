@@ -1,4 +1,4 @@
-"""Shows an eval run while it goes on: a live table at a terminal, lines in a pipe."""
+"""Shows the progress of an eval run: a live table at a terminal, lines in a pipe."""
 
 from __future__ import annotations
 
@@ -72,10 +72,11 @@ class EvalProgress:
             self._live.update(self._table(), refresh=True)
 
     def _table(self) -> Table:
-        left = (self._total - self._settled) * self._seconds_each()
+        seconds_each = (time.monotonic() - self._started) / max(1, self._settled - self._before)
+        remaining = timedelta(seconds=(self._total - self._settled) * seconds_each)
         title = (
             f"{self._settled}/{self._total}  {self._passed} passed  {dollars(self._cost)}"
-            f"  {duration_text(timedelta(seconds=left))} left"
+            f"  {duration_text(remaining)} left"
         )
         table = Table(title=title, title_justify="left", box=None, pad_edge=False)
         for head in RESULT_HEADS:
@@ -84,9 +85,6 @@ class EvalProgress:
             row = result_row(item)
             table.add_row(*(sanitize_line(words) for words, _ in row), style=row[0][1])
         return table
-
-    def _seconds_each(self) -> float:
-        return (time.monotonic() - self._started) / max(1, self._settled - self._before)
 
 
 def result_row(item: EvalCaseEnded) -> list[StyledText]:
@@ -105,12 +103,13 @@ def result_row(item: EvalCaseEnded) -> list[StyledText]:
 
 
 def _why(item: EvalCaseEnded) -> str:
+    """The error of a trial, or its first failed check."""
     if item.error:
         return item.error
-    failed = (
+    failures = (
         f"{grade.grader}: not {check.name}"
         for grade in item.grades
         for check in grade.checks
         if not check.passed
     )
-    return next(failed, "")
+    return next(failures, "")

@@ -1,4 +1,4 @@
-"""`mainspring eval ls`, `report` and `compare`, and what a run prints at its end."""
+"""`mainspring eval ls`, `report` and `compare`, and the summary of a run."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ RunArgument: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportFiles:
-    """Files that a report is written to."""
+    """The files to write reports to."""
 
     junit: Annotated[
         str | None, typer.Option("--junit", metavar="FILE", help="Write JUnit XML.")
@@ -96,13 +96,13 @@ async def write_reports(
     texts = {session_id: item.answer for session_id, item in trajectories.items()}
     logs = {session_id: item.lines for session_id, item in trajectories.items()}
     questions = await _questions(log, run) if files.inspect is not None else {}
-    wanted = {
+    contents = {
         files.junit: lambda: junit(run),
         files.markdown: lambda: markdown(run, result),
         files.html: lambda: html_page(run, before, logs, __version__),
         files.inspect: lambda: inspect_log(run, questions, texts).decode(),
     }
-    for name, content in wanted.items():
+    for name, content in contents.items():
         if name is not None:
             path = Path(settings.folder, name)
             await to_thread.run_sync(write_atomic, path, content().encode())
@@ -110,13 +110,13 @@ async def write_reports(
 
 
 async def _questions(log: SessionLog, run: EvalRun) -> dict[str, str]:
-    """What the user said in each case."""
+    """The user's messages of each case."""
     types = event_types(UserMessage)
     questions: dict[str, str] = {}
     for item in run.results.values():
         with suppress(SessionNotFound):
             messages = await log.read(item.session_id, types=types)
-            questions[item.case_id] = "\n\n".join(message_text(one.payload) for one in messages)
+            questions[item.case_id] = "\n\n".join(message_text(event.payload) for event in messages)
     return questions
 
 
@@ -161,7 +161,7 @@ def print_summary(settings: Settings, run: EvalRun) -> None:
 
 
 def _print_dimensions(screen: Screen, summary: Summary) -> None:
-    """Of the safety suite: beside what an audit found for another agent, on cases of its own."""
+    """For the safety suite: pass rates beside those that an audit found for another agent."""
     rows = [
         (
             (result.dimension, ""),
@@ -188,7 +188,7 @@ def print_gate(settings: Settings, suite_file: SuiteFile, result: GateResult) ->
 
 
 def print_models(settings: Settings, runs: list[EvalRun], *, json: bool) -> int:
-    """The same suite with several models."""
+    """Compare models on the same suite."""
     rows = [_model_row(run) for run in runs]
     return print_list(
         settings,
@@ -219,7 +219,7 @@ def _model_row(run: EvalRun) -> dict[str, object]:
 
 
 def print_topologies(settings: Settings, results: list[TopologyResult], *, json: bool) -> None:
-    """The same agent alone and as several, and whether that is worth it."""
+    """Compare topologies of the same agent, and say whether several agents are worth it."""
     rows = [_topology_row(result) for result in results]
     print_list(
         settings,
@@ -312,11 +312,11 @@ async def compare(
 ) -> int:
     """Compare two runs, case by case. Exit status 1 if the second one is worse."""
     async with open_existing_log(settings) as log:
-        one = await read_run(log, (await find_session(log, before)).id)
-        other = await read_run(log, (await find_session(log, after)).id)
-        await write_reports(settings, log, other, files, before=one)
+        first = await read_run(log, (await find_session(log, before)).id)
+        second = await read_run(log, (await find_session(log, after)).id)
+        await write_reports(settings, log, second, files, before=first)
     compared = compare_results(
-        case_results(one.results.values()), case_results(other.results.values())
+        case_results(first.results.values()), case_results(second.results.values())
     )
     screen = Screen(settings)
     if json:

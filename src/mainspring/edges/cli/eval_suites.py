@@ -1,4 +1,4 @@
-"""Which suites a command means, and the arguments that name them."""
+"""Loads the suites that a command names."""
 
 from __future__ import annotations
 
@@ -8,13 +8,10 @@ from typing import Annotated, TypeAlias
 import typer
 
 from mainspring.core.errors import InvalidInput
+from mainspring.error_table import with_hints
 from mainspring.improve.evals.suite import SuiteFile
 from mainspring.improve.evals.suite_files import EVALS_FOLDER, find_suites, read_suite
 
-AgentOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--agent", metavar="DIR", help="The agent's folder. [default: this folder]"),
-]
 SuitesArgument: TypeAlias = Annotated[
     list[str] | None,
     typer.Argument(metavar="[SUITE]...", help="Names of suites, or files. [default: all]"),
@@ -26,25 +23,21 @@ def load_suites(folder: Path, names: list[str]) -> list[SuiteFile]:
     Raises:
         InvalidInput: there is no such suite, or it has mistakes.
     """
-    known = find_suites(folder)
-    if not names:
-        if not known:
-            missing = InvalidInput(f"there are no suites in {folder / EVALS_FOLDER}")
-            missing.fix = ("`mainspring eval init` writes a first one",)
-            raise missing
-        return [_read(file, folder) for file in known]
-    return [_read(_find(name, known, folder), folder) for name in names]
+    files = find_suites(folder)
+    if names:
+        return [_read(_find(name, files, folder), folder) for name in names]
+    if not files:
+        missing = InvalidInput(f"there are no suites in {folder / EVALS_FOLDER}")
+        raise with_hints(missing, "`mainspring eval init` writes a first one")
+    return [_read(file, folder) for file in files]
 
 
-def _find(name: str, known: list[Path], folder: Path) -> Path:
-    for file in known:
-        if name in (file.stem, file.name):
+def _find(name: str, files: list[Path], folder: Path) -> Path:
+    for file in (*files, folder / name):
+        if name in (file.stem, file.name) or (file == folder / name and file.is_file()):
             return file
-    given = folder / name
-    if given.is_file():
-        return given
     raise InvalidInput(
-        f"there is no suite {name}; there are {', '.join(file.stem for file in known) or 'none'}"
+        f"there is no suite {name}; there are {', '.join(file.stem for file in files) or 'none'}"
     )
 
 

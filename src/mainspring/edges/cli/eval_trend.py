@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from mainspring.config import Settings
 from mainspring.edges.cli.eval_grade import print_score
-from mainspring.edges.cli.eval_suites import AgentOption, SuitesArgument, load_suites
+from mainspring.edges.cli.eval_suites import SuitesArgument, load_suites
 from mainspring.edges.cli.event_summary import short_id
-from mainspring.edges.cli.options import JsonOption
+from mainspring.edges.cli.options import AgentFolderOption, JsonOption
 from mainspring.edges.cli.printing import Screen, StyledText, plural
 from mainspring.improve.evals.production_score import ProductionScore, production_score
 from mainspring.improve.evals.run_log import existing_runs
@@ -33,7 +33,7 @@ async def show_trend(
     settings: Settings,
     *,
     suites: SuitesArgument = None,
-    agent: AgentOption = None,
+    agent: AgentFolderOption = None,
     json: JsonOption = False,
 ) -> int:
     """Show whether suites get worse from run to run. Exit status 1 if one does, so that a scheduled
@@ -44,25 +44,24 @@ async def show_trend(
         for suite_file in load_suites(folder, suites or []):
             name, log = suite_file.suite.name, runner.runtime.log
             runs = await existing_runs(log, runner.agent.name, name, newest=_MAX_RUNS)
-            found = suite_trend(runs, suite_file.suite)
-            is_alarm = is_alarm or found.is_alarm
+            trend = suite_trend(runs, suite_file.suite)
+            is_alarm = is_alarm or trend.is_alarm
             score = await production_score(log, runner.agent.name, name)
             if json:
-                is_raised = found.is_alarm
-                view = TrendView(suite=name, trend=found, is_alarm=is_raised, production=score)
-                screen.json(view)
+                raised = trend.is_alarm
+                screen.json(TrendView(suite=name, trend=trend, is_alarm=raised, production=score))
             else:
-                _print_trend(screen, name, found)
+                _print_trend(screen, name, trend)
                 print_score(settings, score)
     return ALARM if is_alarm else 0
 
 
-def _print_trend(screen: Screen, suite: str, found: Trend) -> None:
-    if found.reference is None:
+def _print_trend(screen: Screen, suite: str, trend: Trend) -> None:
+    if trend.reference is None:
         needed = f"the first {REFERENCE_RUNS} are what later ones are compared with"
-        screen.line((suite, "bold"), (f"  {plural(found.runs, 'run')}; {needed}", "dim"))
+        screen.line((suite, "bold"), (f"  {plural(trend.runs, 'run')}; {needed}", "dim"))
         return
-    screen.line((suite, "bold"), (f"  {found.reference:.0%} in the first {REFERENCE_RUNS}", "dim"))
+    screen.line((suite, "bold"), (f"  {trend.reference:.0%} in the first {REFERENCE_RUNS}", "dim"))
     rows: list[list[StyledText]] = [
         [
             (short_id(point.rate.run_id), ""),
@@ -70,9 +69,9 @@ def _print_trend(screen: Screen, suite: str, found: Trend) -> None:
             (f"{point.rate.passed}/{point.rate.trials}", ""),
             (f"{point.sum:.1f}", "bold red" if point.is_alarm else ""),
         ]
-        for point in found.points
+        for point in trend.points
     ]
     if rows:
         screen.table(["RUN", "STARTED", "PASSED", "CUSUM"], rows)
-    if found.is_alarm:
+    if trend.is_alarm:
         screen.line((f"alarm: {suite} passes less often than it did", "bold red"))

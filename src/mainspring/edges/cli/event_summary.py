@@ -1,4 +1,4 @@
-"""One-line summaries of events. A payload without a summary of its own is shown field by field."""
+"""One-line summaries of events. A payload without a specific summary is shown field by field."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainspring.core.envelope import Event, UnknownPayload, message_text
 from mainspring.edges.cli.printing import sanitize_line
 
 MAX_CHARS = 500
-"""Characters; `--json` has the whole."""
+"""The maximum length of a summary; `--json` has the whole payload."""
 
 _ID = re.compile(r"\b([a-z]{4})_[0-9a-z]{16,24}([0-9a-z]{8})\b")
 
@@ -20,19 +20,17 @@ _ID = re.compile(r"\b([a-z]{4})_[0-9a-z]{16,24}([0-9a-z]{8})\b")
 def summarize_event(event: Event) -> str:
     payload = event.payload
     if isinstance(payload, UnknownPayload):
-        words = event.body[: MAX_CHARS * 4].decode(errors="ignore")
-    else:
-        words = summarize_payload(payload)
-    return truncate(words)
+        return truncate(event.body[: MAX_CHARS * 4].decode(errors="ignore"))
+    return truncate(summarize_payload(payload))
 
 
-def truncate(words: str) -> str:
-    line = sanitize_line(words[: MAX_CHARS * 2])
+def truncate(text: str) -> str:
+    line = sanitize_line(text[: MAX_CHARS * 2])
     return line if len(line) <= MAX_CHARS else f"{line[: MAX_CHARS - 1]}…"
 
 
 def short_id(identifier: str) -> str:
-    """The end of an id: what tells it from others, and what every command understands."""
+    """The end of an id; every command accepts it."""
     return identifier[-8:]
 
 
@@ -44,16 +42,14 @@ def summarize_payload(payload: events.Payload) -> str:
 
 
 def _fields_text(payload: events.Payload) -> str:
-    """`name=value` of all that is set, ids shortened."""
-    fields = msgspec.to_builtins(payload)
-    shown = " ".join(
-        f"{name}={_value_text(value)}" for name, value in fields.items() if name != "type"
+    """`name=value` of all fields that are set, with short ids."""
+    fields: dict[str, object] = msgspec.to_builtins(payload)
+    text = " ".join(
+        f"{name}={value if isinstance(value, str) else _json_text(value)}"
+        for name, value in fields.items()
+        if name != "type"
     )
-    return _ID.sub(r"\1…\2", shown)
-
-
-def _value_text(value: object) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return _ID.sub(r"\1…\2", text)
 
 
 def _arguments_text(values: dict[str, object]) -> str:

@@ -1,5 +1,5 @@
 """Paths of a workspace for `@` completion: listed in the background, found by the start of a name
-without looking at the rest."""
+without a scan of all paths."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ _CHUNK_PATHS = 10_000
 
 
 class FileIndex:
-    """Add paths in any order; a search sees those that are there, and is fastest once `finish` was
-    called. One thread adds, another may search meanwhile."""
+    """Add paths in any order. A search sees those added so far, and is fastest after `finish`. One
+    thread may add while another searches."""
 
     def __init__(self) -> None:
         self._count = 0
         self._by_name: dict[str, list[tuple[str, str]]] = {}
         """Names in lower case with their paths, by the first characters of the name."""
         self._in_folder: dict[str, list[str]] = {}
-        """What is directly in a folder; folders and files end with their names, folders with `/`
-        too."""
+        """The paths directly in a folder; those of folders end with `/`."""
         self._loose: list[str] = []
         self._chunks: list[tuple[str, str]] = []
-        """Many paths in one text, in lower case and as they are: searched at once."""
+        """Many paths joined to one text, in lower case and as they are, to search them at once."""
         self._is_sorted = False
 
     def __len__(self) -> int:
@@ -44,7 +43,7 @@ class FileIndex:
             self._put(path)
 
     def finish(self) -> None:
-        """All are there: the lists are put in order, so that a search need not go through them."""
+        """Sort the lists, so that a search can bisect them."""
         self._join_loose()
         for names in self._by_name.values():
             names.sort()
@@ -72,14 +71,14 @@ class FileIndex:
         self._loose = []
 
     def search(self, typed: str) -> Iterator[str]:
-        """Paths for what was typed after `@`: those whose name begins with it first, then those
-        that have it anywhere. Each is found when it is asked for."""
-        wanted, seen = typed.lower(), set[str]()
-        folder, slash, name = wanted.rpartition("/")
+        """Paths for what was typed after `@`: first those whose name begins with it, then those
+        that contain it. Lazy: a path is looked up when the caller asks for it."""
+        query, yielded = typed.lower(), set[str]()
+        folder, slash, name = query.rpartition("/")
         first = self._in_named_folder(typed, folder, name) if slash else self._named(name)
-        for path in chain(first, self._containing(wanted)):
-            if path not in seen:
-                seen.add(path)
+        for path in chain(first, self._containing(query)):
+            if path not in yielded:
+                yielded.add(path)
                 yield path
 
     def _named(self, name: str) -> Iterator[str]:
@@ -88,25 +87,25 @@ class FileIndex:
         for key in self._keys(name):
             names = self._by_name[key]
             begin = bisect_left(names, (name,)) if self._is_sorted else 0
-            for known, path in islice(names, begin, len(names)):
-                if known.startswith(name):
+            for candidate, path in islice(names, begin, len(names)):
+                if candidate.startswith(name):
                     yield path
                 elif self._is_sorted:
                     break
 
     def _in_named_folder(self, typed: str, folder: str, name: str) -> Iterator[str]:
-        """What is in the folder that was typed, or in folders whose path ends with it."""
-        own = typed.rpartition("/")[0]
-        folders = [own] if own in self._in_folder else []
+        """Paths in the folder that was typed, or in folders whose path ends with it."""
+        exact = typed.rpartition("/")[0]
+        folders = [exact] if exact in self._in_folder else []
         last = folder.rpartition("/")[2]
         ending = f"/{folder}/"
-        folders_found = (
+        matching_folders = (
             path.rstrip("/")
             for path in self._named(last)
             if path.endswith("/") and f"/{path.lower()}".endswith(ending)
         )
-        for place in chain(folders, folders_found):
-            for path in self._in_folder.get(place, []):
+        for parent in chain(folders, matching_folders):
+            for path in self._in_folder.get(parent, []):
                 if _name(path).lower().startswith(name):
                     yield path
 
@@ -114,17 +113,17 @@ class FileIndex:
         key = name[:_KEY_CHARS]
         if len(key) == _KEY_CHARS:
             return [key] if key in self._by_name else []
-        return sorted(known for known in [*self._by_name] if known.startswith(key))
+        return sorted(name_key for name_key in [*self._by_name] if name_key.startswith(key))
 
-    def _containing(self, wanted: str) -> Iterator[str]:
+    def _containing(self, query: str) -> Iterator[str]:
         for lower, text in [*self._chunks]:
-            at = lower.find(wanted)
+            at = lower.find(query)
             while at >= 0:
                 begin, end = text.rfind("\n", 0, at + 1) + 1, text.find("\n", at)
                 if end > begin:
                     yield text[begin:end]
-                at = lower.find(wanted, max(end, at + 1))
-        yield from (path for path in [*self._loose] if wanted in path.lower())
+                at = lower.find(query, max(end, at + 1))
+        yield from (path for path in [*self._loose] if query in path.lower())
 
 
 def _name(path: str) -> str:
@@ -132,7 +131,7 @@ def _name(path: str) -> str:
 
 
 def index_in_background(folder: Path) -> FileIndex:
-    """An index that fills while the caller goes on: all files that are not ignored by git."""
+    """An index that a thread fills with all files that git does not ignore."""
     index = FileIndex()
     threading.Thread(target=_list_files, args=(folder, index), daemon=True).start()
     return index
@@ -141,18 +140,18 @@ def index_in_background(folder: Path) -> FileIndex:
 def _list_files(folder: Path, index: FileIndex) -> None:
     ripgrep = next(iter(find_ripgreps()), None)
     if ripgrep is None or Path(ripgrep).resolve().is_relative_to(folder.resolve()):
-        return  # a program of the workspace is not run by completion
+        return  # completion must not run a program of the workspace
     command = [ripgrep, "--files", "--null", "--no-config", "--hidden", "--glob", "!.git"]
     try:
         with subprocess.Popen(
             command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         ) as process:
             assert process.stdout is not None
-            handle, rest = process.stdout.fileno(), b""
+            handle, partial = process.stdout.fileno(), b""
             while (chunk := os.read(handle, _CHUNK_BYTES)) and len(index) < MAX_PATHS:
-                *complete, rest = (rest + chunk).split(b"\0")
+                *complete, partial = (partial + chunk).split(b"\0")
                 index.add(path.decode("utf-8", "replace") for path in complete)
             process.kill()
         index.finish()
     except OSError:
-        return  # without an index, nothing is offered
+        return  # without an index there is no completion

@@ -20,7 +20,8 @@ from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.model_discovery import find_models
 from mainspring.edges.cli.options import JsonOption
 from mainspring.edges.cli.printing import Screen, print_note
-from mainspring.edges.cli.run_arguments import ModeName
+from mainspring.edges.cli.run_arguments import ModeChoice
+from mainspring.error_table import with_hints
 from mainspring.harness.permissions.policy import parse_mode
 from mainspring.harness.permissions.rule_descriptions import MODE_DESCRIPTIONS
 from mainspring.harness.permissions.tool_names import ALL_TOOLS, BUILTIN_TOOL_NAMES, canonical_name
@@ -61,7 +62,7 @@ async def init(  # noqa: PLR0913 (the options of the command)
         typer.Option(metavar="NAMES", help="Separated by commas: read,grep,edit. [default: all]"),
     ] = None,
     mode: Annotated[
-        ModeName | None,
+        ModeChoice | None,
         typer.Option("--mode", help="What it may do without asking.", show_choices=True),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; use the defaults.")] = False,
@@ -72,23 +73,17 @@ async def init(  # noqa: PLR0913 (the options of the command)
     place = _target_folder(settings, folder)
     if not yes and not sys.stdin.isatty():
         refusal = InvalidInput("there is no terminal to ask at: nothing was written")
-        refusal.add_note("--yes uses the defaults for --name, --purpose, --model, --tools, --mode")
-        raise refusal
+        hint = "--yes uses the defaults for --name, --purpose, --model, --tools, --mode"
+        raise with_hints(refusal, hint)
     check_no_agent(place)  # before any question
-    options = _InitOptions(
-        name=name,
-        purpose=purpose,
-        model=model,
-        tools=tools,
-        mode=None if mode is None else mode.value,
-    )
+    options = _InitOptions(name=name, purpose=purpose, model=model, tools=tools, mode=mode)
     prompter = _Prompter(Screen(settings, stderr=True), is_asked=not yes)
     plan = await _plan(settings, place, options, prompter)
     files, version = await to_thread.run_sync(_create_files, settings, place, plan)
     screen = Screen(settings)
     if json:
-        names = [file.name for file in files]
-        view = {"folder": str(place), "files": names, **_plan_json(plan)}
+        fields = {name: getattr(plan, name) for name in ("name", "model", "tools", "mode")}
+        view = {"folder": str(place), "files": [file.name for file in files], **fields}
         screen.json({**view, "version": version.number})
         return 0
     for file in files:
@@ -103,7 +98,7 @@ async def init(  # noqa: PLR0913 (the options of the command)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _InitOptions:
-    """From the command line; the rest is asked for."""
+    """From the command line; `None`: the user is asked."""
 
     name: str | None
     purpose: str | None
@@ -125,15 +120,6 @@ def _create_files(
     if was_trusted:
         trust(place, home=home)  # its author has just confirmed every part of it
     return files, record_version(place, clock.now)
-
-
-def _plan_json(new_agent: NewAgent) -> Mapping[str, object]:
-    return {
-        "name": new_agent.name,
-        "model": new_agent.model,
-        "tools": new_agent.tools,
-        "mode": new_agent.mode,
-    }
 
 
 async def _plan(
@@ -168,7 +154,7 @@ def _require_model(settings: Settings, name: str) -> None:
 
 
 def _parse_tools(tools: str) -> tuple[str, ...] | None:
-    """`None`: all of them."""
+    """`None`: all tools."""
     names = tuple(canonical_name(tool.strip()) for tool in tools.split(",") if tool.strip())
     if {*names} & {_ALL_TOOLS, ALL_TOOLS}:
         return None

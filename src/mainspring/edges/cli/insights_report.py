@@ -27,7 +27,7 @@ _HEADINGS: dict[str, str] = {
 _MAX_PLACES = 3
 _MAX_EVENTS = 3
 _PROGRESS_STEP = 25
-"""Sessions between two notes of how far it is."""
+"""Sessions between two progress reports."""
 
 
 async def insights(
@@ -62,65 +62,59 @@ async def insights(
 
 
 def _progress_printer(notes: Screen) -> Callable[[int, int], None]:
-    """Tells how far it is, at a terminal."""
+    """Reports the progress at a terminal."""
 
-    def tell(sessions: int, events: int) -> None:
+    def report(sessions: int, events: int) -> None:
         if notes.can_redraw and sessions % _PROGRESS_STEP == 0:
             notes.raw(f"\r{plural(sessions, 'session')}, {plural(events, 'event')} read")
 
-    return tell
+    return report
 
 
-def _print_report(screen: Screen, notes: Screen, insight_report: InsightReport, limit: int) -> None:
-    imported = f" ({insight_report.imported} imported)" if insight_report.imported else ""
+def _print_report(screen: Screen, notes: Screen, report: InsightReport, limit: int) -> None:
+    imported = f" ({report.imported} imported)" if report.imported else ""
     screen.line(
-        (f"{plural(insight_report.sessions, 'session')}{imported}", "bold"),
+        (f"{plural(report.sessions, 'session')}{imported}", "bold"),
         (
-            f"  {plural(insight_report.events, 'event')}, "
-            f"{token_count(insight_report.prompt_tokens)} tokens in,"
-            f" {token_count(insight_report.output_tokens)} out",
+            f"  {plural(report.events, 'event')}, "
+            f"{token_count(report.prompt_tokens)} tokens in,"
+            f" {token_count(report.output_tokens)} out",
             "dim",
         ),
     )
-    for kind, group in groupby(insight_report.insights, key=lambda each: each.kind):
-        every = list(group)
+    for kind, group in groupby(report.insights, key=lambda insight: insight.kind):
+        insights = list(group)
         screen.line(("", ""))
         screen.line((_HEADINGS[kind], "bold"))
-        for insight in every[:limit]:
+        for insight in insights[:limit]:
             _print_insight(screen, insight)
-        if len(every) > limit:
-            hint = f"--limit {len(every)} or --json shows all"
-            screen.paragraph((f"  and {len(every) - limit} more; {hint}", "dim"))
-    if insight_report.checks:
+        if len(insights) > limit:
+            hint = f"--limit {len(insights)} or --json shows all"
+            screen.paragraph((f"  and {len(insights) - limit} more; {hint}", "dim"))
+    if report.checks:
         screen.line(("", ""))
         screen.line(("Answer checks", "bold"))
-        for rate in insight_report.checks[:limit]:
-            judged = plural(rate.answers, "answer")
-            screen.paragraph(
-                (f"- {rate.name}: accepted {rate.share:.0%} of {judged}", ""), indent=2
-            )
-    elif not insight_report.insights:
+        for rate in report.checks[:limit]:
+            answers = plural(rate.answers, "answer")
+            line = f"- {rate.name}: accepted {rate.share:.0%} of {answers}"
+            screen.paragraph((line, ""), indent=2)
+    elif not report.insights:
         notes.paragraph(("nothing stands out", "dim"))
 
 
 def _print_insight(screen: Screen, insight: Insight) -> None:
     tokens = f", about {token_count(insight.tokens)} tokens" if insight.tokens else ""
     times = "once" if insight.count == 1 else f"{insight.count} times"
+    places = f"in {plural(insight.sessions, 'session')}: {_places_text(insight)}"
     screen.paragraph((f"- {insight.title}", "yellow"), indent=2)
-    screen.paragraph(
-        (
-            f"{times}{tokens}, in {plural(insight.sessions, 'session')}: {_places_text(insight)}",
-            "dim",
-        ),
-        indent=4,
-    )
+    screen.paragraph((f"{times}{tokens}, {places}", "dim"), indent=4)
     screen.paragraph(("do: ", "green"), (insight.action, ""), indent=4)
 
 
 def _places_text(insight: Insight) -> str:
-    shown = [
+    places = [
         f"{short_id(place.session_id)} at {', '.join(map(str, place.events[:_MAX_EVENTS]))}"
         for place in insight.places[:_MAX_PLACES]
     ]
-    more = insight.sessions - len(shown)
-    return "; ".join([*shown, f"and {more} more"] if more > 0 else shown)
+    more = insight.sessions - len(places)
+    return "; ".join([*places, f"and {more} more"] if more > 0 else places)

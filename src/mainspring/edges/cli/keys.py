@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
-from enum import StrEnum
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
@@ -31,11 +30,7 @@ from mainspring.service.storage.repository import ListQuery, all_pages
 app = command_group()
 
 
-class RoleName(StrEnum):
-    viewer = "viewer"
-    user = "user"
-    operator = "operator"
-    admin = "admin"
+RoleChoice: TypeAlias = Literal["viewer", "user", "operator", "admin"]
 
 
 @command(app)
@@ -44,7 +39,7 @@ async def create(  # noqa: PLR0913 (the options of the command)
     *,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name for people.")],
     tenant: TenantOption = "default",
-    role: Annotated[RoleName, typer.Option(help="What it may do.")] = RoleName.user,
+    role: Annotated[RoleChoice, typer.Option(help="What it may do.")] = "user",
     agent: Annotated[str | None, typer.Option(help="Only for this agent.", metavar="ID")] = None,
     environment: Annotated[
         str | None, typer.Option(help="Only for workers of this environment.", metavar="ID")
@@ -81,7 +76,7 @@ async def create(  # noqa: PLR0913 (the options of the command)
     """Create a key. Its secret is shown only this once."""
     request = CreateKey(
         name=name,
-        role=role.value,
+        role=role,
         agent_id=agent,
         grants=tuple(grant or ()),
         environment_id=environment,

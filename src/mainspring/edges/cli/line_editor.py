@@ -1,5 +1,5 @@
-"""The line editor of chat: several lines, completion lists, history search, paste of images, and a
-status line below. Slow to import, so it is loaded only at a terminal.
+"""The line editor of chat: multiple lines, completion, history search, pasted images, and a status
+line. Slow to import, so it is loaded only at a terminal.
 """
 
 from __future__ import annotations
@@ -48,25 +48,25 @@ _STYLE = Style.from_dict(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditorSources:
-    """What the editor asks for while it is used."""
+    """What the editor shows and completes."""
 
     commands: Callable[[], Sequence[SlashCommand]]
     files: FileIndex
     status: Callable[[], str]
-    """The status line."""
+    """The text of the status line."""
     pasted: Path
-    """Where images of the clipboard are saved."""
+    """The folder for images from the clipboard."""
 
 
 class FileHistory(History):
-    """One message on a line; lines inside it are written as \\n."""
+    """One message per line; line ends inside it are escaped."""
 
     def __init__(self, file: Path | None) -> None:
         super().__init__()
         self._file = file
 
     def load_history_strings(self) -> Iterable[str]:
-        """The newest first."""
+        """Newest first."""
         if self._file is None:
             return []
         try:
@@ -78,7 +78,7 @@ class FileHistory(History):
     def store_string(self, string: str) -> None:
         if self._file is None:
             return
-        with suppress(OSError):  # a history that cannot be kept is no reason to fail
+        with suppress(OSError):  # chat works without a history
             handle = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             with os.fdopen(handle, "a") as file:
                 file.write(f"{_escape(string)}\n")
@@ -138,19 +138,16 @@ def open_editor(
     commands: Callable[[], Sequence[SlashCommand]],
     status: Callable[[], str],
 ) -> LineEditor:
-    """The editor for a chat in this folder; its files are indexed from now on."""
+    """The editor for a chat in this folder. Starts to index its files."""
     sources = EditorSources(
         commands=commands,
         files=index_in_background(folder),
         status=status,
         pasted=folder / FOLDER / "pasted",
     )
-    beside = (
-        Path(settings.folder) / FOLDER
-        if is_postgres(settings.store)
-        else Path(settings.store).parent
-    )
-    return LineEditor(sources, beside / "chat_history", colour=settings.color)
+    is_server = is_postgres(settings.store)
+    place = Path(settings.folder) / FOLDER if is_server else Path(settings.store).parent
+    return LineEditor(sources, place / "chat_history", colour=settings.color)
 
 
 class LineEditor:
@@ -172,7 +169,7 @@ class LineEditor:
         )
 
     async def message(self, typed: str = "") -> str:
-        """Raises: EOFError: there will be none. KeyboardInterrupt: it was given up."""
+        """Raises: EOFError: the input has ended. KeyboardInterrupt: the user pressed Ctrl-C."""
         prompt = FormattedText([("class:prompt", "> ")])
         return await self._session.prompt_async(prompt, default=typed)
 
@@ -207,11 +204,11 @@ def _key_bindings(sources: EditorSources) -> KeyBindings:
 
 
 def _submit(buffer: Buffer) -> None:
-    """Send the message; or go on in the next line, if it is not over."""
+    """Send the message, or start a new line if it is incomplete."""
     state = buffer.complete_state
     is_completed = state is not None and state.current_completion is not None
     if is_completed and not buffer.text.startswith("/"):
-        buffer.complete_state = None  # the path stands in the text already
+        buffer.complete_state = None  # the path is in the text already
     elif buffer.text[: buffer.cursor_position].endswith("\\"):
         buffer.delete_before_cursor()
         buffer.insert_text("\n")
@@ -227,7 +224,7 @@ def is_open_fence(text: str) -> bool:
 
 
 def mention_of_image(pasted: str) -> str | None:
-    """For the path of an image, as a terminal pastes a file that is dropped on it: a mention."""
+    """A mention of an image file whose path was pasted, as terminals do when you drop a file."""
     path = pasted.strip().strip("'\"").replace("\\ ", " ").removeprefix("file://")
     if "\n" in path or not path.lower().endswith(IMAGE_SUFFIXES):
         return None

@@ -20,7 +20,7 @@ from mainspring.core.envelope import PAYLOAD_TYPES, Event, encode_line
 from mainspring.core.events import SessionCreated, SessionForked, UserMessage
 from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.event_summary import agent_label, short_id, summarize_event, truncate
-from mainspring.edges.cli.options import JsonOption, SessionArgument
+from mainspring.edges.cli.options import CountOption, JsonOption, SessionArgument
 from mainspring.edges.cli.printing import (
     Screen,
     StyledText,
@@ -39,7 +39,7 @@ from mainspring.wiring.stores import has_store
 
 _PAGE_SIZE = 500
 _TITLE_EVENTS = 20
-"""Events in which a session without a title is looked at for what it is about."""
+"""The events to search for the first message of a session without a title."""
 _WIDE_COLUMNS = 110
 _STYLES = {
     "user": "green",
@@ -78,7 +78,7 @@ class SessionView(Struct, frozen=True, kw_only=True):
 async def ls(
     settings: Settings,
     *,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="How many.", min=1)] = 20,
+    limit: CountOption = 20,
     json: JsonOption = False,
 ) -> int:
     """List sessions, newest first."""
@@ -94,13 +94,9 @@ async def ls(
         return 0
     notes = Screen(settings, stderr=True)
     if not views:
+        hint = "`mainspring run 'what to do'` starts one; `mainspring log import` imports others"
         notes.paragraph((f"no sessions yet in {settings.store_label}", ""))
-        notes.paragraph(
-            (
-                "`mainspring run 'what to do'` starts one; `mainspring log import` imports others",
-                "dim",
-            )
-        )
+        notes.paragraph((hint, "dim"))
         return 0
     screen.table(*_session_table(screen, views[:limit]))
     if len(views) > limit:
@@ -123,7 +119,7 @@ async def session_view(log: SessionLog, session: SessionRow) -> SessionView:
 
 
 async def _title(log: SessionLog, session: SessionRow) -> str | None:
-    """What it was called or, failing that, the first thing that was asked of it."""
+    """The title of a session, else its first message, else its agent."""
     opening = await log.read(session.id, after=session.parent_seq, limit=_TITLE_EVENTS)
     first = opening[0].payload if opening else None
     if isinstance(first, SessionCreated | SessionForked) and first.title:
@@ -168,7 +164,7 @@ def _narrow_row(view: SessionView, moment: datetime) -> list[StyledText]:
 
 
 class _EventPrinter:
-    """Prints events of one session, and the day when it changes."""
+    """Prints the events of a session, and the date when it changes."""
 
     def __init__(self, screen: Screen, main_thread: str, *, json: bool) -> None:
         self._screen = screen
@@ -243,24 +239,24 @@ async def show(
 
 
 async def _select_events(
-    log: SessionLog, session_id: str, event_filter: EventFilter
+    log: SessionLog, session_id: str, selection: EventFilter
 ) -> AsyncGenerator[Event, None]:
-    if event_filter.tail is None:
-        events = _page_events(log, session_id, event_filter)
+    if selection.tail is None:
+        events = _page_events(log, session_id, selection)
     else:
-        events = _last_events(log, session_id, event_filter, event_filter.tail)
+        events = _last_events(log, session_id, selection, selection.tail)
     async with aclosing(events):
         async for event in events:
             yield event
 
 
 async def _page_events(
-    log: SessionLog, session_id: str, event_filter: EventFilter
+    log: SessionLog, session_id: str, selection: EventFilter
 ) -> AsyncGenerator[Event, None]:
-    after = event_filter.after
-    threads = [event_filter.thread] if event_filter.thread else None
+    after = selection.after
+    threads = [selection.thread] if selection.thread else None
     while page := await log.read(
-        session_id, after=after, types=event_filter.types, threads=threads, limit=_PAGE_SIZE
+        session_id, after=after, types=selection.types, threads=threads, limit=_PAGE_SIZE
     ):
         for event in page:
             yield event
@@ -268,17 +264,17 @@ async def _page_events(
 
 
 async def _last_events(
-    log: SessionLog, session_id: str, event_filter: EventFilter, count: int
+    log: SessionLog, session_id: str, selection: EventFilter, count: int
 ) -> AsyncGenerator[Event, None]:
-    if event_filter.types is None and event_filter.thread is None:
+    if selection.types is None and selection.thread is None:
         events = await log.tail(session_id, count)
     else:
         events = deque(
-            [page_event async for page_event in _page_events(log, session_id, event_filter)],
+            [page_event async for page_event in _page_events(log, session_id, selection)],
             maxlen=count,
         )
     for event in events:
-        if event.seq > event_filter.after:
+        if event.seq > selection.after:
             yield event
 
 
@@ -317,7 +313,7 @@ async def search(
     session: Annotated[
         str | None, typer.Option("--session", "-s", help="Only in this session.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="How many.", min=1)] = 20,
+    limit: CountOption = 20,
     json: JsonOption = False,
 ) -> int:
     """Search the text of sessions."""

@@ -11,18 +11,31 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
 
 import anyio
+import msgspec
 import typer
 from msgspec import Struct
 
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.clock import to_micros
-from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.commands import command
 from mainspring.edges.cli.log import app, session_view
-from mainspring.edges.cli.options import JsonOption, SessionArgument, YesOption, parse_duration
-from mainspring.edges.cli.printing import Screen, local_time, plural, print_note
+from mainspring.edges.cli.options import (
+    JsonOption,
+    OutputOption,
+    SessionArgument,
+    YesOption,
+    parse_duration,
+)
+from mainspring.edges.cli.printing import (
+    Screen,
+    confirm,
+    local_time,
+    plural,
+    print_note,
+    print_result,
+)
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.files.atomic_file import atomic_write, file_errors
 from mainspring.log import transfer
@@ -35,7 +48,7 @@ from mainspring.wiring.stores import open_log
 
 if TYPE_CHECKING:
     from mainspring.wiring import session_files
-else:  # it brings the sandbox with it
+else:  # it imports the sandbox
     session_files = LazyModule("mainspring.wiring.session_files")
 
 _CHUNK_BYTES = 1 << 20
@@ -65,7 +78,7 @@ async def verify(
     if (session is None) != every:
         raise typer.BadParameter("give one: a session, or --all", param_hint="SESSION")
     screen = Screen(settings)
-    checked = spoiled = 0
+    count = bad = 0
     async with open_existing_log(settings) as log:
         if session is None:
             ids = [session.id async for session in all_sessions(log.store)]
@@ -73,24 +86,15 @@ async def verify(
             ids = [(await find_session(log, session)).id]
         for session_id in ids:
             report = await verifying.verify(log, session_id)
-            checked += 1
-            spoiled += not report.ok
+            count += 1
+            bad += not report.ok
             if json:
-                screen.json(_report_view(report))
+                screen.json(msgspec.convert(report, VerifyView, from_attributes=True))
             else:
                 _print_report(screen, report)
     if session is None and not json:
-        screen.line((f"{plural(checked, 'session')} checked, {spoiled} with problems", "bold"))
-    return 1 if spoiled else 0
-
-
-def _report_view(report: VerifyReport) -> VerifyView:
-    return VerifyView(
-        session_id=report.session_id,
-        ok=report.ok,
-        events=report.events,
-        problems=report.problems,
-    )
+        screen.line((f"{plural(count, 'session')} checked, {bad} with problems", "bold"))
+    return 1 if bad else 0
 
 
 def _print_report(screen: Screen, report: VerifyReport) -> None:
@@ -111,9 +115,7 @@ async def export(
     settings: Settings,
     *,
     session: SessionArgument,
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where to; - is standard output.")
-    ] = "-",
+    output: OutputOption = "-",
 ) -> int:
     """Write a session to a file, or to standard output."""
     async with open_existing_log(settings) as log:
@@ -148,7 +150,6 @@ async def import_(
     json: JsonOption = False,
 ) -> int:
     """Store sessions that `log export` wrote."""
-    screen = Screen(settings)
     with file_errors(file):
         source = (
             sys.stdin.buffer if file == "-" else await anyio.to_thread.run_sync(open, file, "rb")
@@ -157,15 +158,10 @@ async def import_(
         async with open_log(settings) as log, aclosing(_read_lines(file, source)) as lines:
             added = await transfer.import_lines(log, lines)
             for session_id in added:
-                found = await session_view(log, await log.session(session_id))
-                if json:
-                    screen.json(found)
-                else:
-                    screen.line(
-                        ("imported ", "green"),
-                        (session_id, ""),
-                        (f"  {plural(found.events, 'event')}  {found.title or ''}", "dim"),
-                    )
+                view = await session_view(log, await log.session(session_id))
+                events = f"  {plural(view.events, 'event')}  {view.title or ''}"
+                text = (("imported ", "green"), (session_id, ""), (events, "dim"))
+                print_result(settings, view, *text, json=json)
     if not added:
         print_note(settings, "nothing new: all of it was here already")
     return 0
@@ -174,10 +170,10 @@ async def import_(
 async def _read_lines(name: str, file: IO[bytes]) -> AsyncGenerator[bytes, None]:
     while True:
         with file_errors(name):
-            some = await anyio.to_thread.run_sync(partial(file.readlines, _CHUNK_BYTES))
-        if not some:
+            lines = await anyio.to_thread.run_sync(partial(file.readlines, _CHUNK_BYTES))
+        if not lines:
             return
-        for line in some:
+        for line in lines:
             yield line
 
 
@@ -195,34 +191,37 @@ async def rm(
     """Delete a session for good."""
     async with open_existing_log(settings) as log:
         row = await find_session(log, session)
-        doomed = await _with_forks(log, row) if cascade else [row]
-        if not yes and not _confirm(settings, await _confirm_question(log, doomed)):
-            return 1
-        gone = [await read_footprint(log, item.id) for item in doomed]
+        sessions = await _with_forks(log, row) if cascade else [row]
+        if not yes:
+            await _list_sessions(settings, log, sessions)
+            if not _confirm(settings, f"Delete {plural(len(sessions), 'session')} for good?"):
+                return 1
+        footprints = [await read_footprint(log, item.id) for item in sessions]
         await log.delete(row.id, cascade=cascade)
-        await session_files.session_removal(settings, log).remove_files(gone)
-    _print_deleted(settings, [item.id for item in doomed], json=json)
+        await session_files.session_removal(settings, log).remove_files(footprints)
+    _print_deleted(settings, [item.id for item in sessions], json=json)
     return 0
 
 
 async def _with_forks(log: SessionLog, session: SessionRow) -> list[SessionRow]:
-    """The session and all that begin with its events, however far removed."""
-    known = [all_session async for all_session in all_sessions(log.store)]
-    doomed = [session]
-    for parent in doomed:  # grows as it goes
-        doomed += [item for item in known if item.parent_id == parent.id]
-    return doomed
+    """The session and all its forks, direct and indirect."""
+    rows = [row async for row in all_sessions(log.store)]
+    forks = [session]
+    for parent in forks:  # grows during the loop
+        forks += [row for row in rows if row.parent_id == parent.id]
+    return forks
 
 
-async def _confirm_question(log: SessionLog, doomed: list[SessionRow]) -> str:
-    lines: list[str] = []
-    for session in doomed[:_MAX_LISTED]:
-        shown = await session_view(log, session)
-        held = f"  (held by {shown.holder})" if shown.holder else ""
-        lines.append(f"{shown.id}  {plural(shown.events, 'event')}  {shown.title or ''}{held}")
-    if len(doomed) > _MAX_LISTED:
-        lines.append(f"and {len(doomed) - _MAX_LISTED} more")
-    return "\n".join([*lines, f"Delete {plural(len(doomed), 'session')} for good?"])
+async def _list_sessions(settings: Settings, log: SessionLog, sessions: list[SessionRow]) -> None:
+    """Print the sessions that the user is asked about."""
+    notes = Screen(settings, stderr=True)
+    for session in sessions[:_MAX_LISTED] if sys.stdin.isatty() else ():
+        view = await session_view(log, session)
+        held = f"  (held by {view.holder})" if view.holder else ""
+        line = f"{view.id}  {plural(view.events, 'event')}  {view.title or ''}{held}"
+        notes.line((line, ""))
+    if len(sessions) > _MAX_LISTED:
+        notes.line((f"and {len(sessions) - _MAX_LISTED} more", ""))
 
 
 @command(app)
@@ -256,39 +255,22 @@ async def expire(
 
 
 async def _delete_expired(settings: Settings, log: SessionLog, before: datetime) -> list[str]:
-    # of all: which ones go, is known when they are gone
+    # of all sessions: `expire` returns those that it deleted when they are gone
     footprints = [await read_footprint(log, row.id) async for row in all_sessions(log.store)]
     expired = await log.expire(updated_before=before)
-    gone = set(expired)
+    deleted = {*expired}
     await session_files.session_removal(settings, log).remove_files(
-        [item for item in footprints if item.session_id in gone]
+        [item for item in footprints if item.session_id in deleted]
     )
     return expired
 
 
 def _confirm(settings: Settings, question: str) -> bool:
-    """
-    Raises:
-        InvalidInput: there is nobody to ask.
-    """
-    if not sys.stdin.isatty():
-        refused = InvalidInput("this deletes for good, and there is no terminal to ask at")
-        refused.add_note("--yes says yes")
-        raise refused
-    notes = Screen(settings, stderr=True)
-    *listed, last = question.split("\n")
-    for line in listed:
-        notes.line((line, ""))
-    if typer.confirm(last, err=True):
-        return True
-    notes.paragraph(("nothing was deleted", "dim"))
-    return False
+    refusal = "this deletes for good, and there is no terminal to ask at"
+    return confirm(settings, question, refusal=refusal, declined="nothing was deleted")
 
 
 def _print_deleted(settings: Settings, ids: list[str], *, json: bool) -> None:
-    screen = Screen(settings)
     for session_id in ids:
-        if json:
-            screen.json({"deleted": session_id})
-        else:
-            screen.line(("deleted ", ""), (session_id, ""))
+        text = (("deleted ", ""), (session_id, ""))
+        print_result(settings, {"deleted": session_id}, *text, json=json)

@@ -1,5 +1,5 @@
-"""How a person agrees to what an MCP server asks for: in a browser of this machine that leads
-back to us, in any other, from which the person copies the last address, or by a device code.
+"""Logs a person in to an MCP server: in a browser on this machine, in a browser elsewhere whose
+last address the person copies, or with a device code. Also asks for the inputs of a server.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PAGE = b"<!doctype html><title>Mainspring</title><p>You can close this page."
 
 @dataclass(frozen=True, slots=True)
 class LoopbackBrowser:
-    """A `Browser`."""
+    """A `Browser` on this machine, which is redirected to a local port."""
 
     listener: Listener[SocketStream]
     say: Callable[[str], None]
@@ -76,7 +76,7 @@ async def open_loopback_browser(say: Callable[[str], None]) -> AsyncGenerator[Lo
 
 
 async def _requested_path(stream: SocketStream) -> str | None:
-    """The path of a request to us; anything else is answered, and is nothing."""
+    """The path of a request to the callback. Answers every request; `None` for any other."""
     content = b""
     with anyio.move_on_after(_REQUEST_SECONDS):
         try:
@@ -97,12 +97,12 @@ async def _requested_path(stream: SocketStream) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class PastingBrowser:
-    """A `Browser` on another machine: the last address is copied by hand."""
+    """A `Browser` on another machine: the person copies the last address."""
 
     say: Callable[[str], None]
     ask: Callable[[str], str]
     redirect_uri: str = "http://127.0.0.1:8711/callback"
-    """Nobody listens there: the browser shows an error, and the address."""
+    """Nothing listens there: the browser shows an error page and the address."""
 
     async def __call__(self, url: str) -> str:
         self.say(f"Open this page in a browser and agree there:\n{url}")
@@ -114,9 +114,8 @@ class PastingBrowser:
 
 
 async def give_inputs(settings: Settings, server: McpServer) -> list[str]:
-    """Ask for the inputs of a server that have no value yet, and store them; their ids.
-
-    Raises: InvalidInput: a value cannot be stored, or nobody answers.
+    """Ask for the inputs of a server that have no value yet, and store them. Returns their ids.
+    Raises: InvalidInput: a value cannot be stored, or standard input has ended.
     """
     vault, folder = user_vault(settings), Path(settings.folder)
     for item in server.missing_inputs:
@@ -125,25 +124,25 @@ async def give_inputs(settings: Settings, server: McpServer) -> list[str]:
     return [item.id for item in server.missing_inputs]
 
 
-def _ask_input(asked: ServerInput) -> str:
-    about = clean_line(asked.description or asked.id, 200)
-    options = f" ({', '.join(clean_line(item, 80) for item in asked.options)})"
-    default = f" [{clean_line(asked.default, 80)}]" if asked.default else ""
-    prompt = f"{about}{options if asked.options else ''}{default}: "
+def _ask_input(server_input: ServerInput) -> str:
+    about = clean_line(server_input.description or server_input.id, 200)
+    choices = ", ".join(clean_line(item, 80) for item in server_input.options)
+    options = f" ({choices})" if choices else ""
+    default = f" [{clean_line(server_input.default, 80)}]" if server_input.default else ""
     try:
-        read = getpass.getpass if asked.password and sys.stdin.isatty() else input
-        value = read(prompt).strip() or asked.default
+        ask = getpass.getpass if server_input.password and sys.stdin.isatty() else input
+        value = ask(f"{about}{options}{default}: ").strip() or server_input.default
     except EOFError as error:
-        raise InvalidInput(f"{asked.id}: nobody answers") from error
-    if not value or (asked.options and value not in asked.options):
-        raise InvalidInput(f"{asked.id}: that is not one of its values")
+        raise InvalidInput(f"{server_input.id}: nobody answers") from error
+    if not value or (server_input.options and value not in server_input.options):
+        raise InvalidInput(f"{server_input.id}: that is not one of its values")
     return value
 
 
 async def log_in(
     settings: Settings, server: McpServer, *, paste: bool = False, device: bool = False
 ) -> None:
-    """Raises: InvalidInput: why it did not work."""
+    """Raises: InvalidInput: the login failed; it says why."""
 
     def say(text: str) -> None:
         for line in text.splitlines():

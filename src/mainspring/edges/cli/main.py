@@ -28,19 +28,19 @@ _GLOBAL_OPTIONS = ("--store", "--debug")
 def hoist_global_options(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """The global options, which the parser expects first, and the other arguments."""
     front: list[str] = []
-    rest: list[str] = []
+    others: list[str] = []
     remaining = iter(arguments)
     for argument in remaining:
         if argument == "--":
-            return front, [*rest, argument, *remaining]
+            return front, [*others, argument, *remaining]
         name, equals, _ = argument.partition("=")
         if name not in _GLOBAL_OPTIONS:
-            rest.append(argument)
+            others.append(argument)
             continue
         front.append(argument)
         if name == "--store" and not equals:
             front.extend(value for value in [next(remaining, None)] if value is not None)
-    return front, rest
+    return front, others
 
 
 class _PlaceholderType(type):
@@ -73,8 +73,8 @@ class PlaceholderModule(ModuleType):
 
 
 class PlaceholderImporter(MetaPathFinder, Loader):
-    """Help and completion need only the signatures of commands. So they run with placeholders
-    for the modules that commands call, which take up to a second to import."""
+    """Help and completion need only the signatures of commands, so they run with placeholders for
+    the modules that commands call: those take up to a second to import."""
 
     replaced = frozenset(
         [
@@ -101,8 +101,8 @@ class PlaceholderImporter(MetaPathFinder, Loader):
 
 
 def help_arguments(arguments: Sequence[str]) -> list[str] | None:
-    """If they ask for help: the words before `--` without any other option, so that the parser
-    can only print help. `None` if they do not."""
+    """If they contain `--help`: the words before `--` without any other option, so that the parser
+    can only print help. Else `None`."""
     words = list(takewhile(lambda argument: argument != "--", arguments))
     if not {"-h", "--help"} & {*words}:
         return None
@@ -110,7 +110,7 @@ def help_arguments(arguments: Sequence[str]) -> list[str] | None:
 
 
 _NAMELESS = "--worktree"
-"""An option whose value may be left out; the parser wants one."""
+"""An option whose value may be omitted, although the parser requires one."""
 
 
 def with_optional_values(arguments: Sequence[str]) -> list[str]:
@@ -146,5 +146,5 @@ def main() -> None:
     help_words = help_arguments(arguments)
     if help_words or os.environ.get("_MAINSPRING_COMPLETE"):  # noqa: TID251 (Typer reads it)
         sys.meta_path.insert(0, PlaceholderImporter())
-    gc.disable()  # what the imports make stays: looking for garbage takes 5 % of a start
+    gc.disable()  # what the imports create is never freed: collecting takes 5 % of a start
     app.app(help_words or [*front, *arguments], prog_name="mainspring")

@@ -1,5 +1,4 @@
-"""Cuts streamed Markdown into pieces that can be shown for good: blocks, items of lists, lines of
-code."""
+"""Splits streamed Markdown into complete pieces: blocks, list items and lines of code."""
 
 from __future__ import annotations
 
@@ -12,32 +11,32 @@ _INNER_FENCE = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}|~{3,})
 _LIST_ITEM = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
 _ANY_ITEM = re.compile(r"([ \t]*)((?:[-*+]|\d{1,9}[.)])(?:[ \t]+|$))")
 _INTERRUPTING_ITEM = re.compile(r" {0,3}(?:[-*+]|1[.)])[ \t]+\S")
-"""The first item of a list that needs no empty line before it."""
+"""A first list item that may follow a paragraph without an empty line."""
 _MAX_DEPTH = 8
 
 
 @dataclass(frozen=True, slots=True)
 class MarkdownBlock:
-    """A whole block: a paragraph, a table, a heading."""
+    """A complete block: a paragraph, a table, a heading."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ListItem:
-    """An item of a list with all that belongs to it, except items of inner lists: a list may be
-    long."""
+    """A list item without the items of inner lists. Lists are shown item by item, because they may
+    be long."""
 
     text: str
     depth: int = 0
     is_first: bool = False
     has_gap: bool = False
-    """An empty line stands before it."""
+    """Whether an empty line precedes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodeLine:
-    """A line of a fenced block, which is shown line by line: it may be long."""
+    """A line of a fenced block. They are shown line by line, because blocks may be long."""
 
     text: str
     language: str
@@ -48,15 +47,15 @@ MarkdownPiece: TypeAlias = MarkdownBlock | ListItem | CodeLine
 
 
 class BlockSplitter:
-    """Feed it text; it gives out what is complete."""
+    """Takes text and returns complete pieces."""
 
     def __init__(self) -> None:
         self._partial: list[str] = []
         self._lines: list[str] = []
         self._item: ListItem | None = None
-        """The item that the lines are of; `None`: they are no list."""
+        """The list item that the lines belong to, if any."""
         self._indents: list[int] = []
-        """Where the text of the items around it begins, the outermost first."""
+        """The text columns of the enclosing items, outermost first."""
         self._has_gap = False
         self._inner: str | None = None
         self._code: tuple[str, str] | None = None
@@ -64,24 +63,24 @@ class BlockSplitter:
 
     @property
     def pending(self) -> str:
-        """What is not complete."""
+        """The incomplete text."""
         return "\n".join([*self._lines, "".join(self._partial)])
 
     def feed(self, text: str) -> list[MarkdownPiece]:
         if "\n" not in text:
             self._partial.append(text)
             return []
-        *complete, rest = text.split("\n")
+        *complete, last = text.split("\n")
         pieces: list[MarkdownPiece] = []
         for line in complete:
             pieces += self._line("".join(self._partial) + line)
             self._partial = []
-        if rest:
-            self._partial.append(rest)
+        if last:
+            self._partial.append(last)
         return pieces
 
     def close(self) -> list[MarkdownPiece]:
-        """The rest, complete or not."""
+        """The remaining pieces, complete or not."""
         pieces = self._line("".join(self._partial)) if self._partial else []
         pieces += self._flush()
         self.__init__()
@@ -128,7 +127,7 @@ class BlockSplitter:
         return pieces
 
     def _begin_item(self, match: re.Match[str]) -> list[MarkdownPiece]:
-        """The item before it is complete."""
+        """Complete the previous item and begin a new one."""
         had_gap, is_first = self._has_gap, self._item is None
         indents = self._indents
         pieces = self._flush()
@@ -149,7 +148,7 @@ class BlockSplitter:
 
 
 def _dedent(lines: list[str]) -> str:
-    """An item's lines, moved to the left by as much as its marker was moved to the right."""
+    """The lines of an item without the indentation of its marker."""
     margin = len(lines[0]) - len(lines[0].lstrip(" \t"))
     return "\n".join(line[min(margin, len(line) - len(line.lstrip(" \t"))) :] for line in lines)
 

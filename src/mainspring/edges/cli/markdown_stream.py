@@ -1,4 +1,4 @@
-"""Streams an agent's text to the terminal: Markdown as it comes, plain text elsewhere."""
+"""Streams an agent's text to standard output: as Markdown at a terminal, else as plain text."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ else:
     theme = LazyModule("mainspring.edges.cli.theme")
 
 _BEGIN_UPDATE, _END_UPDATE = "\x1b[?2026h", "\x1b[?2026l"
-"""Between them a terminal that knows synchronized output shows nothing half done."""
+"""A terminal that supports synchronized output shows what is between them at once."""
 _MAX_LIVE_ROWS = 12
 _INDENT = 3
-"""Columns that an inner list is moved to the right."""
+"""The columns by which an inner list is indented."""
 
 
 class LiveRows:
-    """The end of a growing text, wrapped. What a piece of text costs does not depend on how much
-    there was before."""
+    """The wrapped end of a growing text. The cost of adding text does not depend on its length so
+    far."""
 
     def __init__(self) -> None:
         self._rows: deque[str] = deque([""], maxlen=_MAX_LIVE_ROWS)
@@ -49,7 +49,7 @@ class LiveRows:
         self.append(text, width)
 
     def append(self, text: str, width: int) -> None:
-        if width != self._width:  # the window was resized: what is kept is wrapped anew
+        if width != self._width:  # the window was resized: wrap again
             self.replace("\n".join(self._rows), width)
         for index, line in enumerate(text.expandtabs(4).split("\n")):
             if index:
@@ -72,7 +72,7 @@ class LiveRows:
 
 
 def _fitting_chars(row: str, width: int) -> int:
-    """How many characters of it fit into the width; at least one."""
+    """How many characters fit into the width; at least one."""
     if row.isascii():
         return min(len(row), width)
     cells = 0
@@ -84,11 +84,11 @@ def _fitting_chars(row: str, width: int) -> int:
 
 
 class MarkdownStream:
-    """Writes text to a screen. At its end are live rows: what is not complete yet; and below them a
-    footer, of as many lines as it is given. Both are written again in place."""
+    """Writes text to a screen. Live rows at its end show what is incomplete, and a footer is below
+    them. Both are redrawn in place."""
 
     def __init__(self, screen: Screen, begin: Callable[[str], None]) -> None:
-        """`begin` is called with each `prose`, `item` and `code` before it is shown."""
+        """`begin` is called with `prose`, `item` or `code` before each is shown."""
         self._screen = screen
         self._begin = begin
         self._blocks = BlockSplitter()
@@ -121,7 +121,7 @@ class MarkdownStream:
         self._draw()
 
     def end(self) -> None:
-        """What was said is complete; whatever comes next begins on a line of its own."""
+        """Complete the text; what follows begins on a new line."""
         if self._screen.width is None:
             if not self._ends_line:
                 self._screen.raw("\n")
@@ -133,24 +133,24 @@ class MarkdownStream:
         self._erase()
 
     def restore(self) -> None:
-        """The footer comes back, after `end` and what was written then."""
+        """Draw the footer again, after `end` and other output."""
         self._draw()
 
     def set_status(self, text: str) -> None:
-        """Something is under way: show its end in one dim line until something else is written."""
+        """Show the end of a text in one dim line until something else is written."""
         if not self._screen.can_redraw:
             return
-        words, room = sanitize_line(text).strip(), self._room
-        if cell_len(words) > room:
-            words = words[-room + 1 :]
-            while cell_len(words) >= room:  # characters may be two columns wide
-                words = words[1:]
-            words = f"…{words}"
-        self._status = words
+        status, room = sanitize_line(text).strip(), self._room
+        if cell_len(status) > room:
+            status = status[-room + 1 :]
+            while cell_len(status) >= room:  # characters may be two columns wide
+                status = status[1:]
+            status = f"…{status}"
+        self._status = status
         self._draw()
 
     def set_footer(self, lines: Sequence[str]) -> None:
-        """What stands below all else from now on; nothing, if there are no lines."""
+        """Show these lines below everything else; none removes the footer."""
         if self._screen.can_redraw:
             self._footer = tuple(_fit_width(sanitize_line(line), self._room) for line in lines)
             self._draw()
@@ -172,7 +172,7 @@ class MarkdownStream:
         self._drawn, self._drawn_width = lines, columns
 
     def _transition(self, lines: tuple[str, ...], columns: int) -> str:
-        """What turns the rows that are drawn into these."""
+        """The output that turns the drawn rows into `lines`."""
         drawn = self._drawn
         if not drawn or not lines or columns < self._drawn_width:
             return self._erasure(columns) + "\n".join(lines)
@@ -193,7 +193,7 @@ class MarkdownStream:
         if not self._drawn:
             return ""
         if columns < self._drawn_width:
-            return "\n"  # narrower than they were, nobody knows on how many rows they stand now
+            return "\n"  # the window is narrower: how many rows they take now is unknown
         return _erase_rows(len(self._drawn))
 
     def _show(self, pieces: Iterable[MarkdownPiece]) -> None:
@@ -236,16 +236,16 @@ class MarkdownStream:
 
 
 def _erase_rows(count: int) -> str:
-    """Erase these many rows, the last of which has the cursor."""
+    """Erase this many rows; the cursor is in the last one."""
     return f"\r\x1b[{count - 1}A\x1b[J" if count > 1 else "\r\x1b[J"
 
 
-def _common_lines(one: Sequence[str], other: Sequence[str]) -> int:
-    for index, (left, right) in enumerate(zip(one, other, strict=False)):
-        if left != right:
+def _common_lines(before: Sequence[str], after: Sequence[str]) -> int:
+    for index, (old, new) in enumerate(zip(before, after, strict=False)):
+        if old != new:
             return index
-    return min(len(one), len(other))
+    return min(len(before), len(after))
 
 
-def _fit_width(words: str, room: int) -> str:
-    return words if cell_len(words) <= room else f"{set_cell_size(words, room - 1).rstrip()}…"
+def _fit_width(text: str, room: int) -> str:
+    return text if cell_len(text) <= room else f"{set_cell_size(text, room - 1).rstrip()}…"

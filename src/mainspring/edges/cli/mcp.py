@@ -5,15 +5,13 @@ secrets.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 import typer
 from anyio import to_thread
 
-from mainspring.capabilities.mcp.foreign_text import clean_line
 from mainspring.capabilities.mcp.tools import server_key, tool_result
 from mainspring.config import Settings
 from mainspring.core.content import plain_text
@@ -22,15 +20,19 @@ from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.login_browser import give_inputs, log_in
 from mainspring.edges.cli.mcp_inspection import ask_arguments, offers
 from mainspring.edges.cli.mcp_views import (
+    SERVER_HEADS,
+    TOOL_HEADS,
     LoginState,
     ToolView,
     server_row,
     server_view,
+    server_views,
+    tool_row,
     tool_view,
     unused_view,
 )
 from mainspring.edges.cli.options import JsonOption
-from mainspring.edges.cli.printing import Screen, plural, print_list, print_result
+from mainspring.edges.cli.printing import Screen, plural, print_list, print_note, print_result
 from mainspring.runtime.agent_folder import mcp_edits
 from mainspring.runtime.definition_files.json_file import JsonObject, as_object
 from mainspring.runtime.settings.session_servers import ProjectServers
@@ -44,23 +46,9 @@ app = command_group()
 ServerName: TypeAlias = Annotated[str, typer.Argument(metavar="NAME", help="The server's name.")]
 
 
-class ScopeName(StrEnum):
-    PROJECT = "project"
-    USER = "user"
-
-
-class ProgramName(StrEnum):
-    CLAUDE_DESKTOP = "claude-desktop"
-    CURSOR = "cursor"
-    VSCODE = "vscode"
-
-
+ServerScope: TypeAlias = Literal["project", "user"]
 ScopeOption: TypeAlias = Annotated[
-    ScopeName,
-    typer.Option(
-        "--scope",
-        help="project: .mcp.json; user: ~/.mainspring/mcp.json.",
-    ),
+    ServerScope, typer.Option(help="project: .mcp.json; user: ~/.mainspring/mcp.json.")
 ]
 
 
@@ -80,7 +68,7 @@ async def add(  # noqa: PLR0913 (a command's options)
         list[str] | None,
         typer.Option("--header", "-H", help="For the address.", metavar="'NAME: VALUE'"),
     ] = None,
-    scope: ScopeOption = ScopeName.PROJECT,
+    scope: ScopeOption = "project",
     json: JsonOption = False,
 ) -> int:
     """Add a server: an address, or a command that runs in a sandbox. For a secret, write `${NAME}`:
@@ -100,7 +88,7 @@ async def add_json(
     *,
     name: ServerName,
     text: Annotated[str, typer.Argument(metavar="JSON", help="As an entry of `.mcp.json`.")],
-    scope: ScopeOption = ScopeName.PROJECT,
+    scope: ScopeOption = "project",
     json: JsonOption = False,
 ) -> int:
     """Add a server as others publish it."""
@@ -111,13 +99,15 @@ async def add_json(
 async def import_servers(
     settings: Settings,
     *,
-    program: Annotated[ProgramName, typer.Argument(help="The program.")],
-    scope: ScopeOption = ScopeName.USER,
+    program: Annotated[
+        Literal["claude-desktop", "cursor", "vscode"], typer.Argument(help="The program.")
+    ],
+    scope: ScopeOption = "user",
     json: JsonOption = False,
 ) -> int:
     """Add the servers that another program has. One whose name is taken is left out."""
     place, home = Path(settings.folder), Path(settings.home)
-    file = mcp_edits.foreign_file(program.value, folder=place, home=home)
+    file = mcp_edits.foreign_file(program, folder=place, home=home)
     status = 0
     for name, entry in mcp_edits.read_foreign(file).items():
         try:
@@ -139,15 +129,15 @@ async def ls(
 ) -> int:
     """List the servers of this folder, and whether they work."""
     project = await to_thread.run_sync(read_project_servers, settings)
-    views = [unused_view(project, server.name) for server in project.every]
+    views = server_views(project, None)
     if connect and project.usable:
-        async with connect_servers(settings, project) as opened:
-            views = [server_view(opened, view) for view in views]
+        async with connect_servers(settings, project) as servers:
+            views = server_views(project, servers)
     return print_list(
         settings,
         views,
         json=json,
-        heads=["NAME", "TRANSPORT", "STATE", "TOOLS", "TOKENS", "FILE", ""],
+        heads=SERVER_HEADS,
         row=server_row,
         empty="no MCP servers here; `mainspring mcp add` adds one",
     )
@@ -161,23 +151,18 @@ async def tools(
     json: JsonOption = False,
 ) -> int:
     """List the tools that a session in this folder would have, and about what each costs."""
-    project = await to_thread.run_sync(read_project_servers, settings)
-    _require_server(project, name)
+    project = await _read_servers(settings, name)
     views: list[ToolView] = []
-    async with connect_servers(settings, project, None if name is None else (name,)) as opened:
-        for problem in opened.problems:
-            Screen(settings, stderr=True).paragraph((problem, "yellow"))
-        views = [tool_view(tool) for _, tool in sorted(opened.tools.items())]
+    async with connect_servers(settings, project, None if name is None else (name,)) as servers:
+        for problem in servers.problems:
+            print_note(settings, problem, "yellow")
+        views = [tool_view(tool) for _, tool in sorted(servers.tools.items())]
     return print_list(
         settings,
         views,
         json=json,
-        heads=["TOOL", "TOKENS", "DESCRIPTION"],
-        row=lambda view: [
-            (view.name, "bold"),
-            (str(view.tokens), ""),
-            (clean_line(view.description, 100), "dim"),
-        ],
+        heads=TOOL_HEADS,
+        row=lambda view: tool_row(view, 100),
         empty="no tools",
     )
 
@@ -185,19 +170,18 @@ async def tools(
 @command(app, "test")
 async def check(settings: Settings, *, name: ServerName, json: JsonOption = False) -> int:
     """Connect to one server and say what it is; the exit status says whether it works."""
-    project = await to_thread.run_sync(read_project_servers, settings)
-    view = unused_view(project, _require_server(project, name))
-    async with connect_servers(settings, project, (name,)) as opened:
-        view = server_view(opened, view)
-        connection = opened.connections.get(server_key(name))
-        wrote = "" if connection is None else connection.error_output
+    project = await _read_servers(settings, name)
+    view = unused_view(project, name)
+    async with connect_servers(settings, project, (name,)) as servers:
+        view = server_view(servers, view)
+        connection = servers.connections.get(server_key(name))
+        output = "" if connection is None else connection.error_output
     is_ok = view.state == "connected"
     style = "green" if is_ok else "red"
     detail = f" {view.version}, {plural(view.tools, 'tool')}" if is_ok else f" {view.detail}"
     print_result(settings, view, (view.state, style), (detail, ""), json=json)
-    if wrote and not json:
-        for line in wrote.splitlines()[-20:]:
-            Screen(settings, stderr=True).paragraph((f"  {line}", "dim"))
+    for line in () if json else output.splitlines()[-20:]:
+        print_note(settings, f"  {line}")
     return 0 if is_ok else 1
 
 
@@ -215,8 +199,7 @@ async def auth(  # noqa: PLR0913 (a command's options)
     json: JsonOption = False,
 ) -> int:
     """Log in to a server in a browser, or give the inputs that it needs. Both are in the vault."""
-    project = await to_thread.run_sync(read_project_servers, settings)
-    _require_server(project, name)
+    project = await _read_servers(settings, name)
     server = next((item for item in project.usable if item.name == name), None)
     if server is None:
         raise InvalidInput(f"{name} is not used here: {unused_view(project, name).detail}")
@@ -237,8 +220,8 @@ async def auth(  # noqa: PLR0913 (a command's options)
         scope=None if grant is None else grant.scope,
         expires_at=None if expires is None else datetime.fromtimestamp(expires, UTC),
     )
-    words = "not logged in" if grant is None else f"logged in at {grant.issuer}"
-    print_result(settings, state, (f"{name}: ", "bold"), (words, ""), json=json)
+    text = "not logged in" if grant is None else f"logged in at {grant.issuer}"
+    print_result(settings, state, (f"{name}: ", "bold"), (text, ""), json=json)
     return 0 if grant is not None or logout else 1
 
 
@@ -259,9 +242,8 @@ async def inspect(
     raw: Annotated[bool, typer.Option("--raw", help="Print every message, too.")] = False,
 ) -> int:
     """Show what a server offers, as JSON; or call one of its tools, without a model."""
-    project = await to_thread.run_sync(read_project_servers, settings)
-    view = unused_view(project, _require_server(project, name))
-    given = None if arguments is None else _object(arguments)
+    project = await _read_servers(settings, name)
+    tool_input = None if arguments is None else _object(arguments)
     notes = Screen(settings, stderr=True)
 
     def trace(way: str, message: bytes) -> None:
@@ -269,17 +251,17 @@ async def inspect(
 
     failure: McpFailed | None = None
     lines, is_ok = list[str](), True
-    async with connect_servers(settings, project, (name,), trace if raw else None) as opened:
-        connection = opened.connections.get(server_key(name))
+    async with connect_servers(settings, project, (name,), trace if raw else None) as servers:
+        connection = servers.connections.get(server_key(name))
         try:
             if connection is None:
-                raise McpFailed(f"not used here: {view.detail}")
+                raise McpFailed(f"not used here: {unused_view(project, name).detail}")
             if tool is None:
                 lines = await offers(connection)
             else:
-                given = given or await ask_arguments(settings, connection, tool)
+                tool_input = tool_input or await ask_arguments(settings, connection, tool)
                 client = await connection.client()
-                result = tool_result(await client.call_tool(tool, given))
+                result = tool_result(await client.call_tool(tool, tool_input))
                 lines, is_ok = plain_text(result.content).splitlines(), result.ok
         except McpFailed as error:
             failure = error
@@ -303,8 +285,7 @@ async def accept(
 ) -> int:
     """Accept the tools of a server as they are now. Without it, tools that have changed since you
     first used the server, or are new, are left out."""
-    project = await to_thread.run_sync(read_project_servers, settings)
-    _require_server(project, name)
+    project = await _read_servers(settings, name)
     servers = [server for server in project.usable if server.name == name]
     count = sum(accept_tools(Path(settings.home), server) for server in servers)
     updated = update and any([forget_packages(settings, server) for server in servers])
@@ -317,7 +298,7 @@ async def enable(
     settings: Settings,
     *,
     name: ServerName,
-    scope: ScopeOption = ScopeName.PROJECT,
+    scope: ScopeOption = "project",
     json: JsonOption = False,
 ) -> int:
     """Use a server again."""
@@ -329,10 +310,10 @@ async def disable(
     settings: Settings,
     *,
     name: ServerName,
-    scope: ScopeOption = ScopeName.PROJECT,
+    scope: ScopeOption = "project",
     json: JsonOption = False,
 ) -> int:
-    """Do not use a server, without forgetting it."""
+    """Stop using a server, but keep its entry."""
     return await _set_enabled(settings, name, scope, is_enabled=False, json=json)
 
 
@@ -341,19 +322,19 @@ async def remove(
     settings: Settings,
     *,
     name: ServerName,
-    scope: ScopeOption = ScopeName.PROJECT,
+    scope: ScopeOption = "project",
     json: JsonOption = False,
 ) -> int:
     """Remove a server from its file."""
-    file = edit_servers(settings, scope.value, lambda file: mcp_edits.remove_server(file, name))
+    file = edit_servers(settings, scope, lambda file: mcp_edits.remove_server(file, name))
     result = {"removed": name, "file": str(file)}
     return print_result(settings, result, ("removed ", ""), (name, "bold"), json=json)
 
 
 async def _add(
-    settings: Settings, name: str, entry: JsonObject, scope: ScopeName, *, json: bool
+    settings: Settings, name: str, entry: JsonObject, scope: ServerScope, *, json: bool
 ) -> int:
-    file = edit_servers(settings, scope.value, lambda file: mcp_edits.add_server(file, name, entry))
+    file = edit_servers(settings, scope, lambda file: mcp_edits.add_server(file, name, entry))
     result = {"added": name, "file": str(file)}
     return print_result(
         settings, result, ("added ", "green"), (name, "bold"), (f" to {file}", "dim"), json=json
@@ -361,27 +342,27 @@ async def _add(
 
 
 async def _set_enabled(
-    settings: Settings, name: str, scope: ScopeName, *, is_enabled: bool, json: bool
+    settings: Settings, name: str, scope: ServerScope, *, is_enabled: bool, json: bool
 ) -> int:
     edit_servers(
-        settings,
-        scope.value,
-        lambda file: mcp_edits.enable_server(file, name, is_enabled=is_enabled),
+        settings, scope, lambda file: mcp_edits.enable_server(file, name, is_enabled=is_enabled)
     )
     word = "enabled" if is_enabled else "disabled"
     return print_result(settings, {word: name}, (f"{word} ", ""), (name, "bold"), json=json)
 
 
-def _require_server(project: ProjectServers, name: str | None) -> str:
+async def _read_servers(settings: Settings, name: str | None) -> ProjectServers:
+    """Raises: InvalidInput: there is no server of this name."""
+    project = await to_thread.run_sync(read_project_servers, settings)
     if name is not None and name not in {server.name for server in project.every}:
         names = ", ".join(server.name for server in project.every) or "none"
         raise InvalidInput(f"there is no MCP server {name}; there are: {names}")
-    return name or ""
+    return project
 
 
 def _pairs(texts: list[str], separator: str) -> dict[str, str]:
     pairs = [text.partition(separator) for text in texts]
-    if wrong := [name for name, found, _ in pairs if not found or not name.strip()]:
+    if wrong := [name for name, match, _ in pairs if not match or not name.strip()]:
         raise InvalidInput(f"{wrong[0]!r} has no name, or no {separator}")
     return {name.strip(): value.strip() for name, _, value in pairs}
 

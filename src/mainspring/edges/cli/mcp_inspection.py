@@ -1,4 +1,4 @@
-"""What `mainspring mcp inspect` asks of a server, and of the person who looks at it."""
+"""What `mainspring mcp inspect` asks a server and its user."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mainspring.edges.cli.printing import Screen
 async def ask_arguments(
     settings: Settings, connection: ServerConnection, tool: str
 ) -> dict[str, object]:
-    """By a form, if somebody is there to fill it in."""
+    """Ask for the arguments of a tool with a form, at a terminal."""
     if not is_interactive():
         return {}
     tools = (await (await connection.client()).list_tools()).tools
@@ -33,7 +33,7 @@ def _read_line(prompt: str) -> str | None:
 
 
 async def offers(connection: ServerConnection) -> list[str]:
-    """What a server has, as lines of JSON."""
+    """What a server offers, as lines of JSON."""
     client = await connection.client()
     offers: dict[str, object] = {"server": connection.info, "tools": await client.list_tools()}
     listings: dict[str, Callable[[], Awaitable[object]]] = {
@@ -45,5 +45,5 @@ async def offers(connection: ServerConnection) -> list[str]:
         try:
             offers[kind] = await listing()
         except McpFailed:
-            offers[kind] = []  # it has none
+            offers[kind] = []  # the server does not support it
     return msgspec.json.format(msgspec.json.encode(offers), indent=2).decode().splitlines()

@@ -46,7 +46,7 @@ from mainspring.wiring.stores import open_store
 __all__ = ["app", "serve"]
 
 _TENANT = "default"
-"""Whose keys may use agents of this machine."""
+"""The tenant whose keys may use the agents of this machine."""
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -211,12 +211,9 @@ async def _serve_http(
     is_local = host in _LOOPBACK
     if records is None and not is_local:
         raise InvalidInput(f"--no-auth: {host} can be reached from other machines")
-    own = HostRules()
-    rules = replace(
-        own,
-        hosts=own.hosts if is_local else None,
-        origins=frozenset(arguments.allow_origin or ()),
-    )
+    rules = replace(HostRules(), origins=frozenset(arguments.allow_origin or ()))
+    if not is_local:
+        rules = replace(rules, hosts=None)
     routes = mcp_routes(server, features_for, rules)
     access: AccessControl | None = None if records is None else Authenticator(records)
     async with (
@@ -255,7 +252,7 @@ async def _open_agents(
 
 
 async def _cancel_on_signal(scope: anyio.CancelScope) -> None:
-    """Sessions that run are interrupted, and can be continued."""
+    """Cancel on SIGTERM or SIGINT. Running sessions are interrupted and can be continued."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for _ in signals:
             scope.cancel()

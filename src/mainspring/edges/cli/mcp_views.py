@@ -1,4 +1,5 @@
-"""What `mainspring mcp` prints of servers and tools. No argument, header or variable is in it."""
+"""MCP servers and tools as `mainspring mcp` prints them, without arguments, headers and variables
+of servers."""
 
 from __future__ import annotations
 
@@ -16,6 +17,9 @@ from mainspring.edges.cli.printing import StyledText
 from mainspring.runtime.mcp_server import McpServer
 from mainspring.runtime.settings.session_servers import ProjectServers
 
+SERVER_HEADS = ["NAME", "TRANSPORT", "STATE", "TOOLS", "TOKENS", "FILE", ""]
+TOOL_HEADS = ["TOOL", "TOKENS", "DESCRIPTION"]
+
 
 class ServerView(Struct, frozen=True, kw_only=True):
     name: str
@@ -28,7 +32,7 @@ class ServerView(Struct, frozen=True, kw_only=True):
     """Of the protocol."""
     tools: int = 0
     tokens: int = 0
-    """About what the definitions of its tools cost in every request."""
+    """An estimate of what the definitions of its tools take in every request."""
 
 
 class ToolView(Struct, frozen=True, kw_only=True):
@@ -58,22 +62,30 @@ def unused_view(project: ProjectServers, name: str) -> ServerView:
     )
 
 
-def server_view(opened: SessionServers[McpServer], view: ServerView) -> ServerView:
+def server_views(
+    project: ProjectServers, servers: SessionServers[McpServer] | None
+) -> list[ServerView]:
+    """All servers of a project; `servers`: those that a session has connected to."""
+    views = [unused_view(project, server.name) for server in project.every]
+    return views if servers is None else [server_view(servers, view) for view in views]
+
+
+def server_view(servers: SessionServers[McpServer], view: ServerView) -> ServerView:
     key = server_key(view.name)
-    connection = opened.connections.get(key)
+    connection = servers.connections.get(key)
     if connection is None or view.state == "unused":
         return view
     if connection.error is not None:
         last = clean_line(connection.error_output.rpartition("\n")[2], 200)
         detail = f"{connection.error}: {last}" if last else connection.error
         return msgspec.structs.replace(view, state="failed", detail=detail)
-    own = [tool for name, tool in opened.tools.items() if name.startswith(f"mcp__{key}__")]
+    tools = [tool for name, tool in servers.tools.items() if name.startswith(f"mcp__{key}__")]
     return msgspec.structs.replace(
         view,
         state="connected",
         version="" if connection.info is None else connection.info.version,
-        tools=len(own),
-        tokens=sum(tool_view(tool).tokens for tool in own),
+        tools=len(tools),
+        tokens=sum(tool_view(tool).tokens for tool in tools),
     )
 
 
@@ -88,6 +100,11 @@ def server_row(view: ServerView) -> list[StyledText]:
         (view.file, "dim"),
         (view.detail, ""),
     ]
+
+
+def tool_row(view: ToolView, max_chars: int) -> list[StyledText]:
+    description = clean_line(view.description, max_chars)
+    return [(view.name, "bold"), (str(view.tokens), ""), (description, "dim")]
 
 
 def tool_view(tool: Tool) -> ToolView:

@@ -1,4 +1,4 @@
-"""`mainspring memory`: what an agent and its user remember, as files with versions."""
+"""`mainspring memory`: the memories of an agent and of the user, which are files with versions."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ async def edit(
     _, folder = find_memory(settings, path, scope)
     before = folder.content(path)
     if sys.stdin.isatty():
-        text = await to_thread.run_sync(_edited, settings, before.decode("utf-8", "replace"))
+        text = await to_thread.run_sync(_edit_text, settings, before.decode("utf-8", "replace"))
     else:
         text = sys.stdin.read()
     version = await to_thread.run_sync(
@@ -256,16 +256,16 @@ async def revert(
     reason: ReasonOption = "",
     json: JsonOption = False,
 ) -> int:
-    """Take one version back, and list the sessions that were given it."""
+    """Undo one version, and list the sessions that were given it."""
     for folder in scoped_folders(settings, scope).values():
         matches = await to_thread.run_sync(folder.find_versions, version)
         if len(matches) > 1:
             raise InvalidInput(f"{version} stands for {len(matches)} versions: give more of it")
-        for found in matches:
-            why = reason or f"reverts {found.id[-12:]}"
-            readers = folder.readers(found)
-            made = await to_thread.run_sync(folder.revert, found, change_by_hand(settings, why))
-            print_version(settings, made, "reverted", json=json)
+        for match in matches:
+            why = reason or f"reverts {match.id[-12:]}"
+            readers = folder.readers(match)
+            restored = await to_thread.run_sync(folder.revert, match, change_by_hand(settings, why))
+            print_version(settings, restored, "reverted", json=json)
             if not json:
                 print_note(settings, _readers_note(readers))
             return 0
@@ -296,16 +296,9 @@ def change_by_hand(settings: Settings, reason: str) -> Change:
 
 
 def _views(folders: dict[str, MemoryFolder]) -> list[MemoryView]:
+    fields = ("path", "name", "type", "description", "updated", "trust")
     return [
-        MemoryView(
-            scope=scope,
-            path=note.path,
-            name=note.name,
-            type=note.type,
-            description=note.description,
-            updated=note.updated,
-            trust=note.trust,
-        )
+        MemoryView(scope=scope, **{field: getattr(note, field) for field in fields})
         for scope, folder in folders.items()
         for note in map(folder.read, folder.paths())
         if note.path != INDEX_FILE
@@ -350,7 +343,7 @@ def _diff(folder: MemoryFolder, version: MemoryVersion) -> str:
         return f"({error})\n"
 
 
-def _edited(settings: Settings, text: str) -> str:
+def _edit_text(settings: Settings, text: str) -> str:
     editor = settings.environment.get("EDITOR") or "vi"
     with tempfile.NamedTemporaryFile("w+", suffix=".md") as file:
         file.write(text)

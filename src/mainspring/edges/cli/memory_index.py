@@ -1,5 +1,5 @@
-"""`mainspring memory doctor`, `import`, `export`, `encrypt`, `vectors`: files and index as a
-whole."""
+"""`mainspring memory doctor`, `import`, `export`, `encrypt` and `vectors`: commands for all files
+and the index."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`mainspring memory stats`, `why` and `forget`: what memories were worth, why they were shown, and
-how they are removed."""
+"""`mainspring memory stats`, `why` and `forget`: what memories were worth, why a session was given
+them, and how they are removed."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ async def forget(
     json: JsonOption = False,
 ) -> int:
     """Forget a memory. `memory revert` brings it back, unless it is purged."""
-    found, folder = _find_forgettable(settings, path, scope)
+    scope, folder = _find_forgettable(settings, path, scope)
     change = change_by_hand(settings, reason)
     if not purge:
         version = await to_thread.run_sync(folder.forget, path, change)
@@ -145,7 +145,7 @@ async def forget(
         log = None
         if has_store(settings):
             log = await stack.enter_async_context(open_existing_log(settings))
-        index = partial(index_files(settings).purge, memory_folders(settings), found, path)
+        index = partial(index_files(settings).purge, memory_folders(settings), scope, path)
         version, events = await purge_memory(folder, path, change, log=log, purge_index=index)
     if not json:
         print_note(settings, f"removed from {plural(events, 'event')}")
@@ -153,10 +153,10 @@ async def forget(
 
 
 def _find_forgettable(settings: Settings, path: str, scope: str) -> tuple[str, MemoryFolder]:
-    """Also a memory whose purge was not finished."""
-    for found, folder in scoped_folders(settings, scope).items():
+    """Like `find_memory`, but also finds a memory whose purge was not finished."""
+    for name, folder in scoped_folders(settings, scope).items():
         if path in folder.unfinished_purges():
-            return found, folder
+            return name, folder
     return find_memory(settings, path, scope)
 
 

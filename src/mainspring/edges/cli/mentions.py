@@ -1,4 +1,4 @@
-"""`@file`, `@folder` and `@url` in a message: what is mentioned goes along with it."""
+"""`@file`, `@folder` and `@url` in a message: attaches what is mentioned."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ _MAX_FILE_BYTES = 5_000_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpandedMessage:
     blocks: tuple[Block, ...]
-    """What is mentioned, then the message as it was typed."""
+    """The attachments, then the message as it was typed."""
     attached: tuple[str, ...]
-    """The files and folders that go along."""
+    """The names of attached files and folders."""
     permissions: tuple[PermissionUpdate, ...]
-    """To fetch the pages that are mentioned."""
+    """Permissions to fetch the mentioned pages."""
 
 
 async def expand_mentions(message: str, folder: Path) -> ExpandedMessage:
-    """A mention that is no path is text like any other.
-
+    """A mention of something that does not exist stays plain text.
     Raises:
         InvalidInput: a file cannot be read, or is too large.
     """
     blocks: list[Block] = []
     attached: list[str] = []
     permissions: list[PermissionUpdate] = []
-    for mentioned in dict.fromkeys(_mentions(message)):
-        if mentioned.startswith(("http://", "https://")) and urlsplit(mentioned).hostname:
-            rule = always_allow_rule("web_fetch", {"url": mentioned})
+    mentions = dict.fromkeys(match[1] or match[2] for match in _MENTION.finditer(message))
+    for mention in mentions:
+        if mention.startswith(("http://", "https://")) and urlsplit(mention).hostname:
+            rule = always_allow_rule("web_fetch", {"url": mention})
             permissions += [] if rule is None else [rule_update(rule)]
-        elif (name := await to_thread.run_sync(_existing, mentioned, folder)) is not None:
+        elif (name := await to_thread.run_sync(_existing_name, mention, folder)) is not None:
             blocks += await _attachment(name, _path(name, folder))
             attached.append(name)
     return ExpandedMessage(
@@ -55,13 +55,9 @@ async def expand_mentions(message: str, folder: Path) -> ExpandedMessage:
     )
 
 
-def _mentions(message: str) -> list[str]:
-    return [match[1] or match[2] for match in _MENTION.finditer(message)]
-
-
-def _existing(mentioned: str, folder: Path) -> str | None:
-    """The name of the file or folder; without the punctuation behind it, if only that exists."""
-    for name in (mentioned, mentioned.rstrip(_TRAILING)):
+def _existing_name(mention: str, folder: Path) -> str | None:
+    """The name of an existing file or folder: the mention, or it without trailing punctuation."""
+    for name in (mention, mention.rstrip(_TRAILING)):
         path = _path(name, folder)
         if name and (path.is_file() or path.is_dir()):
             return name
@@ -72,19 +68,21 @@ def _path(name: str, folder: Path) -> Path:
     return folder / Path(name).expanduser()
 
 
-async def _attachment(mentioned: str, path: Path) -> tuple[Block, ...]:
-    listing = await to_thread.run_sync(_listing, mentioned, path)
+async def _attachment(name: str, path: Path) -> tuple[Block, ...]:
+    listing = await to_thread.run_sync(_listing, name, path)
     if listing is not None:
-        return (TextBlock(f"<folder path={mentioned!r}>\n{listing}\n</folder>"),)
+        return (TextBlock(f"<folder path={name!r}>\n{listing}\n</folder>"),)
     return await content_blocks([path])
 
 
-def _listing(mentioned: str, folder: Path) -> str | None:
-    """The names in a folder; `None` if it is a file."""
+def _listing(name: str, folder: Path) -> str | None:
+    """The names in a folder; `None` if it is a file.
+    Raises: InvalidInput: the file is too large.
+    """
     if not folder.is_dir():
         if folder.stat().st_size > _MAX_FILE_BYTES:
             raise InvalidInput(
-                f"@{mentioned} is larger than {_MAX_FILE_BYTES:,} bytes; name it without @, and"
+                f"@{name} is larger than {_MAX_FILE_BYTES:,} bytes; name it without @, and"
                 " the agent reads what it needs"
             )
         return None

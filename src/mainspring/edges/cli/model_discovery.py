@@ -1,4 +1,4 @@
-"""Models that can be used from this machine at once: those with a key, and what runs here."""
+"""Finds the models that can be used at once: those with a key, and those of local servers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ else:
     aiohttp = LazyModule("aiohttp")
 
 _SECONDS = 1.0
-"""That a server on this machine has to answer; most are not there."""
+"""How long to wait for a server on this machine; most are absent."""
 _CONNECT_SECONDS = 0.3
 _EMBEDDING = "embed"
-"""In the names of models that do not converse."""
+"""Part of the names of models that are not for conversations."""
 _MAX_LISTED = 20
 
 
@@ -36,39 +36,39 @@ class _ModelListing(Struct):
 
 
 async def find_models(settings: Settings) -> list[str]:
-    """The one that the user has named first, then those with a key, then those of local servers."""
-    named = [] if settings.model is None else [settings.model]
-    keyed = [
+    """First the model in the settings, then those with a key, then those of local servers."""
+    default = [] if settings.model is None else [settings.model]
+    with_key = [
         provider.model
         for provider in PROVIDERS.values()
         if provider.model is not None and provider.key in settings.keys
     ]
-    return list(dict.fromkeys([*named, *keyed, *await _local_models(settings)]))
+    return list(dict.fromkeys([*default, *with_key, *await _local_models(settings)]))
 
 
 async def find_local_model(settings: Settings) -> str | None:
-    """The first model for conversations that a server on this machine has."""
+    """The first model for conversations of a server on this machine."""
     models = await _local_models(settings, only_loopback=True)
     return next((model for model in models if _EMBEDDING not in model.lower()), None)
 
 
 async def _local_models(settings: Settings, *, only_loopback: bool = False) -> list[str]:
-    found: dict[str, list[str]] = {}
+    models: dict[str, list[str]] = {}
 
-    async def look(name: str, provider: Provider) -> None:
+    async def list_models(name: str, provider: Provider) -> None:
         url = settings.secrets.get(provider.address or "", provider.url)
         if not only_loopback or await _is_listening(url):
-            found[name] = [f"{name}:{model}" for model in await _server_models(url)]
+            models[name] = [f"{name}:{model}" for model in await _server_models(url)]
 
     async with anyio.create_task_group() as group:
         for name, provider in PROVIDERS.items():
             if provider.key is None:
-                group.start_soon(look, name, provider)
-    return [model for name in PROVIDERS for model in found.get(name, ())][:_MAX_LISTED]
+                group.start_soon(list_models, name, provider)
+    return [model for name in PROVIDERS for model in models.get(name, ())][:_MAX_LISTED]
 
 
 async def _is_listening(url: str) -> bool:
-    """Whether something on this machine does. An HTTP client takes longer to import than that."""
+    """Whether a server on this machine does. This is faster than importing an HTTP client."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or 80
@@ -82,7 +82,7 @@ async def _is_listening(url: str) -> bool:
 
 
 async def _server_models(url: str) -> list[str]:
-    """What an OpenAI-like server lists; nothing if there is none."""
+    """The models of an OpenAI-compatible server; empty if there is none."""
     try:
         with anyio.fail_after(_SECONDS):
             async with (

@@ -54,7 +54,7 @@ class ModelView(Struct, frozen=True, kw_only=True):
     cache_write: str
     price_date: str
     price_expired: str | None
-    """The last day that the price was valid, if that day is over."""
+    """The last day of the price's validity, if it has passed."""
     key: str | None
     """The variable that holds its key."""
     key_is_set: bool
@@ -208,11 +208,10 @@ async def drill(
     async with open_model_registry(settings) as registry:
         router = registry.router(names)
         route = router.drill()
-        first, *rest = router.candidates()
+        first, second, *_ = router.candidates()
         if not json:
-            screen.line(
-                (f"{first} is treated as down; ", "dim"), (rest[0], "bold"), (" answers", "dim")
-            )
+            down = f"{first} is treated as down; "
+            screen.line((down, "dim"), (second, "bold"), (" answers", "dim"))
         async with aclosing(model_checks.check_model(route, first)) as checks:
             async for check in checks:
                 failed += not check.ok

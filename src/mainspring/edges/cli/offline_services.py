@@ -1,5 +1,5 @@
-"""Deployments and webhooks over a store, for commands that run without the service; a worker
-executes what they enqueue.
+"""Deployments and webhooks on a store, for commands that run without the service. A worker executes
+what they enqueue.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def offline_services(settings: Settings, records: Records) -> OfflineServices:
     seal = user_vault(settings)
     webhooks = Webhooks(records, seal=seal)
     outbox = Outbox(records, webhooks, put=no_enqueue)
-    keep = DeploymentStore(records, outbox=outbox, seal=seal, put=no_enqueue, clock=clock.now)
+    store = DeploymentStore(records, outbox=outbox, seal=seal, put=no_enqueue, clock=clock.now)
     return OfflineServices(
-        deployments=Deployments(keep, pin_agent=_reject_agent_pin),
+        deployments=Deployments(store, pin_agent=_reject_agent_pin),
         runs=run_repository(records),
         webhooks=webhooks,
         deliveries=Deliveries(records, webhooks, post=_leave_to_worker, put=no_enqueue),

@@ -25,7 +25,7 @@ class Operator:
         return Principal(tenant=tenant, key_id=CLI_PRINCIPAL, role="admin", name=self.name)
 
     async def audit(self, tenant: str, command: str, target: str | None = None) -> None:
-        """Records what was done; if that is impossible, the command fails and says so."""
+        """Record a command in the audit log. If that fails, the command fails."""
         act = attribute_to(
             AuditAction(operation=f"cli {command}", status=200, made=target),
             self.principal_in(tenant),

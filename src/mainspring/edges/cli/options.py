@@ -20,6 +20,14 @@ JsonOption: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print JSON, one object per line.")
 ]
 YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+AgentFolderOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--agent", metavar="DIR", help="The agent's folder. [default: this folder]"),
+]
+CountOption: TypeAlias = Annotated[int, typer.Option("--limit", "-n", help="How many.", min=1)]
+OutputOption: TypeAlias = Annotated[
+    str, typer.Option("--output", "-o", metavar="FILE", help="Where to; - is standard output.")
+]
 TenantOption: TypeAlias = Annotated[
     str, typer.Option("--tenant", help="The tenant to use.", metavar="ID")
 ]

@@ -1,4 +1,4 @@
-"""The options of `mainspring run` that say when the work is good enough."""
+"""The options of `mainspring run` that define an outcome."""
 
 from __future__ import annotations
 

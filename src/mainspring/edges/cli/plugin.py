@@ -18,12 +18,13 @@ from mainspring.edges.cli.options import JsonOption, YesOption
 from mainspring.edges.cli.printing import (
     Screen,
     StyledText,
+    confirm,
     plural,
     print_list,
     print_note,
     print_result,
 )
-from mainspring.edges.cli.skill_report import Consent, confirm, print_report, require_consent
+from mainspring.edges.cli.skill_report import Consent, print_report, require_consent
 from mainspring.runtime.agent_folder import plugin_installation
 from mainspring.runtime.agent_folder.plugin import Plugin
 from mainspring.runtime.agent_folder.plugin_installation import PluginCandidate, PluginContents
@@ -54,7 +55,7 @@ class PluginView(Struct, frozen=True, kw_only=True):
     scope: Scope
     place: str
     standing: TrustStatus
-    """Whether it is trusted in its current state."""
+    """Whether its current files are trusted."""
     skills: Sequence[str]
     agents: Sequence[str]
     commands: Sequence[str]
@@ -201,9 +202,9 @@ async def _find_plugin(settings: Settings, name: str, *, project: bool) -> Plugi
     )
 
 
-async def _plugin_view(plugin: Plugin, trust_pins: TrustPins) -> PluginView:
+async def _plugin_view(plugin: Plugin, pins: TrustPins) -> PluginView:
     contents = await to_thread.run_sync(plugin_installation.plugin_contents, plugin)
-    standing = await to_thread.run_sync(trust_pins.status, plugin.root)
+    standing = await to_thread.run_sync(pins.status, plugin.root)
     return PluginView(
         name=plugin.name,
         version=plugin.version,
@@ -222,7 +223,7 @@ async def _plugin_view(plugin: Plugin, trust_pins: TrustPins) -> PluginView:
 
 
 def _print_candidate(screen: Screen, candidate: PluginCandidate) -> None:
-    """What the user should know before agreeing."""
+    """Print what the user needs to know to consent."""
     _print_header(screen, candidate.plugin)
     at = f" at {candidate.package.commit[:12]}" if candidate.package.commit else ""
     screen.line((f"  from {candidate.package.source}{at}", "dim"))

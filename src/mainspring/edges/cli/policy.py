@@ -21,6 +21,7 @@ from mainspring.edges.cli.event_summary import short_id, truncate
 from mainspring.edges.cli.options import JsonOption
 from mainspring.edges.cli.printing import Screen, StyledText, plural, print_note
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
+from mainspring.error_table import with_hints
 from mainspring.harness.permissions.call_analysis import analyze_call
 from mainspring.harness.permissions.command_location import read_command_location
 from mainspring.harness.permissions.decide import decide
@@ -55,7 +56,7 @@ _MAIN_ARGUMENTS = {
     "web_fetch": "url",
     "write": "file_path",
 }
-"""What stands in the parentheses of a call that is written like a rule."""
+"""The argument in the parentheses of a call that is written like a rule."""
 
 
 class CheckView(Struct, frozen=True, kw_only=True):
@@ -172,8 +173,7 @@ async def explain(settings: Settings, *, json: JsonOption = False) -> int:
     """Show all rules that apply here, in order of evaluation, and what each means."""
     loaded = _load_policy(settings)
     policy, mode = loaded.policy, loaded.policy.mode or "default"
-    ordered = _ordered_rules(policy)
-    views = [_rule_view(number, held) for number, held in enumerate(ordered, 1)]
+    views = [_rule_view(number, rule) for number, rule in enumerate(_ordered_rules(policy), 1)]
     screen = Screen(settings)
     if json:
         view = ExplainView(
@@ -197,19 +197,19 @@ async def explain(settings: Settings, *, json: JsonOption = False) -> int:
 
 
 def _ordered_rules(policy: Policy) -> list[PolicyRule]:
-    """As they are asked: the first that speaks for a call decides."""
+    """In the order of evaluation: the first rule that matches a call decides."""
     order: tuple[Permission, ...] = ("deny", "ask", "allow")
-    return [held for behavior in order for held in policy.rules if held.behavior == behavior]
+    return [rule for behavior in order for rule in policy.rules if rule.behavior == behavior]
 
 
-def _rule_view(number: int, held: PolicyRule) -> PolicyRuleView:
+def _rule_view(number: int, rule: PolicyRule) -> PolicyRuleView:
     return PolicyRuleView(
         order=number,
-        behavior=held.behavior,
-        rule=held.text,
-        scope=held.scope,
-        file=held.source,
-        meaning=describe_rule(held),
+        behavior=rule.behavior,
+        rule=rule.text,
+        scope=rule.scope,
+        file=rule.source,
+        meaning=describe_rule(rule),
     )
 
 
@@ -246,12 +246,12 @@ async def retry(
     tally: Counter[tuple[Permission | None, Permission]] = Counter()
     async with open_existing_log(settings) as log:
         for session_id in await _find_sessions(log, over or []):
-            for retried in replay_decisions(await log.read(session_id), policy):
-                tally[retried.was, retried.now.decision] += 1
+            for replayed in replay_decisions(await log.read(session_id), policy):
+                tally[replayed.was, replayed.now.decision] += 1
                 if json:
-                    screen.json(_rule_test_view(session_id, retried))
-                elif retried.is_changed:
-                    _print_change(screen, session_id, retried)
+                    screen.json(_rule_test_view(session_id, replayed))
+                elif replayed.is_changed:
+                    _print_change(screen, session_id, replayed)
     if not json:
         _print_totals(screen, tally)
     return 0
@@ -319,17 +319,17 @@ async def trust(settings: Settings, *, folder: FolderArgument = None) -> int:
     screen = Screen(settings)
     screen.line(("trusted ", "green"), (str(place), "bold"))
     loaded = load_policy(place, home=home)
-    own = [held for held in loaded.policy.rules if held.scope in ("project", "local")]
+    rules = [rule for rule in loaded.policy.rules if rule.scope in ("project", "local")]
     hooks = [hook for hook in loaded.hooks if hook.scope in ("project", "local")]
     schedule = manifest.read_manifest(place / manifest.FILE).schedule
     unscheduled = unscheduled_reason(project) if schedule else None
     when = f", schedule {schedule.cron} {schedule.timezone} for `serve`" if schedule else ""
     when = "" if unscheduled else when
-    told = f"{plural(len(own), 'rule')}, hooks in {plural(len(hooks), 'file')}{when}"
-    screen.paragraph((f"  {told}; a change to its settings takes the trust away", "dim"))
+    parts = f"{plural(len(rules), 'rule')}, hooks in {plural(len(hooks), 'file')}{when}"
+    screen.paragraph((f"  {parts}; a change to its settings takes the trust away", "dim"))
     for text, source in project.commands:
-        shown = text.replace("\n", "\\n")  # what follows a comment is seen to be another line
-        screen.paragraph((f"  runs outside the sandbox: {shown} ({source})", ""))
+        line = text.replace("\n", "\\n")  # so that a comment does not hide the lines after it
+        screen.paragraph((f"  runs outside the sandbox: {line} ({source})", ""))
     for text, source in project.server_commands:
         screen.paragraph((f"  MCP server: {' '.join(text.split())} ({source})", ""))
     for names, source in project.variables:
@@ -357,9 +357,8 @@ def _target_folder(settings: Settings, folder: str | None) -> Path:
 
 def _load_policy(settings: Settings) -> LoadedPolicy:
     loaded = load_policy(Path(settings.folder), home=Path(settings.home))
-    notes = Screen(settings, stderr=True)
     for warning in loaded.warnings:
-        notes.paragraph((f"warning: {warning}", "yellow"))
+        print_note(settings, f"warning: {warning}", "yellow")
     return loaded
 
 
@@ -371,17 +370,16 @@ def _parse_object(text: str) -> dict[str, object]:
 
 
 def _parse_call(text: str) -> tuple[str, dict[str, object]]:
-    name, opening, rest = text.strip().partition("(")
+    name, opening, argument = text.strip().partition("(")
     tool = canonical_name(name)
     if not opening:
         return tool, {}
-    if not rest.endswith(")"):
+    if not argument.endswith(")"):
         raise InvalidInput(f"{text}: the parenthesis is not closed at the end")
     if tool not in _MAIN_ARGUMENTS:
         wrong = InvalidInput(f"{text}: what stands in the parentheses is known for built-ins only")
-        wrong.add_note(f"--tool {name} --input '{{...}}' says it whole")
-        raise wrong
-    return tool, {_MAIN_ARGUMENTS[tool]: rest[:-1]}
+        raise with_hints(wrong, f"--tool {name} --input '{{...}}' says it whole")
+    return tool, {_MAIN_ARGUMENTS[tool]: argument[:-1]}
 
 
 def _call_text(tool: str, values: Mapping[str, object]) -> str:
@@ -393,7 +391,7 @@ def _call_text(tool: str, values: Mapping[str, object]) -> str:
 
 
 def _near(settings: Settings, file: str) -> str:
-    """A path as people know it."""
+    """A path relative to the folder or the home, if it is below one of them."""
     for folder, name in ((settings.folder, "."), (settings.home, "~")):
         if file.startswith(f"{folder}/"):
             return f"{name}{file[len(folder) :]}"

@@ -25,8 +25,7 @@ from mainspring.edges.cli.outcome_arguments import OutcomeArguments
 from mainspring.edges.cli.printing import Screen, sanitize_text
 from mainspring.edges.cli.run_arguments import (
     STDIO,
-    InputFormat,
-    OutputFormat,
+    STREAM_JSON,
     PrintArguments,
     RunArguments,
 )
@@ -82,10 +81,10 @@ _SERVER_STATES = {
     "unused": "disabled",
     "unknown": "pending",
 }
-"""As Claude Code names them."""
+"""The states as Claude Code names them."""
 
 _PROTOCOL_VERSION = "2.0.0"
-"""Of the Claude Code whose messages these are: its SDKs warn about older ones."""
+"""The version of Claude Code whose messages these are; its SDKs warn about older ones."""
 _Item: TypeAlias = Event | Delta
 
 
@@ -101,7 +100,7 @@ async def run_printed(
     prompt: str | None,
 ) -> int:
     resumed = arguments.session()
-    is_streamed_in = printing.input_format is InputFormat.stream_json
+    is_streamed_in = printing.input_format == STREAM_JSON
     text = None if is_streamed_in else await read_prompt(prompt, required=resumed is None)
     options = await open_worktree(settings, arguments)
     async with open_session_runner(settings, options, resumed, unattended=True) as runner:
@@ -115,14 +114,14 @@ async def run_printed(
 
 
 async def _permit(session: Session, printing: PrintArguments) -> None:
-    """Raises: InvalidInput: a rule is none; nothing was permitted."""
-    given: dict[Permission, list[str] | None] = {
+    """Raises: InvalidInput: a rule is malformed; nothing was permitted."""
+    options: dict[Permission, list[str] | None] = {
         "allow": printing.allowed_tools,
         "deny": printing.disallowed_tools,
     }
     updates = [
         PermissionUpdate(type="addRules", behavior=behavior, rules=rules)
-        for behavior, texts in given.items()
+        for behavior, texts in options.items()
         if (rules := tuple(_rules(texts or ())))
     ]
     if updates:
@@ -137,7 +136,7 @@ def _rules(texts: Iterable[str]) -> Iterable[RuleText]:
 
 @dataclass(slots=True)
 class PrintedSession:
-    """One session whose runs are printed. Build with `open`."""
+    """A session whose runs are printed. Create it with `open`."""
 
     settings: Settings
     printing: PrintArguments
@@ -148,7 +147,7 @@ class PrintedSession:
     _notes: Screen
     on_approval: OnApproval = deny_unasked
     has_left: bool = False
-    """The user did not wait for the end of a run."""
+    """Whether the user left before the end of a run."""
     _has_init: bool = False
 
     @classmethod
@@ -174,7 +173,7 @@ class PrintedSession:
         )
 
     def write(self, message: StreamMessage) -> None:
-        """One line of stream-json."""
+        """Print one line of stream-json."""
         self._screen.json(message)
 
     async def run(self) -> int:
@@ -205,11 +204,11 @@ class PrintedSession:
             async for item in receive:
                 await self.take(item)
 
-    def _say(self, words: str) -> None:
-        self._notes.paragraph((words, "dim"))
+    def _say(self, text: str) -> None:
+        self._notes.paragraph((text, "dim"))
 
     async def take(self, item: _Item) -> None:
-        """Print what an event or a delta completes."""
+        """Print the messages that an event or a delta completes."""
         if not isinstance(item, Event):
             if self.printing.with_partial_messages:
                 self._write_all(self.stream.piece(item))
@@ -229,7 +228,7 @@ class PrintedSession:
             self.write(message)
 
     async def write_init(self, prefix: str | None) -> None:
-        """The first message of each run. `prefix`: the blob with the tools that the model has."""
+        """Print the first message of a run. `prefix`: the blob with the model's tools."""
         self._has_init = True
         agent, log = self.session.agent, self.session.log
         tools = () if prefix is None else decode_prefix(await log.blob(prefix)).tools
@@ -250,16 +249,14 @@ class PrintedSession:
         self.write(self.stream.init(fields))
 
     async def _servers(self) -> list[dict[str, str]]:
-        """Names and states; the model's first request waits for their connections."""
+        """The names and states of the MCP servers; the first model request waits for them."""
         project = await anyio.to_thread.run_sync(mcp_servers.read_project_servers, self.settings)
-        opened = mcp_servers.SERVERS.of_session(self.session.id) if project.every else None
-        views = [mcp_views.unused_view(project, server.name) for server in project.every]
-        if opened is not None:
-            views = [mcp_views.server_view(opened, view) for view in views]
+        servers = mcp_servers.SERVERS.of_session(self.session.id) if project.every else None
+        views = mcp_views.server_views(project, servers)
         return [{"name": view.name, "status": _SERVER_STATES[view.state]} for view in views]
 
     async def _print_result(self, result: RunResult, *, began: datetime) -> None:
-        if self.printing.output_format in (None, OutputFormat.text):
+        if self.printing.output_format in (None, "text"):
             if result.text:
                 self._screen.raw(f"{sanitize_text(result.text)}\n")
             if result.reason not in ("completed", "compacted"):
@@ -288,8 +285,8 @@ def _blocks(event: Event) -> tuple[Block, ...]:
 
 
 async def _run_input(settings: Settings, printing: PrintArguments, runner: SessionRunner) -> int:
-    """A run for each message of standard input, until it ends. Control requests are answered while
-    the session runs; those before the first message say what the session begins with."""
+    """Run the session for each message of standard input, until it ends. Control requests are
+    answered meanwhile; those before the first message configure the session."""
     send, receive = anyio.create_memory_object_stream[UserInput](math.inf)
     channel = ControlChannel(
         write=Screen(settings).json, asks_permission=printing.permission_prompt_tool == STDIO
@@ -317,7 +314,7 @@ async def _run_input(settings: Settings, printing: PrintArguments, runner: Sessi
 async def _read_lines(
     send: MemoryObjectSendStream[UserInput], channel: ControlChannel, sessions: Sequence[Session]
 ) -> None:
-    """`sessions`: the one that runs, once there is one."""
+    """`sessions`: empty until the session is open."""
     source = StreamInput()
     try:
         with send:
@@ -339,14 +336,14 @@ async def _open_session(
     runner: SessionRunner,
     channel: ControlChannel | None = None,
 ) -> Session:
-    """The session to go on with, a fork of it, or a new one."""
+    """The resumed session, a fork of it, or a new one."""
     agent = printing.changed(runner.agent)
     resumed = runner.session
     if resumed is not None and printing.fork_session:
         resumed = await resumed.fork()
     if channel is not None:
-        known = "" if resumed is None else resumed.id
-        agent = channel.configured(agent, session_id=known, folder=str(settings.folder))
+        session_id = "" if resumed is None else resumed.id
+        agent = channel.configured(agent, session_id=session_id, folder=str(settings.folder))
     if resumed is None:
         session = await replace(runner, agent=agent).start()
     else:

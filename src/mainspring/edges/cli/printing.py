@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import TypeAlias, TypeVar
 
 import msgspec
+import typer
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, RenderableType
 from rich.segment import Segment, Segments
@@ -19,17 +20,19 @@ from rich.text import Text
 from rich.theme import Theme
 
 from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput
+from mainspring.error_table import with_hints
 
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _JOINERS = re.compile(
     "(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f])"
     "|(?<=\U0001f3f4)[\U000e0020-\U000e007e]{1,8}\U000e007f"
 )
-"""What joins characters: in emoji of several people and in many scripts; tags of a flag."""
+"""Characters that join others, in emoji and in many scripts; the tags of a flag."""
 
 
 def sanitize_line(text: str) -> str:
-    """Text without line ends or anything that could steer a terminal."""
+    """Text without line ends and control characters."""
     if text.isprintable():
         return text
     joined = " ".join(text.split()) if not text.isspace() else " "
@@ -37,26 +40,26 @@ def sanitize_line(text: str) -> str:
 
 
 def sanitize_text(text: str) -> str:
-    """Text without what could steer a terminal; lines and tabs stay."""
+    """Text without control characters other than line ends and tabs."""
     if text.isprintable():
         return text
     return _replace_unprintable(text.replace("\r\n", "\n"), "\n\t", lambda _: _REPLACEMENT)
 
 
 def escape_json(encoded: bytes) -> bytes:
-    """JSON of the same value without anything in its strings that could steer a terminal."""
+    """JSON of the same value, with the control characters in its strings escaped."""
     text = encoded.decode("utf-8", "surrogatepass")
     return (
         encoded if text.isprintable() else _replace_unprintable(text, "\n", _json_escape).encode()
     )
 
 
-def _replace_unprintable(text: str, kept: str, instead: Callable[[str], str]) -> str:
-    whole = {found.start() + at for found in _JOINERS.finditer(text) for at in range(len(found[0]))}
+def _replace_unprintable(text: str, allowed: str, replacement: Callable[[str], str]) -> str:
+    joiners = {index for match in _JOINERS.finditer(text) for index in range(*match.span())}
     return "".join(
         character
-        if character.isprintable() or character in kept or index in whole
-        else instead(character)
+        if character.isprintable() or character in allowed or index in joiners
+        else replacement(character)
         for index, character in enumerate(text)
     )
 
@@ -67,7 +70,7 @@ def _json_escape(character: str) -> str:
 
 
 StyledText: TypeAlias = tuple[str, str]
-"""Words and how they look."""
+"""A text and its Rich style."""
 
 _AGE_UNITS = (("w", 7 * 86400), ("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
 
@@ -79,11 +82,11 @@ _LIGHT_STYLES = {
     "markdown.item.number": "bold blue",
     "markdown.block_quote": "dark_magenta",
 }
-"""Where Rich's own styles cannot be read on a bright background."""
+"""Replace styles of Rich that are illegible on a bright background."""
 
 
 class Screen:
-    """Standard output or error. Only this class knows whether somebody is looking."""
+    """Standard output or standard error, at a terminal or not."""
 
     def __init__(self, settings: Settings, *, stderr: bool = False) -> None:
         self._stream = sys.stderr if stderr else sys.stdout
@@ -97,20 +100,24 @@ class Screen:
         )
         self.is_light = settings.is_light
         self.width: int | None = self._console.width if self._console.is_terminal else None
-        """Columns of the terminal; `None` when output goes elsewhere and nothing is cut."""
+        """Columns of the terminal; `None` if there is none: then nothing is truncated."""
         self.can_redraw = self.width is not None and not self._console.is_dumb_terminal
-        """Whether a line can be written again."""
+        """Whether a line can be overwritten."""
 
     @property
     def size(self) -> tuple[int, int]:
-        """Columns and rows as they are now: a terminal may be resized."""
+        """The current columns and rows; a terminal may be resized."""
         return self._console.width, self._console.height
+
+    def id_text(self, identifier: str) -> str:
+        """An id: short at a terminal, whole elsewhere."""
+        return identifier if self.width is None else identifier[-8:]
 
     def dim(self, words: str) -> str:
         return words if self._console.color_system is None else f"\x1b[2m{words}\x1b[0m"
 
     def line(self, *parts: StyledText) -> None:
-        """One line, cut at the terminal's edge."""
+        """Print one line, truncated to the terminal's width."""
         shown = [(sanitize_line(words), style) for words, style in parts]
         if self.width is None:  # many times faster than Rich, for long logs
             self._stream.write("".join(words for words, _ in shown).rstrip() + "\n")
@@ -121,12 +128,12 @@ class Screen:
         self._console.print(text, soft_wrap=True)
 
     def paragraph(self, *parts: StyledText, indent: int = 0) -> None:
-        """Words that wrap rather than lose anything."""
+        """Print text that wraps; nothing is truncated."""
         if self.width is None:
             self.line((" " * indent, ""), *parts)
             return
         text = Text.assemble(*((sanitize_line(words), style) for words, style in parts))
-        if not indent:  # left to the terminal, so that what is copied from it is whole
+        if not indent:  # the terminal wraps it, so that you can copy it as one line
             self._console.print(text, soft_wrap=True)
             return
         for row in text.wrap(self._console, max(self.width - indent, 20)):
@@ -134,7 +141,7 @@ class Screen:
             self._console.print(Text(" " * indent) + row, soft_wrap=True)
 
     def table(self, heads: Sequence[str], rows: Sequence[Sequence[StyledText]]) -> None:
-        """Columns as wide as what they hold, in step; those that hold nothing are left out."""
+        """Print aligned columns; empty columns are left out."""
         columns = [index for index in range(len(heads)) if any(row[index][0] for row in rows)]
         lines: list[list[StyledText]] = [[(heads[index], "dim") for index in columns]]
         for row in rows:
@@ -146,27 +153,31 @@ class Screen:
             self.line(*(pad(part, width + 2) for part, width in zip(line, widths, strict=True)))
 
     def show(self, renderable: RenderableType) -> None:
-        """Something that Rich lays out; for terminals."""
+        """Print something that Rich lays out; for terminals."""
         self._console.print(renderable)
 
     def block(self, renderable: RenderableType) -> None:
-        """As `show`, without empty lines around it."""
+        """Like `show`, without empty lines around it."""
         lines = self._console.render_lines(renderable, pad=False)
-        full = [index for index, line in enumerate(lines) if _has_text(line)]
+        full = [
+            index
+            for index, line in enumerate(lines)
+            if any(segment.text.strip() for segment in line)
+        ]
         for line in lines[full[0] : full[-1] + 1] if full else ():
             self._console.print(Segments([*_trim_end(line), Segment.line()]), soft_wrap=True)
 
     def raw(self, text: str) -> None:
-        """Text as it is, at once."""
+        """Write text as it is, and flush."""
         self._stream.write(text)
         self._stream.flush()
 
     def json(self, value: object) -> None:
-        """One JSON value on a line of its own, flushed so that the reader can act on it."""
+        """Print a value as one line of JSON, and flush."""
         self.json_line(msgspec.json.encode(value))
 
     def json_line(self, encoded: bytes) -> None:
-        """As `json`, of encoded JSON. At a terminal, control characters are escaped."""
+        """Print a line of encoded JSON. At a terminal, control characters are escaped."""
         self._stream.buffer.write(encoded if self.width is None else escape_json(encoded))
         self._stream.buffer.write(b"\n")
         self._stream.flush()
@@ -184,8 +195,8 @@ def print_list(
     row: Callable[[Item], Sequence[StyledText]],
     empty: str,
 ) -> int:
-    """A table, or with `json` one object per line. If there are no items, `empty` is printed to
-    standard error. Returns the exit status."""
+    """Print a table, or with `json` one object per line. If there are no items, `empty` is printed
+    to standard error. Returns the exit status."""
     screen = Screen(settings)
     if json:
         for item in items:
@@ -198,22 +209,55 @@ def print_list(
 
 
 def print_result(settings: Settings, value: object, *text: StyledText, json: bool) -> int:
-    """What a command did: one line of text, or with `json` the value. Returns the exit status."""
+    """Print what a command did: one line of text, or with `json` the value. Returns the exit
+    status."""
+    return print_view(settings, value, lambda screen, _: screen.line(*text), json=json)
+
+
+def print_view(
+    settings: Settings, value: Item, show: Callable[[Screen, Item], None], *, json: bool
+) -> int:
+    """Print a value with `show`, or with `json` as JSON. Returns the exit status."""
     screen = Screen(settings)
     if json:
         screen.json(value)
     else:
-        screen.line(*text)
+        show(screen, value)
     return 0
 
 
 def print_note(settings: Settings, note: str, style: str = "dim") -> None:
-    """A remark on standard error, so that output can be piped."""
+    """Print a remark to standard error, so that output can be piped."""
     Screen(settings, stderr=True).paragraph((note, style))
 
 
+def confirm(
+    settings: Settings,
+    question: str,
+    *,
+    refusal: str = "consent is needed, and there is no terminal to ask at",
+    hint: str = "--yes gives consent without asking",
+    declined: str = "nothing was changed",
+) -> bool:
+    """Ask at the terminal.
+    Raises:
+        InvalidInput: `refusal`: there is no terminal.
+    """
+    if not sys.stdin.isatty():
+        raise with_hints(InvalidInput(refusal), hint)
+    if typer.confirm(question, err=True):
+        return True
+    print_note(settings, declined)
+    return False
+
+
+def diff_style(line: str) -> str:
+    """The style of a line of a unified diff."""
+    return {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "")
+
+
 def _trim_end(line: Sequence[Segment]) -> list[Segment]:
-    """Without the spaces at its end: nobody wants to copy them."""
+    """Remove the spaces at the end of a line."""
     parts = [*line]
     while parts and not parts[-1].text.strip():
         parts.pop()
@@ -223,12 +267,8 @@ def _trim_end(line: Sequence[Segment]) -> list[Segment]:
     return parts
 
 
-def _has_text(line: Sequence[Segment]) -> bool:
-    return any(segment.text.strip() for segment in line)
-
-
-def pad(styled_text: StyledText, width: int) -> StyledText:
-    words, style = styled_text
+def pad(text: StyledText, width: int) -> StyledText:
+    words, style = text
     return set_cell_size(words, max(width, cell_len(words))), style
 
 
@@ -241,12 +281,12 @@ def age_text(age: timedelta) -> str:
 
 
 def local_time(moment: datetime) -> str:
-    """In the reader's own time zone, as all times on a screen are."""
+    """In the local time zone, like all times that are printed."""
     return moment.astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def short_time(moment: datetime, now: datetime) -> str:
-    """`minute` in eleven columns: what is long ago has no time of day."""
+    """In at most 11 columns: without the time of day if it is long ago."""
     is_recent = abs(now - moment) < timedelta(days=300)
     return moment.astimezone().strftime("%m-%d %H:%M" if is_recent else "%Y-%m-%d")
 
@@ -269,7 +309,7 @@ def token_count(tokens: int) -> str:
 
 
 def dollars(amount: Decimal) -> str:
-    """Cents, and of less than a dollar what there is to see of it."""
+    """With two decimals; below one dollar with four."""
     if not amount or amount >= 1:
         return f"${amount:.2f}"
     return f"${amount:.4f}" if amount >= Decimal("0.0001") else "<$0.0001"

@@ -1,7 +1,6 @@
-"""Which user the service's processes run as: never root, unless the operator says so.
-
-A process started as root binds its ports, becomes another user, and opens everything else as that
-user. What `mainspring run` and `chat` do on a laptop is not restricted here.
+"""Which user the processes of the service run as: never root, unless the operator allows it. A
+process started as root binds its ports, becomes another user, and opens everything else as that
+user. `mainspring run` and `chat` are not affected.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from pathlib import Path
 from mainspring import error_table
 from mainspring.config import Settings, is_postgres, settings_of_user
 from mainspring.core.errors import InvalidInput
+from mainspring.error_table import with_hints
 
 if sys.platform != "win32":
     import pwd
@@ -33,120 +33,107 @@ class ProcessUser:
 
 
 def service_user(settings: Settings, *, user: str | None, allow_root: bool) -> ProcessUser | None:
-    """Whom to become; `None`: this process stays who it is. To be asked before anything is opened.
-
+    """The user to become; `None`: the current one. Call it before anything is opened.
     Raises:
-        InvalidInput: it would run as root and nobody said so, or the user cannot be had.
+        InvalidInput: it would run as root without permission, or cannot become this user.
     """
     if sys.platform == "win32":
         return None
-    wanted = user or settings.service_user
+    name = user or settings.service_user
     is_root = 0 in _process_uids()
-    if wanted is None:
+    if name is None:
         if is_root and not (allow_root or settings.allow_root):
             raise error_table.ROOT_REFUSED.error(InvalidInput)
         return None
-    found = _lookup_user(wanted, home=settings.folder)
-    if found.uid == 0:
-        raise InvalidInput(f"--user {wanted}: that is root; say --allow-root if you mean it")
-    if not is_root and found.uid != os.geteuid():
-        raise InvalidInput(f"--user {wanted}: only root can become another user: start it as them")
-    return found if is_root else None
+    process_user = _lookup_user(name, home=settings.folder)
+    if process_user.uid == 0:
+        raise InvalidInput(f"--user {name}: that is root; say --allow-root if you mean it")
+    if not is_root and process_user.uid != os.geteuid():
+        raise InvalidInput(f"--user {name}: only root can become another user: start it as them")
+    return process_user if is_root else None
 
 
-def drop_privileges(process_user: ProcessUser, settings: Settings) -> Settings:
-    """Give up root for good, and every group of root's. Folders of the store that are not there yet
-    are made first, for that user.
-
+def drop_privileges(user: ProcessUser, settings: Settings) -> Settings:
+    """Give up root and its groups for good. Missing folders of the store are created first, for
+    that user.
     Raises:
-        InvalidInput: the store belongs to somebody else; it says what to do.
+        InvalidInput: the user cannot use the store; it says what to do.
     """
     if not is_postgres(settings.store):
-        _make_folder(Path(settings.store).parent, process_user, _PRIVATE)
-    _make_folder(Path(settings.workspaces), process_user, _PASSABLE)
+        _make_folder(Path(settings.store).parent, user, _PRIVATE)
+    _make_folder(Path(settings.workspaces), user, _PASSABLE)
     try:
-        os.setgroups(process_user.groups)
-        os.setresgid(process_user.gid, process_user.gid, process_user.gid)
-        os.setresuid(process_user.uid, process_user.uid, process_user.uid)
-    except OSError as error:  # a container may have taken from root what this needs
-        raise InvalidInput(
-            f"--user {process_user.name}: cannot be done here: {error.strerror}"
-        ) from error
-    _require_no_root(process_user)
-    own = settings_of_user(settings, process_user.name, process_user.home)
-    _require_usable(own, process_user)
+        os.setgroups(user.groups)
+        os.setresgid(user.gid, user.gid, user.gid)
+        os.setresuid(user.uid, user.uid, user.uid)
+    except OSError as error:  # a container may have dropped the capabilities that this needs
+        raise InvalidInput(f"--user {user.name}: cannot be done here: {error.strerror}") from error
+    _require_no_root(user)
+    user_settings = settings_of_user(settings, user.name, user.home)
+    _require_usable(user_settings, user)
     for program in (os.__file__, __file__):
         if not os.access(program, os.R_OK):
-            raise _unusable(
-                program, process_user, "install Python and Mainspring where all can read them"
-            )
-    return own
+            raise _unusable(program, user, "install Python and Mainspring where all can read them")
+    return user_settings
 
 
 def _process_uids() -> tuple[int, ...]:
     return os.getresuid() if hasattr(os, "getresuid") else (os.getuid(), os.geteuid())
 
 
-def _lookup_user(wanted: str, *, home: str) -> ProcessUser:
-    """By name, or by number: a container need not have an entry for it."""
+def _lookup_user(name: str, *, home: str) -> ProcessUser:
+    """By name or by number; a container need not have an entry for the number."""
     try:
-        known = pwd.getpwuid(int(wanted)) if wanted.isdecimal() else pwd.getpwnam(wanted)
+        entry = pwd.getpwuid(int(name)) if name.isdecimal() else pwd.getpwnam(name)
     except (KeyError, OverflowError) as error:
-        if not wanted.isdecimal() or int(wanted) > _LARGEST_UID:
-            raise InvalidInput(f"--user {wanted}: there is no such user") from error
-        uid = int(wanted)
-        return ProcessUser(name=wanted, uid=uid, gid=uid, groups=(uid,), home=home)
+        if not name.isdecimal() or int(name) > _LARGEST_UID:
+            raise InvalidInput(f"--user {name}: there is no such user") from error
+        uid = int(name)
+        return ProcessUser(name=name, uid=uid, gid=uid, groups=(uid,), home=home)
     return ProcessUser(
-        name=known.pw_name,
-        uid=known.pw_uid,
-        gid=known.pw_gid,
-        groups=os.getgrouplist(known.pw_name, known.pw_gid),
-        home=known.pw_dir,
+        name=entry.pw_name,
+        uid=entry.pw_uid,
+        gid=entry.pw_gid,
+        groups=os.getgrouplist(entry.pw_name, entry.pw_gid),
+        home=entry.pw_dir,
     )
 
 
-def _make_folder(folder: Path, process_user: ProcessUser, mode: int) -> None:
-    """Only what is made here is given away: what was there may be anybody's."""
+def _make_folder(folder: Path, user: ProcessUser, mode: int) -> None:
+    """Create missing folders for the user. Existing ones keep their owner."""
     missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     for item in reversed(missing):
         item.mkdir(mode=mode)
         descriptor = os.open(item, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
-            os.fchown(descriptor, process_user.uid, process_user.gid)
+            os.fchown(descriptor, user.uid, user.gid)
         finally:
             os.close(descriptor)
 
 
-def _require_no_root(process_user: ProcessUser) -> None:
+def _require_no_root(user: ProcessUser) -> None:
     """
     Raises:
-        InvalidInput: something of root is left.
+        InvalidInput: the process still has a right of root.
     """
-    is_other = (
-        os.getresuid() == (process_user.uid,) * 3 and os.getresgid() == (process_user.gid,) * 3
-    )
+    is_other = os.getresuid() == (user.uid,) * 3 and os.getresgid() == (user.gid,) * 3
     try:
         os.setuid(0)
     except PermissionError:
-        if is_other and set(os.getgroups()) <= {*process_user.groups, process_user.gid}:
+        if is_other and set(os.getgroups()) <= {*user.groups, user.gid}:
             return
-    raise InvalidInput(
-        f"--user {process_user.name}: this process could become root again; it does not run"
-    )
+    raise InvalidInput(f"--user {user.name}: this process could become root again; it does not run")
 
 
-def _require_usable(settings: Settings, process_user: ProcessUser) -> None:
+def _require_usable(settings: Settings, user: ProcessUser) -> None:
     if is_postgres(settings.store):
         return
     store = Path(settings.store)
     for path in (store.parent, store, Path(f"{store}-wal"), Path(settings.workspaces)):
         if os.path.lexists(path) and not os.access(path, os.R_OK | os.W_OK):
-            raise _unusable(
-                str(path), process_user, f"chown -R {process_user.uid}:{process_user.gid} {path}"
-            )
+            raise _unusable(str(path), user, f"chown -R {user.uid}:{user.gid} {path}")
 
 
-def _unusable(path: str, process_user: ProcessUser, fix: str) -> InvalidInput:
-    refused = InvalidInput(f"{path} cannot be used by {process_user.name}, whom the service became")
-    refused.add_note(fix)
-    return refused
+def _unusable(path: str, user: ProcessUser, fix: str) -> InvalidInput:
+    refusal = f"{path} cannot be used by {user.name}, whom the service became"
+    return with_hints(InvalidInput(refusal), fix)

@@ -317,12 +317,12 @@ def _unreachable(base: str, error: Exception) -> NetworkRefused:
 
 
 def _ambiguous_option(
-    option: str, given: str | None, named_object: Sequence[_NamedObject]
+    option: str, given: str | None, objects: Sequence[_NamedObject]
 ) -> InvalidInput:
-    if not named_object:
+    if not objects:
         return InvalidInput(f"the server has no {option}: create one there first")
     what = f"--{option} is missing" if given is None else f"--{option} {given} is not there"
     error = InvalidInput(f"{what}: name one that the server has")
-    for item in named_object[:_MAX_LISTED]:
+    for item in objects[:_MAX_LISTED]:
         error.add_note(f"--{option} {item.id}  {item.name}")
     return error

@@ -39,7 +39,7 @@ _KEY_ARGUMENTS = (
     "prompt",
     "name",
 )
-"""Arguments that tell most about a call, the most telling first."""
+"""The arguments that describe a call best, most descriptive first."""
 _MAX_THINKING_CHARS = 300
 _MAX_CRITERIA = 20
 _MAX_TREE_ROWS = 14
@@ -55,19 +55,19 @@ class _PendingCall:
 
 @dataclass(slots=True)
 class EventRenderer:
-    """Give it deltas and events in the order they come. Words go to standard output, the rest to
+    """Takes deltas and events in order. The agent's text goes to standard output, the rest to
     standard error."""
 
     settings: Settings
     is_live: bool = True
-    """The words of the agent come as deltas, before their event."""
+    """Whether the agent's text comes as deltas, before its event."""
     own: set[str] = field(default_factory=set[str])
-    """Ids of messages that need not be told: whoever reads this has typed them."""
+    """Ids of messages that are not shown, because the user has just typed them."""
     is_whole: bool = False
-    """All of it goes to standard output: it is what was asked for."""
+    """Whether everything goes to standard output."""
     subagents: SubagentTree | None = None
-    """Subagents: they are shown as a tree, and what they say is not told as the agent's words.
-    Without it, all events are taken for the agent's own."""
+    """Subagents are shown as a tree, and their messages are not printed. Without it, all events
+    count as the agent's own."""
     _out: Screen = field(init=False)
     _notes: Screen = field(init=False)
     _markdown_stream: MarkdownStream = field(init=False)
@@ -76,7 +76,7 @@ class EventRenderer:
     _has_spoken: bool = field(default=False, init=False)
     _is_replying: bool = field(default=False, init=False)
     _turns: list[str] = field(default_factory=list[str], init=False)
-    """What subagents have begun and ended while the agent spoke: nobody cuts it short."""
+    """Starts and ends of subagents during a reply, which are printed after it."""
     _has_output: bool = field(default=False, init=False)
     _last: str = field(default="", init=False)
 
@@ -136,25 +136,24 @@ class EventRenderer:
             case _:
                 self._show_tool_event(event, payload)
 
-    def add_call(self, call_id: str, name: str, given: Mapping[str, object]) -> None:
-        """A call from before."""
-        self._calls[call_id] = _PendingCall(name, key_argument(given))
+    def add_call(self, call_id: str, name: str, arguments: Mapping[str, object]) -> None:
+        """Add a call from before."""
+        self._calls[call_id] = _PendingCall(name, key_argument(arguments))
 
     def close(self) -> None:
-        """What was under way is not any more."""
+        """End what is in progress."""
         self._thought = ""
         if self.subagents is not None:
             self._print_tree(self.subagents)
         self._markdown_stream.end()
 
-    def note(self, words: str, style: str = "dim") -> None:
-        self._show((words, style))
+    def note(self, text: str, style: str = "dim") -> None:
+        self._show((text, style))
 
     def _show_user_message(self, text: str) -> None:
         self._markdown_stream.end()
-        lines = text.splitlines() or [""]
         self._begin("user")
-        for line in lines:
+        for line in text.splitlines() or [""]:
             self._notes.paragraph((f"> {line}", "bold green"))
         self._markdown_stream.restore()
 
@@ -180,18 +179,17 @@ class EventRenderer:
     def _show_tool_event(self, event: Event, payload: AnyPayload) -> None:
         match payload:
             case (
-                events.AgentToolUse(name=name, input=given)
-                | events.AgentMcpToolUse(name=name, input=given)
-                | events.AgentCustomToolUse(name=name, input=given)
+                events.AgentToolUse(name=name, input=arguments)
+                | events.AgentMcpToolUse(name=name, input=arguments)
+                | events.AgentCustomToolUse(name=name, input=arguments)
             ):
-                self._calls[event.id] = _PendingCall(name, key_argument(given))
+                self.add_call(event.id, name, arguments)
             case events.ToolCallStarted(tool_use_id=call_id):
                 if call := self._calls.get(call_id):
                     call.started = event.time
-                    is_told = self.subagents is not None and self.subagents.has_spawned(call_id)
-                    self._markdown_stream.set_status(
-                        "" if is_told else f"⋯ {call.name} {call.about}"
-                    )
+                    is_in_tree = self.subagents is not None and self.subagents.has_spawned(call_id)
+                    status = "" if is_in_tree else f"⋯ {call.name} {call.about}"
+                    self._markdown_stream.set_status(status)
             case (
                 events.AgentToolResult(tool_use_id=call_id)
                 | events.UserToolResult(tool_use_id=call_id)
@@ -217,7 +215,7 @@ class EventRenderer:
             and self.subagents.has_spawned(call_id)
             and not result.is_error
         ):
-            return  # the tree has told it
+            return  # the tree shows it
         mark: StyledText = ("✗ ", "red") if result.is_error else ("✓ ", "green")
         took = "" if call.started is None else duration_text(event.time - call.started)
         about = f" {call.about}" if call.about else ""
@@ -252,15 +250,15 @@ class EventRenderer:
             case _:
                 pass
 
-    def _show_check(self, checked: events.OutcomeEvaluationEnded | events.ToolCallInDoubt) -> None:
-        """What became of the work: the verdict of a grader, or a call that a crash left open."""
-        if isinstance(checked, events.ToolCallInDoubt):
-            id_ = checked.tool_use_id
+    def _show_check(self, payload: events.OutcomeEvaluationEnded | events.ToolCallInDoubt) -> None:
+        """The verdict of a grader, or a call that was running at a crash."""
+        if isinstance(payload, events.ToolCallInDoubt):
+            id_ = payload.tool_use_id
             name = self._calls[id_].name if id_ in self._calls else short_id(id_)
             return self.note(f"{name} was under way when the session stopped", "yellow")
-        style = "green" if checked.result == "satisfied" else "yellow"
-        self.note(f"graded {checked.iteration}: {checked.result.replace('_', ' ')}", style)
-        for line in checked.explanation.splitlines()[:_MAX_CRITERIA]:
+        style = "green" if payload.result == "satisfied" else "yellow"
+        self.note(f"graded {payload.iteration}: {payload.result.replace('_', ' ')}", style)
+        for line in payload.explanation.splitlines()[:_MAX_CRITERIA]:
             self.note(f"  {truncate(line)}")
 
     def _show(self, *parts: StyledText, kind: str = "note", is_cut: bool = False) -> None:
@@ -270,21 +268,20 @@ class EventRenderer:
         self._markdown_stream.restore()
 
     def _update_tree(self, tree: SubagentTree, event: Event) -> None:
-        turned = tree.apply(event)
-        if turned is not None and turned.subagent_state != "waiting":
-            self._turns.append(
-                f"{tree.path(turned)}: {_transition_text(turned)}{_description_text(turned)}"
-            )
+        node = tree.apply(event)
+        if node is not None and node.subagent_state != "waiting":
+            about = f" · {node.about}" if node.about else ""
+            self._turns.append(f"{tree.path(node)}: {_transition_text(node)}{about}")
         if tree.is_live and self._out.can_redraw:
             if isinstance(event.payload, events.ThreadCreated):
-                self._markdown_stream.set_status("")  # the call that has borne it
+                self._markdown_stream.set_status("")  # the tree replaces the call's status
             rows = tree.lines(most=min(_MAX_TREE_ROWS, self._out.size[1] // 2))
             self._markdown_stream.set_footer(["".join(words for words, _ in row) for row in rows])
         elif not self._is_replying:
             self._print_tree(tree)
 
     def _print_tree(self, tree: SubagentTree) -> None:
-        """What was live becomes history: the tree as it is now stays on the screen."""
+        """Print the tree as it is now, so that it stays on the screen."""
         rows = tree.lines()
         if not self._out.can_redraw:
             total = rows[-1:] if self._turns and not tree.is_live else []
@@ -297,7 +294,7 @@ class EventRenderer:
             tree.hide_all()
 
     def _begin(self, kind: str) -> None:
-        """An empty line between things of different kinds, and between blocks of words."""
+        """Print an empty line between output of different kinds, and between blocks of text."""
         if self._out.width is not None or self.is_whole:
             is_apart = self._last and (kind != self._last or kind in ("prose", "code", "user"))
         else:
@@ -308,29 +305,21 @@ class EventRenderer:
         self._last = kind
 
 
-def _transition_text(subagent_node: SubagentNode) -> str:
-    match subagent_node.subagent_state:
+def _transition_text(node: SubagentNode) -> str:
+    match node.subagent_state:
         case "running":
-            return "started" if not subagent_node.turns else "resumed"
+            return "started" if not node.turns else "resumed"
         case "ended":
-            return f"{subagent_node.reason}, {subagent_node.usage_text}"
+            return f"{node.reason}, {node.usage_text}"
         case _:
-            return subagent_node.activity
+            return node.activity
 
 
-def _description_text(subagent_node: SubagentNode) -> str:
-    return f" · {subagent_node.about}" if subagent_node.about else ""
-
-
-def key_argument(given: Mapping[str, object]) -> str:
-    """The value that tells most about a call."""
-    named = [given[key] for key in _KEY_ARGUMENTS if isinstance(given.get(key), str)]
-    texts = [value for value in given.values() if isinstance(value, str)]
-    found = [*named, *texts] or [value for value in given.values() if value is not None]
-    return truncate(_argument_text(found[0])) if found else ""
-
-
-def _argument_text(value: object) -> str:
-    return (
-        ", ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else str(value)
-    )
+def key_argument(arguments: Mapping[str, object]) -> str:
+    """The value that describes a call best."""
+    keys = [arguments[key] for key in _KEY_ARGUMENTS if isinstance(arguments.get(key), str)]
+    texts = [value for value in arguments.values() if isinstance(value, str)]
+    values = [*keys, *texts] or [value for value in arguments.values() if value is not None]
+    value = values[0] if values else ""
+    is_list = isinstance(value, list)
+    return truncate(", ".join(map(str, cast("list[object]", value))) if is_list else str(value))

@@ -16,7 +16,7 @@ from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.log_maintenance import export
 from mainspring.edges.cli.options import JsonOption, SessionArgument
-from mainspring.edges.cli.printing import Screen, plural, print_note
+from mainspring.edges.cli.printing import Screen, diff_style, plural, print_note
 from mainspring.edges.cli.renderer import EventRenderer
 from mainspring.edges.cli.run_command import EXIT_STATUS, FAILED, INTERRUPTED, print_end
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log, require_store
@@ -62,7 +62,7 @@ class ReplayView(Struct, frozen=True, kw_only=True):
     ok: bool
     calls: int
     call: int | None
-    """The first that differs."""
+    """The first call that differs."""
     what: str | None
     diff: tuple[str, ...]
 
@@ -78,21 +78,21 @@ async def replay(
     difference; with --model or --prompt, a fork continues from there."""
     if options.model is not None or options.prompt is not None:
         return await _branch_session(settings, session, options)
-    async with open_existing_log(settings) as log, open_model_registry(settings) as shelf:
+    async with open_existing_log(settings) as log, open_model_registry(settings) as registry:
         row = await find_session(log, session)
-        replayed = await replaying.replay(
-            log, row.id, start=options.start, facts=_facts_or_default(shelf.facts)
+        result = await replaying.replay(
+            log, row.id, start=options.start, facts=_facts_or_default(registry.facts)
         )
     screen = Screen(settings)
     if json:
-        screen.json(_replay_view(replayed))
+        screen.json(_replay_view(result))
     else:
-        _print_replay(screen, replayed)
-    return 0 if replayed.ok else 1
+        _print_replay(screen, result)
+    return 0 if result.ok else 1
 
 
 def _facts_or_default(facts: replaying.Facts) -> replaying.Facts:
-    """Of this place's catalog; of a model that is not in it any more, what most have."""
+    """Facts of this folder's catalog; the usual ones for a model that is no longer in it."""
 
     def look_up(name: str) -> replaying.ModelFacts:
         try:
@@ -103,33 +103,32 @@ def _facts_or_default(facts: replaying.Facts) -> replaying.Facts:
     return look_up
 
 
-def _replay_view(replay_result: replaying.ReplayResult) -> ReplayView:
-    divergence = replay_result.divergence
+def _replay_view(result: replaying.ReplayResult) -> ReplayView:
+    divergence = result.divergence
     return ReplayView(
-        session_id=replay_result.session_id,
-        ok=replay_result.ok,
-        calls=replay_result.calls,
+        session_id=result.session_id,
+        ok=result.ok,
+        calls=result.calls,
         call=None if divergence is None else divergence.call,
         what=None if divergence is None else divergence.what,
         diff=() if divergence is None else divergence.diff,
     )
 
 
-def _print_replay(screen: Screen, replay_result: replaying.ReplayResult) -> None:
-    name = replay_result.session_id if screen.width is None else short_id(replay_result.session_id)
-    calls = plural(replay_result.calls, "call")
-    if replay_result.is_imported and replay_result.ok and not replay_result.calls:
+def _print_replay(screen: Screen, result: replaying.ReplayResult) -> None:
+    name = result.session_id if screen.width is None else short_id(result.session_id)
+    calls = plural(result.calls, "call")
+    if result.is_imported and result.ok and not result.calls:
         screen.line(("imported ", ""), (name, "bold"), ("  nothing to replay", "dim"))
         return
-    if replay_result.divergence is None:
+    if result.divergence is None:
         screen.line(("identical ", "green"), (name, "bold"), (f"  {calls} of the model", "dim"))
         return
-    divergence = replay_result.divergence
+    divergence = result.divergence
     screen.line(("differs ", "bold red"), (name, "bold"), (f"  at call {divergence.call}", ""))
     screen.paragraph((divergence.what, ""), indent=2)
     for line in divergence.diff:
-        style = {"+": "green", "-": "red"}.get(line[:1], "dim")
-        screen.line((f"  {line}", style))
+        screen.line((f"  {line}", diff_style(line) or "dim"))
 
 
 async def _branch_session(settings: Settings, id_or_part: str, options: ReplayOptions) -> int:

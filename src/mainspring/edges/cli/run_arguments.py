@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 
@@ -24,13 +23,10 @@ def parse_limit(text: str) -> Decimal:
     return amount
 
 
-class ModeName(StrEnum):
-    default = "default"
-    plan = "plan"
-    accept_edits = "acceptEdits"
-    auto = "auto"
-    dont_ask = "dontAsk"
-    bypass = "bypassPermissions"
+ModeChoice: TypeAlias = Literal[
+    "default", "plan", "acceptEdits", "auto", "dontAsk", "bypassPermissions"
+]
+"""As `Mode` of the harness, which is not imported for a help text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +71,7 @@ class RunArguments:
         ),
     ] = None
     mode: Annotated[
-        ModeName | None,
+        ModeChoice | None,
         typer.Option(
             "--mode",
             "--permission-mode",
@@ -136,7 +132,7 @@ class RunArguments:
             model=self.model,
             max_turns=self.max_turns,
             max_cost_usd=self.max_cost,
-            mode=None if self.mode is None else self.mode.value,
+            mode=self.mode,
             workspace=None if self.workspace is None else Path(self.workspace),
             is_unsandboxed=self.unsandboxed,
             memory_mode="off" if self.no_memory else "on",
@@ -147,20 +143,12 @@ class RunArguments:
 STDIO = "stdio"
 
 
-class OutputFormat(StrEnum):
-    text = "text"
-    json = "json"
-    stream_json = "stream-json"
-
-
-class InputFormat(StrEnum):
-    text = "text"
-    stream_json = "stream-json"
+STREAM_JSON = "stream-json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrintArguments:
-    """As scripts for Claude Code give them."""
+    """The options of Claude Code that scripts use."""
 
     is_print: Annotated[
         bool,
@@ -169,14 +157,14 @@ class PrintArguments:
         ),
     ] = False
     output_format: Annotated[
-        OutputFormat | None,
+        Literal["text", "json", "stream-json"] | None,
         typer.Option(
             "--output-format",
             help="With -p: the final text, one JSON object, or JSON lines as they come.",
         ),
     ] = None
     input_format: Annotated[
-        InputFormat | None,
+        Literal["text", "stream-json"] | None,
         typer.Option(
             "--input-format", help="With -p: text, or messages as JSON lines on standard input."
         ),
@@ -188,7 +176,7 @@ class PrintArguments:
         ),
     ] = False
     verbose: Annotated[bool, typer.Option("--verbose", hidden=True)] = False
-    """Claude Code wants it with stream-json; it changes nothing here."""
+    """Claude Code requires it with stream-json; it has no effect here."""
     allowed_tools: Annotated[
         list[str] | None,
         typer.Option(
@@ -254,11 +242,11 @@ class PrintArguments:
 
     @property
     def is_stream(self) -> bool:
-        return self.output_format is OutputFormat.stream_json
+        return self.output_format == STREAM_JSON
 
     def check(self, prompt: str | None) -> None:
-        """Raises: BadParameter: the formats do not go together."""
-        if self.input_format is InputFormat.stream_json:
+        """Raises: BadParameter: the options cannot be combined."""
+        if self.input_format == STREAM_JSON:
             if not self.is_stream:
                 raise typer.BadParameter("--input-format stream-json needs the output format, too")
             if prompt is not None:

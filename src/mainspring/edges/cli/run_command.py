@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import anyio
@@ -17,7 +16,6 @@ from mainspring.core.errors import InvalidInput, LeaseHeld
 from mainspring.core.events import Usage
 from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.approval_prompt import ApprovalPrompt, caller_path, is_interactive
-from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.outcome_arguments import OutcomeArguments, estimate_text
 from mainspring.edges.cli.printing import Screen, print_note
 from mainspring.edges.cli.renderer import EventRenderer, key_argument
@@ -46,7 +44,7 @@ from mainspring.wiring.providers import hint_for
 if TYPE_CHECKING:
     from mainspring.edges.cli import print_mode
 else:
-    print_mode = LazyModule("mainspring.edges.cli.print_mode")  # for scripts
+    print_mode = LazyModule("mainspring.edges.cli.print_mode")  # only scripts use it
 
 DONE, FAILED, WAITS, LIMIT, INTERRUPTED = 0, 1, 3, 4, 130
 EXIT_STATUS: dict[EndReason, int] = {
@@ -58,10 +56,10 @@ EXIT_STATUS: dict[EndReason, int] = {
     "interrupted_streaming": INTERRUPTED,
     "interrupted_tools": INTERRUPTED,
 }
-"""Exit status; any other reason is a failure."""
+"""The exit status by the reason of the end; any other reason is a failure."""
 _CARRY_OUT_HINT = 'mainspring run --resume {} --mode default "go"'
 _PIPE_SECONDS = 3.0
-"""Seconds that a pipe beside a prompt has to begin with something."""
+"""How long to wait for the first data of a pipe, if there is also a prompt."""
 _RESUME_HINT = "continue: mainspring run --resume {}"
 
 
@@ -103,15 +101,19 @@ async def run(
         raise typer.BadParameter("say what to do, or pipe it in", param_hint="PROMPT")
     text = await read_prompt(prompt, required=resumed is None)
     options = await open_worktree(settings, arguments)
-    async with open_session_runner(settings, options, resumed) as stage:
+    async with open_session_runner(settings, options, resumed) as runner:
         if text is not None:
-            reject_slash_command(stage.agent, text)
-        session = stage.session or await stage.start()
+            reject_slash_command(runner.agent, text)
+        session = runner.session or await runner.start()
         own = set[str]()
         if text is not None:
-            own.add(await submit_prompt(settings, stage, outcome, session, text))
+            own.add(await submit_prompt(settings, runner, outcome, session, text))
         try:
-            status = await _run_prompt(settings, stage, session, own, json=json)
+            if json:
+                status = await _run_as_json(settings, runner, session)
+            else:
+                result = await run_attended(settings, session, own=own, notices=runner.notices)
+                status = await _print_result(settings, runner, session, result)
             await session.end()
             return status
         except LeaseHeld:
@@ -127,8 +129,8 @@ async def submit_prompt(
     session: Session,
     text: str,
 ) -> str:
-    """As a message; or as an outcome, if the command line or, for a new session, the agent has a
-    rubric."""
+    """Send a prompt as a message; or as an outcome, if the command line or, for a new session, the
+    agent has a rubric. Returns the event id."""
     rubric = arguments.rubric(settings)
     defined = runner.outcome if runner.session is None else None
     if rubric is None and defined is not None and defined.rubric.strip():
@@ -136,33 +138,23 @@ async def submit_prompt(
         text = f"{text}\n\n{defined.description}".strip()
     if rubric is None:
         return await send_message(settings, runner.agent, session, text)
-    given = arguments.max_iterations or (None if defined is None else defined.max_iterations)
-    outcome = outcome_definition(text, rubric, given)
+    iterations = arguments.max_iterations or (None if defined is None else defined.max_iterations)
+    outcome = outcome_definition(text, rubric, iterations)
     facts = runner.runtime.models.facts(runner.runtime.models.resolve(runner.agent.model))
     estimate = estimate_grading(rubric, outcome.max_iterations or DEFAULT_ITERATIONS, facts)
     print_note(settings, estimate_text(estimate))
     return (await session.submit(outcome)).event_id
 
 
-async def _run_prompt(
-    settings: Settings, runner: SessionRunner, session: Session, own: set[str], *, json: bool
-) -> int:
-    if json:
-        return await _run_as_json(settings, runner, session)
-    result = await run_attended(settings, session, own=own, notices=runner.notices)
-    return await _print_result(settings, runner, session, result)
-
-
 async def _report_delivered(settings: Settings, session: Session, *, json: bool) -> int:
-    """Another process runs the session: the message is in its inbox, and that one answers it."""
+    """Another process runs the session: the message is in its inbox, and that process answers."""
     if json:
         Screen(settings).json({"type": "delivered", "session_id": session.id})
     notes = Screen(settings, stderr=True)
-    name = session.id if notes.width is None else short_id(session.id)
-    _print_line(
-        notes, f"another process runs session {name}: it has your message and answers it", ""
-    )
-    _print_line(notes, f"watch it: mainspring log follow {name}", "dim")
+    name = notes.id_text(session.id)
+    text = f"another process runs session {name}: it has your message and answers it"
+    notes.paragraph((text, ""))
+    notes.paragraph((f"watch it: mainspring log follow {name}", "dim"))
     return DONE
 
 
@@ -174,17 +166,15 @@ async def run_attended(
     notices: Notices,
     keyboard: Keyboard | None = None,
 ) -> RunResult | UserLeft | None:
-    """Run a session; whoever sits at the terminal is asked what it waits for, and it goes on."""
+    """Run a session. At a terminal, ask the user about pending calls and continue."""
     keyboard = keyboard or Keyboard(colour=settings.color)
     approver = ApprovalPrompt(settings, keyboard, Screen(settings, stderr=True))
     row = await session.log.session(session.id)
     tree = SubagentTree.of(await session.events(), row.thread_id)
     renderer = EventRenderer(settings, own=own, subagents=tree)
     while True:
-        for read_pending_call in await read_pending_calls(session.log, row):
-            renderer.add_call(
-                read_pending_call.call.id, read_pending_call.call.name, read_pending_call.call.input
-            )
+        for pending in await read_pending_calls(session.log, row):
+            renderer.add_call(pending.call.id, pending.call.name, pending.call.input)
         try:
             with notices.redirected_to(renderer.note):
                 result = await run_interruptible(
@@ -201,7 +191,7 @@ async def run_attended(
 
 
 async def read_prompt(prompt: str | None, *, required: bool) -> str | None:
-    """The prompt, from the command line, from standard input, or both."""
+    """The prompt from the command line, from standard input, or from both."""
     if prompt == "-" or (prompt is None and required):
         prompt = await anyio.to_thread.run_sync(read_piped, None, abandon_on_cancel=True)
     elif prompt is not None and is_piped():
@@ -215,14 +205,17 @@ async def read_prompt(prompt: str | None, *, required: bool) -> str | None:
 async def _run_as_json(settings: Settings, runner: SessionRunner, session: Session) -> int:
     screen, notes = Screen(settings), Screen(settings, stderr=True)
 
-    def tell(event: Event) -> None:
+    def print_event(event: Event) -> None:
         screen.json_line(encode_line(event))
 
     if runner.session is None:
         for event in await session.events():
-            tell(event)
+            print_event(event)
     result = await run_interruptible(
-        session, emit=ignore_delta, tell=tell, say=lambda words: notes.paragraph((words, "dim"))
+        session,
+        emit=ignore_delta,
+        tell=print_event,
+        say=lambda text: notes.paragraph((text, "dim")),
     )
     match result:
         case RunResult():
@@ -253,20 +246,19 @@ async def _print_result(
     settings: Settings, runner: SessionRunner, session: Session, result: RunResult | UserLeft | None
 ) -> int:
     notes = Screen(settings, stderr=True)
-    say = partial(_print_line, notes)
-    name = session.id if notes.width is None else short_id(session.id)
+    name = notes.id_text(session.id)
     match result:
         case None:
             return await _print_idle(notes, runner, session)
         case UserLeft():
-            say(f"left; session {name} is kept", "yellow")
-            say(_RESUME_HINT.format(name), "dim")
+            notes.paragraph((f"left; session {name} is kept", "yellow"))
+            notes.paragraph((_RESUME_HINT.format(name), "dim"))
             return INTERRUPTED
         case RunResult():
             await print_end(notes, session, result)
             print_status(notes, result, command="mainspring run")
             if result.reason == "completed" and await mode_of(session.log, session.id) == "plan":
-                say(f"carry the plan out: {_CARRY_OUT_HINT.format(name)}", "dim")
+                notes.paragraph((f"carry the plan out: {_CARRY_OUT_HINT.format(name)}", "dim"))
             return EXIT_STATUS.get(result.reason, FAILED)
 
 
@@ -278,52 +270,40 @@ async def _print_idle(notes: Screen, runner: SessionRunner, session: Session) ->
     if _is_waiting(runner):
         await _print_waiting(notes, session)
         return WAITS
-    name = session.id if notes.width is None else short_id(session.id)
     before = runner.session_summary
     reason = f" ({before.reason})" if before is not None and before.reason else ""
-    _print_line(
-        notes, f"nothing to do: session {name} is idle{reason}; give a prompt to continue", "dim"
-    )
+    state = f"session {notes.id_text(session.id)} is idle{reason}"
+    notes.paragraph((f"nothing to do: {state}; give a prompt to continue", "dim"))
     return DONE
 
 
 async def print_end(notes: Screen, session: Session, result: RunResult) -> None:
-    """Why it ended, unless it is simply done; and what waits for whom."""
-    _print_line(notes, "", "")
+    """Print why a run ended, unless it is done, and which calls wait for the user."""
+    notes.paragraph(("", ""))
     match result.reason:
         case "completed" | "compacted":
             return
         case "requires_action":
             await _print_waiting(notes, session)
         case "interrupted_streaming" | "interrupted_tools":
-            _print_line(notes, "interrupted", "yellow")
-        case "model_error" if result.detail:  # whose words were shown when it happened
+            notes.paragraph(("interrupted", "yellow"))
+        case "model_error" if result.detail:  # the error was printed when it happened
             if hint := hint_for(result.detail):
-                _print_line(notes, f"hint: {hint}", "dim")
+                notes.paragraph((f"hint: {hint}", "dim"))
         case reason:
             why = f": {result.detail}" if result.detail else ""
-            _print_line(notes, f"{reason.replace('_', ' ')}{why}", "bold red")
-            if EXIT_STATUS.get(reason) == LIMIT:
-                name = session.id if notes.width is None else short_id(session.id)
-                for fix in error_table.LIMIT_REACHED.fix:
-                    _print_line(notes, f"hint: {fix.format(session=name)}", "dim")
+            notes.paragraph((f"{reason.replace('_', ' ')}{why}", "bold red"))
+            for fix in error_table.LIMIT_REACHED.fix if EXIT_STATUS.get(reason) == LIMIT else ():
+                hint = fix.format(session=notes.id_text(session.id))
+                notes.paragraph((f"hint: {hint}", "dim"))
 
 
 async def _print_waiting(notes: Screen, session: Session) -> None:
-    name = session.id if notes.width is None else short_id(session.id)
-    for read_pending_call in await read_pending_calls(
-        session.log, await session.log.session(session.id)
-    ):
-        call_name = (
-            read_pending_call.call.id
-            if notes.width is None
-            else short_id(read_pending_call.call.id)
-        )
-        about = f" {key_argument(read_pending_call.call.input)}"
-        notes.line(("waits ", "bold yellow"), (caller_path(read_pending_call), "bold"), (about, ""))
-        form = " --form '{...}'" if read_pending_call.call.is_suspended else ""
-        _print_line(notes, f"  mainspring sessions answer {name} {call_name} allow|deny{form}", "")
-
-
-def _print_line(notes: Screen, words: str, style: str) -> None:
-    notes.paragraph((words, style))
+    row = await session.log.session(session.id)
+    for pending in await read_pending_calls(session.log, row):
+        call = pending.call
+        about = f" {key_argument(call.input)}"
+        notes.line(("waits ", "bold yellow"), (caller_path(pending), "bold"), (about, ""))
+        form = " --form '{...}'" if call.is_suspended else ""
+        target = f"{notes.id_text(session.id)} {notes.id_text(call.id)}"
+        notes.paragraph((f"  mainspring sessions answer {target} allow|deny{form}", ""))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy_module import LazyModule
+from mainspring.error_table import with_hints
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.session.session import Session
 from mainspring.runtime.session.session_summary import workspace_of
@@ -21,43 +22,37 @@ from mainspring.runtime.slash_commands import (
 if TYPE_CHECKING:
     from mainspring.runtime.skills import skill_command
 else:
-    skill_command = LazyModule(
-        "mainspring.runtime.skills.skill_command"
-    )  # for agents that have any
+    skill_command = LazyModule("mainspring.runtime.skills.skill_command")
 
 
 def is_agent_command(agent: Agent, message: str) -> bool:
-    """Whether it calls a skill or a command that the agent has of its own."""
+    """Whether a message calls a skill or a command that the agent defines."""
     command = parse_command(message)
-    brought = {
-        available_command.name
-        for available_command in available_commands(agent)
-        if available_command.kind != "built-in"
-    }
-    return command is not None and command.name in brought
+    if command is None:
+        return False
+    names = {item.name for item in available_commands(agent) if item.kind != "built-in"}
+    return command.name in names
 
 
 def reject_slash_command(agent: Agent, message: str) -> None:
-    """Raises: InvalidInput: it is one that only chat has, or that nobody has."""
+    """Raises: InvalidInput: the message is a command of chat, or an unknown one."""
     command = parse_command(message)
     if command is None or not command.name or is_agent_command(agent, message):
         return
     if command.name.startswith(PROMPT_PREFIX):
         return
-    names = [available_command.name for available_command in available_commands(agent)]
+    names = [item.name for item in available_commands(agent)]
     if command.name in names:
         raise InvalidInput(f"/{command.name} is for `mainspring chat`")
     near = get_close_matches(command.name, names, n=1)
-    unknown = InvalidInput(f"there is no command /{command.name}")
-    unknown.add_note(f"did you mean /{near[0]}?" if near else "begin with // to say it as it is")
-    raise unknown
+    hint = f"did you mean /{near[0]}?" if near else "begin with // to say it as it is"
+    raise with_hints(InvalidInput(f"there is no command /{command.name}"), hint)
 
 
 async def send_message(settings: Settings, agent: Agent, session: Session, message: str) -> str:
-    """The id of the message.
-
+    """Returns the id of the message.
     Raises:
-        InvalidInput: what it calls is not for users, or its file has changed.
+        InvalidInput: the skill is not for users, or its file has changed.
     """
     if not is_agent_command(agent, message):
         return (await session.send(unescape_message(message))).event_id
@@ -69,5 +64,5 @@ async def send_message(settings: Settings, agent: Agent, session: Session, messa
     expanded = await skill_command.expand_command(message, skills=agent.skills, skill_facts=facts)
     if expanded is None:
         return (await session.send(message)).event_id
-    blocks, used = expanded
-    return (await session.send(blocks, skill=used.name)).event_id
+    blocks, skill = expanded
+    return (await session.send(blocks, skill=skill.name)).event_id

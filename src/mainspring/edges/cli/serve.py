@@ -35,7 +35,7 @@ from mainspring.edges.api.request_observers import (
 from mainspring.edges.api.route import Route, routes_of
 from mainspring.edges.api.route_table import all_routes
 from mainspring.edges.api.routes.health import HealthRoutes, MetricsRoutes, operations_application
-from mainspring.edges.cli.printing import Screen, sanitize_text
+from mainspring.edges.cli.printing import Screen, print_note, sanitize_text
 from mainspring.edges.cli.process_user import drop_privileges, service_user
 from mainspring.edges.cli.serve_options import ServeOptions, WorkerOptions
 from mainspring.log.event_chain import Scrub
@@ -84,18 +84,18 @@ async def serve(settings: Settings, *, options: ServeOptions, worker_options: Wo
     proxies = frozenset(_parse_proxy(proxy) for proxy in options.proxies or ())
     address, works = (options.host, options.port), options.has_worker
     async with (
-        _bind_and_drop_privileges(settings, worker_options, address) as (own, ports),
-        _open_service(own, worker_options, ports.metrics, works=works) as dependencies,
+        _bind_and_drop_privileges(settings, worker_options, address) as (user_settings, ports),
+        _open_service(user_settings, worker_options, ports.metrics, works=works) as dependencies,
     ):
         service = dependencies.service
         issuers = await _read_issuers(options.oidc)
         tokens = CombinedTokens(
             service.sessions.work_tokens, open_tokens(issuers, fetch_issuer_keys)
         )
-        door = Authenticator(service.infrastructure.store.records, token_verifier=tokens)
+        records = service.infrastructure.store.records
         api = Api(
             all_routes(service, *dependencies.operations()),
-            access_control=door,
+            access_control=Authenticator(records, token_verifier=tokens),
             request_observer=combined_observer(
                 AuditObserver(
                     service.access.audit, alarm=dependencies.telemetry.metrics.audit_failures.inc
@@ -108,12 +108,12 @@ async def serve(settings: Settings, *, options: ServeOptions, worker_options: Wo
             repeated=service.access.repeated,
         )
         async with http_server(api.application(), ports.api) as url:
-            # not before it can be shown: a start that fails would take it along
+            # created only when it can be shown: a failed start must not use it up
             first = await ensure_first_key(
-                service.infrastructure.store.records, adopted=own.admin_key
+                service.infrastructure.store.records, adopted=user_settings.admin_key
             )
-            _print_start(own, options, url, first)
-            _print_schedule(own, await sync_schedule(service))
+            _print_start(user_settings, options, url, first)
+            _print_schedule(user_settings, await sync_schedule(service))
             if options.has_worker:
                 await dependencies.work()
             else:
@@ -129,10 +129,10 @@ async def worker(settings: Settings, *, options: WorkerOptions) -> int:
     a shared disk, and the same vault key.
     """
     async with (
-        _bind_and_drop_privileges(settings, options) as (own, ports),
-        _open_service(own, options, ports.metrics) as dependencies,
+        _bind_and_drop_privileges(settings, options) as (user_settings, ports),
+        _open_service(user_settings, options, ports.metrics) as dependencies,
     ):
-        Screen(own).line((f"working for {own.store_label}", ""))
+        Screen(user_settings).line((f"working for {user_settings.store_label}", ""))
         await dependencies.work()
     return 0
 
@@ -167,18 +167,18 @@ class _RunningService:
         )
 
     async def work(self) -> None:
-        days, kept = self.options.audit_days, self.options.workspace_days
-        orders = WorkerConfig(
+        audit_days, workspace_days = self.options.audit_days, self.options.workspace_days
+        config = WorkerConfig(
             worker_settings=WorkerSettings(
                 concurrency=self.options.concurrency, drain_seconds=self.options.drain_seconds
             ),
             model=self.options.model,
-            keep_audit=None if days is None else timedelta(days=days),
-            keep_workspaces=timedelta(days=kept) if kept else None,
+            keep_audit=None if audit_days is None else timedelta(days=audit_days),
+            keep_workspaces=timedelta(days=workspace_days) if workspace_days else None,
         )
         machine = WorkerMachine(settings=self.settings, networks=self.networks)
         async with open_worker(
-            machine, self.service, self.telemetry, orders, beat=self.loop_heartbeat.beat
+            machine, self.service, self.telemetry, config, beat=self.loop_heartbeat.beat
         ) as worker:
             await worker.work(self.closing)
 
@@ -197,18 +197,14 @@ async def _bind_and_drop_privileges(
     metrics = None if options.metrics is None else _parse_address(options.metrics)
     user = service_user(settings, user=options.user, allow_root=options.allow_root)
     with ExitStack() as stack:
-        ports = _BoundSockets(
-            **{
-                name: ()
-                if at is None
-                else [stack.enter_context(bind_socket) for bind_socket in await bind_sockets(*at)]
-                for name, at in (("api", api), ("metrics", metrics))
-            }
-        )
+        api_sockets, metrics_sockets = [
+            [] if at is None else [stack.enter_context(item) for item in await bind_sockets(*at)]
+            for at in (api, metrics)
+        ]
         own = settings if user is None else drop_privileges(user, settings)
-        if (told := private_files(own).require_apart()) is not None:
-            Screen(own, stderr=True).paragraph((f"warning: {told}", "yellow"))
-        yield own, ports
+        if (warning := private_files(own).require_apart()) is not None:
+            print_note(own, f"warning: {warning}", "yellow")
+        yield own, _BoundSockets(api=api_sockets, metrics=metrics_sockets)
 
 
 def _sanitize_log_line(scrub: Scrub, line: bytes) -> bytes:
@@ -227,8 +223,8 @@ async def _open_service(
     scrub = Scrubber(known_secrets(settings))
     async with AsyncExitStack() as stack:
         level = options.level or settings.environment.get("MAINSPRING_LOG_LEVEL") or "info"
-        shown = partial(_sanitize_log_line, scrub) if sys.stderr.isatty() else scrub
-        stack.enter_context(log_to_stream(sys.stderr, scrub=shown, level=level, form=options.form))
+        clean = partial(_sanitize_log_line, scrub) if sys.stderr.isatty() else scrub
+        stack.enter_context(log_to_stream(sys.stderr, scrub=clean, level=level, form=options.form))
         metrics = Metrics(version=__version__)
         service = await stack.enter_async_context(
             open_service(
@@ -239,10 +235,9 @@ async def _open_service(
             )
         )
         if options.model is not None:
-            service.infrastructure.models.facts(
-                options.model
-            )  # a wrong name is reported now, not by every session
-        watching = await stack.enter_async_context(
+            # so that a wrong name is reported now, not by every session
+            service.infrastructure.models.facts(options.model)
+        telemetry = await stack.enter_async_context(
             open_telemetry(
                 service.infrastructure.log,
                 metrics,
@@ -255,27 +250,23 @@ async def _open_service(
             settings=settings,
             networks=networks,
             service=service,
-            telemetry=watching,
+            telemetry=telemetry,
             options=options,
             closing=closing,
             loop_heartbeat=LoopHeartbeat(),
-            store_gauges=_gauge_readers(service, watching),
+            store_gauges=_gauge_readers(service, metrics),
             works=works,
         )
-        watching.metrics.follow(
-            watching.metrics.streams_open, lambda: service.sessions.event_streams.count
-        )
+        metrics.follow(metrics.streams_open, lambda: service.sessions.event_streams.count)
         if metrics_at:
-            app = operations_application(
-                dependencies.health, watching.metrics, dependencies.store_gauges
-            )
+            app = operations_application(dependencies.health, metrics, dependencies.store_gauges)
             await stack.enter_async_context(http_server(app, metrics_at))
         await stack.enter_async_context(run_in_background(lambda: _close_on_signal(closing)))
         yield dependencies
 
 
 async def _close_on_signal(closing: Event) -> None:
-    """The first signal has it end in good order; the second at once."""
+    """The first signal ends the service in an orderly way; the second one at once."""
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for _ in signals:
             if closing.is_set():
@@ -283,23 +274,14 @@ async def _close_on_signal(closing: Event) -> None:
             closing.set()
 
 
-def _gauge_readers(service: Service, watching: Telemetry) -> StoreGauges:
-    records = service.infrastructure.store.records
-
-    async def parked() -> int:
-        return await records.count(RecordQuery(kind=parking.KIND))
-
-    async def dead() -> int:
-        return await records.count(RecordQuery(kind=DELIVERY_KIND, label="dead"))
-
-    async def waiting() -> int:
-        return await records.count(RecordQuery(kind=approval_record.KIND, is_archived=False))
-
+def _gauge_readers(service: Service, metrics: Metrics) -> StoreGauges:
+    count = service.infrastructure.store.records.count
+    waiting = RecordQuery(kind=approval_record.KIND, is_archived=False)
     return StoreGauges(
-        watching.metrics,
-        sessions_parked=parked,
-        deliveries_dead=dead,
-        approvals_waiting=waiting,
+        metrics,
+        sessions_parked=partial(count, RecordQuery(kind=parking.KIND)),
+        deliveries_dead=partial(count, RecordQuery(kind=DELIVERY_KIND, label="dead")),
+        approvals_waiting=partial(count, waiting),
     )
 
 
@@ -312,21 +294,17 @@ def _print_start(settings: Settings, options: ServeOptions, url: str, first: str
         screen.paragraph(("it is not encrypted: put it behind a proxy that speaks TLS", "yellow"))
 
 
-def _print_schedule(settings: Settings, schedule_status: ScheduleStatus | None) -> None:
-    """Of the agent.yaml in the folder that is served."""
+def _print_schedule(settings: Settings, status: ScheduleStatus | None) -> None:
+    """Print the schedule in the agent.yaml of the served folder."""
     screen = Screen(settings)
-    if schedule_status is None:
+    if status is None:
         return
-    if schedule_status.problem is not None:
-        screen.paragraph((f"warning: {sanitize_text(schedule_status.problem)}", "yellow"))
-    elif schedule_status.deployment is not None:
-        made = schedule_status.deployment
-        when = (
-            "paused"
-            if schedule_status.next_at is None
-            else f"next at {schedule_status.next_at:%F %R} UTC"
-        )
-        screen.paragraph((f"schedule of {made.name}: {when}; deployment {made.id}", ""))
+    if status.problem is not None:
+        screen.paragraph((f"warning: {sanitize_text(status.problem)}", "yellow"))
+    elif (deployment := status.deployment) is not None:
+        at = status.next_at
+        when = "paused" if at is None else f"next at {at:%F %R} UTC"
+        screen.paragraph((f"schedule of {deployment.name}: {when}; deployment {deployment.id}", ""))
 
 
 async def _read_issuers(file: str | None) -> tuple[OidcIssuer, ...]:

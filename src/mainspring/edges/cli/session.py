@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import datetime
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
+import msgspec
 import typer
 from msgspec import Struct
 
@@ -20,7 +21,7 @@ from mainspring.core.sender import Origin, local_user
 from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.event_summary import short_id, truncate
 from mainspring.edges.cli.log_maintenance import rm
-from mainspring.edges.cli.options import FormOption, JsonOption, SessionArgument
+from mainspring.edges.cli.options import CountOption, FormOption, JsonOption, SessionArgument
 from mainspring.edges.cli.printing import (
     Screen,
     StyledText,
@@ -35,6 +36,7 @@ from mainspring.edges.cli.session_import import import_
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.edges.cli.session_rewind import diff, rewind, snapshots
 from mainspring.edges.cli.session_transfer import export, pull, push
+from mainspring.error_table import with_hints
 from mainspring.harness.state.open_call import OpenCall
 from mainspring.log import search as searching
 from mainspring.log.store import all_sessions
@@ -53,9 +55,8 @@ from mainspring.wiring.stores import has_store
 if TYPE_CHECKING:
     from mainspring.wiring import runtime_assembly as wiring
 else:
-    wiring = LazyModule(
-        "mainspring.wiring.runtime_assembly"
-    )  # brings the clients of models with it
+    # it imports the clients of models
+    wiring = LazyModule("mainspring.wiring.runtime_assembly")
 
 _STYLES: dict[Status, str] = {
     "new": "dim",
@@ -67,7 +68,7 @@ _STYLES: dict[Status, str] = {
 }
 _MAX_TITLE_CHARS = 500
 _PLACEHOLDER_AGENT = Agent(model="scripted:demo")
-"""Ends a session that is interrupted: nothing is asked of it."""
+"""Ends an interrupted session; its model is not called."""
 
 
 class SessionSummaryView(Struct, frozen=True, kw_only=True):
@@ -82,7 +83,7 @@ class SessionSummaryView(Struct, frozen=True, kw_only=True):
     outcome: str | None
     turns: int
     usage: Usage
-    cost_usd: str
+    cost_usd: Decimal
     created: datetime
     updated: datetime
     holder: str | None
@@ -91,35 +92,30 @@ class SessionSummaryView(Struct, frozen=True, kw_only=True):
 
 
 app = command_group()
-
-
-class OriginName(StrEnum):
-    """As `core.sender.OriginType`, without what that brings with it."""
-
-    user = "user"
-    api = "api"
-    schedule = "schedule"
-    trigger = "trigger"
-    workflow = "workflow"
-    eval = "eval"
-    grader = "grader"
-    dream = "dream"
-    campaign = "campaign"
-    gateway = "gateway"
-    imported = "import"
-
-
-class AnswerChoice(StrEnum):
-    allow = "allow"
-    deny = "deny"
+OriginChoice: TypeAlias = Literal[
+    "user",
+    "api",
+    "schedule",
+    "trigger",
+    "workflow",
+    "eval",
+    "grader",
+    "dream",
+    "campaign",
+    "gateway",
+    "import",
+]
+"""As `core.sender.OriginType`, which is not imported for a help text."""
 
 
 @command(app)
 async def ls(
     settings: Settings,
     *,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="How many.", min=1)] = 20,
-    origin: Annotated[OriginName | None, typer.Option(help="Only sessions of this origin.")] = None,
+    limit: CountOption = 20,
+    origin: Annotated[
+        OriginChoice | None, typer.Option(help="Only sessions of this origin.")
+    ] = None,
     json: JsonOption = False,
 ) -> int:
     """List sessions with their state and cost, newest first."""
@@ -158,23 +154,7 @@ async def _list_sessions(
 
 
 def session_view(summary: SessionSummary) -> SessionSummaryView:
-    return SessionSummaryView(
-        id=summary.id,
-        title=summary.title,
-        agent=summary.agent,
-        model=summary.model,
-        status=summary.status,
-        reason=summary.reason,
-        outcome=summary.outcome,
-        turns=summary.turns,
-        usage=summary.usage,
-        cost_usd=str(summary.cost_usd),
-        created=summary.created,
-        updated=summary.updated,
-        holder=summary.holder,
-        parent=summary.parent,
-        origin=summary.origin,
-    )
+    return msgspec.convert(summary, SessionSummaryView, from_attributes=True)
 
 
 def _session_row(screen: Screen, summary: SessionSummary, now: datetime) -> list[StyledText]:
@@ -182,7 +162,7 @@ def _session_row(screen: Screen, summary: SessionSummary, now: datetime) -> list
     status = summary.status if is_plain else f"{summary.status} ({summary.reason})"
     status += f", {summary.outcome.replace('_', ' ')}" if summary.outcome else ""
     return [
-        (summary.id if screen.width is None else short_id(summary.id), "bold"),
+        (screen.id_text(summary.id), "bold"),
         (status, _STYLES[summary.status]),
         (f"{summary.turns:>5}", ""),
         (dollars(summary.cost_usd), ""),
@@ -246,7 +226,7 @@ async def search(
     words: Annotated[
         list[str], typer.Argument(metavar="WORDS...", help="Words that must all occur.")
     ],
-    limit: Annotated[int, typer.Option("--limit", "-n", help="How many.", min=1)] = 20,
+    limit: CountOption = 20,
     json: JsonOption = False,
 ) -> int:
     """Find sessions by their text."""
@@ -262,15 +242,11 @@ async def search(
         if json:
             screen.json(result)
             continue
-        name = result.session_id if screen.width is None else short_id(result.session_id)
-        screen.line(
-            (name, "bold"),
-            (f"  {local_time(result.time)}  ", "dim"),
-            (truncate(result.snippet), ""),
-        )
+        time = f"  {local_time(result.time)}  "
+        name = screen.id_text(result.session_id)
+        screen.line((name, "bold"), (time, "dim"), (truncate(result.snippet), ""))
     if not results:
-        notes = Screen(settings, stderr=True)
-        notes.paragraph((f"no session has all of these words: {query}", "dim"))
+        print_note(settings, f"no session has all of these words: {query}")
     return 0
 
 
@@ -298,15 +274,15 @@ async def cancel(settings: Settings, *, session: SessionArgument) -> int:
     screen = Screen(settings)
     async with open_existing_log(settings) as log:
         row = await find_session(log, session)
-        stands = await summarize_session(log, row)
-        if stands.status in ("running", "unfinished"):
+        status = (await summarize_session(log, row)).status
+        if status in ("running", "unfinished"):
             await log.submit(row.id, UserInterrupt(), sender=local_user(settings.user))
-    if stands.status == "unfinished":
+    if status == "unfinished":
         async with wiring.open_runtime(settings) as runtime:
-            with suppress(LeaseHeld):  # somebody took it up meanwhile, and hears of it
+            with suppress(LeaseHeld):  # another process runs it now, and gets the interrupt
                 await (await runtime.resume(_PLACEHOLDER_AGENT, row.id)).run()
-    if stands.status not in ("running", "unfinished"):
-        screen.line((f"{row.id} does not run: {stands.status}", ""))
+    if status not in ("running", "unfinished"):
+        screen.line((f"{row.id} does not run: {status}", ""))
         return 1
     screen.line(("cancelled ", "yellow"), (row.id, ""))
     return 0
@@ -321,7 +297,7 @@ async def answer(
         str, typer.Argument(metavar="CALL", help="The call's id, or a unique part of it.")
     ],
     verdict: Annotated[
-        AnswerChoice, typer.Argument(help="Whether it may run.", metavar="allow|deny")
+        Literal["allow", "deny"], typer.Argument(help="Whether it may run.", metavar="allow|deny")
     ],
     message: Annotated[
         str | None, typer.Option("--message", help="Why not; the agent reads it.")
@@ -329,27 +305,25 @@ async def answer(
     form: FormOption = None,
 ) -> int:
     """Answer a call that waits for approval, or a question that it asks."""
-    if message is not None and verdict is AnswerChoice.allow:
+    if message is not None and verdict == "allow":
         raise typer.BadParameter("a message goes with deny", param_hint="--message")
     async with open_existing_log(settings) as log:
         row = await find_session(log, session)
         waiting = await read_open_calls(log, row)
         pending = _find_call(call, waiting)
-        given = Answer(decision=verdict.value, text=message, form=parse_form(form))
+        reply = Answer(decision=verdict, text=message, form=parse_form(form))
         await log.submit(
             row.id,
-            answer_call(pending, given),
+            answer_call(pending, reply),
             sender=local_user(settings.user),
-            client_id=f"answer-{pending.id}-{subject_of(pending).hash}",  # of just what was shown
+            client_id=f"answer-{pending.id}-{subject_of(pending).hash}",  # of what was shown
         )
-        left = len(waiting) - 1
     style = "green" if verdict == "allow" else "red"
     Screen(settings).line(
-        (f"{verdict.value} ", style), (pending.name, "bold"), (f"  {pending.id}", "dim")
+        (f"{verdict} ", style), (pending.name, "bold"), (f"  {pending.id}", "dim")
     )
-    rest = f"{left} more wait for an answer; then: " if left else ""
-    hint = f"{rest}mainspring run --resume {short_id(row.id)}"
-    print_note(settings, hint)
+    more = f"{len(waiting) - 1} more wait for an answer; then: " if len(waiting) > 1 else ""
+    print_note(settings, f"{more}mainspring run --resume {short_id(row.id)}")
     return 0
 
 
@@ -361,10 +335,9 @@ def _find_call(id_or_part: str, waiting: list[OpenCall]) -> OpenCall:
     if len(matches) == 1:
         return matches[0]
     problem = "could be any of several calls" if matches else "is not a call that waits"
-    wrong = InvalidInput(f"{id_or_part} {problem}")
-    listed = ", ".join(f"{call.name} {short_id(call.id)}" for call in waiting)
-    wrong.add_note(f"these wait: {listed}" if listed else "no call of this session waits")
-    raise wrong
+    calls = ", ".join(f"{call.name} {short_id(call.id)}" for call in waiting)
+    hint = f"these wait: {calls}" if calls else "no call of this session waits"
+    raise with_hints(InvalidInput(f"{id_or_part} {problem}"), hint)
 
 
 for function in (rewind, snapshots, diff, export, pull, push, rm):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from anyio import to_thread
@@ -20,7 +18,16 @@ from mainspring.core.errors import InvalidInput, MainspringError, SessionNotFoun
 from mainspring.core.sender import local_user
 from mainspring.edges.cli.event_summary import short_id, truncate
 from mainspring.edges.cli.options import JsonOption
-from mainspring.edges.cli.printing import Screen, StyledText, age_text, byte_size, plural
+from mainspring.edges.cli.printing import (
+    Screen,
+    StyledText,
+    age_text,
+    byte_size,
+    plural,
+    print_list,
+    print_note,
+)
+from mainspring.error_table import with_hints
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.import_sessions.import_candidates import (
     DEFAULT_FOLDERS,
@@ -50,7 +57,7 @@ class ImportView(Struct, frozen=True, kw_only=True):
     events: int = 0
     title: str | None = None
     folder: str | None = None
-    """Where the other tool worked."""
+    """The folder that the other tool worked in."""
     left_out: dict[str, int] = {}
     findings: tuple[str, ...] = ()
     error: str | None = None
@@ -68,15 +75,6 @@ class CandidateView(Struct, frozen=True, kw_only=True):
     is_imported: bool
 
 
-class FormatName(StrEnum):
-    """As `Format` of `runtime.import_sessions.source_session`."""
-
-    claude_code = "claude-code"
-    codex = "codex"
-    pi = "pi"
-    openhands = "openhands"
-
-
 async def import_(
     settings: Settings,
     *,
@@ -85,7 +83,7 @@ async def import_(
         typer.Argument(metavar="PATH...", help="Session files, or folders of them."),
     ] = None,
     form: Annotated[
-        FormatName | None,
+        Literal["claude-code", "codex", "pi", "openhands"] | None,
         typer.Option("--from", help="Which tool wrote it. [default: detected from its content]"),
     ] = None,
     is_list: Annotated[
@@ -95,17 +93,13 @@ async def import_(
 ) -> int:
     """Import sessions of Claude Code, Codex, pi or OpenHands, to continue them here. Importing
     again adds only what is new."""
-    source_format = None if form is None else form.value
     if is_list:
-        return await _list_importable(settings, paths or [], source_format, json=json)
+        return await _list_importable(settings, paths or [], form, json=json)
     screen, notes = Screen(settings), Screen(settings, stderr=True)
     if not paths:
-        missing = InvalidInput("name the files or folders to import")
-        missing.add_note("`mainspring sessions import --list` shows what is there")
-        raise missing
-    candidates = await _find_candidates(
-        settings, [Path(settings.folder, path) for path in paths], source_format
-    )
+        hint = "`mainspring sessions import --list` shows what is there"
+        raise with_hints(InvalidInput("name the files or folders to import"), hint)
+    candidates = await _find_candidates([Path(settings.folder, path) for path in paths], form)
     if not candidates:
         raise InvalidInput(f"{', '.join(paths)}: no sessions of other tools were found there")
     outcomes: Counter[str] = Counter()
@@ -125,28 +119,22 @@ async def import_(
     return 1 if outcomes["failed"] else 0
 
 
-async def _find_candidates(
-    settings: Settings, paths: list[Path], form: Format | None
-) -> list[ImportCandidate]:
-    def look() -> list[ImportCandidate]:
-        return [
-            find_candidate
-            for path in paths
-            for find_candidate in find_candidates(path.resolve(), form)
-        ]
+async def _find_candidates(paths: list[Path], form: Format | None) -> list[ImportCandidate]:
+    def find() -> list[ImportCandidate]:
+        return [item for path in paths for item in find_candidates(path.resolve(), form)]
 
     try:
-        return await to_thread.run_sync(look)
+        return await to_thread.run_sync(find)
     except OSError as error:
         raise InvalidInput(f"{error.filename}: {error.strerror or error}") from error
 
 
 async def _import_one(
-    settings: Settings, log: SessionLog, session_readers: SessionReaders, candidate: ImportCandidate
+    settings: Settings, log: SessionLog, readers: SessionReaders, candidate: ImportCandidate
 ) -> ImportView:
-    """One of them; what is wrong with it does not keep the others."""
+    """Import one session. Its errors do not affect the others."""
     try:
-        source = await to_thread.run_sync(session_readers.read, candidate.path, candidate.format)
+        source = await to_thread.run_sync(readers.read, candidate.path, candidate.format)
         if source.is_empty:
             return _import_view(candidate, source, None)
         importer = local_user(settings.user)
@@ -164,15 +152,15 @@ async def _import_one(
 
 
 def _import_view(
-    candidate: ImportCandidate, source: SourceSession, import_result: ImportResult | None
+    candidate: ImportCandidate, source: SourceSession, result: ImportResult | None
 ) -> ImportView:
     return ImportView(
         path=str(candidate.path),
         format=candidate.format,
         source_session_id=source.id,
-        session_id=None if import_result is None else import_result.session_id,
-        outcome="empty" if import_result is None else import_result.import_status,
-        events=0 if import_result is None else import_result.events,
+        session_id=None if result is None else result.session_id,
+        outcome="empty" if result is None else result.import_status,
+        events=0 if result is None else result.events,
         title=source.title,
         folder=source.metadata.get("cwd"),
         left_out=dict(source.left_out),
@@ -209,52 +197,43 @@ def _print_details(notes: Screen, view: ImportView, name: str, *, here: str) -> 
     if kinds:
         notes.paragraph((f"not part of the conversation, left out: {kinds}", "dim"))
     if view.outcome == "forked":
-        told = "the session here is not the beginning of the file any more: this is a fork with"
-        notes.paragraph((f"{told} what the file has", "dim"))
+        text = "the session here is not the beginning of the file any more: this is a fork with"
+        notes.paragraph((f"{text} what the file has", "dim"))
     if view.folder is not None and view.folder != here:
-        notes.paragraph(
-            (f"it worked in {view.folder}: go there first to continue with its files", "dim")
-        )
+        hint = f"it worked in {view.folder}: go there first to continue with its files"
+        notes.paragraph((hint, "dim"))
     notes.paragraph((f"continue: mainspring run --resume {name} 'what to do'", "dim"))
 
 
 def _print_totals(notes: Screen, outcomes: Counter[str], count: int) -> None:
     if count > 1:
-        told = ", ".join(f"{number} {outcome}" for outcome, number in sorted(outcomes.items()))
-        notes.paragraph((f"{plural(count, 'session')}: {told}", "bold"))
+        totals = ", ".join(f"{number} {outcome}" for outcome, number in sorted(outcomes.items()))
+        notes.paragraph((f"{plural(count, 'session')}: {totals}", "bold"))
 
 
 async def _list_importable(
     settings: Settings, paths: list[str], form: Format | None, *, json: bool
 ) -> int:
-    screen, notes = Screen(settings), Screen(settings, stderr=True)
-    usual = [Path(settings.home, item) for item in DEFAULT_FOLDERS]
-    places = [Path(settings.folder, path) for path in paths] or [p for p in usual if p.is_dir()]
-    candidates = await _find_candidates(settings, places, form)
-    async with _log_if_any(settings) as log:
+    defaults = [Path(settings.home, item) for item in DEFAULT_FOLDERS]
+    places = [Path(settings.folder, path) for path in paths] or [p for p in defaults if p.is_dir()]
+    candidates = await _find_candidates(places, form)
+    async with AsyncExitStack() as stack:
+        has_log = has_store(settings)
+        log = await stack.enter_async_context(open_log(settings)) if has_log else None
         views = [await _candidate_view(log, item) for item in candidates]
-    for view in views if json else ():
-        screen.json(view)
-    if json:
-        return 0
-    if not views:
-        looked = ", ".join(map(str, places)) or ", ".join(f"~/{item}" for item in DEFAULT_FOLDERS)
-        notes.paragraph((f"no sessions of other tools in {looked}", ""))
-        return 0
     now = clock.now()
-    heads = ["FORMAT", "SESSION", "CHANGED", "SIZE", "IMPORTED", "PATH"]
-    screen.table(heads, [_candidate_row(item, now) for item in views])
-    notes.paragraph(("`mainspring sessions import PATH` imports one, or all of a folder", "dim"))
+    searched = ", ".join(map(str, places)) or ", ".join(f"~/{item}" for item in DEFAULT_FOLDERS)
+    print_list(
+        settings,
+        views,
+        json=json,
+        heads=["FORMAT", "SESSION", "CHANGED", "SIZE", "IMPORTED", "PATH"],
+        row=lambda view: _candidate_row(view, now),
+        empty=f"no sessions of other tools in {searched}",
+    )
+    if views and not json:
+        print_note(settings, "`mainspring sessions import PATH` imports one, or all of a folder")
     return 0
-
-
-@asynccontextmanager
-async def _log_if_any(settings: Settings) -> AsyncGenerator[SessionLog | None, None]:
-    if not has_store(settings):
-        yield None
-        return
-    async with open_log(settings) as log:
-        yield log
 
 
 async def _candidate_view(log: SessionLog | None, candidate: ImportCandidate) -> CandidateView:

@@ -9,23 +9,23 @@ from difflib import get_close_matches
 from mainspring import error_table
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput, SessionNotFound
+from mainspring.error_table import with_hints
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow, all_sessions
 from mainspring.wiring.stores import has_store, open_log
 
 LAST_SESSION = "last"
-"""Stands for the session that was active last."""
+"""Means the session that was active last."""
 _PAGE_SIZE = 1000
 _MAX_SUGGESTIONS = 5
 """How many sessions a hint names."""
 
 
 async def find_session(log: SessionLog, id_or_part: str) -> SessionRow:
-    """The session with this id or part of an id, or the one that was active last.
-
+    """Find a session by its id, by part of it, or by `last`.
     Raises:
-        SessionNotFound: none is called so; a note names those that nearly are.
-        InvalidInput: several are; a note names them.
+        SessionNotFound: no session matches; a note names similar ids.
+        InvalidInput: several match; a note names them.
     """
     try:
         return await log.session(id_or_part)
@@ -40,15 +40,11 @@ async def find_session(log: SessionLog, id_or_part: str) -> SessionRow:
     if len(matches) == 1:
         return matches[0]
     if matches:
-        several = InvalidInput(
-            f"{id_or_part} could be any of {len(matches)} sessions; give more of the id"
-        )
-        several.add_note(_did_you_mean([session.id for session in matches]))
-        raise several
-    unknown = SessionNotFound(id_or_part)
-    if near := _similar_ids(id_or_part, [session.id for session in sessions]):
-        unknown.add_note(_did_you_mean(near))
-    raise unknown
+        several = f"{id_or_part} could be any of {len(matches)} sessions; give more of the id"
+        hint = _did_you_mean([session.id for session in matches])
+        raise with_hints(InvalidInput(several), hint)
+    near = _similar_ids(id_or_part, [session.id for session in sessions])
+    raise with_hints(SessionNotFound(id_or_part), *[_did_you_mean(near)] if near else [])
 
 
 def _matches_id(session_id: str, id_or_part: str) -> bool:
@@ -63,7 +59,7 @@ def _matches_id(session_id: str, id_or_part: str) -> bool:
 
 
 def _similar_ids(id_or_part: str, ids: list[str]) -> list[str]:
-    """By the whole id or by its end, whichever was mistyped."""
+    """Ids whose end is similar."""
     ends = {
         session_id[-len(id_or_part) :]: session_id for session_id in ids[:_PAGE_SIZE] if id_or_part
     }
@@ -79,7 +75,9 @@ def _did_you_mean(ids: list[str]) -> str:
 
 @asynccontextmanager
 async def open_existing_log(settings: Settings) -> AsyncGenerator[SessionLog, None]:
-    """The log, if there is one: to look at nothing must not create anything."""
+    """Opens the log, but does not create one.
+    Raises: InvalidInput: there is none.
+    """
     require_store(settings)
     async with open_log(settings) as log:
         yield log

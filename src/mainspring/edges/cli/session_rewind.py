@@ -22,7 +22,14 @@ from mainspring.core.ports import FileChange, FileChangeKind, Snapshots
 from mainspring.core.sender import local_user
 from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.options import JsonOption, SessionArgument, YesOption
-from mainspring.edges.cli.printing import Screen, StyledText, plural, print_note, short_time
+from mainspring.edges.cli.printing import (
+    Screen,
+    StyledText,
+    confirm,
+    plural,
+    print_note,
+    short_time,
+)
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.session.rewind import (
@@ -36,7 +43,7 @@ from mainspring.runtime.session.rewind import (
 
 if TYPE_CHECKING:
     from mainspring.wiring import session_files
-else:  # it brings the sandbox with it
+else:  # it imports the sandbox
     session_files = LazyModule("mainspring.wiring.session_files")
 
 _STYLES: dict[FileChangeKind, str] = {"added": "green", "modified": "yellow", "removed": "red"}
@@ -45,6 +52,7 @@ _LINE_STYLES = {"+": "green", "-": "red", "@": "cyan", "(": "dim"}
 _MAX_SHOWN = 50
 _MAX_DIFF_LINES = 500
 """Of one file."""
+_NO_SNAPSHOTS = "has changed no files: there are no snapshots"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,9 +83,9 @@ class SnapshotView(Struct, frozen=True, kw_only=True):
     turn: int
     snapshot: str
     files: int | None
-    """`None`: it was restored, and is counted where it was taken."""
+    """`None`: restored from an earlier snapshot, which has the count."""
     changed: list[FileChangeView] | None
-    """Since the one before; `None` for the first, and if one of them is gone."""
+    """Since the previous snapshot; `None` for the first, and if one of them is gone."""
 
 
 class RewindView(Struct, frozen=True, kw_only=True):
@@ -88,7 +96,7 @@ class RewindView(Struct, frozen=True, kw_only=True):
     is_dry_run: bool
     fork: str | None
     undo: int | None
-    """The event to go back to, files only, to undo this."""
+    """The event to restore the files to, to undo this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,11 +104,11 @@ class _Plan:
     history: RewindHistory
     to: int
     restore_point: RestorePoint | None
-    """`None`: nothing is known of the files, and they stay as they are."""
+    """`None`: there is no snapshot, and the files stay as they are."""
     changes: Sequence[FileChange]
-    """What becomes of the files."""
+    """The changes to the files."""
     forks: bool
-    """Whether the conversation goes back, too."""
+    """Whether the conversation is rewound too."""
 
 
 async def rewind(
@@ -120,7 +128,7 @@ async def rewind(
 async def rewind_session(
     settings: Settings, session: str, options: RewindOptions, *, json: bool = False
 ) -> RewindView | None:
-    """Ask, go back and print what became of it; `None` if the user said no."""
+    """Ask, rewind and print the result. Returns `None` if the user declined."""
     fork: str | None = None
     undo: int | None = None
     async with open_existing_log(settings) as log:
@@ -129,8 +137,8 @@ async def rewind_session(
             if not options.yes and not _confirm_plan(settings, plan):
                 return None
             if plan.restore_point is not None and plan.changes:
-                done = await restore(log, plan.history, plan.restore_point)
-                plan, undo = replace(plan, changes=done.file_change), done.left
+                result = await restore(log, plan.history, plan.restore_point)
+                plan, undo = replace(plan, changes=result.file_change), result.left
             if plan.forks:
                 sender = local_user(settings.user)
                 forked = await log.fork(plan.history.session_id, at=plan.to, sender=sender)
@@ -156,53 +164,39 @@ async def rewind_session(
 async def _make_plan(
     settings: Settings, log: SessionLog, session: str, options: RewindOptions
 ) -> _Plan:
-    past = await read_rewind_history(log, await find_session(log, session))
-    to = past.target(to=options.to, turns=options.turns)
-    kept = past.checkpoint_at(to)
-    if kept is None and options.files_only:
-        raise _no_snapshots_error(past)
-    back = (
-        None
-        if kept is None
-        else RestorePoint(kept, await session_files.open_snapshots(settings, log, past))
-    )
-    changed = await preview_restore(log, past, back)
+    history = await read_rewind_history(log, await find_session(log, session))
+    to = history.target(to=options.to, turns=options.turns)
+    checkpoint = history.checkpoint_at(to)
+    point = None
+    if checkpoint is not None:
+        snapshots = await session_files.open_snapshots(settings, log, history)
+        point = RestorePoint(checkpoint, snapshots)
+    elif options.files_only:
+        raise InvalidInput(f"session {history.session_id} {_NO_SNAPSHOTS}")
     return _Plan(
-        history=past,
+        history=history,
         to=to,
-        restore_point=back,
-        changes=changed,
+        restore_point=point,
+        changes=await preview_restore(log, history, point),
         forks=not options.files_only,
-    )
-
-
-def _no_snapshots_error(history: RewindHistory) -> InvalidInput:
-    return InvalidInput(
-        f"session {history.session_id} has changed no files: there are no snapshots"
     )
 
 
 def _confirm_plan(settings: Settings, plan: _Plan) -> bool:
     """
     Raises:
-        InvalidInput: there is nobody to ask.
+        InvalidInput: there is no terminal to ask at.
     """
     if not plan.changes:
-        return True  # a fork takes nothing away
-    if not sys.stdin.isatty():
-        refused = InvalidInput("this changes files, and there is no terminal to ask at")
-        refused.add_note("--yes says yes, --dry-run shows what would change")
-        raise refused
-    notes = Screen(settings, stderr=True)
-    _print_plan(notes, plan)
-    if typer.confirm("Go back?", err=True):
-        return True
-    notes.paragraph(("nothing was changed", "dim"))
-    return False
+        return True  # a fork deletes nothing
+    if sys.stdin.isatty():
+        _print_plan(Screen(settings, stderr=True), plan)
+    refusal = "this changes files, and there is no terminal to ask at"
+    hint = "--yes says yes, --dry-run shows what would change"
+    return confirm(settings, "Go back?", refusal=refusal, hint=hint)
 
 
 def _print_plan(screen: Screen, plan: _Plan) -> None:
-    """What going back means."""
     if plan.restore_point is None:
         screen.paragraph(("no snapshot: the files stay as they are", "dim"))
     elif not plan.changes:
@@ -224,10 +218,9 @@ def _print_rewound(settings: Settings, plan: _Plan, *, fork: str | None, undo: i
     screen, notes = Screen(settings), Screen(settings, stderr=True)
     session = plan.history.session_id
     if plan.changes:
-        told = f"{plural(len(plan.changes), 'file')} as after event {plan.to}"
-        screen.line(
-            ("restored ", "green"), (told, ""), (f"  {_change_totals(plan.changes)}", "dim")
-        )
+        files = f"{plural(len(plan.changes), 'file')} as after event {plan.to}"
+        totals = f"  {_change_totals(plan.changes)}"
+        screen.line(("restored ", "green"), (files, ""), (totals, "dim"))
     else:
         notes.paragraph(("the files are as they were: nothing was changed", "dim"))
     if undo is not None:
@@ -254,40 +247,34 @@ async def snapshots(
     """List the saved states of the workspace: after which event, and what changed."""
     screen, notes = Screen(settings), Screen(settings, stderr=True)
     async with open_existing_log(settings) as log:
-        past = await read_rewind_history(log, await find_session(log, session))
-        if not past.checkpoints:
-            notes.paragraph((f"{past.session_id} has changed no files: there are no snapshots", ""))
+        history = await read_rewind_history(log, await find_session(log, session))
+        points = history.checkpoints
+        if not points:
+            notes.paragraph((f"{history.session_id} {_NO_SNAPSHOTS}", ""))
             return 0
-        found = await session_files.open_snapshots(settings, log, past)
-        changes = [
-            await _changes_since_previous(found, past, index)
-            for index in range(len(past.checkpoints))
-        ]
+        stored = await session_files.open_snapshots(settings, log, history)
+        changes = [await _changes_since_previous(stored, points, n) for n in range(len(points))]
     if json:
-        for kept, changed in zip(past.checkpoints, changes, strict=True):
-            screen.json(_snapshot_view(kept, changed))
+        for checkpoint, changed in zip(points, changes, strict=True):
+            screen.json(_snapshot_view(checkpoint, changed))
         return 0
     now = clock.now()
     heads = ["EVENT", "TIME", "TURN", "FILES", "CHANGED"]
-    rows = [_snapshot_row(*item, now) for item in zip(past.checkpoints, changes, strict=True)]
-    screen.table(heads, rows)
-    hint = f"mainspring sessions rewind {short_id(past.session_id)} --to EVENT"
+    screen.table(heads, [_snapshot_row(*item, now) for item in zip(points, changes, strict=True)])
+    hint = f"mainspring sessions rewind {short_id(history.session_id)} --to EVENT"
     notes.paragraph((f"go back: {hint}", "dim"))
     return 0
 
 
 async def _changes_since_previous(
-    found: Snapshots, history: RewindHistory, index: int
+    snapshots: Snapshots, checkpoints: Sequence[Checkpoint], index: int
 ) -> list[FileChange] | None:
     if index == 0:
         return None
     try:
-        return await found.diff(
-            history.checkpoints[index - 1].snapshot,
-            history.checkpoints[index].snapshot,
-        )
+        return await snapshots.diff(checkpoints[index - 1].snapshot, checkpoints[index].snapshot)
     except ToolEnvironmentError:
-        return None  # the log is here, and what it tells of is gone
+        return None  # the log is here, but the snapshots are gone
 
 
 def _snapshot_view(checkpoint: Checkpoint, changes: list[FileChange] | None) -> SnapshotView:
@@ -332,17 +319,17 @@ async def diff(
     """Show what has changed in the files of the workspace."""
     screen = Screen(settings)
     async with open_existing_log(settings) as log:
-        past = await read_rewind_history(log, await find_session(log, session))
-        older = past.checkpoint_at(past.target(to=since or 1, turns=None))
+        history = await read_rewind_history(log, await find_session(log, session))
+        older = history.checkpoint_at(history.target(to=since or 1, turns=None))
         if older is None:
-            raise _no_snapshots_error(past)
-        newer = None if to is None else past.checkpoint_at(past.target(to=to, turns=None))
-        found = await session_files.open_snapshots(settings, log, past)
-        then = None if newer is None else newer.snapshot
-        changed = await found.diff(older.snapshot, then)
+            raise InvalidInput(f"session {history.session_id} {_NO_SNAPSHOTS}")
+        newer = None if to is None else history.checkpoint_at(history.target(to=to, turns=None))
+        stored = await session_files.open_snapshots(settings, log, history)
+        end = None if newer is None else newer.snapshot
+        changed = await stored.diff(older.snapshot, end)
         diffs = {}
         if not json and not names:
-            diffs = await _text_diffs(found, changed, older.snapshot, then)
+            diffs = await _text_diffs(stored, changed, older.snapshot, end)
     if json:
         for change_view in _change_views(changed):
             screen.json(change_view)
@@ -356,11 +343,11 @@ async def diff(
 
 
 async def _text_diffs(
-    found: Snapshots, changed: Sequence[FileChange], older: str, newer: str | None
+    stored: Snapshots, changed: Sequence[FileChange], older: str, newer: str | None
 ) -> dict[str, list[str]]:
-    """Lines of a unified diff for each file that is text."""
+    """The lines of a unified diff for each text file."""
     paths = [item.path for item in changed]
-    before, after = await found.contents(older, paths), await found.contents(newer, paths)
+    before, after = await stored.contents(older, paths), await stored.contents(newer, paths)
     return {
         item.path: _text_diff(before.get(item.path), after.get(item.path))
         for item in changed

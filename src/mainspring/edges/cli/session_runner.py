@@ -25,7 +25,6 @@ from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Delta
 from mainspring.core.model_facts import ModelFacts
 from mainspring.edges.cli.approval_prompt import is_interactive
-from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.printing import Screen, dollars, plural, token_count
 from mainspring.edges.cli.session_lookup import find_session, require_store
 from mainspring.edges.cli.terminal_input import pause_echo
@@ -49,23 +48,23 @@ from mainspring.wiring.settings_files import with_key_helper
 if TYPE_CHECKING:
     from mainspring.edges.cli import model_discovery
 else:
-    model_discovery = LazyModule("mainspring.edges.cli.model_discovery")  # for who has no model
+    model_discovery = LazyModule("mainspring.edges.cli.model_discovery")  # if no model is set up
 
 _SEEN_FOLDER = "seen-warnings"
 
 
 def new_warnings(home: Path, folder: Path, warnings: Iterable[str]) -> list[str]:
-    """Those that the last run in this folder did not have. Blocks. What was seen is kept in the
-    user's home: programs of a session can change the folder, and put a link there."""
-    marks = {_warnings_digest(warning): warning for warning in warnings}
+    """The warnings that the last run in this folder did not have. Blocks. Earlier ones are stored
+    in the user's home: programs of a session could put a link into the folder."""
+    digests = {_warnings_digest(warning): warning for warning in warnings}
     file = home / FOLDER / _SEEN_FOLDER / _warnings_digest(str(folder))
     try:
-        seen = set((read_bounded(file) or b"").decode("ascii", "replace").split())
-        if seen != set(marks):
-            write_atomic(file, "".join(f"{mark}\n" for mark in sorted(marks)).encode())
+        earlier = set((read_bounded(file) or b"").decode("ascii", "replace").split())
+        if earlier != set(digests):
+            write_atomic(file, "".join(f"{digest}\n" for digest in sorted(digests)).encode())
     except InvalidInput:
-        seen = set[str]()
-    return [warning for mark, warning in marks.items() if mark not in seen]
+        earlier = set[str]()
+    return [warning for digest, warning in digests.items() if digest not in earlier]
 
 
 def _warnings_digest(text: str) -> str:
@@ -90,11 +89,11 @@ SCRIPT_LABEL = "{} answers, a script; what it does is real. --model brings a rea
 
 @dataclass(frozen=True, slots=True)
 class UserLeft:
-    """The user did not wait for the end."""
+    """The user left before the end of the run."""
 
 
 class Notices:
-    """Warnings that come up while a session is opened and run."""
+    """Prints warnings that occur while a session is opened and run."""
 
     def __init__(self, notes: Screen) -> None:
         self._show: Callable[[str, str], None] = lambda words, style: notes.paragraph(
@@ -106,7 +105,7 @@ class Notices:
 
     @contextmanager
     def redirected_to(self, show: Callable[[str, str], None]) -> Generator[None]:
-        """While a turn is shown, whoever shows it knows where a line can be put."""
+        """Pass warnings to the renderer of a turn, which knows where to print them."""
         before, self._show = self._show, show
         try:
             yield
@@ -120,23 +119,22 @@ class SessionRunner:
     notices: Notices
     agent: Agent
     session: Session | None
-    """The one to go on with."""
+    """The resumed session."""
     session_summary: SessionSummary | None
-    """How that one stood."""
+    """The state of the resumed session when it was opened."""
     origin: Mapping[str, str] | None
     outcome: ManifestOutcome | None
-    """What new sessions of the agent are graded against."""
+    """The outcome that new sessions of the agent are graded against."""
 
     async def start(self, agent: Agent | None = None) -> Session:
-        """A new session, which nobody has said anything to; of the agent as it was opened, or as it
-        was changed since."""
+        """Start a new session without a message; `agent` replaces the agent that was opened."""
         agent = agent or self.agent
         origin = with_memory_mode(self.origin or {}, agent.memory)
         return await self.runtime.start(agent, metadata=origin or None)
 
 
 _SECOND_PRESS_SECONDS = 5.0
-"""A press of Ctrl-C after that is a first one again."""
+"""A later press of Ctrl-C counts as a first one again."""
 
 
 @asynccontextmanager
@@ -149,11 +147,11 @@ async def open_session_runner(
     unattended: bool = False,
     change_agent: Callable[[Agent], Agent] = lambda agent: agent,
 ) -> AsyncGenerator[SessionRunner, None]:
-    """Everything that can be wrong with an agent or its model is found before a session begins.
-
-    `answered_later`: nobody is at the terminal, yet what needs a person waits for one.
+    """Opens an agent and its model; all problems with them are reported before a session begins.
+    `answered_later`: calls that need a person wait for an answer, although nobody is at the
+    terminal.
     `unattended`: nobody is asked, even at a terminal.
-    `change_agent`: what the session gets of the agent that was opened.
+    `change_agent`: applied to the agent that was opened.
     """
     if resume is not None:
         require_store(settings)
@@ -172,8 +170,8 @@ async def open_session_runner(
     async with open_runtime(settings, options=at_terminal) as runtime:
         row = None if resume is None else await find_session(runtime.log, resume)
         recorded = None if row is None else await summarize_session(runtime.log, row)
-        opened = partial(open_agent, settings, options, recorded, facts=runtime.models.facts)
-        loaded = await anyio.to_thread.run_sync(opened)
+        read_agent = partial(open_agent, settings, options, recorded, facts=runtime.models.facts)
+        loaded = await anyio.to_thread.run_sync(read_agent)
         agent = change_agent(loaded.agent)
         is_chosen = options.model or settings.model or loaded.agent_manifest.model or recorded
         if not is_chosen:
@@ -185,7 +183,7 @@ async def open_session_runner(
                 runtime.models.put(name, script)
                 notes.paragraph((SCRIPT_LABEL.format(name), "yellow"))
             runtime.models.open(agent.model)
-            runtime.models.connect_early(agent.model)  # it takes a while, and so does the set-up
+            runtime.models.connect_early(agent.model)  # connects during the set-up
         except InvalidInput as error:
             if row is None or options.model is not None:
                 raise
@@ -210,7 +208,7 @@ async def open_session_runner(
 async def _with_local_model(
     settings: Settings, notes: Screen, agent: Agent, facts: Callable[[str], ModelFacts]
 ) -> Agent:
-    """If there is no other model, one that runs on this machine, if there is one."""
+    """Use a model that runs on this machine, if there is one and no other model."""
     if facts(agent.model).id != OFFLINE_MODEL:
         return agent
     if (model := await model_discovery.find_local_model(settings)) is None:
@@ -267,12 +265,12 @@ async def run_interruptible(
     ):
         async with anyio.create_task_group() as group:
 
-            async def heed() -> None:
+            async def interrupt_on_press() -> None:
                 is_leaving = False
                 while not is_leaving:
                     await anext(aiter(presses))
                     say("interrupting; Ctrl-C again leaves at once")
-                    group.start_soon(session.interrupt)  # it may take its time
+                    group.start_soon(session.interrupt)  # it may take a while
                     with anyio.move_on_after(_SECOND_PRESS_SECONDS):
                         await anext(aiter(presses))
                         is_leaving = True
@@ -281,17 +279,17 @@ async def run_interruptible(
                 signal.signal(signal.SIGINT, signal.SIG_DFL)  # a third one ends the process
                 group.cancel_scope.cancel()
 
-            group.start_soon(heed)
+            group.start_soon(interrupt_on_press)
             result = await session.run(emit, tell=tell, on_approval=on_approval)
             group.cancel_scope.cancel()
     return result
 
 
 def print_status(notes: Screen, result: RunResult, *, command: str = "") -> None:
-    """What it took, and the command that goes on with it; in one line if there is room."""
+    """Print turns, tokens and cost, and the command that continues; in one line if it fits."""
     share = cached_share(result.usage)
     cached = "" if not share else f" ({share:.0%} cached)"
-    name = result.session_id if notes.width is None else short_id(result.session_id)
+    name = notes.id_text(result.session_id)
     status = " · ".join(
         (
             plural(result.turns, "turn"),

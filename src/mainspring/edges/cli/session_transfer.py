@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import sys
 from contextlib import aclosing
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import typer
 
@@ -14,7 +13,7 @@ from mainspring import __version__
 from mainspring.config import Settings
 from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.event_summary import short_id
-from mainspring.edges.cli.options import JsonOption, SessionArgument
+from mainspring.edges.cli.options import JsonOption, OutputOption, SessionArgument
 from mainspring.edges.cli.printing import Screen, escape_json, print_note, sanitize_text
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.files.atomic_file import atomic_write, file_errors
@@ -23,18 +22,11 @@ from mainspring.wiring.stores import open_log
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import pull_client, push_client
-else:  # they bring aiohttp with them
+else:  # they import aiohttp
     pull_client = LazyModule("mainspring.edges.cli.pull_client")
     push_client = LazyModule("mainspring.edges.cli.push_client")
 
 _MAX_SHOWN = 20
-
-
-class FormatName(StrEnum):
-    claude_code = "claude-code"
-    markdown = "markdown"
-    html = "html"
-    jsonl = "jsonl"
 
 
 UrlArgument: TypeAlias = Annotated[
@@ -117,28 +109,24 @@ async def export(
     *,
     session: SessionArgument,
     form: Annotated[
-        FormatName,
+        Literal["claude-code", "markdown", "html", "jsonl"],
         typer.Option(
             "--format",
             "-f",
             help="claude-code: a transcript that Claude Code reads; markdown; html: one page;"
             " jsonl: the log itself, for `log import`.",
         ),
-    ] = FormatName.claude_code,
-    output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="Where to; - is standard output.")
-    ] = "-",
+    ] = "claude-code",
+    output: OutputOption = "-",
 ) -> int:
     """Write a session to a file for people or other tools."""
     async with open_existing_log(settings) as log:
         row = await find_session(log, session)
-        async with aclosing(export_session(log, row, form.value, version=__version__)) as pieces:
+        async with aclosing(export_session(log, row, form, version=__version__)) as pieces:
             if output == "-":
                 is_terminal = Screen(settings).width is not None
                 async for piece in pieces:
-                    sys.stdout.buffer.write(
-                        _terminal_safe(piece, form.value) if is_terminal else piece
-                    )
+                    sys.stdout.buffer.write(_terminal_safe(piece, form) if is_terminal else piece)
                 sys.stdout.buffer.flush()
                 return 0
             size = 0
@@ -150,7 +138,7 @@ async def export(
 
 
 def _terminal_safe(piece: bytes, form: ExportFormat) -> bytes:
-    """Text of a session must not control the terminal."""
+    """Without control characters, which could change the terminal."""
     if form in ("jsonl", "claude-code"):
         return escape_json(piece)
     return sanitize_text(piece.decode("utf-8", "replace")).encode()

@@ -18,6 +18,7 @@ from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.options import JsonOption, YesOption
 from mainspring.edges.cli.printing import (
     Screen,
+    confirm,
     print_list,
     print_note,
     print_result,
@@ -28,7 +29,6 @@ from mainspring.edges.cli.skill_report import (
     Consent,
     SkillUsageView,
     TrustState,
-    confirm,
     print_files,
     print_report,
     read_usage,
@@ -41,6 +41,7 @@ from mainspring.edges.cli.skill_report import (
     usage_text,
     usage_view,
 )
+from mainspring.error_table import with_hints
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.frontmatter_fields import read_frontmatter
 from mainspring.runtime.definition_files.json_file import is_inside
@@ -307,14 +308,11 @@ def _find_skill(scopes: Scopes, pins: TrustPins, name: str) -> Skill:
     for skill in discover(scopes, is_pinned=pins.trusted_hash).skills:
         if skill.name == name:
             return skill
-    missing = NotFound("skill", name)
-    missing.add_note("`mainspring skill ls` lists them")
-    raise missing
+    raise with_hints(NotFound("skill", name), "`mainspring skill ls` lists them")
 
 
 def _resolve_path(settings: Settings, pins: TrustPins, id_or_part: str) -> Path:
-    """A skill's name or, if it does not look like one or there is none, a path.
-
+    """The folder of a skill, by its name or by a path.
     Raises: NotFound.
     """
     path = Path(settings.folder) / Path(id_or_part).expanduser()

@@ -18,12 +18,11 @@ from mainspring.core.errors import InvalidInput, NetworkRefused, TooLarge
 from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.commands import command
 from mainspring.edges.cli.options import JsonOption
-from mainspring.edges.cli.printing import Screen, plural, print_list
+from mainspring.edges.cli.printing import Screen, confirm, plural, print_list, print_result
 from mainspring.edges.cli.skill import ProjectOption, app, install_base, open_pins
 from mainspring.edges.cli.skill_report import (
     SEVERITY_STYLES,
     Consent,
-    confirm,
     print_report,
     require_consent,
     summary,
@@ -54,7 +53,7 @@ _DOWNLOAD_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallRequest:
-    """What is to be installed, and where."""
+    """What to install, and where."""
 
     source: Annotated[
         str,
@@ -95,7 +94,7 @@ async def install(
     they are. A scan is not a proof."""
     place = install_base(settings, is_project=request.is_project) / FOLDER
     source = resolve_source(request.source, Path(settings.folder))
-    screen, notes = Screen(settings), Screen(settings, stderr=True)
+    notes = Screen(settings, stderr=True)
     with installer.staging_folder(place, now=clock.now()) as folder:
         staging = Path(folder)
         fetch = partial(skill_installation.fetch, source, staging, request.choice)
@@ -112,16 +111,10 @@ async def install(
         if not is_agreed:
             return 1
         for candidate in candidates:
-            keep = partial(
-                installer.install,
-                candidate,
-                staging,
-                place,
-                replaces=request.replaces,
-            )
-            kept = await to_thread.run_sync(keep)
-            installer.trust(candidate, kept, open_pins(settings), clock.now())
-            _print_installed(screen, candidate, kept, json=json)
+            install_it = partial(installer.install, candidate, staging, place)
+            target = await to_thread.run_sync(partial(install_it, replaces=request.replaces))
+            installer.trust(candidate, target, open_pins(settings), clock.now())
+            _print_installed(settings, candidate, target, json=json)
     if offer.others and not (json or request.takes_all):
         more = f"{plural(len(offer.others), 'more skill')} there: --all or --only installs them"
         notes.paragraph((more, "dim"))
@@ -152,7 +145,7 @@ def _installable(
     consent: Consent,
     place: Path,
 ) -> Iterator[PackageCandidate]:
-    """Of several, those that nothing speaks against; the rest is named with the reason."""
+    """Of several skills, those that can be installed. Prints why the others are left out."""
     for candidate in candidates:
         name = candidate.name
         if candidate.scan_report.severity == "danger" and not consent.covers_danger:
@@ -192,19 +185,17 @@ def _confirm_several(
 
 
 def _print_installed(
-    screen: Screen, candidate: PackageCandidate, kept: Path, *, json: bool
+    settings: Settings, candidate: PackageCandidate, target: Path, *, json: bool
 ) -> None:
-    if not json:
-        screen.line(("installed ", "green"), (candidate.name, "bold"), (f"  {kept}", "dim"))
-        return
     view = InstalledSkillView(
         installed=candidate.name,
-        folder=str(kept),
+        folder=str(target),
         source=candidate.source,
         commit=candidate.commit,
         report=candidate.scan_report,
     )
-    screen.json(view)
+    text = (("installed ", "green"), (candidate.name, "bold"), (f"  {target}", "dim"))
+    print_result(settings, view, *text, json=json)
 
 
 @command(app)
@@ -255,8 +246,7 @@ def _local_entries(folder: Path, catalogue: str) -> list[PublishedSkill]:
 
 
 async def _download(url: str, *, max_bytes: int) -> bytes:
-    """The proxy settings of the user apply.
-
+    """Uses the user's proxy settings.
     Raises: NetworkRefused, TooLarge.
     """
     timeout = aiohttp.ClientTimeout(total=_DOWNLOAD_SECONDS)

@@ -1,10 +1,8 @@
-"""Skills as they are printed: in lists, with what a scan found and how they were used. Asks for
-consent, too."""
+"""Prints skills: lists, scan reports and usage. Also asks for consent."""
 
 from __future__ import annotations
 
 import os
-import sys
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +16,15 @@ from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.event_summary import truncate
 from mainspring.edges.cli.options import YesOption
-from mainspring.edges.cli.printing import Screen, StyledText, byte_size, dollars, plural, print_note
+from mainspring.edges.cli.printing import (
+    Screen,
+    StyledText,
+    byte_size,
+    confirm,
+    dollars,
+    plural,
+)
+from mainspring.error_table import with_hints
 from mainspring.runtime.definition_files.scopes import Scope, Scopes
 from mainspring.runtime.packages.scan import SEVERITIES, ScanHit, ScannedFile, ScanReport
 from mainspring.runtime.packages.scan_rule import Severity
@@ -48,9 +54,9 @@ class SkillListView(Struct, frozen=True, kw_only=True, omit_defaults=True):
     scope: Scope
     trust: TrustState
     idle_tokens: int
-    """About: of the line that the model always sees."""
+    """An estimate for the line that the model always sees."""
     loaded_tokens: int
-    """About: of its text, which the model gets when it is used."""
+    """An estimate for its text, which the model reads when it is used."""
     file: str
     description: str
     uses: int = 0
@@ -61,35 +67,31 @@ class SkillListView(Struct, frozen=True, kw_only=True, omit_defaults=True):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consent:
     is_given: YesOption = False
-    """Said in advance, so that nobody is asked."""
+    """Consent in advance, without a question."""
     covers_danger: Annotated[
         bool,
         typer.Option("--trust-anyway", help="Trust it even if something in it is dangerous."),
     ] = False
 
 
-def print_report(screen: Screen, scan_report: ScanReport) -> None:
-    print_files(screen, scan_report)
-    if scan_report.hosts:
-        hosts = ", ".join(scan_report.hosts[:20]) + (", ..." if len(scan_report.hosts) > 20 else "")
+def print_report(screen: Screen, report: ScanReport) -> None:
+    print_files(screen, report)
+    if report.hosts:
+        hosts = ", ".join(report.hosts[:20]) + (", ..." if len(report.hosts) > 20 else "")
         screen.paragraph(("names on the network: ", "dim"), (hosts, ""))
     for severity in SEVERITIES:
-        hits = scan_report.of(severity)
+        hits = report.of(severity)
         most = _MAX_NOTES if severity == "note" else len(hits)
         for hit in hits[:most]:
             _print_hit(screen, hit)
         if len(hits) > most:
             screen.line((f"and {plural(len(hits) - most, 'more note')} (--json has all)", "dim"))
-    screen.paragraph(
-        (
-            summary(scan_report),
-            SEVERITY_STYLES[scan_report.severity] if scan_report.severity else "green",
-        )
-    )
+    style = SEVERITY_STYLES[report.severity] if report.severity else "green"
+    screen.paragraph((summary(report), style))
     screen.paragraph((NO_PROOF_NOTE, "dim"))
 
 
-def print_files(screen: Screen, scan_report: ScanReport) -> None:
+def print_files(screen: Screen, report: ScanReport) -> None:
     screen.table(
         ["FILE", "SIZE", "WHAT", "DOES"],
         [
@@ -97,63 +99,48 @@ def print_files(screen: Screen, scan_report: ScanReport) -> None:
                 (file.path, "bold" if file.is_executable else ""),
                 (byte_size(file.size), "dim"),
                 (_file_kind(file), ""),
-                (_file_behaviour(scan_report, file), ""),
+                (_file_behaviour(report, file), ""),
             ]
-            for file in scan_report.files[:_MAX_FILES]
+            for file in report.files[:_MAX_FILES]
         ],
     )
-    if len(scan_report.files) > _MAX_FILES:
-        screen.line((f"and {plural(len(scan_report.files) - _MAX_FILES, 'more file')}", "dim"))
+    if len(report.files) > _MAX_FILES:
+        screen.line((f"and {plural(len(report.files) - _MAX_FILES, 'more file')}", "dim"))
 
 
-def summary(scan_report: ScanReport) -> str:
-    if scan_report.severity is None:
+def summary(report: ScanReport) -> str:
+    if report.severity is None:
         return "nothing found"
-    counts = Counter(hit.severity for hit in scan_report.hits)
+    counts = Counter(hit.severity for hit in report.hits)
     parts = [plural(counts[severity], severity) for severity in SEVERITIES if counts[severity]]
-    return ", ".join(parts) + (f", and {scan_report.left_off} more" if scan_report.left_off else "")
+    return ", ".join(parts) + (f", and {report.left_off} more" if report.left_off else "")
 
 
 def require_consent(
-    settings: Settings, scan_report: ScanReport, consent: Consent, question: str
+    settings: Settings, report: ScanReport, consent: Consent, question: str
 ) -> bool:
     """
     Raises:
-        InvalidInput: it is dangerous and that was not agreed to, or there is nobody to ask.
+        InvalidInput: it is dangerous and the consent does not cover that, or there is no terminal
+            to ask at.
     """
-    if scan_report.severity == "danger" and not consent.covers_danger:
-        refused = InvalidInput("something in it is dangerous: it is not trusted")
-        refused.add_note("read it; if you know why it is there, --trust-anyway")
-        raise refused
+    if report.severity == "danger" and not consent.covers_danger:
+        refusal = InvalidInput("something in it is dangerous: it is not trusted")
+        raise with_hints(refusal, "read it; if you know why it is there, --trust-anyway")
     return consent.is_given or confirm(settings, question)
 
 
-def confirm(settings: Settings, question: str) -> bool:
-    """
-    Raises:
-        InvalidInput: there is nobody to ask.
-    """
-    if not sys.stdin.isatty():
-        refused = InvalidInput("consent is needed, and there is no terminal to ask at")
-        refused.add_note("--yes gives consent without asking")
-        raise refused
-    if typer.confirm(question, err=True):
-        return True
-    print_note(settings, "nothing was changed")
-    return False
-
-
-def _print_hit(screen: Screen, scan_hit: ScanHit) -> None:
-    where = scan_hit.file if scan_hit.line is None else f"{scan_hit.file}:{scan_hit.line}"
-    more = f" (and {scan_hit.more} more)" if scan_hit.more else ""
+def _print_hit(screen: Screen, hit: ScanHit) -> None:
+    where = hit.file if hit.line is None else f"{hit.file}:{hit.line}"
+    more = f" (and {hit.more} more)" if hit.more else ""
     screen.paragraph(
-        (f"{scan_hit.severity} ", SEVERITY_STYLES[scan_hit.severity]),
+        (f"{hit.severity} ", SEVERITY_STYLES[hit.severity]),
         (where, "bold"),
-        (f"  {scan_hit.rule}{more}", ""),
+        (f"  {hit.rule}{more}", ""),
     )
-    screen.paragraph((scan_hit.why, ""), indent=2)
-    if scan_hit.excerpt:
-        screen.line((f"  | {scan_hit.excerpt}", "dim"))
+    screen.paragraph((hit.why, ""), indent=2)
+    if hit.excerpt:
+        screen.line((f"  | {hit.excerpt}", "dim"))
 
 
 def _file_kind(file: ScannedFile) -> str:
@@ -161,9 +148,9 @@ def _file_kind(file: ScannedFile) -> str:
     return f"{what}, executable" if file.is_executable else what
 
 
-def _file_behaviour(scan_report: ScanReport, file: ScannedFile) -> str:
+def _file_behaviour(report: ScanReport, file: ScannedFile) -> str:
     topics = dict.fromkeys(
-        hit.topic for hit in scan_report.hits if hit.file == file.path and hit.severity != "note"
+        hit.topic for hit in report.hits if hit.file == file.path and hit.severity != "note"
     )
     return ", ".join(topics)
 
@@ -180,7 +167,7 @@ class SkillUsageView(Struct, frozen=True, kw_only=True):
 
 
 async def read_usage(settings: Settings) -> Mapping[str, SkillUse]:
-    """In all sessions of this store; to look at nothing must not create anything."""
+    """The usage of skills in all sessions of the store. Does not create a store."""
     if not has_store(settings):
         return {}
     async with open_log(settings) as log:

@@ -44,37 +44,34 @@ KEY_BINDINGS = (
 )
 
 
-def print_reply(notes: Screen, slash_command_result: SlashCommandResult) -> None:
-    match slash_command_result:
+def print_reply(notes: Screen, result: SlashCommandResult) -> None:
+    match result:
         case SubmittedResult(text=text) | TextResult(text=text):
             notes.paragraph((text, "dim"))
         case CostResult():
-            notes.paragraph((_cost_text(slash_command_result), ""))
+            notes.paragraph((_cost_text(result), ""))
         case ContextResult():
-            _print_context(notes, slash_command_result)
+            _print_context(notes, result)
         case AgentsResult():
-            _print_agents(notes, slash_command_result)
+            _print_agents(notes, result)
         case SkillsResult():
-            _print_skills(notes, slash_command_result)
+            _print_skills(notes, result)
         case PendingCallsResult():
-            _print_waiting(notes, slash_command_result)
+            _print_waiting(notes, result)
 
 
-def print_help(notes: Screen, slash_commands: Sequence[SlashCommand]) -> None:
-    rows = [(slash_command.usage, slash_command.about) for slash_command in slash_commands]
-    width = max(len(words) for words, _ in (*rows, *KEY_BINDINGS)) + 2
-    brought = [
-        slash_command.usage for slash_command in slash_commands if slash_command.kind != "built-in"
-    ]
-    for words, about in rows:
-        style = "bold cyan" if words in brought else "bold"
-        notes.line(("  ", ""), pad((words, style), width), (truncate(about), ""))
-    for words, about in KEY_BINDINGS:
-        notes.line(("  ", ""), pad((words, "bold"), width), (about, "dim"))
+def print_help(notes: Screen, commands: Sequence[SlashCommand]) -> None:
+    usages = [command.usage for command in commands] + [key for key, _ in KEY_BINDINGS]
+    width = max(map(len, usages)) + 2
+    for command in commands:
+        style = "bold" if command.kind == "built-in" else "bold cyan"
+        notes.line(("  ", ""), pad((command.usage, style), width), (truncate(command.about), ""))
+    for key, about in KEY_BINDINGS:
+        notes.line(("  ", ""), pad((key, "bold"), width), (about, "dim"))
 
 
 def print_without_session(notes: Screen, agent: Agent, name: str) -> None:
-    """The reply of a command before there is a session."""
+    """Print the reply of a command that runs before there is a session."""
     match name:
         case "agents":
             print_reply(notes, AgentsResult(types=agent_types(agent), threads=()))
@@ -84,28 +81,28 @@ def print_without_session(notes: Screen, agent: Agent, name: str) -> None:
             notes.paragraph(("nothing yet", "dim"))
 
 
-def print_unknown_command(notes: Screen, name: str, slash_commands: Sequence[SlashCommand]) -> None:
-    meant = " or ".join(f"/{similar_name}" for similar_name in similar_names(name, slash_commands))
-    hint = f"did you mean {meant}?" if meant else "/help lists what there is"
+def print_unknown_command(notes: Screen, name: str, commands: Sequence[SlashCommand]) -> None:
+    similar = " or ".join(f"/{item}" for item in similar_names(name, commands))
+    hint = f"did you mean {similar}?" if similar else "/help lists what there is"
     notes.paragraph((f"there is no /{name}: nothing was sent. ", "yellow"), (hint, ""))
 
 
-def _cost_text(cost_result: CostResult) -> str:
-    share = cached_share(cost_result.usage) or 0
+def _cost_text(result: CostResult) -> str:
+    share = cached_share(result.usage) or 0
     return (
-        f"{plural(cost_result.turns, 'turn')}, {token_count(prompt_tokens(cost_result.usage))} in"
-        f" ({share:.0%} cached), {token_count(cost_result.usage.output_tokens)} out,"
-        f" {dollars(Decimal(cost_result.cost_usd))}"
+        f"{plural(result.turns, 'turn')}, {token_count(prompt_tokens(result.usage))} in"
+        f" ({share:.0%} cached), {token_count(result.usage.output_tokens)} out,"
+        f" {dollars(Decimal(result.cost_usd))}"
     )
 
 
-def _print_context(notes: Screen, context_result: ContextResult) -> None:
-    tokens, window = context_result.parts, context_result.window
+def _print_context(notes: Screen, result: ContextResult) -> None:
+    tokens, window = result.parts, result.window
     about = "" if tokens.is_measured else "about "
     of = f" of {token_count(window)} ({tokens.total / window:.0%})" if window else ""
     notes.paragraph(
         (f"{about}{token_count(tokens.total)} tokens{of}", "bold"),
-        (f" in {plural(context_result.messages, 'message')}, {context_result.model}", "dim"),
+        (f" in {plural(result.messages, 'message')}, {result.model}", "dim"),
     )
     for name, count in (
         ("tools", tokens.tools),
@@ -118,19 +115,17 @@ def _print_context(notes: Screen, context_result: ContextResult) -> None:
         notes.line(pad((f"  {name}", "dim"), 18), (f"{token_count(count):>6}  ", ""), (bar, "cyan"))
 
 
-def _print_agents(notes: Screen, agents_result: AgentsResult) -> None:
-    if not agents_result.types:
+def _print_agents(notes: Screen, result: AgentsResult) -> None:
+    if not result.types:
         notes.paragraph(("this agent calls no subagents", "dim"))
-    for item in agents_result.types:
+    for item in result.types:
         origin = "" if item.scope is None else f" ({item.scope})"
         name: StyledText = (f"  {item.name}{origin}", "bold")
         notes.line(pad(name, 22), (truncate(item.description), ""))
-    if agents_result.threads:
-        notes.paragraph((f"called in this session: {len(agents_result.threads)}", "dim"))
-        notes.table(
-            ("SUBAGENT", "STATUS", "TURNS", "COST", "ID", "TASK"),
-            [_thread_row(thread) for thread in agents_result.threads],
-        )
+    if result.threads:
+        notes.paragraph((f"called in this session: {len(result.threads)}", "dim"))
+        heads = ("SUBAGENT", "STATUS", "TURNS", "COST", "ID", "TASK")
+        notes.table(heads, [_thread_row(thread) for thread in result.threads])
 
 
 def _thread_row(view: ThreadView) -> list[StyledText]:
@@ -145,34 +140,29 @@ def _thread_row(view: ThreadView) -> list[StyledText]:
     ]
 
 
-def _print_skills(notes: Screen, skills_result: SkillsResult) -> None:
-    if not skills_result.skills:
+def _print_skills(notes: Screen, result: SkillsResult) -> None:
+    if not result.skills:
         notes.paragraph(("this agent has no skills and no commands of its own", "dim"))
-    for skill in skills_result.skills:
+    for skill in result.skills:
         name = f"/{skill.name}" if skill.for_user else skill.name
-        marks = ", ".join(
-            filter(
-                None,
-                (
-                    skill.scope,
-                    "" if skill.is_trusted else "not trusted: text only",
-                    "" if skill.for_model else "only by you",
-                    "" if skill.for_user else "only by the agent",
-                ),
-            )
-        )
+        marks = [
+            skill.scope,
+            "" if skill.is_trusted else "not trusted: text only",
+            "" if skill.for_model else "only by you",
+            "" if skill.for_user else "only by the agent",
+        ]
         notes.line(
             pad((f"  {name}", "bold"), 22),
-            (f"({marks}) ", "dim"),
+            (f"({', '.join(filter(None, marks))}) ", "dim"),
             (truncate(skill.description), ""),
         )
 
 
-def _print_waiting(notes: Screen, pending_calls_result: PendingCallsResult) -> None:
-    if not pending_calls_result.calls:
+def _print_waiting(notes: Screen, result: PendingCallsResult) -> None:
+    if not result.calls:
         notes.paragraph(("nothing waits for you", "dim"))
         return
-    for call in pending_calls_result.calls:
+    for call in result.calls:
         who = " > ".join((*call.path, call.name))
         notes.line(
             (f"  {call.number}  ", "bold yellow"),

@@ -1,4 +1,4 @@
-"""`mainspring slo`: how agents serve real requests, beside what their folder demands."""
+"""`mainspring slo`: the service levels of agents, compared with the objectives in agent.yaml."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LevelsView(Struct, frozen=True, kw_only=True):
     objectives: ServiceObjectives | None
     missed: tuple[str, ...]
     production: ProductionScore | None
-    """Of graded sessions, beside the lab."""
+    """The score of graded real sessions, beside that of the suite's runs."""
 
 
 async def slo(
@@ -95,8 +95,8 @@ def _print_table(screen: Screen, views: list[LevelsView]) -> None:
     heads = ["AGENT", "SESSIONS", "CALLS", "ERRORS/10K", "P95", "NO PERSON", "GOOD", "BAD"]
     screen.table(heads, [_row(view) for view in views])
     for view in views:
-        for words in view.missed:
-            screen.line((f"{view.levels.agent} misses its objective: {words}", "bold red"))
+        for objective in view.missed:
+            screen.line((f"{view.levels.agent} misses its objective: {objective}", "bold red"))
         if view.objectives is not None and not view.missed:
             screen.line((f"{view.levels.agent} meets its objectives", "green"))
 

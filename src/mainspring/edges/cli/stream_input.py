@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from mainspring.core.content import Block, DocumentBlock, ImageBlock, TextBlock
 from mainspring.core.errors import InvalidInput, TooLarge
+from mainspring.error_table import with_hints
 
 MAX_LINE_BYTES = 64_000_000
 _CHUNK_BYTES = 65_536
@@ -30,13 +31,13 @@ class InputMessage(Struct, frozen=True, kw_only=True):
 
 
 class UserInput(Struct, frozen=True, kw_only=True, tag_field="type", tag="user"):
-    """What a person says."""
+    """A message of the user."""
 
     message: InputMessage
 
 
 class ControlRequest(Struct, frozen=True, kw_only=True, tag_field="type", tag="control_request"):
-    """What the program that started us wants done beside the conversation; it gets a response."""
+    """A request of the program that started this process; it gets a response."""
 
     request_id: str
     request: dict[str, object] = field(default_factory=dict[str, object])
@@ -47,7 +48,7 @@ class ControlRequest(Struct, frozen=True, kw_only=True, tag_field="type", tag="c
 
 
 class ControlResponse(Struct, frozen=True, kw_only=True, tag_field="type", tag="control_response"):
-    """The answer to a request of ours."""
+    """The answer to a request of this process."""
 
     response: dict[str, object]
 
@@ -61,13 +62,13 @@ def parse_line(line: bytes, number: int) -> InputLine:
     try:
         return _DECODER.decode(line)
     except msgspec.MsgspecError as error:
+        hint = 'a message is {"type": "user", "message": {"role": "user", "content": ...}}'
         wrong = InvalidInput(f"line {number} of standard input: {error}")
-        wrong.add_note('a message is {"type": "user", "message": {"role": "user", "content": ...}}')
-        raise wrong from error
+        raise with_hints(wrong, hint) from error
 
 
 class StreamInput:
-    """Reads lines. The wait for the next one can be cancelled, unlike a read in a thread."""
+    """Reads lines. The wait for a line can be cancelled, unlike a read in a thread."""
 
     def __init__(self) -> None:
         self._handle = sys.stdin.fileno()

@@ -1,5 +1,5 @@
-"""The subagents of a session as a tree, with the state and cost of each: a fold of events that
-returns lines and draws nothing.
+"""The subagents of a session as a tree, with their state and cost: a fold of events that returns
+lines to draw.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ class SubagentNode:
     about: str
     parent_id: str | None
     subagent_state: SubagentState = "waiting"
-    """`waiting`: it has not begun."""
+    """`waiting`: it has not started."""
     reason: str = ""
     """Why it ended."""
     turns: int = 0
     cost_usd: Decimal = Decimal(0)
     calls: dict[str, str] = field(default_factory=dict[str, str])
-    """Tools that it has called, by call, as long as they have no result."""
+    """The tools of its open calls, by call id."""
     is_shown: bool = True
-    """Whether it has done something since the tree was put away."""
+    """Whether something has happened to it since `hide_all`."""
 
     @property
     def is_live(self) -> bool:
@@ -69,7 +69,7 @@ class SubagentTree:
 
     @classmethod
     def of(cls, log: Iterable[Event], main_id: str) -> SubagentTree:
-        """As it stands after a log; nothing of it is to be shown yet."""
+        """The tree after a log, with all subagents hidden."""
         tree = cls(main_id)
         for event in log:
             tree.apply(event)
@@ -78,22 +78,22 @@ class SubagentTree:
 
     @property
     def is_live(self) -> bool:
-        """Whether somebody works, and so the tree will change."""
+        """Whether a visible subagent is working."""
         return any(item.is_live for item in self._visible())
 
     def has_spawned(self, call_id: str) -> bool:
-        """Whether a subagent was born of a call."""
+        """Whether a call created a subagent."""
         return call_id in self._calls
 
     def hide_all(self) -> None:
-        """What has been shown is history: only what happens from now on is news."""
+        """Hide all subagents until something happens to them."""
         for branch in self._branches.values():
             branch.is_shown = False
 
     def apply(self, event: Event) -> SubagentNode | None:
-        """Take one event in; the subagent that has begun or stopped by it, if one has."""
+        """Apply an event. Returns the subagent whose state it changed, if any."""
         if isinstance(event.payload, events.SessionForked):
-            for item in self._branches.values():  # what was under way is the parent's
+            for item in self._branches.values():  # the parent session continues them
                 item.subagent_state, item.reason = "ended", item.reason or "left behind"
             return None
         if isinstance(event.payload, events.ThreadCreated):
@@ -106,33 +106,33 @@ class SubagentTree:
         branch.is_shown = branch.is_shown or branch.is_live or branch.subagent_state != before
         return branch if branch.subagent_state != before else None
 
-    def path(self, subagent_node: SubagentNode) -> str:
-        """Who it is, from the main thread down."""
-        above = self._branches.get(subagent_node.parent_id or "")
-        return subagent_node.name if above is None else f"{self.path(above)} > {subagent_node.name}"
+    def path(self, node: SubagentNode) -> str:
+        """The names from the main thread down to this subagent."""
+        parent = self._branches.get(node.parent_id or "")
+        return node.name if parent is None else f"{self.path(parent)} > {node.name}"
 
     def lines(self, most: int = 100) -> list[list[StyledText]]:
-        """A line each, and one for all of them; those at work first if there is no room for all."""
-        shown = self._visible()
-        if not shown:
+        """A line for each subagent and a total; the most urgent ones if not all fit."""
+        nodes = self._visible()
+        if not nodes:
             return []
-        rows = shown if len(shown) < most else self._most_urgent(shown, max(most - 2, 1))
+        rows = nodes if len(nodes) < most else self._most_urgent(nodes, max(most - 2, 1))
         width = min(max(len(item.name) for item in rows), _MAX_NAME_CHARS)
-        lines = [_tree_line(guide, each, width) for guide, each in self._rows(rows)]
-        if hidden := len(shown) - len(rows):
+        lines = [_tree_line(guide, node, width) for guide, node in self._rows(rows)]
+        if hidden := len(nodes) - len(rows):
             lines.append([(f"… {hidden} more", "dim")])
-        return [*lines, [(_total_text(shown), "dim")]]
+        return [*lines, [(_total_text(nodes), "dim")]]
 
-    def _add_subagent(self, birth: events.ThreadCreated) -> SubagentNode | None:
-        if birth.session_thread_id in self._branches:
+    def _add_subagent(self, created: events.ThreadCreated) -> SubagentNode | None:
+        if created.session_thread_id in self._branches:
             return None
-        if birth.tool_use_id is not None:
-            self._calls.add(birth.tool_use_id)
-        branch = self._branches[birth.session_thread_id] = SubagentNode(
-            id=birth.session_thread_id,
-            name=birth.agent_name or "subagent",
-            about=truncate(birth.description or ""),
-            parent_id=birth.parent_thread_id,
+        if created.tool_use_id is not None:
+            self._calls.add(created.tool_use_id)
+        branch = self._branches[created.session_thread_id] = SubagentNode(
+            id=created.session_thread_id,
+            name=created.agent_name or "subagent",
+            about=truncate(created.description or ""),
+            parent_id=created.parent_thread_id,
         )
         return branch
 
@@ -140,80 +140,73 @@ class SubagentTree:
         return [branch for branch in self._branches.values() if branch.is_shown]
 
     @staticmethod
-    def _most_urgent(shown: list[SubagentNode], most: int) -> list[SubagentNode]:
+    def _most_urgent(nodes: list[SubagentNode], most: int) -> list[SubagentNode]:
         order = {"asking": 0, "running": 1, "waiting": 2, "ended": 3}
-        first = sorted(shown, key=lambda each: order[each.subagent_state])[:most]
-        kept = {item.id for item in first}
-        return [item for item in shown if item.id in kept]
+        first = sorted(nodes, key=lambda node: order[node.subagent_state])[:most]
+        ids = {item.id for item in first}
+        return [item for item in nodes if item.id in ids]
 
-    def _rows(self, kept: list[SubagentNode]) -> list[tuple[str, SubagentNode]]:
-        """Each below whoever has called it, with the lines that lead to it."""
-        ids = {item.id for item in kept}
+    def _rows(self, nodes: list[SubagentNode]) -> list[tuple[str, SubagentNode]]:
+        """Each subagent below its caller, with the lines that lead to it."""
+        ids = {item.id for item in nodes}
         rows: list[tuple[str, SubagentNode]] = []
 
-        def climb(below: list[SubagentNode], lead: str) -> None:
-            for item in below:
-                is_last = item is below[-1]
+        def add_rows(siblings: list[SubagentNode], lead: str) -> None:
+            for item in siblings:
+                is_last = item is siblings[-1]
                 rows.append((f"{lead}{'└' if is_last else '├'} ", item))
-                climb(
-                    [child for child in kept if child.parent_id == item.id],
-                    lead + ("  " if is_last else "│ "),
-                )
+                children = [child for child in nodes if child.parent_id == item.id]
+                add_rows(children, lead + ("  " if is_last else "│ "))
 
-        climb([item for item in kept if item.parent_id not in ids], "")
+        add_rows([item for item in nodes if item.parent_id not in ids], "")
         return rows
 
 
-def _tree_line(guide: str, subagent_node: SubagentNode, width: int) -> list[StyledText]:
-    style = {"asking": "yellow", "running": "cyan", "waiting": "dim"}.get(
-        subagent_node.subagent_state, ""
-    )
-    if subagent_node.subagent_state == "ended" and subagent_node.reason != "done":
-        style = "yellow"
-    about = f" {subagent_node.about}" if subagent_node.about else ""
+def _tree_line(guide: str, node: SubagentNode, width: int) -> list[StyledText]:
+    styles = {"asking": "yellow", "running": "cyan", "waiting": "dim"}
+    is_failed = node.subagent_state == "ended" and node.reason != "done"
     return [
         (guide, "dim"),
-        (f"{subagent_node.name:<{width}}", "bold"),
-        (f"  {subagent_node.activity}", style),
-        (f" · {subagent_node.usage_text}", "dim"),
-        (f" ·{about}" if about else "", ""),
+        (f"{node.name:<{width}}", "bold"),
+        (f"  {node.activity}", "yellow" if is_failed else styles.get(node.subagent_state, "")),
+        (f" · {node.usage_text}", "dim"),
+        (f" · {node.about}" if node.about else "", ""),
     ]
 
 
-def _total_text(shown: list[SubagentNode]) -> str:
-    live = sum(item.is_live for item in shown)
+def _total_text(nodes: list[SubagentNode]) -> str:
+    live = sum(item.is_live for item in nodes)
     at_work = f", {live} at work" if live else ""
-    turns = sum(item.turns for item in shown)
-    cost = sum((item.cost_usd for item in shown), Decimal(0))
-    return f"{plural(len(shown), 'subagent')}{at_work} · {plural(turns, 'turn')}, {dollars(cost)}"
+    turns = sum(item.turns for item in nodes)
+    cost = sum((item.cost_usd for item in nodes), Decimal(0))
+    return f"{plural(len(nodes), 'subagent')}{at_work} · {plural(turns, 'turn')}, {dollars(cost)}"
 
 
-def _apply_event(subagent_node: SubagentNode, event: Event, payload: AnyPayload) -> None:
+def _apply_event(node: SubagentNode, event: Event, payload: AnyPayload) -> None:
     match payload:
         case events.StatusRunning():
-            subagent_node.subagent_state, subagent_node.reason = "running", ""
+            node.subagent_state, node.reason = "running", ""
         case events.ThreadStopped():
-            subagent_node.reason = "stopped"
+            node.reason = "stopped"
         case events.StatusIdle(reason=reason):
-            _apply_idle(subagent_node, reason or "")
+            _apply_idle(node, reason or "")
         case events.ModelRequestEnded():
-            is_turn = not payload.is_error and payload.purpose is None
-            subagent_node.turns += is_turn
-            subagent_node.cost_usd += Decimal(payload.cost_usd or 0)
+            node.turns += not payload.is_error and payload.purpose is None
+            node.cost_usd += Decimal(payload.cost_usd or 0)
         case _ if isinstance(payload, CallResult):
-            subagent_node.calls.pop(call_id_of(payload) or "", None)
+            node.calls.pop(call_id_of(payload) or "", None)
         case _:
             if call := proposed_call(event):
-                subagent_node.calls[call.id] = call.name
+                node.calls[call.id] = call.name
 
 
-def _apply_idle(subagent_node: SubagentNode, reason: str) -> None:
+def _apply_idle(node: SubagentNode, reason: str) -> None:
     if reason == "requires_action":
-        subagent_node.subagent_state = "asking"
+        node.subagent_state = "asking"
         return
-    subagent_node.calls.clear()
-    subagent_node.subagent_state = "ended"
-    if subagent_node.reason != "stopped":
+    node.calls.clear()
+    node.subagent_state = "ended"
+    if node.reason != "stopped":
         is_cut_short = reason in INTERRUPTED_REASONS
-        words = "interrupted" if is_cut_short else reason.replace("_", " ")
-        subagent_node.reason = "done" if reason == "completed" else words
+        text = "interrupted" if is_cut_short else reason.replace("_", " ")
+        node.reason = "done" if reason == "completed" else text

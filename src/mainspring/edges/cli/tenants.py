@@ -23,6 +23,7 @@ from mainspring.edges.cli.printing import (
     print_note,
     print_result,
 )
+from mainspring.error_table import with_hints
 from mainspring.log.records import Records
 from mainspring.service.access.budget_ledger import DailyBudgetLedger
 from mainspring.service.access.kill_switch import (
@@ -94,9 +95,8 @@ async def create(  # noqa: PLR0913 (the options of the command)
     try:
         request = msgspec.convert({"id": tenant, **fields}, CreateTenant)
     except msgspec.ValidationError as error:
-        invalid = InvalidInput(f"{tenant}: {error}")
-        invalid.add_note("an id consists of lower-case letters, digits, - and _")
-        raise invalid from error
+        hint = "an id consists of lower-case letters, digits, - and _"
+        raise with_hints(InvalidInput(f"{tenant}: {error}"), hint) from error
     async with open_as_operator(settings, is_new=True) as operator:
         created = await Tenants(operator.records).create(request)
         await operator.audit(tenant, "tenants create", tenant)
@@ -286,9 +286,8 @@ async def resume(
         try:
             await Halts(operator.records).resume(tenant_id, operator.principal_in(tenant_id), agent)
         except NotFound as error:
-            refusal = InvalidInput("that is not stopped")
-            refusal.add_note("`mainspring halt` shows what is")
-            raise refusal from error
+            hint = "`mainspring halt` shows what is"
+            raise with_hints(InvalidInput("that is not stopped"), hint) from error
         await operator.audit(tenant_id, "resume", agent)
     view = {"tenant_id": tenant_id, "agent_id": agent}
     return print_result(settings, view, ("resumed", "green"), json=json)

@@ -1,5 +1,5 @@
-"""Terminal and standard input: lines with history, the echo while an agent replies, and text
-piped in.
+"""Terminal and standard input: messages and lines, the echo while an agent replies, and piped
+text.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Protocol
 
 from mainspring.core.errors import TooLarge
+from mainspring.error_table import with_hints
 
 _FENCE = "```"
 
@@ -26,7 +27,7 @@ class MessageEditor(Protocol):
 
 
 class Keyboard:
-    """Reads from standard input. The terminal belongs to it while it reads, Ctrl-C included."""
+    """Reads from standard input. While it reads, it owns the terminal, Ctrl-C included."""
 
     def __init__(self, *, colour: bool) -> None:
         self._editor: MessageEditor | None = None
@@ -36,22 +37,22 @@ class Keyboard:
     def open(self) -> None:
         if not self.is_terminal:
             return
-        readline.set_auto_history(False)  # answers to questions are no messages
+        readline.set_auto_history(False)  # answers to questions are not messages
 
     def edit_with(self, editor: MessageEditor) -> None:
-        """Messages are typed in this editor, if there is a terminal."""
+        """Read messages with this editor, if there is a terminal."""
         self._editor = editor if self.is_terminal else None
 
     def discard_typed(self) -> None:
-        """What was typed before a question was asked is no answer to it."""
+        """Discard what was typed before a question was asked."""
         if self.is_terminal:
             termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
     async def message(self) -> str:
-        """One message. A line goes on after a backslash at its end, and in an open code fence.
-
+        """Read one message. It continues after a line that ends with a backslash, and in an open
+        code fence.
         Raises:
-            EOFError: there will be none. KeyboardInterrupt: it was given up.
+            EOFError: the input has ended. KeyboardInterrupt: the user pressed Ctrl-C.
         """
         if self._editor is not None:
             return await self._editor.message()
@@ -63,7 +64,7 @@ class Keyboard:
         return "\n".join(lines)
 
     def line(self, prompt: str) -> str:
-        """Raises: EOFError, KeyboardInterrupt: as `message` does."""
+        """Raises: EOFError, KeyboardInterrupt: see `message`."""
         if not self.is_terminal:
             line = sys.stdin.readline()
             if not line:
@@ -71,7 +72,7 @@ class Keyboard:
             return line.rstrip("\n")
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            # what takes no room on the screen is marked, or the cursor goes astray
+            # readline needs marks around codes that take no room, to place the cursor
             return input(f"\x01\x1b[1;32m\x02{prompt}\x01\x1b[0m\x02" if self._colour else prompt)
         finally:
             signal.signal(signal.SIGINT, before)
@@ -88,7 +89,7 @@ _LOCAL_MODES = 3
 
 @contextmanager
 def pause_echo() -> Generator[Callable[[], None], None, None]:
-    """Turn the echo off inside; the function turns it on again early, before a process may die."""
+    """Turn the echo off. The yielded function turns it on again early, before the process ends."""
     if not _owns_terminal():
         yield _do_nothing
         return
@@ -119,7 +120,7 @@ def pause_echo() -> Generator[Callable[[], None], None, None]:
 
 
 def _owns_terminal() -> bool:
-    """Whether this process may change its terminal: the system stops one in the background."""
+    """Whether this process may change its terminal; one in the background would be stopped."""
     try:
         return sys.stdin.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
     except (OSError, ValueError):  # no controlling terminal, or standard input is closed
@@ -143,9 +144,7 @@ def is_piped() -> bool:
 
 
 def read_piped(seconds: float | None) -> str:
-    """All of standard input. Blocks; a pipe that says nothing for some seconds, which may never
-    end, is taken for none.
-
+    """Read all of standard input. Blocks. A pipe that is silent for `seconds` counts as empty.
     Raises: TooLarge.
     """
     if seconds is not None and not select.select([sys.stdin], [], [], seconds)[0]:
@@ -153,6 +152,5 @@ def read_piped(seconds: float | None) -> str:
     content = sys.stdin.buffer.read(MAX_PIPED_BYTES + 1)
     if len(content) > MAX_PIPED_BYTES:
         long = TooLarge(f"standard input has more than {MAX_PIPED_BYTES:,} bytes")
-        long.add_note("write it to a file, and name the file in the prompt")
-        raise long
+        raise with_hints(long, "write it to a file, and name the file in the prompt")
     return content.decode(errors="replace").strip()

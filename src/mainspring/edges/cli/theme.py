@@ -14,7 +14,7 @@ _CODE_THEMES = {False: "ansi_dark", True: "ansi_light"}
 
 
 class LeftHeading(Heading):
-    """At the left, where people look."""
+    """A heading that is not centered."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = "left"
@@ -22,8 +22,6 @@ class LeftHeading(Heading):
 
 
 class TerminalMarkdown(Markdown):
-    """Markdown as we show it."""
-
     elements: ClassVar = {**Markdown.elements, "heading_open": LeftHeading}
 
 

@@ -1,5 +1,4 @@
-"""`mainspring top`: all sessions that run or wait, as they change; attach to one, answer it, stop
-it."""
+"""`mainspring top`: shows all sessions that run or wait; attach to one, answer it, or stop it."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ else:
 
 _ACTIVE = ("running", "unfinished", "requires_action")
 _MAX_SESSIONS = 500
-"""The newest: older ones that still run are rare, and each is read."""
+"""Only the newest, because each session is read; older ones rarely run."""
 HEADS = ("SESSION", "STATUS", "TURNS", "COST", "CHANGED", "AGENT", "TITLE")
 _LOCAL_ORIGINS = ("user", "import")
 TopAction: TypeAlias = Literal["attach", "stop", "quit"]
@@ -88,20 +87,19 @@ async def _perform(settings: Settings, action: TopAction, session_id: str) -> No
 
 
 async def _follow(settings: Settings, log: SessionLog, session_id: str) -> None:
-    """Show what happens until the run ends, or Ctrl-C."""
+    """Show the events of a session until its run ends, or until Ctrl-C."""
     row = await log.session(session_id)
-    past = await log.read(session_id)
-    tree = SubagentTree.of(past, row.thread_id)
-    shown = renderer.EventRenderer(settings, is_live=False, subagents=tree)
-    shown.note(f"session {short_id(session_id)} runs in another process; Ctrl-C goes back")
+    tree = SubagentTree.of(await log.read(session_id), row.thread_id)
+    output = renderer.EventRenderer(settings, is_live=False, subagents=tree)
+    output.note(f"session {short_id(session_id)} runs in another process; Ctrl-C goes back")
     try:
         async with aclosing(log.follow(session_id, after=row.head.seq)) as events:
             async for event in events:
-                shown.event(event)
+                output.event(event)
                 if event.type == "session.status_idle" and event.thread_id == row.thread_id:
                     break
     finally:
-        shown.close()
+        output.close()
 
 
 def _print_once(settings: Settings, summaries: list[SessionSummary], *, json: bool) -> int:
@@ -134,10 +132,10 @@ def session_cells(summary: SessionSummary) -> list[StyledText]:
 
 @dataclass(slots=True)
 class ActiveSessions:
-    """The sessions that run or wait. One that has not changed is not read again."""
+    """The sessions that run or wait. Unchanged sessions are not read again."""
 
     log: SessionLog
-    _known: dict[str, tuple[tuple[object, ...], SessionSummary]] = field(
+    _cached: dict[str, tuple[tuple[object, ...], SessionSummary]] = field(
         default_factory=dict[str, tuple[tuple[object, ...], SessionSummary]]
     )
 
@@ -149,11 +147,11 @@ class ActiveSessions:
             if count > _MAX_SESSIONS:
                 break
             state = (row.head.seq, row.updated)
-            known = self._known.get(row.id)
-            if known is None or known[0] != state or known[1].status in _ACTIVE:
-                known = (state, await summarize_session(self.log, row))
-                self._known[row.id] = known
-            if known[1].status in _ACTIVE:
-                summaries.append(known[1])
+            cached = self._cached.get(row.id)
+            if cached is None or cached[0] != state or cached[1].status in _ACTIVE:
+                cached = (state, await summarize_session(self.log, row))
+                self._cached[row.id] = cached
+            if cached[1].status in _ACTIVE:
+                summaries.append(cached[1])
             await anyio.lowlevel.checkpoint()
         return summaries

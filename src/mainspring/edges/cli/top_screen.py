@@ -23,12 +23,12 @@ async def show(sessions: ActiveSessions, selected: str | None) -> tuple[TopActio
     """Show the sessions until the user chooses what to do with one."""
     view = _TopView(sessions, selected)
     await view.refresh()
-    chosen: tuple[TopAction, str | None] = ("quit", None)
+    choice: tuple[TopAction, str | None] = ("quit", None)
     async with anyio.create_task_group() as group:
         group.start_soon(view.refresh_forever)
-        chosen = await view.application.run_async()
+        choice = await view.application.run_async()
         group.cancel_scope.cancel()
-    return chosen
+    return choice
 
 
 class _TopView:
@@ -70,10 +70,10 @@ class _TopView:
         for index, row in enumerate(rows):
             is_selected = index > 0 and self._summaries[index - 1].id == self._selected
             text.append(("", "> " if is_selected else "  "))
-            for (words, style), width in zip(row, widths, strict=True):
-                shown = _STYLES.get(style, "")
-                look = f"reverse {shown}" if is_selected else shown
-                text.append((look, f"{sanitize_line(words):<{width}}"))
+            for (cell, style), width in zip(row, widths, strict=True):
+                base_style = _STYLES.get(style, "")
+                cell_style = f"reverse {base_style}" if is_selected else base_style
+                text.append((cell_style, f"{sanitize_line(cell):<{width}}"))
                 text.append(("", "  "))
             text.append(("", "\n"))
         if not self._summaries:

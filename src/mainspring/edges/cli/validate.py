@@ -20,15 +20,10 @@ _MAX_LINES = 20
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 
-class IgnoredView(Struct, frozen=True, kw_only=True):
-    what: str
-    why: str
-
-
 class AgentPartView(Struct, frozen=True, kw_only=True):
     name: str
     honoured: tuple[str, ...]
-    not_honoured: list[IgnoredView]
+    not_honoured: Sequence[IgnoredItem]
     findings: Sequence[Finding]
 
 
@@ -72,7 +67,7 @@ def _report_view(report: FolderReport, *, is_valid: bool) -> ValidationReportVie
             AgentPartView(
                 name=part.name,
                 honoured=part.supported,
-                not_honoured=[IgnoredView(what=item.what, why=item.why) for item in part.ignored],
+                not_honoured=part.ignored,
                 findings=part.findings,
             )
             for part in report.parts
@@ -99,17 +94,17 @@ def _print_finding(screen: Screen, finding: Finding) -> None:
         screen.paragraph((f"fix: {finding.fix}", "cyan"), indent=4)
 
 
-def _print_part(screen: Screen, part_report: PartReport) -> None:
-    notes = [finding for finding in part_report.findings if finding.level == "note"]
-    if not (part_report.supported or part_report.ignored or notes):
+def _print_part(screen: Screen, part: PartReport) -> None:
+    notes = [finding for finding in part.findings if finding.level == "note"]
+    if not (part.supported or part.ignored or notes):
         return
-    screen.line((part_report.name, "bold"))
-    for what in part_report.supported[:_MAX_LINES]:
+    screen.line((part.name, "bold"))
+    for what in part.supported[:_MAX_LINES]:
         screen.paragraph(("✓ ", "green"), (what, ""), indent=2)
-    _print_remaining(screen, part_report.supported)
-    for item in part_report.ignored[:_MAX_LINES]:
+    _print_remaining(screen, part.supported)
+    for item in part.ignored[:_MAX_LINES]:
         screen.paragraph(("✗ ", "yellow"), (item.what, ""), (f": {item.why}", "dim"), indent=2)
-    _print_remaining(screen, part_report.ignored)
+    _print_remaining(screen, part.ignored)
     for note in notes[:_MAX_LINES]:
         screen.paragraph(("· ", "dim"), (str(note), "dim"), indent=2)
     _print_remaining(screen, notes)

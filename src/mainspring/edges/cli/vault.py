@@ -7,6 +7,7 @@ from datetime import datetime
 from getpass import getpass
 from typing import Annotated
 
+import msgspec
 import typer
 from msgspec import Struct
 
@@ -62,7 +63,7 @@ async def put(
 
 def _read_value(name: str) -> str:
     if sys.stdin.isatty():
-        return getpass(f"Value of {name}: ")  # nothing is echoed, not even what was typed early
+        return getpass(f"Value of {name}: ")  # echoes nothing, not even what was typed early
     content = sys.stdin.buffer.read(MAX_VALUE_BYTES + 3)
     try:
         return content.decode().removesuffix("\n").removesuffix("\r")
@@ -94,9 +95,7 @@ async def rm(settings: Settings, *, name: SecretName, json: JsonOption = False) 
 
 
 def _secret_view(secret: Secret) -> SecretView:
-    return SecretView(
-        name=secret.name, hosts=secret.hosts, created=secret.created, updated=secret.updated
-    )
+    return msgspec.convert(secret, SecretView, from_attributes=True)
 
 
 def _secret_row(secret: SecretView) -> list[StyledText]:

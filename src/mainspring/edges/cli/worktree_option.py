@@ -1,4 +1,4 @@
-"""`--worktree [NAME]`: a session in a git worktree of its own, beside what you work on."""
+"""`--worktree [NAME]`: runs a session in a separate git worktree."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ _ID_DIGITS = 8
 
 
 async def open_worktree(settings: Settings, arguments: RunArguments) -> RunOptions:
-    """The options of the run, with the worktree as its workspace; it is opened again if there is
-    one of that name.
-
+    """The options of the run, with the worktree as its workspace. An existing worktree of the same
+    name is used again.
     Raises:
-        BadParameter: another option names the workspace already.
-        ToolEnvironmentError: there is no repository, or no commit to begin with.
+        BadParameter: another option names the workspace.
+        ToolEnvironmentError: there is no repository, or it has no commit.
     """
     options = arguments.options()
     if arguments.worktree is None:
@@ -46,11 +45,11 @@ def _worktrees_folder(settings: Settings) -> Path:
 
 
 async def share_repository(settings: Settings, runtime: Runtime, session_id: str | None) -> None:
-    """In a worktree of ours, let programs read the repository that it belongs to: without it, git
-    does not work there. `session_id`: one that continues where it was."""
+    """In a worktree that `--worktree` made, let programs read its repository, which git needs.
+    `session_id`: a session that continues in its workspace."""
     options = runtime.options
-    known = None if session_id is None else await workspace_of(runtime.log, session_id)
-    workspace = options.workspace if known is None else Path(known)
+    recorded = None if session_id is None else await workspace_of(runtime.log, session_id)
+    workspace = options.workspace if recorded is None else Path(recorded)
     if workspace is None or not _is_below(workspace, _worktrees_folder(settings)):
         return
     repository = await shared_repository(Path(settings.folder))

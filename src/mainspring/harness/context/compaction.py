@@ -265,7 +265,7 @@ class _Compaction:
 
     def _state(self) -> WorkingState:
         thread = self._context.thread
-        previous, _ = parse_state(thread.working_state)
+        previous, _ = parse_state(thread.saved_state.text)
         return extract_state(thread.transcript, thread.tasks, previous)
 
     async def _save_state(self, state: WorkingState, *, is_corrected: bool = False) -> None:
@@ -276,8 +276,9 @@ class _Compaction:
             _MAX_STATE_BYTES, int(context.facts.window * context.facts.bytes_per_token) // 20
         )
         text = state.text(max_bytes)
-        is_saved = thread.working_state_at == (thread.turns, thread.messages)
-        if text == thread.working_state or (is_saved and not is_corrected):
+        saved = thread.saved_state
+        is_saved = (saved.turns, saved.messages) == (thread.turns, thread.messages)
+        if text == saved.text or (is_saved and not is_corrected):
             return
         if (save := context.toolbox.before_compact) is not None:
             context.note(*await save(thread.transcript.pins.goal, text))

@@ -56,6 +56,13 @@ _INTENTION = re.compile(
 )
 
 
+class SavedState(Struct, frozen=True):
+    text: str = ""
+    turns: int = -1
+    """Of the thread when it was saved; -1: it never was."""
+    messages: int = 0
+
+
 class WorkingState(Struct, frozen=True):
     decided: tuple[str, ...] = ()
     answered: tuple[str, ...] = ()

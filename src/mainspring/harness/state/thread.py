@@ -16,7 +16,7 @@ from mainspring.core.content import TextBlock
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.harness.context.prompts import outcome_prompt
 from mainspring.harness.context.transcript import Transcript
-from mainspring.harness.context.working_state import WORKING_STATE
+from mainspring.harness.context.working_state import WORKING_STATE, SavedState
 from mainspring.harness.state import outcome_state, repetition, session_state
 from mainspring.harness.state.open_call import CallResult, OpenCall, call_id_of, proposed_call
 from mainspring.harness.state.outcome_state import OpenOutcome
@@ -75,10 +75,8 @@ class Thread(Struct, kw_only=True):
     """A model request that was started and has not ended."""
     open_purpose: str | None = None
     """What that request is for, if it is not a turn of the conversation."""
-    working_state: str = ""
-    """As it was saved before the last compaction."""
-    working_state_at: tuple[int, int] | None = None
-    """How many turns and messages there were then."""
+    saved_state: SavedState = SavedState()
+    """The working state, before the last compaction."""
     summary_failures: int = 0
     """Failed summaries in a row in this run; after a few, no further summary is requested."""
     open_reservation: events.BudgetReserved | None = None
@@ -327,8 +325,7 @@ def _write_todos(thread: Thread, _event: Event, payload: events.TodosWritten) ->
 def _add_context(thread: Thread, event: Event, payload: events.ContextAdded) -> None:
     thread.transcript.add_context(event.seq, payload.text)
     if payload.source == WORKING_STATE:
-        thread.working_state = payload.text
-        thread.working_state_at = thread.turns, thread.messages
+        thread.saved_state = SavedState(payload.text, thread.turns, thread.messages)
 
 
 def _request_compaction(thread: Thread, _event: Event, payload: events.CompactionRequested) -> None:

@@ -34,6 +34,7 @@ from mainspring.improve.evals.grading import grade_trial, is_passed, reward
 from mainspring.improve.evals.judges import Judges
 from mainspring.improve.evals.suite import COMPACT, Case, Script, SuiteFile
 from mainspring.improve.evals.trajectory import read_trajectory
+from mainspring.improve.evals.trial_credit import credit_trial
 from mainspring.improve.evals.trial_tools import case_skills, service_tools, trial_toolbox
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.memory.memory_mode import strictest_memory
@@ -143,6 +144,9 @@ async def _run_and_grade(
     judges = setup.judges()
     grades = await grade_trial(suite.graders_of(case), evidence, judges)
     ended = _graded(key, session_id, evidence, grades)
+    if key.script is None and key.recording is None:
+        own_skills = [skill.name for skill in skills]
+        await credit_trial(session.log, setup.run_id, case, ended, own_skills)
     return msgspec.structs.replace(ended, grading_usd=str(judges.spent_usd))
 
 

@@ -81,13 +81,13 @@ def places_of(
     )
 
 
-def finding_of(instruction_issue: InstructionIssue) -> Finding:
+def finding_of(issue: InstructionIssue) -> Finding:
     return Finding(
-        level="note" if instruction_issue.is_note else "warning",
-        file=instruction_issue.file,
-        line=instruction_issue.line,
-        what=instruction_issue.what,
-        fix=instruction_issue.fix,
+        level="note" if issue.is_note else "warning",
+        file=issue.file,
+        line=issue.line,
+        what=issue.what,
+        fix=issue.fix,
     )
 
 
@@ -132,14 +132,14 @@ class PathInstructions:
     async def for_path(self, path: str, *, thread_id: str = "") -> list[Section]:
         """The sections for a file that a thread has not seen yet, the most general first."""
         sections = await to_thread.run_sync(self._sections, path)
-        seen = self._shown.setdefault(thread_id, set())
+        shown = self._shown.setdefault(thread_id, set())
         new: list[Section] = []
         room = MAX_PATH_INSTRUCTION_CHARS
         for section in sections:
-            if section.source in seen or (new and len(section.text) > room):
+            if section.source in shown or (new and len(section.text) > room):
                 continue
             room -= len(section.text)
-            seen.add(section.source)
+            shown.add(section.source)
             new.append(section)
         return new
 

@@ -174,17 +174,17 @@ def settings_in(file: Path) -> dict[str, object]:
     return settings
 
 
-def _own_root(yaml_reader: YamlReader, text: str) -> Node | None:
+def _own_root(reader: YamlReader, text: str) -> Node | None:
     """The root of the file, unless the file belongs to another tool, which is reported and
     ignored."""
-    node = yaml_reader.root(text)
+    node = reader.root(text)
     if node is None:
         return None
-    foreign = next((key for key in _FOREIGN_KEYS if key in yaml_reader.lines(node)), None)
+    foreign = next((key for key in _FOREIGN_KEYS if key in reader.lines(node)), None)
     if foreign is None:
         return node
     what = f"has the key {foreign}, so it is another tool's file: it is ignored"
-    yaml_reader.note("warning", node, what, f"remove {foreign} if the file is meant for Mainspring")
+    reader.note("warning", node, what, f"remove {foreign} if the file is meant for Mainspring")
     return None
 
 
@@ -195,37 +195,37 @@ def _text(file: Path) -> str:
         raise InvalidInput(f"{file}: not UTF-8") from error
 
 
-def _readers(yaml_reader: YamlReader) -> FieldReaders:
-    subagents = _subagent_rules(yaml_reader)
+def _readers(reader: YamlReader) -> FieldReaders:
+    subagents = _subagent_rules(reader)
     return {
-        "name": yaml_reader.string,
-        "description": yaml_reader.string,
-        "model": yaml_reader.string,
-        "effort": yaml_reader.one_of(_EFFORTS),
-        "instructions": lambda node: yaml_reader.string(node).strip(),
-        "rules": yaml_reader.strings,
-        "tools": lambda node: tuple(canonical_name(name) for name in yaml_reader.strings(node)),
-        "limits": _limits(yaml_reader),
-        "permissions": _permissions(yaml_reader),
-        "environment": yaml_reader.mapping,
+        "name": reader.string,
+        "description": reader.string,
+        "model": reader.string,
+        "effort": reader.one_of(_EFFORTS),
+        "instructions": lambda node: reader.string(node).strip(),
+        "rules": reader.strings,
+        "tools": lambda node: tuple(canonical_name(name) for name in reader.strings(node)),
+        "limits": _limits(reader),
+        "permissions": _permissions(reader),
+        "environment": reader.mapping,
         "subagents": subagents,
         "agents": subagents,
-        "coordinator": yaml_reader.truth,
-        "checks": _checks(yaml_reader),
-        "require_evidence": yaml_reader.strings,
-        "resources": _resources(yaml_reader),
-        "input_schema": _input_schema(yaml_reader),
-        "schedule": _schedule(yaml_reader),
-        "outcome": _outcome(yaml_reader),
-        "slo": read_objectives(yaml_reader),
-        "grade": read_grade(yaml_reader),
-        "memory": yaml_reader.one_of(MEMORY_MODES),
+        "coordinator": reader.truth,
+        "checks": _checks(reader),
+        "require_evidence": reader.strings,
+        "resources": _resources(reader),
+        "input_schema": _input_schema(reader),
+        "schedule": _schedule(reader),
+        "outcome": _outcome(reader),
+        "slo": read_objectives(reader),
+        "grade": read_grade(reader),
+        "memory": reader.one_of(MEMORY_MODES),
     }
 
 
-def _resources(yaml_reader: YamlReader) -> Callable[[Node], tuple[str, ...]]:
+def _resources(reader: YamlReader) -> Callable[[Node], tuple[str, ...]]:
     def read(node: Node) -> tuple[str, ...]:
-        names = yaml_reader.strings(node)
+        names = reader.strings(node)
         for name in names:
             server, _, uri = name.partition(":")
             if not server or not uri or len(name.split()) != 1:
@@ -235,9 +235,9 @@ def _resources(yaml_reader: YamlReader) -> Callable[[Node], tuple[str, ...]]:
     return read
 
 
-def _input_schema(yaml_reader: YamlReader) -> Callable[[Node], dict[str, object]]:
+def _input_schema(reader: YamlReader) -> Callable[[Node], dict[str, object]]:
     def read(node: Node) -> dict[str, object]:
-        schema = yaml_reader.mapping(node)
+        schema = reader.mapping(node)
         properties = schema.get("properties")
         if schema.get("type") != "object" or not isinstance(properties, dict) or not properties:
             raise YamlValueError(node, "must be a JSON Schema of an object with properties")
@@ -248,23 +248,23 @@ def _input_schema(yaml_reader: YamlReader) -> Callable[[Node], dict[str, object]
     return read
 
 
-def _limits(yaml_reader: YamlReader) -> Callable[[Node], Limits]:
+def _limits(reader: YamlReader) -> Callable[[Node], Limits]:
     counts = ("max_turns", "max_input_tokens", "max_output_tokens", "max_tool_calls")
     readers: FieldReaders = {
-        **dict.fromkeys((*counts, "target_tokens"), yaml_reader.number(int, "a whole number")),
-        "max_seconds": yaml_reader.number(float, "a number of seconds"),
-        "max_cost_usd": yaml_reader.number(Decimal, "an amount in US dollars"),
-        "max_context": yaml_reader.number(int, "a whole number"),
-        "compact_at": _window_share(yaml_reader),
+        **dict.fromkeys((*counts, "target_tokens"), reader.number(int, "a whole number")),
+        "max_seconds": reader.number(float, "a number of seconds"),
+        "max_cost_usd": reader.number(Decimal, "an amount in US dollars"),
+        "max_context": reader.number(int, "a whole number"),
+        "compact_at": _window_share(reader),
     }
-    return lambda node: Limits(**yaml_reader.fields(node, readers))  # pyright: ignore[reportArgumentType] (as above)
+    return lambda node: Limits(**reader.fields(node, readers))  # pyright: ignore[reportArgumentType] (as above)
 
 
-def _window_share(yaml_reader: YamlReader) -> Callable[[Node], float]:
+def _window_share(reader: YamlReader) -> Callable[[Node], float]:
     what = "a share of the context window, from 0.1 to 0.95"
 
     def read(node: Node) -> float:
-        share = yaml_reader.number(float, what)(node)
+        share = reader.number(float, what)(node)
         if not _MIN_SHARE <= share <= _MAX_SHARE:
             raise YamlValueError(node, f"must be {what}, not {share}")
         return share
@@ -272,15 +272,15 @@ def _window_share(yaml_reader: YamlReader) -> Callable[[Node], float]:
     return read
 
 
-def _permissions(yaml_reader: YamlReader) -> Callable[[Node], Permissions]:
+def _permissions(reader: YamlReader) -> Callable[[Node], Permissions]:
     def mode(node: Node) -> str:
         try:
-            return parse_mode(yaml_reader.string(node))
+            return parse_mode(reader.string(node))
         except InvalidInput as error:
             raise YamlValueError(node, f"is wrong: {error}") from error
 
     def rules(behavior: Permission) -> Callable[[Node], tuple[str, ...]]:
-        return lambda node: tuple(_rules(yaml_reader, node, behavior))
+        return lambda node: tuple(_rules(reader, node, behavior))
 
     readers: FieldReaders = {
         "mode": mode,
@@ -291,57 +291,57 @@ def _permissions(yaml_reader: YamlReader) -> Callable[[Node], Permissions]:
     }
 
     def read(node: Node) -> Permissions:
-        values = yaml_reader.fields(node, readers)
+        values = reader.fields(node, readers)
         claude_mode = values.pop("defaultMode", None)
         return Permissions(**{"mode": claude_mode, **values})  # pyright: ignore[reportArgumentType] (as above)
 
     return read
 
 
-def _rules(yaml_reader: YamlReader, node: Node, behavior: Permission) -> list[str]:
+def _rules(reader: YamlReader, node: Node, behavior: Permission) -> list[str]:
     rules: list[str] = []
-    for item in yaml_reader.items(node):
-        text = yaml_reader.string(item)
+    for item in reader.items(node):
+        text = reader.string(item)
         try:
             parse_rule(text, behavior=behavior)
         except InvalidInput as error:
             if behavior != "allow":  # ignoring it would permit what it forbids
                 raise YamlValueError(item, f"has a rule that is wrong: {error}") from error
-            yaml_reader.note("warning", item, f"allow: {error}; it allows nothing")
+            reader.note("warning", item, f"allow: {error}; it allows nothing")
             continue
         rules.append(text)
     return rules
 
 
-def _subagent_rules(yaml_reader: YamlReader) -> Callable[[Node], SubagentRules]:
-    count = yaml_reader.number(int, "a whole number")
+def _subagent_rules(reader: YamlReader) -> Callable[[Node], SubagentRules]:
+    count = reader.number(int, "a whole number")
     readers: FieldReaders = {
-        "names": yaml_reader.strings,
+        "names": reader.strings,
         "max_depth": count,
         "max_parallel": count,
     }
 
     def read(node: Node) -> SubagentRules:
-        if yaml_reader.is_list(node):
-            return SubagentRules(names=yaml_reader.strings(node))
-        return SubagentRules(**yaml_reader.fields(node, readers))  # pyright: ignore[reportArgumentType] (as above)
+        if reader.is_list(node):
+            return SubagentRules(names=reader.strings(node))
+        return SubagentRules(**reader.fields(node, readers))  # pyright: ignore[reportArgumentType] (as above)
 
     return read
 
 
-def _checks(yaml_reader: YamlReader) -> Callable[[Node], tuple[AnswerCheck, ...]]:
+def _checks(reader: YamlReader) -> Callable[[Node], tuple[AnswerCheck, ...]]:
     readers: FieldReaders = {
-        "max_chars": yaml_reader.number(int, "a whole number"),
-        "banned": yaml_reader.strings,
-        "must_mention": yaml_reader.strings,
-        "citations": yaml_reader.truth,
+        "max_chars": reader.number(int, "a whole number"),
+        "banned": reader.strings,
+        "must_mention": reader.strings,
+        "citations": reader.truth,
     }
-    return lambda node: (AnswerCheck(**yaml_reader.fields(node, readers)),)  # pyright: ignore[reportArgumentType] (as above)
+    return lambda node: (AnswerCheck(**reader.fields(node, readers)),)  # pyright: ignore[reportArgumentType] (as above)
 
 
-def _schedule(yaml_reader: YamlReader) -> Callable[[Node], ManifestSchedule]:
+def _schedule(reader: YamlReader) -> Callable[[Node], ManifestSchedule]:
     def cron(node: Node) -> str:
-        text = yaml_reader.string(node)
+        text = reader.string(node)
         if len(text.split()) != _CRON_FIELDS:
             raise YamlValueError(
                 node, f"must have {_CRON_FIELDS} fields, as in '0 9 * * 1-5', not {text!r}"
@@ -349,7 +349,7 @@ def _schedule(yaml_reader: YamlReader) -> Callable[[Node], ManifestSchedule]:
         return text
 
     def timezone(node: Node) -> str:
-        name = yaml_reader.string(node)
+        name = reader.string(node)
         try:
             return zoneinfo.ZoneInfo(name).key
         except (KeyError, ValueError, OSError) as error:
@@ -357,12 +357,12 @@ def _schedule(yaml_reader: YamlReader) -> Callable[[Node], ManifestSchedule]:
                 node, f"must be a time zone such as Europe/Vienna, not {name!r}"
             ) from error
 
-    readers: FieldReaders = {"cron": cron, "timezone": timezone, "message": yaml_reader.string}
-    return lambda node: ManifestSchedule(**yaml_reader.fields(node, readers))  # pyright: ignore[reportArgumentType] (as above)
+    readers: FieldReaders = {"cron": cron, "timezone": timezone, "message": reader.string}
+    return lambda node: ManifestSchedule(**reader.fields(node, readers))  # pyright: ignore[reportArgumentType] (as above)
 
 
-def _outcome(yaml_reader: YamlReader) -> Callable[[Node], ManifestOutcome]:
-    count = yaml_reader.number(int, "a whole number")
+def _outcome(reader: YamlReader) -> Callable[[Node], ManifestOutcome]:
+    count = reader.number(int, "a whole number")
 
     def iterations(node: Node) -> int:
         number = count(node)
@@ -371,8 +371,8 @@ def _outcome(yaml_reader: YamlReader) -> Callable[[Node], ManifestOutcome]:
         return number
 
     readers: FieldReaders = {
-        "description": yaml_reader.string,
-        "rubric": yaml_reader.string,
+        "description": reader.string,
+        "rubric": reader.string,
         "max_iterations": iterations,
     }
-    return lambda node: ManifestOutcome(**yaml_reader.fields(node, readers))  # pyright: ignore[reportArgumentType] (as above)
+    return lambda node: ManifestOutcome(**reader.fields(node, readers))  # pyright: ignore[reportArgumentType] (as above)

@@ -28,7 +28,7 @@ from mainspring.runtime.definition_files.json_file import (
 WritableScope: TypeAlias = Literal["project", "user"]
 Program: TypeAlias = Literal["claude-desktop", "cursor", "vscode"]
 _TABLES = (SERVERS, "servers")
-"""VS Code has another key."""
+"""VS Code uses another key."""
 
 
 def servers_file(scope: WritableScope, *, folder: Path, home: Path) -> Path:
@@ -36,10 +36,9 @@ def servers_file(scope: WritableScope, *, folder: Path, home: Path) -> Path:
 
 
 def add_server(file: Path, name: str, entry: JsonObject, *, replace: bool = False) -> bytes:
-    """The file's new content, which is written.
-
+    """Add a server to a file. Returns the file's new content.
     Raises:
-        InvalidInput: it is no server, or the file has one of this name.
+        InvalidInput: the entry is not a server, or the file has one of this name.
     """
     check_entry(name, entry)
 
@@ -74,7 +73,7 @@ def enable_server(file: Path, name: str, *, is_enabled: bool) -> bytes:
 
 
 def check_entry(name: str, entry: JsonObject) -> McpServer:
-    """Raises: InvalidInput: it is no server that can be used."""
+    """Raises: InvalidInput: the entry is not a usable server."""
     file = JsonFile("", "", {})
     table = ServerTable(file, (SERVERS,), {name: entry})
     servers, findings = read_table(table, McpServer(name="", transport="stdio"))
@@ -85,11 +84,11 @@ def check_entry(name: str, entry: JsonObject) -> McpServer:
 
 
 def foreign_file(program: Program, *, folder: Path, home: Path) -> Path:
-    """Where another program has its servers."""
+    """The file in which another program stores its servers."""
     match program:
         case "cursor":
-            own = folder / ".cursor" / "mcp.json"
-            return own if own.exists() else home / ".cursor" / "mcp.json"
+            file = folder / ".cursor" / "mcp.json"
+            return file if file.exists() else home / ".cursor" / "mcp.json"
         case "vscode":
             return folder / ".vscode" / "mcp.json"
         case "claude-desktop":
@@ -106,13 +105,18 @@ def read_foreign(file: Path) -> Mapping[str, JsonObject]:
     content = read_bounded(file)
     if content is None:
         raise InvalidInput(f"{file}: there is no such file")
-    read = decode_object(content, str(file))
-    if not isinstance(read, JsonFile):
-        raise InvalidInput(str(read))
-    tables = (as_object(read.fields.get(key)) for key in _TABLES)
+    fields = _decode_fields(content, file)
+    tables = (as_object(fields.get(key)) for key in _TABLES)
     servers = next((table for table in tables if table), JsonObject())
-    found = {name: as_object(entry) for name, entry in servers.items()}
-    return {name: entry for name, entry in found.items() if entry is not None}
+    entries = {name: as_object(entry) for name, entry in servers.items()}
+    return {name: entry for name, entry in entries.items() if entry is not None}
+
+
+def _decode_fields(content: bytes, file: Path) -> JsonObject:
+    decoded = decode_object(content, str(file))
+    if not isinstance(decoded, JsonFile):
+        raise InvalidInput(str(decoded))
+    return decoded.fields
 
 
 def _entry(file: Path, servers: JsonObject, name: str) -> JsonObject:
@@ -123,13 +127,8 @@ def _entry(file: Path, servers: JsonObject, name: str) -> JsonObject:
 
 
 def _change(file: Path, change: Callable[[JsonObject], None]) -> bytes:
-    content = read_bounded(file) or b"{}"
-    read = decode_object(content, str(file))
-    if not isinstance(read, JsonFile):
-        raise InvalidInput(str(read))
-    fields = dict(read.fields)
-    servers = fields.setdefault(SERVERS, {})
-    table = as_object(servers)
+    fields = dict(_decode_fields(read_bounded(file) or b"{}", file))
+    table = as_object(fields.setdefault(SERVERS, {}))
     if table is None:
         raise InvalidInput(f"{file}: {SERVERS} must be an object")
     change(table)

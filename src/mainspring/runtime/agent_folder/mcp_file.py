@@ -31,7 +31,7 @@ from mainspring.runtime.mcp_server import McpServer, ServerScope, Transport
 
 SERVERS = "mcpServers"
 _TRANSPORTS: dict[object, Transport] = {
-    **{get_arg: get_arg for get_arg in get_args(Transport)},
+    **{name: name for name in get_args(Transport)},
     **dict.fromkeys(("streamable-http", "streamableHttp", "streamable_http"), "http"),
     "websocket": "ws",
 }
@@ -75,9 +75,9 @@ def read_mcp(
     come before those. `project`: the project's files, if they were read already."""
     by_name: dict[str, McpServer] = {}
     findings: list[Finding] = []
-    for found, odd in (*_sources(scopes, project), (tuple(plugins), ())):
-        findings += odd
-        for server in found:
+    for servers, source_findings in (*_sources(scopes, project), (tuple(plugins), ())):
+        findings += source_findings
+        for server in servers:
             if server.name in by_name:
                 findings.append(_shadowed_finding(server, by=by_name[server.name]))
             else:
@@ -93,9 +93,9 @@ def expand_server(
 ) -> tuple[McpServer, list[Finding]]:
     """The server with `${...}` replaced, and the names that have no value. May hold secrets."""
     if server.is_portable:
-        own = {"PLUGIN_ROOT": server.plugin_root, "PLUGIN_DATA": server.plugin_data}
+        folders = {"PLUGIN_ROOT": server.plugin_root, "PLUGIN_DATA": server.plugin_data}
         return _replace_placeholders(
-            server, lambda text: _PORTABLE.sub(lambda at: own[at[1]], text)
+            server, lambda text: _PORTABLE.sub(lambda match: folders[match[1]], text)
         ), []
     values = {**environment, **input_values(server, environment)}
     if server.plugin is not None:
@@ -108,8 +108,8 @@ def expand_server(
         unknown.update(dict.fromkeys(unresolved))
         return new
 
-    done = _replace_placeholders(server, replace)
-    return done, [_unresolved_finding(server, name) for name in unknown]
+    expanded = _replace_placeholders(server, replace)
+    return expanded, [_unresolved_finding(server, name) for name in unknown]
 
 
 def expand(text: str, values: Mapping[str, str]) -> tuple[str, list[str]]:
@@ -131,18 +131,16 @@ def expand(text: str, values: Mapping[str, str]) -> tuple[str, list[str]]:
     return _PLACEHOLDER.sub(value, text), unresolved
 
 
-def read_table(server_table: ServerTable, start: McpServer) -> _ServersRead:
+def read_table(table: ServerTable, start: McpServer) -> _ServersRead:
     """The servers of a table: each is `start` plus its entry. Invalid ones are reported and
     skipped."""
-    entries = as_object(server_table.entries)
+    entries = as_object(table.entries)
     if entries is None:
-        return [], [
-            server_table.file.finding("error", "servers must be an object", *server_table.keys)
-        ]
+        return [], [table.file.finding("error", "servers must be an object", *table.keys)]
     servers: list[McpServer] = []
     findings: list[Finding] = []
     for name, entry in entries.items():
-        reader = _ServerEntry(server_table, name, findings)
+        reader = _ServerEntry(table, name, findings)
         server = reader.server(entry, start)
         if server is not None:
             servers.append(server)
@@ -294,7 +292,7 @@ def _milliseconds(value: object) -> float:
 
 
 def _networking(value: object) -> JsonObject:
-    """What is no list of hosts stays, so that the server is refused and not left unlimited."""
+    """Keep a value that is not an object, so that the server is refused instead of unlimited."""
     fields = as_object(value)
     return {"allowed_hosts": value} if fields is None else fields
 

@@ -17,7 +17,7 @@ from msgspec import Struct
 from mainspring.runtime.mcp_server import McpServer, ServerInput
 
 InputKind: TypeAlias = Literal["project", "user"]
-"""Whose files name it: projects do not get the user's values."""
+"""Which files define it: projects do not get the user's values."""
 
 
 class _Input(Struct, frozen=True, kw_only=True):
@@ -30,20 +30,12 @@ class _Input(Struct, frozen=True, kw_only=True):
 
 
 def read_inputs(value: object) -> tuple[ServerInput, ...]:
-    """Those that can be understood; of others, only what entries call them is known."""
+    """The inputs that can be parsed. Others are known only by the names in entries."""
     inputs: list[ServerInput] = []
     for item in cast("list[object]", value) if isinstance(value, list) else ():
         with suppress(msgspec.ValidationError):
             entry = msgspec.convert(item, _Input)
-            inputs.append(
-                ServerInput(
-                    id=entry.id,
-                    description=entry.description,
-                    password=entry.password,
-                    default=entry.default,
-                    options=entry.options,
-                )
-            )
+            inputs.append(msgspec.convert(entry, ServerInput, from_attributes=True))
     return tuple(inputs)
 
 
@@ -57,7 +49,7 @@ def input_variable(kind: InputKind, id_: str) -> str:
 
 
 def input_values(server: McpServer, environment: Mapping[str, str]) -> dict[str, str]:
-    """The values of a server's inputs, by what its entry calls them."""
+    """The values of a server's inputs, by the names that its entry uses."""
     prefix = input_variable(input_kind(server), "")
     return {
         f"input:{name.removeprefix(prefix)}": value
@@ -81,7 +73,7 @@ class _Index(Struct, frozen=True):
 
 
 class _PlainValue(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is no secret is not removed from the log wherever it occurs."""
+    """A value that is not secret, so that it is not redacted in the log."""
 
     input: str
 
@@ -100,20 +92,21 @@ def stored_inputs(secrets: SecretStore, folder: Path) -> dict[str, str]:
 
 
 def store_input(
-    secrets: SecretStore, folder: Path, server: McpServer, asked: ServerInput, value: str
+    secrets: SecretStore, folder: Path, server: McpServer, server_input: ServerInput, value: str
 ) -> None:
     """Raises: InvalidInput: it cannot be stored."""
     kind = input_kind(server)
     plain = msgspec.json.encode(_PlainValue(value)).decode()
-    secrets.put(_secret_name(kind, folder, asked.id), value if asked.password else plain)
+    name = _secret_name(kind, folder, server_input.id)
+    secrets.put(name, value if server_input.password else plain)
     ids = _read_index(secrets.values().get(_secret_name(kind, folder))).inputs
-    index = msgspec.json.encode(_Index(tuple(dict.fromkeys((*ids, asked.id)))))
+    index = msgspec.json.encode(_Index(tuple(dict.fromkeys((*ids, server_input.id)))))
     secrets.put(_secret_name(kind, folder), index.decode())
 
 
 def _secret_name(kind: InputKind, folder: Path, *ids: str) -> str:
-    """Of the vault's entry for an input, or for the index of all. Projects do not get each other's
-    values, whatever they call them."""
+    """The vault's name for an input, or for the index of inputs. Projects do not share values,
+    whatever their inputs are called."""
     place = os.path.realpath(folder) if kind == "project" else ""
     digest = hashlib.sha256(msgspec.json.encode((kind, place, *ids))).hexdigest()[:32]
     return f"MCP_INPUT_{digest.upper()}"

@@ -9,6 +9,7 @@ from pathlib import Path
 import yaml
 
 from mainspring.core.errors import InvalidInput
+from mainspring.error_table import with_hints
 from mainspring.runtime.agent_folder import manifest
 
 INSTRUCTIONS = "AGENTS.md"
@@ -65,7 +66,7 @@ def new_subagent(folder: Path, name: str, description: str) -> Path:
     """Write the file of a subagent, and return it.
 
     Raises:
-        InvalidInput: the name is none, there is such a file, or the folder is not writable.
+        InvalidInput: the name is invalid, the file exists, or the folder is not writable.
     """
     if not _SUBAGENT_NAME.fullmatch(name):
         raise InvalidInput(f"{name!r}: a name has small letters, digits and -, at most 64")
@@ -85,8 +86,7 @@ def check_no_agent(folder: Path) -> None:
     """Raises: InvalidInput: there is an agent already."""
     if (folder / manifest.FILE).exists():
         error = InvalidInput(f"{folder / manifest.FILE} is there already: nothing was written")
-        error.add_note("`mainspring validate` says what it does")
-        raise error
+        raise with_hints(error, "`mainspring validate` says what it does")
 
 
 def manifest_text(new_agent: NewAgent) -> str:

@@ -1,5 +1,5 @@
-"""Keys of `agent.yaml` about real sessions: how good they must be (`slo`), and which share of them
-is graded (`grade`)."""
+"""Keys of `agent.yaml` about real sessions: objectives (`slo`), and which share of them is graded
+(`grade`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SUITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class ServiceObjectives(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How well the agent is to serve real requests; `None`: no objective."""
+    """Objectives for real requests; `None`: no objective."""
 
     max_errors_per_10000_calls: float | None = None
     max_p95_seconds: float | None = None
@@ -32,18 +32,18 @@ class ServiceObjectives(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ManifestGrade(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which share of the agent's real sessions is graded, by what, and for how much."""
+    """Which share of the agent's real sessions is graded, by which suite, and the cost limit."""
 
     suite: str = ""
-    """Its graders for every case are used."""
+    """The suite whose graders for every case are used."""
     share: float = 0.05
     max_cost_usd_per_day: Decimal = Decimal(1)
-    """Of grading the sessions that began on one day."""
+    """The limit for grading the sessions that began on one day."""
 
 
-def _share(yaml_reader: YamlReader) -> Callable[[Node], float]:
+def _share(reader: YamlReader) -> Callable[[Node], float]:
     def read(node: Node) -> float:
-        value = yaml_reader.number(float, "a number")(node)
+        value = reader.number(float, "a number")(node)
         if value > 1:
             raise YamlValueError(node, f"must be a share from 0 to 1, not {value:g}")
         return value
@@ -51,31 +51,31 @@ def _share(yaml_reader: YamlReader) -> Callable[[Node], float]:
     return read
 
 
-def read_objectives(yaml_reader: YamlReader) -> Callable[[Node], ServiceObjectives]:
-    number = yaml_reader.number(float, "a number")
+def read_objectives(reader: YamlReader) -> Callable[[Node], ServiceObjectives]:
+    number = reader.number(float, "a number")
     readers: FieldReaders = {
         "max_errors_per_10000_calls": number,
         "max_p95_seconds": number,
-        "min_share_without_person": _share(yaml_reader),
+        "min_share_without_person": _share(reader),
     }
-    return lambda node: ServiceObjectives(**yaml_reader.fields(node, readers))  # pyright: ignore[reportArgumentType] (each reader gives what its field holds)
+    return lambda node: ServiceObjectives(**reader.fields(node, readers))  # pyright: ignore[reportArgumentType] (each reader gives what its field holds)
 
 
-def read_grade(yaml_reader: YamlReader) -> Callable[[Node], ManifestGrade]:
+def read_grade(reader: YamlReader) -> Callable[[Node], ManifestGrade]:
     def suite(node: Node) -> str:
-        name = yaml_reader.string(node)
+        name = reader.string(node)
         if not _SUITE_NAME.fullmatch(name):
             raise YamlValueError(node, f"must be the name of a suite in evals/, not {name!r}")
         return name
 
     readers: FieldReaders = {
         "suite": suite,
-        "share": _share(yaml_reader),
-        "max_cost_usd_per_day": yaml_reader.number(Decimal, "an amount in US dollars"),
+        "share": _share(reader),
+        "max_cost_usd_per_day": reader.number(Decimal, "an amount in US dollars"),
     }
 
     def read(node: Node) -> ManifestGrade:
-        grade = ManifestGrade(**yaml_reader.fields(node, readers))  # pyright: ignore[reportArgumentType] (each reader gives what its field holds)
+        grade = ManifestGrade(**reader.fields(node, readers))  # pyright: ignore[reportArgumentType] (each reader gives what its field holds)
         if not grade.suite:
             raise YamlValueError(node, "must have a `suite`, whose graders are used")
         return grade
@@ -84,8 +84,8 @@ def read_grade(yaml_reader: YamlReader) -> Callable[[Node], ManifestGrade]:
 
 
 def trusted_fields(grade: ManifestGrade, folder: Path) -> dict[str, object]:
-    """What somebody trusts who trusts the folder: with the suite as it is now, because it says
-    which models read the sessions."""
+    """What trust in the folder covers: also the current suite, because it determines which models
+    read the sessions."""
     file = folder / "evals" / f"{grade.suite}.yaml"
     content = read_bounded(file, max_bytes=_MAX_SUITE_BYTES) or b""
     return {**to_builtins(grade, str_keys=True), "graders": hashlib.sha256(content).hexdigest()}

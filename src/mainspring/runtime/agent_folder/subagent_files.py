@@ -61,7 +61,7 @@ def discover_subagents(scopes: Scopes) -> SubagentDiscovery:
 
 
 def read_subagent(
-    file: Path, part_location: PartLocation, shown: str
+    file: Path, place: PartLocation, shown: str
 ) -> tuple[Subagent | None, list[Finding]]:
     """Read a Markdown file in Claude Code's format, or the `agent.json` of a LangChain deep
     agent."""
@@ -78,7 +78,7 @@ def read_subagent(
         return None, fields.findings
     if file.name == _DESCRIPTION_FILE and file.with_name(_TOOLS_FILE).exists():
         fields.note(f"{_TOOLS_FILE} beside it does nothing: `tools` says what it may use")
-    return _subagent(fields, file, part_location), fields.findings
+    return _subagent(fields, file, place), fields.findings
 
 
 def _definitions(names: Sequence[str], depth: int) -> tuple[Sequence[str], bool]:
@@ -96,14 +96,13 @@ def _of_folder(file: Path, text: str) -> Frontmatter:
     prompt = read_text(file.with_name(_PROMPT_FILE), _PROMPT_FILE)
     if isinstance(prompt, Finding) or file.with_name(_PROMPT_FILE).is_symlink():
         raise InvalidInput(f"there is no {_PROMPT_FILE} beside it that can be read")
-    named: dict[str, object] = {"name": file.parent.name}
-    return Frontmatter(body=prompt, fields={**named, **fields}, is_there=True)
+    return Frontmatter(body=prompt, fields={"name": file.parent.name, **fields}, is_there=True)
 
 
-def _subagent(fields: Fields, file: Path, part_location: PartLocation) -> Subagent:
+def _subagent(fields: Fields, file: Path, place: PartLocation) -> Subagent:
     model = fields.text("model")
     return Subagent(
-        name=_name(fields, file, part_location),
+        name=_name(fields, file, place),
         description=_description(fields),
         prompt=fields.frontmatter.body.strip(),
         tools=_tools(fields),
@@ -121,20 +120,20 @@ def _subagent(fields: Fields, file: Path, part_location: PartLocation) -> Subage
         isolation="worktree" if fields.choice("isolation", _ISOLATIONS) == "worktree" else "shared",
         initial_prompt=fields.text("initialPrompt"),
         color=fields.text("color") or None,
-        scope=part_location.scope,
+        scope=place.scope,
         file=str(file),
         extra=fields.extra(),
     )
 
 
-def _name(fields: Fields, file: Path, part_location: PartLocation) -> str:
+def _name(fields: Fields, file: Path, place: PartLocation) -> str:
     name = " ".join(fields.text("name").split())[:MAX_NAME]
     if not name:
         fields.warn(f"has no name: called {file.stem}, as its file", fix="give it a `name`")
     elif ":" in name:
         fields.warn(f"the name {name} has a colon, which is for plugins", "name", "use a hyphen")
     name = name or file.stem
-    return name if part_location.plugin is None else f"{part_location.plugin}:{name}"
+    return name if place.plugin is None else f"{place.plugin}:{name}"
 
 
 def _description(fields: Fields) -> str:
@@ -163,21 +162,21 @@ def _renamed(tools: Sequence[str]) -> tuple[str, ...]:
 
 
 def _mode(fields: Fields) -> str | None:
-    written = fields.text("permissionMode")
+    mode = fields.text("permissionMode")
     try:
-        return parse_mode(written) if written else None
+        return parse_mode(mode) if mode else None
     except InvalidInput as error:
         return fields.wrong("permissionMode", f"is wrong: {error}", None)
 
 
 def _cost(fields: Fields) -> str | None:
-    written = fields.text("maxCostUsd")
+    amount = fields.text("maxCostUsd")
     try:
-        is_amount = not written or (Decimal(written).is_finite() and Decimal(written) > 0)
+        is_valid = not amount or (Decimal(amount).is_finite() and Decimal(amount) > 0)
     except InvalidOperation:
-        is_amount = False
-    if is_amount:
-        return written or None
+        is_valid = False
+    if is_valid:
+        return amount or None
     return fields.wrong("maxCostUsd", "must be an amount above 0", None)
 
 

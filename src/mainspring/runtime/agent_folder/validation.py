@@ -258,9 +258,7 @@ def _unsupported_fields(subagent: Subagent, plugins: InstalledPlugins) -> Iterat
 
 
 def _styles(folder: Path) -> PartReport:
-    styles = [
-        output_style for output_style in output_styles(Scopes(folder=folder)) if output_style.file
-    ]
+    styles = (style for style in output_styles(Scopes(folder=folder)) if style.file)
     names = tuple(_label(style.name, style.description) for style in styles)
     return PartReport(name="output styles", supported=names)
 
@@ -299,7 +297,7 @@ def _plugins(installed: InstalledPlugins, agent: Agent, is_pinned: IsPinned) -> 
 
 
 def _plugin(plugin: Plugin, agent: Agent) -> str:
-    """With the parts that the agent uses; broken ones were skipped."""
+    """A plugin with the number of its parts that the agent uses."""
     prefix = f"{plugin.name}:"
     kinds = [skill.kind for skill in agent.skills if skill.name.startswith(prefix)]
     counts = {

@@ -102,7 +102,7 @@ class PartWalk(Struct):
 
     def files(
         self,
-        part_location: PartLocation,
+        place: PartLocation,
         file_selector: FileSelector,
         *,
         max_depth: int = MAX_DEPTH,
@@ -111,17 +111,17 @@ class PartWalk(Struct):
 
         Raises: InvalidInput: a program replaces the folder at this moment.
         """
-        below = _FolderWalk(self, self._root(part_location), file_selector, max_depth)
+        below = _FolderWalk(self, self._root(place), file_selector, max_depth)
         self._folders = 0
-        real = _real_path(part_location.path)
+        real = _real_path(place.path)
         if not os.path.exists(real):
             return
         if not below.is_inside(real):
-            self.warn(part_location.path, "leads out of its root: not read")
+            self.warn(place.path, "leads out of its root: not read")
         elif os.path.isdir(real):
-            yield from below.folder(str(part_location.path), real, 0)
+            yield from below.folder(str(place.path), real, 0)
         else:
-            yield part_location.path
+            yield place.path
 
     def shadowed(self, path: Path, name: str, by: str) -> None:
         what = (
@@ -150,11 +150,11 @@ class PartWalk(Struct):
             self.warn(path, f"it and what follows is not read: more than {MAX_FOLDERS} folders")
         return self._folders > MAX_FOLDERS
 
-    def _root(self, part_location: PartLocation) -> str | None:
+    def _root(self, place: PartLocation) -> str | None:
         """The folder that links may not leave. The user and the operator may link to anything."""
-        if part_location.plugin is not None:
-            return os.path.realpath(part_location.plugin_root or part_location.path)
-        return os.path.realpath(self.scopes.folder) if part_location.scope == "project" else None
+        if place.plugin is not None:
+            return os.path.realpath(place.plugin_root or place.path)
+        return os.path.realpath(self.scopes.folder) if place.scope == "project" else None
 
 
 class _FolderWalk(Struct):

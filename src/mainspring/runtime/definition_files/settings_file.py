@@ -129,8 +129,9 @@ def merge_preferences(files: Iterable[tuple[Scope, SettingsFile]]) -> Preference
     disabled_servers: set[str] = set()
     is_without_hooks = False
     for scope, settings in files:
-        env |= (said := dict(_variables(settings)))
-        own_env |= said if scope in ("managed", "user") else {}
+        variables = dict(_variables(settings))
+        env |= variables
+        own_env |= variables if scope in ("managed", "user") else {}
         plugins |= {
             key.partition("@")[0]: is_used for key, is_used in settings.enabled_plugins.items()
         }

@@ -66,44 +66,38 @@ class ClaudeCodeLines:
 
     def write(
         self,
-        exported_entry: ExportedEntry,
-        conversation_fold: ConversationFold,
+        entry: ExportedEntry,
+        conversation: ConversationFold,
         media: Mapping[str, bytes],
     ) -> list[TranscriptLine]:
-        match exported_entry:
+        match entry:
             case ExportedTitle(text=text):
                 title = {"type": "custom-title", "customTitle": text}
-                return [self._bare(exported_entry.at, {**title, "sessionId": self._session_name})]
+                return [self._bare(entry.at, {**title, "sessionId": self._session_name})]
             case ExportedCompaction():
-                bodies = self._compacted(exported_entry)
+                bodies = self._compacted(entry)
             case ExportedNotice(text=text):
                 bodies = [_system("informational", text, level="error")]
             case ExportedMessage():
-                bodies = [_message_body(exported_entry, media)]
+                bodies = [_message_body(entry, media)]
             case ExportedToolResult():
-                bodies = [self._returned(exported_entry, conversation_fold, media)]
+                bodies = [self._returned(entry, conversation, media)]
             case ExportedText() | ExportedThinking() | ExportedToolUse():
-                bodies = [
-                    reply_body(exported_entry.exported_reply, reply_content(exported_entry, media))
-                ]
+                bodies = [reply_body(entry.exported_reply, reply_content(entry, media))]
         lines = [
-            self._chained(exported_entry, conversation_fold.workspace, body, index)
+            self._chained(entry, conversation.workspace, body, index)
             for index, body in enumerate(bodies)
         ]
-        if isinstance(exported_entry, ExportedToolUse):
-            self._calls[exported_entry.id] = self._last[exported_entry.at.thread_id]
+        if isinstance(entry, ExportedToolUse):
+            self._calls[entry.id] = self._last[entry.at.thread_id]
         return lines
 
     def _chained(
-        self, exported_entry: ExportedEntry, workspace: str, body: Mapping[str, object], index: int
+        self, entry: ExportedEntry, workspace: str, body: Mapping[str, object], index: int
     ) -> TranscriptLine:
-        at = exported_entry.at
-        kind = type(exported_entry).__name__
-        name = (
-            exported_entry.tool_use_id
-            if isinstance(exported_entry, ExportedToolResult)
-            else at.event_id
-        )
+        at = entry.at
+        kind = type(entry).__name__
+        name = entry.tool_use_id if isinstance(entry, ExportedToolResult) else at.event_id
         uuid = derived_uuid(self._session_name, kind, name, str(index))
         is_side = at.thread_id != self._main_thread
         line: dict[str, object] = {
@@ -147,7 +141,7 @@ class ClaudeCodeLines:
     def _returned(
         self,
         entry: ExportedToolResult,
-        conversation_fold: ConversationFold,
+        conversation: ConversationFold,
         media: Mapping[str, bytes],
     ) -> dict[str, object]:
         result: dict[str, object] = {
@@ -157,7 +151,7 @@ class ClaudeCodeLines:
         }
         if entry.is_error:
             result["is_error"] = True
-        agent = conversation_fold.started_by.get(entry.tool_use_id)
+        agent = conversation.started_by.get(entry.tool_use_id)
         return {
             "type": "user",
             "message": {"role": "user", "content": [result]},
@@ -191,23 +185,21 @@ def reply_content(
             ]
 
 
-def reply_body(
-    exported_reply: ExportedReply, content: Sequence[dict[str, object]]
-) -> dict[str, object]:
-    stop = exported_reply.stop_reason if exported_reply.stop_reason in _STOP_REASONS else None
+def reply_body(reply: ExportedReply, content: Sequence[dict[str, object]]) -> dict[str, object]:
+    stop = reply.stop_reason if reply.stop_reason in _STOP_REASONS else None
     message: dict[str, object] = {
-        "model": bare_model(exported_reply.model),
-        "id": f"msg_{derived_uuid(exported_reply.id).replace('-', '')}",
+        "model": bare_model(reply.model),
+        "id": f"msg_{derived_uuid(reply.id).replace('-', '')}",
         "type": "message",
         "role": "assistant",
         "content": content,
         "stop_reason": stop,
         "stop_sequence": None,
-        "usage": _usage(exported_reply.usage),
+        "usage": _usage(reply.usage),
     }
     return {
         "message": message,
-        **({"requestId": exported_reply.request_id} if exported_reply.request_id else {}),
+        **({"requestId": reply.request_id} if reply.request_id else {}),
         "type": "assistant",
     }
 

@@ -189,45 +189,27 @@ class ConversationFold:
         ]
 
     def _take_message(self, thread: _Thread, at: Position, event: Event) -> list[ExportedEntry]:
-        match event.payload:
-            case (
-                events.UserMessage()
-                | events.UserDefineOutcome()
-                | events.SystemMessage()
-                | events.ThreadMessageReceived()
-                | events.UserInterrupt()
-                | events.ContextAdded()
-                | events.ContextStatus()
-            ) as told:
-                entries = [] if thread.request else _reply_entries(thread)
-                thread.waiting.append(_message(at, told))
-                return entries
+        payload = event.payload
+        if isinstance(payload, _MessagePayload):
+            entries = [] if thread.request else _reply_entries(thread)
+            thread.waiting.append(_message(at, payload))
+            return entries
+        if isinstance(payload, _PartPayload):
+            entries = [] if thread.parts else _pending_entries(thread)
+            thread.parts.append((at, payload))
+            return entries
+        if isinstance(payload, CallResult):
+            return _reply_entries(thread) + _result_entries(thread, at, payload)
+        match payload:
             case events.MessageWithheld(event_id=withheld):
                 thread.waiting = [item for item in thread.waiting if item.at.event_id != withheld]
-            case events.ModelRequestStarted(purpose=None) as started:
+            case events.ModelRequestStarted(purpose=None):
                 entries = _reply_entries(thread) + _pending_entries(thread)
-                thread.request = (event.id, started)
+                thread.request = (event.id, payload)
                 return entries
-            case (
-                events.AgentMessage()
-                | events.AgentThinking()
-                | events.AgentToolUse()
-                | events.AgentMcpToolUse()
-                | events.AgentCustomToolUse()
-            ) as part:
-                entries = [] if thread.parts else _pending_entries(thread)
-                thread.parts.append((at, part))
-                return entries
-            case events.ModelRequestEnded() as ended:
-                if thread.request and ended.model_request_start_id == thread.request[0]:
-                    return _reply_entries(thread, ended)
-            case (
-                events.AgentToolResult()
-                | events.AgentMcpToolResult()
-                | events.UserToolResult()
-                | events.UserCustomToolResult()
-            ) as result:
-                return _reply_entries(thread) + _result_entries(thread, at, result)
+            case events.ModelRequestEnded():
+                if thread.request and payload.model_request_start_id == thread.request[0]:
+                    return _reply_entries(thread, payload)
             case _:
                 pass
         return []
@@ -270,14 +252,14 @@ class ConversationFold:
         return []
 
 
-def _message(at: Position, message_payload: _MessagePayload) -> ExportedMessage:
+def _message(at: Position, payload: _MessagePayload) -> ExportedMessage:
     author: Author = "user"
     content: tuple[Block, ...]
-    match message_payload:
+    match payload:
         case events.UserMessage(content=content):
             pass
         case events.UserDefineOutcome():
-            content = (TextBlock(outcome_prompt(message_payload)),)
+            content = (TextBlock(outcome_prompt(payload)),)
         case events.UserInterrupt():
             content = (TextBlock("[Request interrupted by user]"),)
         case events.ThreadMessageReceived(content=content):
@@ -315,21 +297,19 @@ def _reply_entries(
 
 
 def _part_entry(
-    at: Position, part_payload: _PartPayload, exported_reply: ExportedReply
+    at: Position, payload: _PartPayload, reply: ExportedReply
 ) -> ExportedText | ExportedThinking | ExportedToolUse:
-    match part_payload:
+    match payload:
         case events.AgentMessage(content=content):
-            return ExportedText(at=at, exported_reply=exported_reply, content=content)
+            return ExportedText(at=at, exported_reply=reply, content=content)
         case events.AgentThinking(text=text, signature=signature):
-            return ExportedThinking(
-                at=at, exported_reply=exported_reply, text=text, signature=signature
-            )
+            return ExportedThinking(at=at, exported_reply=reply, text=text, signature=signature)
         case (
             events.AgentToolUse(name=name, input=given)
             | events.AgentMcpToolUse(name=name, input=given)
             | events.AgentCustomToolUse(name=name, input=given)
         ):
-            return ExportedToolUse(at=at, exported_reply=exported_reply, name=name, input=given)
+            return ExportedToolUse(at=at, exported_reply=reply, name=name, input=given)
 
 
 def _result_entries(thread: _Thread, at: Position, result: CallResult) -> list[ExportedEntry]:

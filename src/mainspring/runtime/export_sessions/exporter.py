@@ -57,8 +57,8 @@ async def _document(
     log: SessionLog, session: SessionRow, form: Literal["markdown", "html"], version: str
 ) -> AsyncGenerator[bytes, None]:
     conversation, entries, media = ConversationFold(), list[ExportedEntry](), dict[str, bytes]()
-    async with aclosing(_entries(log, session.id, conversation)) as found:
-        async for entry in found:
+    async with aclosing(_entries(log, session.id, conversation)) as folded:
+        async for entry in folded:
             entries.append(entry)
             if form == "html":
                 media |= await media_of(log, getattr(entry, "content", ()))
@@ -74,14 +74,14 @@ async def _document(
 
 
 async def _entries(
-    log: SessionLog, session_id: str, conversation_fold: ConversationFold
+    log: SessionLog, session_id: str, conversation: ConversationFold
 ) -> AsyncGenerator[ExportedEntry, None]:
-    """Of all events, including inherited ones."""
+    """The entries of all events, including inherited ones."""
     after = 0
     while page := await log.read(session_id, after=after, limit=_PAGE):
         for event in page:
-            for entry in conversation_fold.take(event):
+            for entry in conversation.take(event):
                 yield entry
         after = page[-1].seq
-    for entry in conversation_fold.close():
+    for entry in conversation.close():
         yield entry

@@ -52,10 +52,10 @@ class HtmlPage:
     def __init__(
         self,
         entries: Iterable[ExportedEntry],
-        conversation_fold: ConversationFold,
+        conversation: ConversationFold,
         media: Mapping[str, bytes],
     ) -> None:
-        self._conversation_fold = conversation_fold
+        self._conversation_fold = conversation
         self._media = media
         self._threads: dict[str, list[ExportedEntry]] = {}
         self._results: dict[str, ExportedToolResult] = {}
@@ -79,33 +79,29 @@ class HtmlPage:
                 yield self._subagent(thread_id)
         yield page_end(f"Exported by Mainspring {version}")
 
-    def _entry(self, exported_entry: ExportedEntry) -> Markup:
-        match exported_entry:
+    def _entry(self, entry: ExportedEntry) -> Markup:
+        match entry:
             case ExportedMessage(author=author):
                 kind = "user" if author == "user" else "note"
-                return _article(
-                    kind, _AUTHORS[author], exported_entry, self._content(exported_entry.content)
-                )
+                return _article(kind, _AUTHORS[author], entry, self._content(entry.content))
             case ExportedText():
-                model = exported_entry.exported_reply.model
+                model = entry.exported_reply.model
                 name = f"Agent ({model})" if model else "Agent"
-                return _article(
-                    "agent", name, exported_entry, self._content(exported_entry.content)
-                )
+                return _article("agent", name, entry, self._content(entry.content))
             case ExportedThinking(text=text):
                 return _article(
                     "thinking",
                     "Thinking",
-                    exported_entry,
+                    entry,
                     _details(_cut_line(text), _format_text(text)),
                 )
             case ExportedToolUse():
-                return self._call(exported_entry)
+                return self._call(entry)
             case ExportedCompaction(summary=summary):
                 folded = _details("Summary of the earlier conversation", _format_text(summary))
-                return _article("note", "Compaction", exported_entry, folded)
+                return _article("note", "Compaction", entry, folded)
             case ExportedNotice(text=text):
-                return _article("error", "Problem", exported_entry, _format_text(text))
+                return _article("error", "Problem", entry, _format_text(text))
             case ExportedToolResult() | ExportedTitle():
                 return Markup("")  # a result is shown with its call
 
@@ -125,8 +121,8 @@ class HtmlPage:
 
     def _result(self, result: ExportedToolResult) -> Markup:
         images = [self._block(block) for block in result.content if self._image(block)]
-        words = "\n".join(describe_block(item) for item in result.content if not self._image(item))
-        return join_markup([_code(words or "(no output)"), *images])
+        text = "\n".join(describe_block(item) for item in result.content if not self._image(item))
+        return join_markup([_code(text or "(no output)"), *images])
 
     def _subagent(self, thread_id: str) -> Markup:
         if thread_id in self._shown or self._depth >= _MAX_DEPTH:  # these go to the end of the page
@@ -155,8 +151,8 @@ class HtmlPage:
         return Markup(f'<p><img alt="image" src="data:{media[0]};base64,{media[1]}"></p>')
 
 
-def _article(kind: str, name: str, exported_entry: ExportedEntry, body: Markup) -> Markup:
-    moment = f"{exported_entry.at.time:%Y-%m-%d %H:%M:%S}"
+def _article(kind: str, name: str, entry: ExportedEntry, body: Markup) -> Markup:
+    moment = f"{entry.at.time:%Y-%m-%d %H:%M:%S}"
     head = f"<header><b>{escape(name)}</b><time>{escape(moment)}</time></header>"
     return Markup(f'<article class="{kind}">{head}{body}</article>\n')
 

@@ -37,7 +37,7 @@ def render_markdown(
     title: str,
     facts: Sequence[SummaryFact],
     entries: Iterable[ExportedEntry],
-    conversation_fold: ConversationFold,
+    conversation: ConversationFold,
     main_thread: str,
 ) -> Generator[str, None, None]:
     """The file, piece by piece: the main conversation, then a section for each subagent."""
@@ -48,17 +48,17 @@ def render_markdown(
         threads.setdefault(entry.at.thread_id, []).append(entry)
     for entry in threads.pop(main_thread, ()):
         yield _section(entry, "##")
-    for thread_id, own in threads.items():
-        agent = conversation_fold.subagents.get(thread_id)
+    for thread_id, thread in threads.items():
+        agent = conversation.subagents.get(thread_id)
         name = thread_id if agent is None else agent.name
         task = f": {agent.description}" if agent and agent.description else ""
         yield f"\n## Subagent {_line(name + task)}\n"
-        for entry in own:
+        for entry in thread:
             yield _section(entry, "###")
 
 
-def _section(exported_entry: ExportedEntry, level: str) -> str:
-    match exported_entry:
+def _section(entry: ExportedEntry, level: str) -> str:
+    match entry:
         case ExportedToolUse(name=name, input=given):
             shown = msgspec.json.format(msgspec.json.encode(given), indent=2).decode()
             return f"\n{level} Call of {_line(name)}\n\n{_code_block(shown, 'json')}"
@@ -74,7 +74,7 @@ def _section(exported_entry: ExportedEntry, level: str) -> str:
             | ExportedCompaction()
             | ExportedNotice()
         ):
-            heading, text = _heading_and_body(exported_entry)
+            heading, text = _heading_and_body(entry)
             return f"\n{level} {heading}\n\n{_quote(text)}" if text.strip() else ""
 
 

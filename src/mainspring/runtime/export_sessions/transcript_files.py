@@ -215,7 +215,8 @@ def open_transcript(
     main_thread: str,
     warn: Callable[[str], None],
 ) -> TranscriptFiles:
-    """That of an earlier run in this process, which knows what it has written, or a new one."""
+    """The transcript of an earlier run in this process, which knows what it has written, or a new
+    one."""
     if (cached := transcripts.get(session_id)) is not None:
         return cached
     transcript = TranscriptFiles(

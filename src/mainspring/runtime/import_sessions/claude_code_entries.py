@@ -76,15 +76,11 @@ class ClaudeCodeEntry:
         return [mapping(item) for item in sequence(content)]
 
 
-def result_ids(claude_code_entry: ClaudeCodeEntry) -> set[str]:
+def result_ids(entry: ClaudeCodeEntry) -> set[str]:
     """The ids of the calls whose results an entry contains."""
-    if claude_code_entry.type != "user":
+    if entry.type != "user":
         return set()
-    return {
-        string(b.get("tool_use_id"))
-        for b in claude_code_entry.blocks
-        if b.get("type") == "tool_result"
-    }
+    return {string(b.get("tool_use_id")) for b in entry.blocks if b.get("type") == "tool_result"}
 
 
 def conversation(entries: list[ClaudeCodeEntry], session: SourceSession) -> SourceThread:
@@ -104,51 +100,44 @@ def conversation(entries: list[ClaudeCodeEntry], session: SourceSession) -> Sour
 def _add_reply(
     thread: SourceThread,
     replies: dict[str, SourceReply],
-    claude_code_entry: ClaudeCodeEntry,
+    entry: ClaudeCodeEntry,
     session: SourceSession,
 ) -> None:
-    message = claude_code_entry.message
+    message = entry.message
     model = string(message.get("model"))
-    if model == _SYNTHETIC or claude_code_entry.value.get("isApiErrorMessage") is True:
+    if model == _SYNTHETIC or entry.value.get("isApiErrorMessage") is True:
         session.left_out["api error"] += 1
         return
-    reply = replies.get(claude_code_entry.message_id)
+    reply = replies.get(entry.message_id)
     if reply is None:
-        reply = replies[claude_code_entry.message_id] = SourceReply(
-            id=claude_code_entry.message_id, time=claude_code_entry.time
-        )
+        reply = replies[entry.message_id] = SourceReply(id=entry.message_id, time=entry.time)
         thread.items.append(reply)
     reply.model = model or reply.model
     reply.stop_reason = string(message.get("stop_reason")) or reply.stop_reason
     reply.usage = _max_usage(reply.usage, mapping(message.get("usage")))
-    for block in claude_code_entry.blocks:
+    for block in entry.blocks:
         reply.parts += reply_part(block, call_type="tool_use", input_key="input")
 
 
 def _max_usage(usage: Usage, counted: dict[str, object]) -> Usage:
     """Every line of a reply repeats the usage; the last one has the whole output."""
+    names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
     return Usage(
-        input_tokens=max(usage.input_tokens, integer(counted.get("input_tokens"))),
-        cache_creation_input_tokens=max(
-            usage.cache_creation_input_tokens, integer(counted.get("cache_creation_input_tokens"))
-        ),
-        cache_read_input_tokens=max(
-            usage.cache_read_input_tokens, integer(counted.get("cache_read_input_tokens"))
-        ),
-        output_tokens=max(usage.output_tokens, integer(counted.get("output_tokens"))),
+        **{
+            name: max(getattr(usage, name), integer(counted.get(name)))
+            for name in (*names, "output_tokens")
+        }
     )
 
 
-def _add_user(
-    thread: SourceThread, claude_code_entry: ClaudeCodeEntry, session: SourceSession
-) -> None:
+def _add_user(thread: SourceThread, entry: ClaudeCodeEntry, session: SourceSession) -> None:
     content: tuple[Block, ...] = ()
-    for block in claude_code_entry.blocks:
+    for block in entry.blocks:
         if block.get("type") == "tool_result":
             call_id = string(block.get("tool_use_id"))
             result = SourceCallResult(
-                id=f"{claude_code_entry.uuid}:{call_id}",
-                time=claude_code_entry.time,
+                id=f"{entry.uuid}:{call_id}",
+                time=entry.time,
                 content=_content(block.get("content")),
                 is_error=block.get("is_error") is True,
             )
@@ -157,28 +146,26 @@ def _add_user(
             content += _content([block])
     if not content:
         return
-    if claude_code_entry.value.get("isCompactSummary") is True:
+    if entry.value.get("isCompactSummary") is True:
         thread.items.append(
-            SourceCompaction(
-                id=claude_code_entry.uuid, time=claude_code_entry.time, summary=plain_text(content)
-            )
+            SourceCompaction(id=entry.uuid, time=entry.time, summary=plain_text(content))
         )
-    elif claude_code_entry.value.get("isVisibleInTranscriptOnly") is True:
+    elif entry.value.get("isVisibleInTranscriptOnly") is True:
         session.left_out["shown to the user only"] += 1
     else:
-        thread.items.append(_prompt(claude_code_entry, content))
+        thread.items.append(_prompt(entry, content))
 
 
-def _prompt(claude_code_entry: ClaudeCodeEntry, content: tuple[Block, ...]) -> SourcePrompt:
+def _prompt(entry: ClaudeCodeEntry, content: tuple[Block, ...]) -> SourcePrompt:
     text = plain_text(content)
     if command := _COMMAND.search(text):
         arguments = _COMMAND_ARGUMENTS.search(text)
         content = text_block(f"/{command[1]} {arguments[1] if arguments else ''}".strip())
         text = ""
-    is_tool = claude_code_entry.value.get("isMeta") is True or text.startswith(_TOOL_TEXT_PREFIXES)
+    is_tool = entry.value.get("isMeta") is True or text.startswith(_TOOL_TEXT_PREFIXES)
     return SourcePrompt(
-        id=claude_code_entry.uuid,
-        time=claude_code_entry.time,
+        id=entry.uuid,
+        time=entry.time,
         content=content,
         is_person=not is_tool,
     )

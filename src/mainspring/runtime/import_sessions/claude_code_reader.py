@@ -164,23 +164,23 @@ def _read_entries(lines: JsonLines, session: SourceSession) -> _File:
     return file
 
 
-def _entry(json_line: JsonLine, uuid: str) -> ClaudeCodeEntry:
-    parent = json_line.value.get("parentUuid") or json_line.value.get("logicalParentUuid")
-    return ClaudeCodeEntry(json_line.number, uuid, string(parent) or None, json_line.value)
+def _entry(line: JsonLine, uuid: str) -> ClaudeCodeEntry:
+    parent = line.value.get("parentUuid") or line.value.get("logicalParentUuid")
+    return ClaudeCodeEntry(line.number, uuid, string(parent) or None, line.value)
 
 
-def _take_other(file: _File, session: SourceSession, lines: JsonLines, json_line: JsonLine) -> None:
-    kind = string(json_line.value.get("type"))
+def _take_other(file: _File, session: SourceSession, lines: JsonLines, line: JsonLine) -> None:
+    kind = string(line.value.get("type"))
     match kind:
         case "custom-title":
-            file.title, file.is_titled = string(json_line.value.get("customTitle")) or None, True
+            file.title, file.is_titled = string(line.value.get("customTitle")) or None, True
         case "summary" | "ai-title" if not file.is_titled:
-            title = json_line.value.get("summary") or json_line.value.get("aiTitle")
+            title = line.value.get("summary") or line.value.get("aiTitle")
             file.title = string(title) or file.title
         case "user" | "assistant":
-            lines.add_finding(json_line.number, f"a {kind} entry without uuid; it was left out")
+            lines.add_finding(line.number, f"a {kind} entry without uuid; it was left out")
         case "":
-            lines.add_finding(json_line.number, "has no type; the line was left out")
+            lines.add_finding(line.number, "has no type; the line was left out")
         case _:
             session.left_out[kind] += 1
 

@@ -76,20 +76,21 @@ def is_codex(head: list[dict[str, object]]) -> bool:
 def source_id(path: Path, head: list[dict[str, object]]) -> str:
     first = head[0] if head else {}
     meta = mapping(first.get("payload")) if "payload" in first else first
-    named = _NAME_ID.search(path.stem)
-    return string(meta.get("id")) or (named[1] if named else path.stem)
+    match = _NAME_ID.search(path.stem)
+    return string(meta.get("id")) or (match[1] if match else path.stem)
 
 
 def read(path: Path) -> SourceSession:
     """Raises: InvalidInput, OSError."""
-    reading = _CodexReader(SourceSession(format="codex", path=str(path)))
-    lines = JsonLines(path, reading.session.findings)
+    session = SourceSession(format="codex", path=str(path))
+    reader = _CodexReader(session)
+    lines = JsonLines(path, session.findings)
     for line in lines:
-        reading.take(line, lines)
-    reading.end()
-    reading.session.sha256 = lines.sha256
-    reading.session.id = reading.session.id or source_id(path, [])
-    return reading.session
+        reader.take(line, lines)
+    reader.end()
+    session.sha256 = lines.sha256
+    session.id = session.id or source_id(path, [])
+    return session
 
 
 @dataclass(slots=True)
@@ -112,8 +113,8 @@ class _CodexReader:
             if i < first and isinstance(prompt := items[i], SourcePrompt):
                 items[i] = replace(prompt, is_person=False)
 
-    def take(self, json_line: JsonLine, lines: JsonLines) -> None:
-        value = json_line.value
+    def take(self, line: JsonLine, lines: JsonLines) -> None:
+        value = line.value
         time = timestamp(value.get("timestamp"))
         payload = mapping(value.get("payload"))
         match value.get("type"):
@@ -122,25 +123,25 @@ class _CodexReader:
             case "turn_context":
                 self.model = string(payload.get("model")) or self.model
             case "response_item":
-                self._item(payload, json_line.number, time)
+                self._item(payload, line.number, time)
             case "compacted":
-                self._compacted(payload, json_line.number, time)
+                self._compacted(payload, line.number, time)
             case "event_msg":
                 self._event(payload)
             case _:
-                self._bare(json_line, time, lines)
+                self._bare(line, time, lines)
 
-    def _bare(self, json_line: JsonLine, time: datetime | None, lines: JsonLines) -> None:
+    def _bare(self, line: JsonLine, time: datetime | None, lines: JsonLines) -> None:
         """An entry as the first versions wrote it, or of an unknown kind."""
-        kind = string(json_line.value.get("type"))
+        kind = string(line.value.get("type"))
         if kind in _ITEM_TYPES:
-            self._item(json_line.value, json_line.number, time)
-        elif kind or "record_type" in json_line.value:
+            self._item(line.value, line.number, time)
+        elif kind or "record_type" in line.value:
             self.session.left_out[kind or "state"] += 1
-        elif "id" in json_line.value:
-            self._describe(json_line.value, time)
+        elif "id" in line.value:
+            self._describe(line.value, time)
         else:
-            lines.add_finding(json_line.number, "has no type; the line was left out")
+            lines.add_finding(line.number, "has no type; the line was left out")
 
     def _describe(self, meta: dict[str, object], time: datetime | None) -> None:
         if self.session.id:
@@ -171,11 +172,11 @@ class _CodexReader:
             case _:
                 self.session.left_out[kind or "item"] += 1
 
-    def _say(self, number: int, time: datetime | None, source_part: SourcePart) -> None:
+    def _say(self, number: int, time: datetime | None, part: SourcePart) -> None:
         if self.source_reply is None:
             self.source_reply = self.last = SourceReply(id=str(number), time=time, model=self.model)
             self.session.main.items.append(self.source_reply)
-        self.source_reply.parts.append(source_part)
+        self.source_reply.parts.append(part)
 
     def _prompt(self, item: dict[str, object], number: int, time: datetime | None) -> None:
         content = _content(item.get("content"))
@@ -221,9 +222,9 @@ class _CodexReader:
     def _event(self, payload: dict[str, object]) -> None:
         match payload.get("type"):
             case "token_count" if self.last is not None:
-                used = mapping(mapping(payload.get("info")).get("last_token_usage"))
-                if used:
-                    self.last.usage = _usage(used)
+                usage = mapping(mapping(payload.get("info")).get("last_token_usage"))
+                if usage:
+                    self.last.usage = _usage(usage)
             case "user_message":
                 self.typed.add(string(payload.get("message")).strip())
             case "thread_name_updated":
@@ -238,7 +239,7 @@ class _CodexReader:
         """The user undid their last turns."""
         items = self.session.main.items
         prompts = [
-            i for i, each in enumerate(items) if isinstance(each, SourcePrompt) and each.is_person
+            i for i, item in enumerate(items) if isinstance(item, SourcePrompt) and item.is_person
         ]
         if turns and prompts:
             at = prompts[-min(turns, len(prompts))]
@@ -260,8 +261,8 @@ def _content(value: object) -> tuple[Block, ...]:
     return content_blocks(value, other)
 
 
-def _text(source_item: SourceItem) -> str:
-    return plain_text(source_item.content).strip() if isinstance(source_item, SourcePrompt) else ""
+def _text(item: SourceItem) -> str:
+    return plain_text(item.content).strip() if isinstance(item, SourcePrompt) else ""
 
 
 def _thought(item: dict[str, object]) -> str:
@@ -286,10 +287,10 @@ def _output(value: object) -> tuple[tuple[Block, ...], bool]:
     return content, code is not None and code[1] != "0"
 
 
-def _usage(used: dict[str, object]) -> Usage:
-    cached = integer(used.get("cached_input_tokens"))
+def _usage(counted: dict[str, object]) -> Usage:
+    cached = integer(counted.get("cached_input_tokens"))
     return Usage(
-        input_tokens=max(integer(used.get("input_tokens")) - cached, 0),
+        input_tokens=max(integer(counted.get("input_tokens")) - cached, 0),
         cache_read_input_tokens=cached,
-        output_tokens=integer(used.get("output_tokens")),
+        output_tokens=integer(counted.get("output_tokens")),
     )

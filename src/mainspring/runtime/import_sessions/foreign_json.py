@@ -93,7 +93,7 @@ def arguments(value: object) -> dict[str, object]:
 
 
 def reply_part(block: dict[str, object], *, call_type: str, input_key: str) -> list[SourcePart]:
-    """A block of a reply; `None` for another kind, or a call without id or name."""
+    """A part of a reply; none for another kind, or for a call without id or name."""
     match block.get("type"):
         case "text":
             return [SourceText(string(block.get("text")))]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from mainspring.core.errors import InvalidInput
+from mainspring.error_table import with_hints
 from mainspring.runtime.import_sessions import codex, openhands, pi
 from mainspring.runtime.import_sessions.claude_code_reader import (
     ClaudeCodeReader,
@@ -50,19 +51,16 @@ class SessionReaders:
     """One reader per format; they cache what they need for further files of the same folder."""
 
     def __init__(self) -> None:
-        self._claude_code = ClaudeCodeReader()
+        self._readers: dict[Format, Callable[[Path], SourceSession]] = {
+            "claude-code": ClaudeCodeReader().read,
+            "codex": codex.read,
+            "pi": pi.read,
+            "openhands": openhands.read,
+        }
 
     def read(self, path: Path, form: Format) -> SourceSession:
         """Raises: InvalidInput, OSError."""
-        match form:
-            case "claude-code":
-                return self._claude_code.read(path)
-            case "codex":
-                return codex.read(path)
-            case "pi":
-                return pi.read(path)
-            case "openhands":
-                return openhands.read(path)
+        return self._readers[form](path)
 
 
 def find_candidates(path: Path, form: Format | None = None) -> Iterator[ImportCandidate]:
@@ -79,8 +77,7 @@ def find_candidates(path: Path, form: Format | None = None) -> Iterator[ImportCa
     candidate = _file_candidate(path, form)
     if candidate is None:
         unknown = InvalidInput(f"{path} is not a session file of a tool that is known")
-        unknown.add_note("--from claude-code|codex|pi|openhands reads it as one of these")
-        raise unknown
+        raise with_hints(unknown, "--from claude-code|codex|pi|openhands reads it as one of these")
     yield candidate
 
 

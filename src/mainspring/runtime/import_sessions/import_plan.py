@@ -168,8 +168,8 @@ class _Planner:
     def thread(self, thread: SourceThread, thread_id: str) -> None:
         _ThreadPlanner(self, thread, thread_id).write()
 
-    def subagent(self, source_subagent: SourceSubagent, parent: str, call: str | None) -> None:
-        if source_subagent.id in self.done or not source_subagent.thread.items:
+    def subagent(self, subagent: SourceSubagent, parent: str, call: str | None) -> None:
+        if subagent.id in self.done or not subagent.thread.items:
             return
         if self.depth >= MAX_SUBAGENT_DEPTH:
             self.find(
@@ -177,25 +177,23 @@ class _Planner:
                 " the session's own"
             )
             return
-        self.done.add(source_subagent.id)
-        thread_id = ids.stable_id(ids.THREAD, self.planned.session_id, source_subagent.id)
-        name = source_subagent.name or "subagent"
+        self.done.add(subagent.id)
+        thread_id = ids.stable_id(ids.THREAD, self.planned.session_id, subagent.id)
+        name = subagent.name or "subagent"
         created = ThreadCreated(
             session_thread_id=thread_id,
             agent_name=name,
             parent_thread_id=parent,
             tool_use_id=call,
             mode="foreground",
-            description=source_subagent.description,
+            description=subagent.description,
         )
-        self.add(f"subagent:{source_subagent.id}", parent, None, created)
+        self.add(f"subagent:{subagent.id}", parent, None, created)
         self.depth += 1
-        self.thread(source_subagent.thread, thread_id)
+        self.thread(subagent.thread, thread_id)
         self.depth -= 1
         ended = ThreadStatusTerminated(session_thread_id=thread_id, agent_name=name)
-        self.add(
-            f"subagent-ended:{source_subagent.id}:{self.planned.events[-1].id}", parent, None, ended
-        )
+        self.add(f"subagent-ended:{subagent.id}:{self.planned.events[-1].id}", parent, None, ended)
 
     def is_full(self) -> bool:
         if len(self.planned.events) < MAX_EVENTS:
@@ -309,7 +307,7 @@ class _ThreadPlanner:
         self._last, self._has_reply = item.id, True
         self._start_run(item.id, item.time)
         started = self._add(f"request:{item.id}", item.time, ModelRequestStarted())
-        made: dict[str, str] = {}
+        calls_made: dict[str, str] = {}
         for index, part in enumerate(parts):
             key = f"{item.id}:{index}"
             match part:
@@ -317,10 +315,9 @@ class _ThreadPlanner:
                     self._add(key, None, AgentMessage(content=(TextBlock(text),)))
                 case SourceThinking(text=text):
                     self._add(key, None, AgentThinking(text=text))
-                case SourceCall(id=call_id, name=name, input=given) if call_id not in made:
-                    made[call_id] = self._add(
-                        f"call:{call_id}", None, AgentToolUse(name=name, input=given)
-                    )
+                case SourceCall(id=call_id) if call_id not in calls_made:
+                    use = AgentToolUse(name=part.name, input=part.input)
+                    calls_made[call_id] = self._add(f"call:{call_id}", None, use)
                 case SourceCall():
                     pass
         ended = ModelRequestEnded(
@@ -331,10 +328,10 @@ class _ThreadPlanner:
         )
         self._add(f"replied:{item.id}:{len(parts)}", None, ended)
         self._is_owed = self._lacks_result = False
-        self._settle(made)
+        self._settle(calls_made)
 
-    def _settle(self, made: dict[str, str]) -> None:
-        for call_id, event_id in made.items():
+    def _settle(self, calls: dict[str, str]) -> None:
+        for call_id, event_id in calls.items():
             for subagent in self._planner.by_call.get(call_id, ()):
                 self._planner.subagent(subagent, self._id, event_id)
             result = self._thread.results.get(call_id)

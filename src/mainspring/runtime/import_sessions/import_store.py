@@ -61,8 +61,8 @@ async def store_new_session(
     Raises: SessionExists.
     """
     planned = plan_import(source, scrub=log.scrub, now=now, session_id=session_id)
-    writing = _ImportWriter(log, source, planned, now, importer)
-    await writing.create(session_id, Head(0, GENESIS), None, planned.events, {})
+    writer = _ImportWriter(log, source, planned, now, importer)
+    await writer.create(session_id, Head(0, GENESIS), None, planned.events, {})
 
 
 async def store_session(
@@ -70,15 +70,15 @@ async def store_session(
 ) -> ImportResult:
     """Store a session, or its new events, atomically."""
     planned = plan_import(source, scrub=log.scrub, now=now)
-    writing = _ImportWriter(log, source, planned, now, importer)
+    writer = _ImportWriter(log, source, planned, now, importer)
     try:
         existing = await log.session(planned.session_id)
     except SessionNotFound:
-        await writing.create(planned.session_id, Head(0, GENESIS), None, planned.events, {})
+        await writer.create(planned.session_id, Head(0, GENESIS), None, planned.events, {})
         return ImportResult(
             session_id=planned.session_id, import_status="new", events=len(planned.events) + 1
         )
-    return await writing.extend(existing)
+    return await writer.extend(existing)
 
 
 @dataclass(slots=True)
@@ -95,24 +95,24 @@ class _ImportWriter:
             for event in await self.log.read(existing.id)
             if event.type != _MARKER
         ]
-        same = _common_prefix([each for each, _ in seqs], [item.id for item in self.planned.events])
-        rest = self.planned.events[same:]
-        if not rest:
+        same = _common_prefix([id_ for id_, _ in seqs], [item.id for item in self.planned.events])
+        new = self.planned.events[same:]
+        if not new:
             return ImportResult(session_id=existing.id, import_status="unchanged", events=0)
         stored = dict(seqs[:same])
         if same == len(seqs):
-            await self._append(existing, rest, stored)
-            return ImportResult(session_id=existing.id, import_status="grown", events=len(rest) + 1)
-        return await self._fork(existing, rest, stored, at=seqs[same - 1][1] if same else 0)
+            await self._append(existing, new, stored)
+            return ImportResult(session_id=existing.id, import_status="grown", events=len(new) + 1)
+        return await self._fork(existing, new, stored, at=seqs[same - 1][1] if same else 0)
 
     async def _append(
-        self, existing: SessionRow, rest: Sequence[PlannedEvent], known: Mapping[str, int]
+        self, existing: SessionRow, new: Sequence[PlannedEvent], stored: Mapping[str, int]
     ) -> None:
         lease = await self.log.store.acquire(existing.id, owner=_OWNER, seconds=60)
         try:
-            for digest, content in self._blobs(rest).items():
+            for digest, content in self._blobs(new).items():
                 await self.log.store.put_blob(existing.id, digest, content)
-            drafts = self._drafts(rest, known, existing.head.seq)
+            drafts = self._drafts(new, stored, existing.head.seq)
             events, head = chain_events(existing.id, existing.head, drafts)
             rows = [to_row(event) for event in events]
             await self.log.store.append(
@@ -122,9 +122,9 @@ class _ImportWriter:
             await self.log.store.release(lease)
 
     async def _fork(
-        self, existing: SessionRow, rest: list[PlannedEvent], known: Mapping[str, int], *, at: int
+        self, existing: SessionRow, new: list[PlannedEvent], stored: Mapping[str, int], *, at: int
     ) -> ImportResult:
-        fork_id = ids.stable_id(ids.SESSION, existing.id, rest[-1].id)
+        fork_id = ids.stable_id(ids.SESSION, existing.id, new[-1].id)
         try:
             await self.log.session(fork_id)
             return ImportResult(
@@ -133,8 +133,8 @@ class _ImportWriter:
         except SessionNotFound:
             pass
         if not at:
-            await self.create(fork_id, Head(0, GENESIS), None, rest, known)
-            return ImportResult(session_id=fork_id, import_status="new", events=len(rest) + 1)
+            await self.create(fork_id, Head(0, GENESIS), None, new, stored)
+            return ImportResult(session_id=fork_id, import_status="new", events=len(new) + 1)
         [last] = await self.log.read(existing.id, after=at - 1, limit=1)
         forked = SessionForked(parent_session_id=existing.id, parent_seq=at)
         first = PlannedEvent(
@@ -145,9 +145,9 @@ class _ImportWriter:
             source_id="forked",
         )
         base = Head(at, last.digest())
-        await self.create(fork_id, base, last.session_id, [first, *rest], known)
+        await self.create(fork_id, base, last.session_id, [first, *new], stored)
         return ImportResult(
-            session_id=fork_id, import_status="forked", events=len(rest) + 1, parent_id=existing.id
+            session_id=fork_id, import_status="forked", events=len(new) + 1, parent_id=existing.id
         )
 
     async def create(
@@ -156,9 +156,9 @@ class _ImportWriter:
         base: Head,
         parent_id: str | None,
         events: Sequence[PlannedEvent],
-        known: Mapping[str, int],
+        stored: Mapping[str, int],
     ) -> None:
-        drafts = self._drafts(events, known, base.seq)
+        drafts = self._drafts(events, stored, base.seq)
         linked, head = chain_events(session_id, base, drafts)
         session = SessionRow(
             id=session_id,
@@ -173,10 +173,10 @@ class _ImportWriter:
         await self.log.store.create(session, rows, blobs=self._blobs(events))
 
     def _drafts(
-        self, events: Sequence[PlannedEvent], known: Mapping[str, int], base: int
+        self, events: Sequence[PlannedEvent], stored: Mapping[str, int], base: int
     ) -> list[EventDraft]:
         """With redacted payloads, and a marker after them: everything before it is history."""
-        seqs = {**known, **{each.id: base + i for i, each in enumerate(events, 1)}}
+        seqs = {**stored, **{event.id: base + i for i, event in enumerate(events, 1)}}
         drafts = [self._draft(event, _with_seqs(event, seqs)) for event in events]
         marker = SessionImported(
             format=self.source.format,
@@ -228,9 +228,7 @@ def _with_seqs(event: PlannedEvent, seqs: Mapping[str, int]) -> KnownPayload:
     return replace(event.payload, first_seq=seqs[first], last_seq=seqs[last])
 
 
-def _common_prefix(one: Sequence[str], other: Sequence[str]) -> int:
+def _common_prefix(first: Sequence[str], second: Sequence[str]) -> int:
     """The length of the common prefix."""
-    return next(
-        (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b),
-        min(len(one), len(other)),
-    )
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(first), len(second)))

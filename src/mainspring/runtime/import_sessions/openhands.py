@@ -104,18 +104,18 @@ def file_id(path: Path, values: list[object]) -> str:
 def read(path: Path) -> SourceSession:
     """Raises: InvalidInput, OSError."""
     session = SourceSession(format="openhands", path=str(path), id=folder_id(path))
-    reading = _OpenHandsReader(session, _describe(session, path))
+    reader = _OpenHandsReader(session, _describe(session, path))
     for event in _events(path, session):
         session.started = session.started or timestamp(event.get("timestamp"))
         if "kind" in event:
-            reading.take_kind(event)
+            reader.take_kind(event)
         else:
-            reading.take_action(event)
+            reader.take_action(event)
     return session
 
 
 def _describe(session: SourceSession, path: Path) -> str | None:
-    """The files beside the events say where it worked; the model is returned."""
+    """Read the working folder from the files beside the events. Returns the model."""
     folder = path.parent if path.name == "events" else path
     try:
         state = decode_object(read_whole(folder / "base_state.json")) or {}
@@ -188,9 +188,10 @@ class _OpenHandsReader:
             case "ActionEvent":
                 self._act(event, event_id, time)
             case "ObservationEvent":
-                seen = mapping(event.get("observation"))
-                content = _content(seen.get("content") or seen.get("output"))
-                self._result(event, event_id, time, content, is_error=seen.get("is_error") is True)
+                result = mapping(event.get("observation"))
+                content = _content(result.get("content") or result.get("output"))
+                is_error = result.get("is_error") is True
+                self._result(event, event_id, time, content, is_error=is_error)
             case "AgentErrorEvent":
                 content = text_block(string(event.get("error")))
                 self._result(event, event_id, time, content, is_error=True)
@@ -281,12 +282,12 @@ class _OpenHandsReader:
             response, event_id, time, SourceCall(id=call_id, name=tool_name, input=arguments(plain))
         )
         answer = mapping(metadata.get("model_response"))
-        used = mapping(answer.get("usage"))
+        usage = mapping(answer.get("usage"))
         reply.model = string(answer.get("model")) or reply.model
-        if used:
+        if usage:
             reply.usage = Usage(
-                input_tokens=integer(used.get("prompt_tokens")),
-                output_tokens=integer(used.get("completion_tokens")),
+                input_tokens=integer(usage.get("prompt_tokens")),
+                output_tokens=integer(usage.get("completion_tokens")),
             )
 
     def _observe(self, event: dict[str, object], event_id: str, time: datetime | None) -> None:
@@ -326,14 +327,14 @@ class _OpenHandsReader:
         )
 
     def _say(
-        self, response: str, event_id: str, time: datetime | None, source_part: SourcePart
+        self, response: str, event_id: str, time: datetime | None, part: SourcePart
     ) -> SourceReply:
         reply = self.replies.get(response)
         if reply is None:
             reply = self.replies[response] = SourceReply(id=response, time=time, model=self.model)
             self.session.main.items.append(reply)
         self.item_of[event_id] = response
-        reply.parts.append(source_part)
+        reply.parts.append(part)
         return reply
 
     def _response(self, event: dict[str, object]) -> str:

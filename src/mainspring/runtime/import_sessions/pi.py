@@ -89,14 +89,12 @@ def _describe(session: SourceSession, header: dict[str, object]) -> None:
     session.metadata.update({key: value for key, value in metadata.items() if value})
 
 
-def _entry(json_line: JsonLine, before: list[_Entry]) -> _Entry:
-    entry_id = string(json_line.value.get("id"))
-    if entry_id and "parentId" in json_line.value:
-        return _Entry(
-            json_line.number, entry_id, string(json_line.value["parentId"]) or None, json_line.value
-        )
+def _entry(line: JsonLine, before: list[_Entry]) -> _Entry:
+    entry_id = string(line.value.get("id"))
+    if entry_id and "parentId" in line.value:
+        return _Entry(line.number, entry_id, string(line.value["parentId"]) or None, line.value)
     parent = before[-1].id if before else None
-    return _Entry(json_line.number, entry_id or f"line-{json_line.number}", parent, json_line.value)
+    return _Entry(line.number, entry_id or f"line-{line.number}", parent, line.value)
 
 
 def _branch(entries: list[_Entry], session: SourceSession, lines: JsonLines) -> list[_Entry]:
@@ -145,8 +143,8 @@ def _take_message(session: SourceSession, entry: _Entry, message: dict[str, obje
             )
             session.main.results.setdefault(string(message.get("toolCallId")), result)
         case "bashExecution" if message.get("excludeFromContext") is not True:
-            ran = f"Ran `{string(message.get('command'))}`\n{string(message.get('output'))}"
-            _add(session, entry, text_block(ran))
+            text = f"Ran `{string(message.get('command'))}`\n{string(message.get('output'))}"
+            _add(session, entry, text_block(text))
         case "custom" | "hookMessage":
             _add(session, entry, _content(message.get("content")))
         case "branchSummary" | "compactionSummary":

@@ -72,9 +72,9 @@ class InsightGroup:
             for session_id, seqs in self.places.items()
         )
 
-    def insight(self, insight_kind: InsightKind, topic: str, *, title: str, action: str) -> Insight:
+    def insight(self, kind: InsightKind, topic: str, *, title: str, action: str) -> Insight:
         return Insight(
-            kind=insight_kind,
+            kind=kind,
             topic=topic,
             title=title,
             count=self.count,
@@ -92,7 +92,7 @@ class InsightGroups:
     by_key: dict[str, InsightGroup] = field(default_factory=dict[str, InsightGroup])
 
     def group(self, key: str) -> InsightGroup:
-        """A group that is not stored, if there are too many."""
+        """The group of a key; a new one is not stored if there are too many."""
         group = self.by_key.get(key)
         if group is None:
             group = InsightGroup()
@@ -135,10 +135,8 @@ def command_of(tool_input: Mapping[str, object]) -> str | None:
 
 def subject(tool: str, tool_input: Mapping[str, object]) -> str:
     """A short description of a call."""
-    telling = command_of(tool_input) or next(
-        (str(tool_input[key]) for key in _SUBJECT_KEYS if tool_input.get(key)), ""
-    )
-    return shorten(f"{tool} {telling}".strip())
+    values = (str(tool_input[key]) for key in _SUBJECT_KEYS if tool_input.get(key))
+    return shorten(f"{tool} {command_of(tool_input) or next(values, '')}".strip())
 
 
 def shorten(text: str, most: int = _MAX_SUBJECT) -> str:

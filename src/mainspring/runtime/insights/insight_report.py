@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
@@ -21,12 +21,12 @@ from mainspring.core.sender import OriginType
 from mainspring.harness.answer_checks import CHECK_EVENT
 from mainspring.harness.context.messages import blocks_bytes
 from mainspring.harness.limits import prompt_tokens
+from mainspring.harness.state.open_call import call_id_of
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow, all_sessions
 from mainspring.runtime.insights.insight import (
     BYTES_PER_TOKEN,
     Insight,
-    InsightGroup,
     InsightGroups,
     ObservedCall,
     observed_call,
@@ -63,17 +63,15 @@ class FailureDetector:
         group.add(event.session_id, event.seq)
 
     def insights(self) -> list[Insight]:
-        insights = [
-            _failure_insight(
-                group, "failing_command", f"this command fails: {key}", _COMMAND_ACTION
-            )
-            for key, group in self.commands.by_key.items()
-            if _is_repeated(group)
-        ]
-        return insights + [
-            _failure_insight(group, "failing_tool", f"this tool fails: {key}", _TOOL_ACTION)
-            for key, group in self.tools.by_key.items()
-            if _is_repeated(group)
+        kinds = (
+            (self.commands, "failing_command", "this command fails", _COMMAND_ACTION),
+            (self.tools, "failing_tool", "this tool fails", _TOOL_ACTION),
+        )
+        return [
+            group.insight("failure", topic, title=f"{what}: {key}", action=action)
+            for groups, topic, what, action in kinds
+            for key, group in groups.by_key.items()
+            if group.sessions >= _MIN_SESSIONS or group.count >= _MIN_FAILURES
         ]
 
 
@@ -87,25 +85,10 @@ _TOOL_ACTION = (
 
 def error_signature(text: str) -> str:
     """An error without the parts that differ from case to case."""
-    line = next(
-        (splitline for splitline in text[:4000].splitlines() if splitline.strip()), "no message"
-    )
+    line = next((line for line in text[:4000].splitlines() if line.strip()), "no message")
     for pattern, instead in ((_QUOTED, "'…'"), (_PATH, "…"), (_NUMBER, "N")):
         line = pattern.sub(instead, line)
     return shorten(line, 120)
-
-
-def _is_repeated(insight_group: InsightGroup) -> bool:
-    return insight_group.sessions >= _MIN_SESSIONS or insight_group.count >= _MIN_FAILURES
-
-
-def _failure_insight(insight_group: InsightGroup, topic: str, title: str, action: str) -> Insight:
-    return insight_group.insight(
-        "failure",
-        topic,
-        title=title,
-        action=action,
-    )
 
 
 _PAGE = 1000
@@ -152,7 +135,7 @@ class InsightReport(Struct, frozen=True, kw_only=True):
     events: int
     prompt_tokens: int
     output_tokens: int
-    cost_usd: str
+    cost_usd: Decimal
     insights: tuple[Insight, ...]
     checks: tuple[CheckRate, ...] = ()
     """Those that accept least come first."""
@@ -180,12 +163,12 @@ async def build_report(
 ) -> InsightReport:
     """`since` limits the report to later events. `progress` gets the counts of sessions and
     events."""
-    gathering = _InsightCollector(since)
+    collector = _InsightCollector(since)
     async for session in all_sessions(log.store):
         if since is None or from_micros(session.updated) >= since:
-            await gathering.session(log, session)
-            progress(gathering.totals.sessions, gathering.totals.events)
-    return await gathering.report(log)
+            await collector.session(log, session)
+            progress(collector.totals.sessions, collector.totals.events)
+    return await collector.report(log)
 
 
 @dataclass(slots=True)
@@ -206,29 +189,29 @@ class _InsightCollector:
         origin = (await origin_of(log, session)).type
         if origin in _AUTOMATED_ORIGINS:
             return
-        after, seen = session.parent_seq, 0
+        after, count = session.parent_seq, 0
         while page := await log.read(session.id, after=after, types=_TYPES, limit=_PAGE):
             for event in page:
                 if self.since is None or event.time >= self.since:
                     self._see(event)
-                    seen += 1
+                    count += 1
                 elif isinstance(event.payload, events.AgentAdopted):
                     self.unused.adopted(event.payload.definition)
             after = page[-1].seq
-        if seen:
+        if count:
             self.totals.sessions += 1
             self.totals.imported += origin == "import"
-            self.totals.events += seen
+            self.totals.events += count
         self.waste.end_session()
         self.unused.end_session()
         self._calls, self._asked = {}, set()
 
     def _see(self, event: Event) -> None:
         match event.payload:
-            case events.UserMessage() as said:
+            case events.UserMessage() as message:
                 if _is_person(event):
-                    self.rules.add_message(event, said)
-                self.waste.text(event, "messages of people", _tokens(said.content))
+                    self.rules.add_message(event, message)
+                self.waste.text(event, "messages of people", _tokens(message.content))
             case events.AgentMessage(content=content):
                 self.waste.text(event, "replies", _tokens(content))
             case events.ContextCompacted() as compacted:
@@ -266,10 +249,10 @@ class _InsightCollector:
     def _see_call(self, event: Event) -> None:
         match event.payload:
             case (
-                events.AgentToolUse(name=name, input=given)
-                | events.AgentMcpToolUse(name=name, input=given)
+                events.AgentToolUse(name=name, input=tool_input)
+                | events.AgentMcpToolUse(name=name, input=tool_input)
             ):
-                call = self._calls[event.id] = observed_call(event, name, given)
+                call = self._calls[event.id] = observed_call(event, name, tool_input)
                 self.unused.called[call.tool] += 1
             case events.ToolCallAuthorized(tool_use_id=call_id, decision="ask"):
                 self._asked.add(call_id)
@@ -278,27 +261,21 @@ class _InsightCollector:
                 if call is not None and call_id in self._asked:
                     self._asked.discard(call_id)
                     self.rules.answered(call, event, is_allowed=result == "allow")
-            case events.AgentToolResult(tool_use_id=call_id) as settled:
-                self._settle(event, call_id, settled)
-            case events.AgentMcpToolResult(mcp_tool_use_id=call_id) as settled:
-                self._settle(event, call_id, settled)
+            case events.AgentToolResult() | events.AgentMcpToolResult() as result:
+                self._settle(event, result)
             case _:
                 pass
 
     def _settle(
-        self,
-        event: Event,
-        call_id: str,
-        settled: events.AgentToolResult | events.AgentMcpToolResult,
+        self, event: Event, result: events.AgentToolResult | events.AgentMcpToolResult
     ) -> None:
-        call = self._calls.pop(call_id, None)
+        call = self._calls.pop(call_id_of(result) or "", None)
         if call is None:
             return
-        self.waste.result(call, event, settled.content)
-        if settled.is_error:
-            text = plain_text(settled.content)
-            self.rules.failed(call, event, text)
-            self.failures.result(call, event, settled.content, settled.error)
+        self.waste.result(call, event, result.content)
+        if result.is_error:
+            self.rules.failed(call, event, plain_text(result.content))
+            self.failures.result(call, event, result.content, result.error)
 
     async def report(self, log: SessionLog) -> InsightReport:
         insights = [
@@ -307,15 +284,9 @@ class _InsightCollector:
             *self.rules.insights(),
             *await self.unused.insights(log),
         ]
-        totals = self.totals
         return InsightReport(
             since=self.since,
-            sessions=totals.sessions,
-            imported=totals.imported,
-            events=totals.events,
-            prompt_tokens=totals.prompt_tokens,
-            output_tokens=totals.output_tokens,
-            cost_usd=str(totals.cost_usd),
+            **asdict(self.totals),
             insights=tuple(sorted(insights, key=_rank)),
             checks=tuple(sorted(self._checks.values(), key=lambda rate: (rate.share, rate.name))),
         )

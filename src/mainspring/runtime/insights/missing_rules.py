@@ -78,15 +78,15 @@ class RuleDetector:
 
     def add_message(self, event: Event, payload: UserMessage) -> None:
         """A message is checked sentence by sentence; each one counts once."""
-        seen: set[int] = set()
+        counted: set[int] = set()
         for sentence in _SENTENCE.split(plain_text(payload.content)[:_MAX_TEXT]):
             if len(sentence.split()) not in _WORDS or not _CORRECTION.search(sentence.strip()):
                 continue
             words = _meaning(sentence)
             at = self._alike(words) if len(words) > 2 else None
-            if at is None or at in seen:
+            if at is None or at in counted:
                 continue
-            seen.add(at)
+            counted.add(at)
             correction = self.corrections[at]
             correction.insight_group.add(event.session_id, event.seq)
             correction.text = min(correction.text or sentence, sentence, key=len)
@@ -105,7 +105,21 @@ class RuleDetector:
         return len(self.corrections) - 1
 
     def insights(self) -> list[Insight]:
-        return [*self._corrected(), *self._allowed(), *self._denied()]
+        decisions = (
+            ("allow", "always_allowed", self.allowed, self.denied, _MIN_ALLOWED),
+            ("deny", "always_denied", self.denied, self.allowed, _MIN_DENIED),
+        )
+        return self._corrected() + [
+            group.insight(
+                "missing_rule",
+                topic,
+                title=f"{topic.replace('_', ' ')} by a person: {rule}",
+                action=f'add "{rule}" to permissions.{behavior} in .mainspring/settings.local.json',
+            )
+            for behavior, topic, groups, opposite, least in decisions
+            for rule, group in groups.by_key.items()
+            if group.count >= least and rule not in opposite.by_key
+        ]
 
     def _corrected(self) -> list[Insight]:
         return [
@@ -118,20 +132,6 @@ class RuleDetector:
             for correction in self.corrections
             if correction.insight_group.sessions >= _MIN_SESSIONS
             or correction.insight_group.count >= _MIN_TIMES
-        ]
-
-    def _allowed(self) -> list[Insight]:
-        return [
-            _permission("always_allowed", "always allowed by a person", rule, group, "allow")
-            for rule, group in self.allowed.by_key.items()
-            if group.count >= _MIN_ALLOWED and rule not in self.denied.by_key
-        ]
-
-    def _denied(self) -> list[Insight]:
-        return [
-            _permission("always_denied", "always denied by a person", rule, group, "deny")
-            for rule, group in self.denied.by_key.items()
-            if group.count >= _MIN_DENIED and rule not in self.allowed.by_key
         ]
 
 
@@ -147,14 +147,3 @@ def _meaning(sentence: str) -> frozenset[str]:
     """The significant words, and whether the sentence forbids something."""
     words = frozenset(tokenize(sentence)) - _FILLERS
     return words | {_NEGATION_MARK} if words and _NEGATION.search(sentence) else words
-
-
-def _permission(
-    topic: str, what: str, rule: str, insight_group: InsightGroup, behavior: str
-) -> Insight:
-    return insight_group.insight(
-        "missing_rule",
-        topic,
-        title=f"{what}: {rule}",
-        action=f'add "{rule}" to permissions.{behavior} in .mainspring/settings.local.json',
-    )

@@ -22,8 +22,7 @@ from mainspring.runtime.session.session_summary import origin_of
 
 _LAB: frozenset[OriginType] = frozenset(("eval", "grader", "dream", "campaign"))
 _FAULTS: frozenset[Failure | None] = frozenset(("timed_out", "in_doubt", "unavailable"))
-"""What the agent's surroundings did wrong. A call that was denied, or a test that failed, is part
-of the work."""
+"""Failures of the agent's environment. A denied call or a failed test is part of the work."""
 _TYPES = event_types(
     events.SessionCreated,
     events.StatusRunning,
@@ -94,27 +93,27 @@ async def service_levels(
     since: datetime | None = None,
     includes: Callable[[str], Awaitable[bool]] = _includes_all,
 ) -> list[ServiceLevels]:
-    """One for each agent, by name. `since`: only sessions that were created then or later;
-    `includes`: only sessions for whose id it says so."""
+    """The levels of each agent, by name. `since`: only sessions that were created then or later;
+    `includes`: takes a session's id and decides whether it counts."""
     tallies: dict[str, _Tally] = {}
     async for row in all_sessions(log.store):
         if since is not None and from_micros(row.created) < since:
             break  # they come newest first
         if (await origin_of(log, row)).type in _LAB or not await includes(row.id):
             continue
-        read = await log.read(row.id, types=_TYPES)
-        own = [event for event in read if event.seq > row.parent_seq]
-        names = (e.payload.agent_name for e in read if isinstance(e.payload, events.SessionCreated))
+        log_events = await log.read(row.id, types=_TYPES)
+        payloads = (event.payload for event in log_events)
+        names = (item.agent_name for item in payloads if isinstance(item, events.SessionCreated))
         tally = tallies.setdefault(next(names, None) or "unnamed", _Tally())
-        _count_session(tally, own)
+        _count_session(tally, [event for event in log_events if event.seq > row.parent_seq])
     return [_levels(name, tallies[name]) for name in sorted(tallies)]
 
 
-def _count_session(tally: _Tally, own: list[Event]) -> None:
+def _count_session(tally: _Tally, session: list[Event]) -> None:
     tally.sessions += 1
     started: dict[str, datetime] = {}
     has_person = False
-    for event in own:
+    for event in session:
         match event.payload:
             case events.StatusRunning():
                 started[event.thread_id] = event.time

@@ -69,11 +69,11 @@ class WasteDetector:
         self.text(event, f"results of {call.tool}", tokens)
         if tokens >= _HUGE_TOKENS:
             self.huge.group(call.subject).add(event.session_id, event.seq, tokens=tokens)
-        made = hashlib.sha256(_encode((event.thread_id, call.tool, call.input))).digest()
-        brought = hashlib.sha256(plain_text(content).encode("utf-8", "replace")).digest()
-        if self._results.get(made) == brought:
+        call_hash = hashlib.sha256(_encode((event.thread_id, call.tool, call.input))).digest()
+        result_hash = hashlib.sha256(plain_text(content).encode("utf-8", "replace")).digest()
+        if self._results.get(call_hash) == result_hash:
             self.repeats.group(call.subject).add(event.session_id, event.seq, tokens=tokens)
-        self._results[made] = brought
+        self._results[call_hash] = result_hash
 
     def text(self, event: Event, what: str, tokens: int) -> None:
         self._thread(event).live[what] += tokens

@@ -53,8 +53,8 @@ class UnusedDetector:
         if self._definition is not None:
             self._count(self.definitions, self._definition, event)
 
-    def _count(self, insight_groups: InsightGroups, digest: str, event: Event) -> None:
-        insight_groups.group(digest).add(event.session_id, event.seq)
+    def _count(self, groups: InsightGroups, digest: str, event: Event) -> None:
+        groups.group(digest).add(event.session_id, event.seq)
         self._sessions.setdefault(digest, set()).add(event.session_id)
 
     async def insights(self, log: SessionLog) -> list[Insight]:
@@ -108,12 +108,12 @@ class _UnusedItem:
     sessions: set[str] = field(default_factory=set[str])
     places: dict[str, InsightLocation] = field(default_factory=dict[str, InsightLocation])
 
-    def add(self, insight_group: InsightGroup, sessions: set[str], tokens: int) -> None:
+    def add(self, group: InsightGroup, sessions: set[str], tokens: int) -> None:
         """`tokens`: its cost in each request."""
-        self.count += insight_group.count
-        self.tokens += tokens * insight_group.count
+        self.count += group.count
+        self.tokens += tokens * group.count
         self.sessions |= sessions
-        for place in insight_group.shown_by():
+        for place in group.shown_by():
             if len(self.places) < MAX_PLACES:
                 self.places.setdefault(place.session_id, place)
 

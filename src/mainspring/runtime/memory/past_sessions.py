@@ -16,7 +16,7 @@ from mainspring.core.events import AgentMessage, SessionCreated, UserMessage
 from mainspring.core.sender import OriginType
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SearchHit, SessionScope
-from mainspring.retrieval.cues import PassageCues
+from mainspring.retrieval.cues import is_question
 from mainspring.retrieval.history import search_history
 from mainspring.retrieval.stems import content_words
 from mainspring.runtime.memory.note import Note
@@ -44,7 +44,7 @@ class PastMessage:
     @property
     def is_statement_of_person(self) -> bool:
         """A question of earlier answers none of now."""
-        return self.is_of_person and not PassageCues.of(self.text).is_question
+        return self.is_of_person and not is_question(self.text)
 
     @property
     def note(self) -> Note:

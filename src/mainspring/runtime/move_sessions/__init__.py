@@ -1,1 +1,1 @@
-"""Moving a session to another store, with its workspace: at any time at most one copy goes on."""
+"""Moves a session to another store, with its workspace: at most one copy continues at any time."""

@@ -1,5 +1,5 @@
-"""A session that moves, as one tar file: its log, its workspace, and a manifest of their hashes.
-A bundle that a client has sent is checked as a whole before anything of it is used.
+"""A moving session as one tar file: its log, its workspace, and a manifest of their hashes. A
+bundle from a client is checked as a whole before anything of it is used.
 """
 
 from __future__ import annotations
@@ -61,37 +61,37 @@ class BundleSource:
     """Paths below the workspace that are not moved."""
 
 
-async def write_bundle(log: SessionLog, bundle_source: BundleSource, folder: Path) -> Path:
+async def write_bundle(log: SessionLog, source: BundleSource, folder: Path) -> Path:
     """Create a private file in this folder.
 
     Raises: OSError.
     """
     await to_thread.run_sync(lambda: folder.mkdir(mode=0o700, parents=True, exist_ok=True))
     lines, bundle = (
-        folder / f"{bundle_source.transfer_id}.log",
-        folder / f"{bundle_source.transfer_id}.tar",
+        folder / f"{source.transfer_id}.log",
+        folder / f"{source.transfer_id}.tar",
     )
     with _new_file(lines) as file:
-        async with aclosing(export_lines(log, bundle_source.session_id)) as exported:
+        async with aclosing(export_lines(log, source.session_id)) as exported:
             async for line in exported:
                 await to_thread.run_sync(file.writelines, (line, b"\n"))
     try:
-        await to_thread.run_sync(partial(_write, bundle_source, lines, bundle))
+        await to_thread.run_sync(partial(_write, source, lines, bundle))
     finally:
         lines.unlink()
     return bundle
 
 
-def _write(bundle_source: BundleSource, lines: Path, bundle: Path) -> None:
+def _write(source: BundleSource, lines: Path, bundle: Path) -> None:
     with _new_file(bundle) as file, tarfile.open(fileobj=file, mode="w") as archive:
         packed = PackResult()
-        if bundle_source.workspace is not None:
-            packed = pack(archive, bundle_source.workspace, hidden=bundle_source.hidden)
+        if source.workspace is not None:
+            packed = pack(archive, source.workspace, hidden=source.hidden)
         _add(archive, lines, LOG)
         manifest = BundleManifest(
             format=FORMAT,
-            session_id=bundle_source.session_id,
-            transfer_id=bundle_source.transfer_id,
+            session_id=source.session_id,
+            transfer_id=source.transfer_id,
             log=_digest(lines),
             files=packed.files,
             left_out=tuple(packed.left_out),
@@ -160,9 +160,9 @@ class SessionBundle:
         for raw in self._raw_lines():
             digest.update(raw)
             match line := decode(raw):
-                case SessionLine(session_id=found, parent_id=parent):
+                case SessionLine(session_id=id_, parent_id=parent):
                     count += 1
-                    if found != self.bundle_manifest.session_id or parent is not None or count > 1:
+                    if id_ != self.bundle_manifest.session_id or parent is not None or count > 1:
                         raise InvalidInput("the bundle has other sessions than the one that moves")
                 case EventLine():
                     last = line
@@ -281,14 +281,14 @@ def _header(opened: IO[bytes], at: int) -> tuple[bytes, int] | None:
 def _check_pax(content: bytes) -> None:
     """Only long names are allowed: a `size` would shift everything after it."""
     while content:
-        digits, _, rest = content.partition(b" ")
+        digits, _, fields = content.partition(b" ")
         if not digits.isdigit() or not len(digits) < 6:
             raise InvalidInput("the bundle has a header that cannot be read")
         length = int(digits)
         record = content[:length]
-        name, is_there, _ = rest[: length - len(digits) - 1].partition(b"=")
+        name, equals, _ = fields[: length - len(digits) - 1].partition(b"=")
         is_whole = len(record) == length and length > len(digits) + 1 and record.endswith(b"\n")
-        if not is_whole or not is_there or name.decode(errors="replace") not in _PAX_NAMES:
+        if not is_whole or not equals or name.decode(errors="replace") not in _PAX_NAMES:
             raise InvalidInput("the bundle has a header that is not one of ours")
         content = content[length:]
 

@@ -137,12 +137,10 @@ async def _is_received(log: SessionLog, session_id: str, transfer_id: str, *, se
     return isinstance(payload, SessionReceived) and payload.transfer_id == transfer_id
 
 
-def _place_workspace(
-    session_bundle: SessionBundle, workspace: Path, hidden: Collection[str]
-) -> None:
+def _place_workspace(bundle: SessionBundle, workspace: Path, hidden: Collection[str]) -> None:
     if workspace.exists():
         return
-    beside = workspace.with_name(f".{workspace.name}.{session_bundle.bundle_manifest.transfer_id}")
+    beside = workspace.with_name(f".{workspace.name}.{bundle.bundle_manifest.transfer_id}")
     shutil.rmtree(beside, ignore_errors=True)  # of an attempt that was killed
-    session_bundle.unpack_workspace(beside, hidden=hidden)
+    bundle.unpack_workspace(beside, hidden=hidden)
     beside.rename(workspace)

@@ -187,8 +187,8 @@ class _Reader:
             thread.open_calls = frozenset((calls & self.callable_ids) - self.started)
         return self.source
 
-    def _is_kept(self, source_part: SourcePart) -> bool:
-        return not isinstance(source_part, SourceCall) or source_part.id in self.source.main.results
+    def _is_kept(self, part: SourcePart) -> bool:
+        return not isinstance(part, SourceCall) or part.id in self.source.main.results
 
     def _content(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
         return tuple(ours for block in blocks for ours in self._block(block))

@@ -121,29 +121,29 @@ def _pack_folder(
     folder: int,
     above: str,
     hidden: frozenset[str],
-    pack_result: PackResult,
+    result: PackResult,
 ) -> None:
     for name in sorted(os.listdir(folder)):
         path = f"{above}{name}"
         if path in hidden:
             continue
         if not _is_valid_path(path):
-            pack_result.leave_out(path)
+            result.leave_out(path)
             continue
         try:
-            inner = _pack_entry(archive, folder, name, path, pack_result)
+            inner = _pack_entry(archive, folder, name, path, result)
         except (PermissionError, TooLarge):
-            pack_result.leave_out(path)
+            result.leave_out(path)
             continue
         if inner is not None:
             try:
-                _pack_folder(archive, inner, f"{path}/", hidden, pack_result)
+                _pack_folder(archive, inner, f"{path}/", hidden, result)
             finally:
                 os.close(inner)
 
 
 def _pack_entry(
-    archive: tarfile.TarFile, folder: int, name: str, path: str, pack_result: PackResult
+    archive: tarfile.TarFile, folder: int, name: str, path: str, result: PackResult
 ) -> int | None:
     """Returns the open descriptor if it is a folder."""
     state = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -151,39 +151,39 @@ def _pack_entry(
     entry.mode = stat.S_IMODE(state.st_mode) & 0o755
     entry.mtime = min(max(int(state.st_mtime), 0), _MAX_TIME)
     if stat.S_ISDIR(state.st_mode):
-        pack_result.total.add(path, 0)
+        result.total.add(path, 0)
         opened = os.open(name, _FOLDER, dir_fd=folder)
         entry.type = tarfile.DIRTYPE
         archive.addfile(entry)
         return opened
     if stat.S_ISREG(state.st_mode):
-        _pack_file(archive, entry, os.open(name, _FILE, dir_fd=folder), pack_result)
+        _pack_file(archive, entry, os.open(name, _FILE, dir_fd=folder), result)
     elif stat.S_ISLNK(state.st_mode) and _stays_inside(
         path, target := os.readlink(name, dir_fd=folder)
     ):
-        pack_result.total.add(path, 0)
+        result.total.add(path, 0)
         entry.type, entry.linkname = tarfile.SYMTYPE, target
         archive.addfile(entry)
-        pack_result.files[path] = hashlib.sha256(os.fsencode(target)).hexdigest()
+        result.files[path] = hashlib.sha256(os.fsencode(target)).hexdigest()
     else:
-        pack_result.leave_out(path)
+        result.leave_out(path)
     return None
 
 
 def _pack_file(
-    archive: tarfile.TarFile, entry: tarfile.TarInfo, opened: int, pack_result: PackResult
+    archive: tarfile.TarFile, entry: tarfile.TarInfo, opened: int, result: PackResult
 ) -> None:
     with os.fdopen(opened, "rb") as file:
         state = os.fstat(file.fileno())
         path = entry.name.removeprefix(PREFIX)
         if not stat.S_ISREG(state.st_mode):
-            pack_result.leave_out(path)
+            result.leave_out(path)
             return
-        pack_result.total.add(path, state.st_size)
+        result.total.add(path, state.st_size)
         entry.size = state.st_size
         hashed = _HashingReader(file)
         archive.addfile(entry, hashed)  # pyright: ignore[reportArgumentType] (all it does is read)
-        pack_result.files[path] = hashed.digest.hexdigest()
+        result.files[path] = hashed.digest.hexdigest()
 
 
 class _HashingReader:
@@ -200,9 +200,9 @@ class _HashingReader:
 
 
 def unpack(
-    archive: tarfile.TarFile, folder: Path, known: dict[str, str], *, hidden: Collection[str] = ()
+    archive: tarfile.TarFile, folder: Path, sent: dict[str, str], *, hidden: Collection[str] = ()
 ) -> None:
-    """Unpack into a new folder. `known` are the hashes that all files and links must have. `hidden`
+    """Unpack into a new folder. `sent` are the hashes that all files and links must have. `hidden`
     are names at the top of a workspace that never belong to it.
 
     Raises:
@@ -232,7 +232,7 @@ def unpack(
             _set_mode(root, path, mode)
     finally:
         os.close(root)
-    if hashes != known:
+    if hashes != sent:
         raise InvalidInput("the files of the workspace are not those that were sent")
 
 
@@ -272,8 +272,8 @@ def _is_text(path: str) -> bool:
 def _is_own_folder(name: str) -> bool:
     """Also as seen by file systems that ignore case or invisible characters."""
     if not name.isascii():
-        seen = unicodedata.normalize("NFKC", name)
-        name = "".join(item for item in seen if unicodedata.category(item) != "Cf")
+        normalized = unicodedata.normalize("NFKC", name)
+        name = "".join(item for item in normalized if unicodedata.category(item) != "Cf")
     return name.casefold() == _OWN_FOLDER
 
 

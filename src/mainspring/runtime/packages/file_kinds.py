@@ -88,11 +88,11 @@ def language_of(path: str, content: bytes) -> str:
     return _LANGUAGES.get(PurePosixPath(name).suffix) or _BY_NAME.get(name, "")
 
 
-def is_disguised(path: str, content: bytes, file_kind: FileKind) -> bool:
+def is_disguised(path: str, content: bytes, kind: FileKind) -> bool:
     """Whether it can be run although its name claims that it is a text or an image."""
     named = PurePosixPath(path).suffix.lower()
     looks_harmless = named in (_PROSE - {""}) | _OFFICE | _VIEWED_ENDINGS
-    is_run = file_kind == "program" or _SHEBANG.match(content) is not None
+    is_run = kind == "program" or _SHEBANG.match(content) is not None
     return looks_harmless and is_run
 
 

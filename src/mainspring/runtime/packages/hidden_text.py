@@ -95,8 +95,8 @@ _WHY = {
 _Judgement: TypeAlias = tuple[str, Severity, str]
 
 
-def _around(line: str, found: re.Match[str]) -> str:
-    return make_visible(line[max(0, found.start() - 30) : found.end() + 60])
+def _around(line: str, match: re.Match[str]) -> str:
+    return make_visible(line[max(0, match.start() - 30) : match.end() + 60])
 
 
 def _tags(line: str, run: re.Match[str]) -> _Judgement | None:

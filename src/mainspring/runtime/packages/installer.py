@@ -14,6 +14,7 @@ from pathlib import Path
 
 from mainspring.core.clock import from_micros
 from mainspring.core.errors import AlreadyExists, InvalidInput
+from mainspring.error_table import with_hints
 from mainspring.runtime.packages.scan import ScanReport
 from mainspring.runtime.packages.trust_pins import TrustPin, TrustPins
 
@@ -62,9 +63,7 @@ def is_installed(place: Path, name: str) -> bool:
 def check_not_installed(place: Path, name: str, *, replaces: bool) -> None:
     """Raises: AlreadyExists."""
     if not replaces and is_installed(place, name):
-        error = AlreadyExists(f"{name} is already installed")
-        error.add_note("--replace replaces it")
-        raise error
+        raise with_hints(AlreadyExists(f"{name} is already installed"), "--replace replaces it")
 
 
 def install(
@@ -82,9 +81,7 @@ def install(
     return target
 
 
-def trust(
-    candidate: PackageCandidate, installed: Path, trust_pins: TrustPins, when: datetime
-) -> None:
+def trust(candidate: PackageCandidate, installed: Path, pins: TrustPins, when: datetime) -> None:
     """Trust an installed package as it was when it was scanned.
 
     Raises: InvalidInput.
@@ -97,19 +94,17 @@ def trust(
             source=candidate.source,
             commit=candidate.commit,
         )
-        trust_pins.pin(installed / path, pin)
+        pins.pin(installed / path, pin)
 
 
-def remove(
-    folder: Path, staging: Path, trust_pins: TrustPins, *, parts: Iterable[str] = (".",)
-) -> None:
+def remove(folder: Path, staging: Path, pins: TrustPins, *, parts: Iterable[str] = (".",)) -> None:
     """Withdraw the trust in a package's parts, then remove its folder. If that is a link, only the
     link is removed. Blocks.
 
     Raises: InvalidInput.
     """
     for path in parts:
-        trust_pins.unpin(folder / path)
+        pins.unpin(folder / path)
     try:
         if folder.is_symlink():
             folder.unlink()

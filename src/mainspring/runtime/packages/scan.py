@@ -63,8 +63,8 @@ def find_permission_requests(text: str) -> Iterator[ScanMatch]:
     tools = defaultdict[tuple[str, Severity, str], list[str]](list)
     for tool in fields.words("allowed-tools") or ():
         tools[_judge_tool(tool)].append(tool)
-    for (rule, severity, why), named in tools.items():
-        yield ask(rule, severity, "allowed-tools", ", ".join(named), why)
+    for (rule, severity, why), names in tools.items():
+        yield ask(rule, severity, "allowed-tools", ", ".join(names), why)
     if hooks := fields.mapping("hooks"):
         why = "It runs commands by itself while it is in use."
         yield ask("hooks", "caution", "hooks", ", ".join(hooks), why)
@@ -195,69 +195,61 @@ def scan(place: Path) -> ScanReport:
     )
 
 
-def _scanned_file(content_item: ContentItem) -> ScannedFile:
-    kind = kind_of(
-        content_item.path, content_item.content, is_executable=content_item.is_executable
-    )
+def _scanned_file(item: ContentItem) -> ScannedFile:
+    kind = kind_of(item.path, item.content, is_executable=item.is_executable)
     return ScannedFile(
-        path=make_visible(content_item.path),
-        size=len(content_item.content),
+        path=make_visible(item.path),
+        size=len(item.content),
         kind=kind,
-        language=language_of(content_item.path, content_item.content) if kind == "script" else "",
-        is_executable=content_item.is_executable,
+        language=language_of(item.path, item.content) if kind == "script" else "",
+        is_executable=item.is_executable,
     )
 
 
-def _scanned_text(content_item: ContentItem, file_kind: FileKind) -> ScannedText | None:
-    if file_kind not in _READABLE:
+def _scanned_text(item: ContentItem, kind: FileKind) -> ScannedText | None:
+    if kind not in _READABLE:
         return None
-    text = text_of(content_item.content[:MAX_SCANNED_BYTES])
-    return scanned_text(
-        content_item.path, text, is_script=file_kind == "script", is_prose=file_kind == "prose"
-    )
+    text = text_of(item.content[:MAX_SCANNED_BYTES])
+    return scanned_text(item.path, text, is_script=kind == "script", is_prose=kind == "prose")
 
 
 def _file_matches(
-    content_item: ContentItem, file: ScannedFile, page: ScannedText | None, *, is_command: bool
+    item: ContentItem, file: ScannedFile, page: ScannedText | None, *, is_command: bool
 ) -> Iterator[ScanMatch]:
-    yield from _name_matches(content_item)
-    if content_item.link is not None or content_item.is_special:
-        yield from _special_file_matches(content_item)
+    yield from _name_matches(item)
+    if item.link is not None or item.is_special:
+        yield from _special_file_matches(item)
         return
-    yield from _kind_matches(content_item, file.kind)
+    yield from _kind_matches(item, file.kind)
     if page is None:
         return
-    text = text_of(content_item.content[:MAX_SCANNED_BYTES])
+    text = text_of(item.content[:MAX_SCANNED_BYTES])
     yield from find_matches(page)
     yield from find_hidden_text(text, is_script=page.is_script)
-    if is_command or PurePosixPath(content_item.path).name.lower() == "skill.md":
+    if is_command or PurePosixPath(item.path).name.lower() == "skill.md":
         yield from find_permission_requests(text)
-        yield from find_command_matches(content_item.path, hook_commands(text))
+        yield from find_command_matches(item.path, hook_commands(text))
 
 
-def _name_matches(content_item: ContentItem) -> Iterator[ScanMatch]:
-    shown = make_visible(content_item.path)
-    if has_mixed_letters(content_item.path) or not content_item.path.isprintable():
+def _name_matches(item: ContentItem) -> Iterator[ScanMatch]:
+    shown = make_visible(item.path)
+    if has_mixed_letters(item.path) or not item.path.isprintable():
         why = "Its name is not what it looks like."
         yield ScanMatch("deceptive-name", "hidden", "danger", None, shown, why)
-    elif any(part.startswith(".") for part in PurePosixPath(content_item.path).parts):
+    elif any(part.startswith(".") for part in PurePosixPath(item.path).parts):
         yield ScanMatch("hidden-file", "hidden", "note", None, shown, "It is not shown by default.")
-    if steering := find_steering_file(content_item.path):
+    if steering := find_steering_file(item.path):
         yield steering
 
 
-def _special_file_matches(content_item: ContentItem) -> Iterator[ScanMatch]:
-    if content_item.link is None:
+def _special_file_matches(item: ContentItem) -> Iterator[ScanMatch]:
+    if item.link is None:
         why = "A pipe, a socket or a device: nothing that a skill needs."
-        yield ScanMatch(
-            "special-file", "links", "danger", None, make_visible(content_item.path), why
-        )
+        yield ScanMatch("special-file", "links", "danger", None, make_visible(item.path), why)
         return
-    target = posixpath.join(
-        posixpath.dirname(content_item.path), content_item.link.replace("\\", "/")
-    )
-    leads_out = os.path.isabs(content_item.link) or posixpath.normpath(target).split("/")[0] == ".."
-    excerpt = make_visible(f"{content_item.path} -> {content_item.link}")
+    target = posixpath.join(posixpath.dirname(item.path), item.link.replace("\\", "/"))
+    leads_out = os.path.isabs(item.link) or posixpath.normpath(target).split("/")[0] == ".."
+    excerpt = make_visible(f"{item.path} -> {item.link}")
     if leads_out:
         why = "A link out of the skill: whoever reads it reads something else of yours."
         yield ScanMatch("link-out", "links", "danger", None, excerpt, why)
@@ -265,30 +257,30 @@ def _special_file_matches(content_item: ContentItem) -> Iterator[ScanMatch]:
         yield ScanMatch("link", "links", "note", None, excerpt, "A link inside of the skill.")
 
 
-def _kind_matches(content_item: ContentItem, file_kind: FileKind) -> Iterator[ScanMatch]:
-    shown = make_visible(content_item.path)
-    if is_disguised(content_item.path, content_item.content, file_kind):
+def _kind_matches(item: ContentItem, kind: FileKind) -> Iterator[ScanMatch]:
+    shown = make_visible(item.path)
+    if is_disguised(item.path, item.content, kind):
         why = "It can be run, and its name says that it is something else."
         yield ScanMatch("disguised", "binaries", "danger", None, shown, why)
-    if file_kind == "program":
+    if kind == "program":
         why = "A compiled program: nobody can read what it does."
         yield ScanMatch("program", "binaries", "danger", None, shown, why)
-    elif file_kind == "archive":
+    elif kind == "archive":
         why = "An archive: what is in it was not looked at."
         yield ScanMatch("archive", "binaries", "caution", None, shown, why)
-    elif file_kind == "binary":
+    elif kind == "binary":
         why = "No text: it was not looked into."
         yield ScanMatch("binary", "binaries", "note", None, shown, why)
-    elif len(content_item.content) > MAX_SCANNED_BYTES:
+    elif len(item.content) > MAX_SCANNED_BYTES:
         why = f"Only the first {MAX_SCANNED_BYTES:,} bytes of it were looked at."
         yield ScanMatch("too-long", "size", "caution", None, shown, why)
 
 
-def _limit_hits(path: str, scan_match: Iterable[ScanMatch]) -> Iterator[ScanHit]:
+def _limit_hits(path: str, matches: Iterable[ScanMatch]) -> Iterator[ScanHit]:
     """The first few hits of each rule; the last one of them carries the number of the others."""
     groups: dict[tuple[str, Severity], list[ScanMatch]] = {}
     beyond: Counter[tuple[str, Severity]] = Counter()
-    for entry in scan_match:
+    for entry in matches:
         alike = groups.setdefault((entry.rule, entry.severity), [])
         if any(entry.line == other.line for other in alike):
             continue

@@ -85,7 +85,7 @@ class ScannedText:
         number = bisect_right(self._starts, offset)
         return self.numbers[number - 1] if self.numbers else number
 
-    def match(self, scan_rule: ScanRule, severity: Severity, span: tuple[int, int]) -> ScanMatch:
+    def match(self, rule: ScanRule, severity: Severity, span: tuple[int, int]) -> ScanMatch:
         start = span[0]
         while start < span[1] - 1 and self.text[start : start + 1].isspace():
             start += 1
@@ -93,9 +93,7 @@ class ScannedText:
         last = self.text.find(b"\n", start, start + 240)
         shown = self.text[first : start + 240 if last < 0 else last].decode("utf-8", "replace")
         excerpt = self.told + make_visible(shown)
-        return ScanMatch(
-            scan_rule.name, scan_rule.topic, severity, self.line(start), excerpt, scan_rule.why
-        )
+        return ScanMatch(rule.name, rule.topic, severity, self.line(start), excerpt, rule.why)
 
 
 def scanned_text(path: str, text: str, *, is_script: bool, is_prose: bool) -> ScannedText:
@@ -154,16 +152,16 @@ def _rule_matches(
 
 
 def _severity(
-    page: ScannedText, scan_rule: ScanRule, full: Severity, regex_match: re2.Match[bytes]
+    page: ScannedText, rule: ScanRule, full: Severity, match: re2.Match[bytes]
 ) -> Severity:
-    start, end = regex_match.span()
+    start, end = match.span()
     if page.is_script and _is_comment(page.text, start):
-        full = "caution" if scan_rule is PIPED_TO_SHELL else scan_rule.prose or "note"
+        full = "caution" if rule is PIPED_TO_SHELL else rule.prose or "note"
     if full == "danger" and page.written and _is_mention(page.written, start, end):
         return "caution"
-    if scan_rule is HIDDEN_STYLE and _is_seen(page, start):
+    if rule is HIDDEN_STYLE and _is_seen(page, start):
         return "note"
-    if scan_rule is not PIPED_TO_SHELL:
+    if rule is not PIPED_TO_SHELL:
         return full
     command = page.text[start:end]
     is_known = KNOWN_INSTALLERS.search(command) is not None and command.count(b"://") == 1

@@ -65,7 +65,7 @@ def is_remote(source: str) -> bool:
     """Whether a source is the address of a repository rather than a path.
 
     Raises:
-        InvalidInput: an address that we do not go to.
+        InvalidInput: the address has a scheme that is not allowed.
     """
     if _SCP_LIKE.fullmatch(source) and not Path(source).exists():
         return True

@@ -81,9 +81,9 @@ class TrustPins:
         pin = self.of(place)
         return None if pin is None else self.status(place) == "trusted" and pin.hash
 
-    def pin(self, place: Path, trust_pin: TrustPin) -> None:
+    def pin(self, place: Path, pin: TrustPin) -> None:
         """Raises: InvalidInput."""
-        self._save({**self._load(), os.path.realpath(place): trust_pin})
+        self._save({**self._load(), os.path.realpath(place): pin})
 
     def unpin(self, place: Path) -> bool:
         """Withdraw the trust; False if there was none.

@@ -18,7 +18,7 @@ CallEnding: TypeAlias = Literal["settled", "crashed", "interrupted"]
 """The outcome of one attempt at a call."""
 
 CallFact: TypeAlias = events.ToolsLoaded | events.OutputProduced | events.ThreadHandedOff
-"""What a call may do besides giving a result that bears on what the loop does next."""
+"""Effects of a call, besides its result, that the loop depends on."""
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
@@ -45,16 +45,16 @@ class RecordedCall:
     content: tuple[Block, ...] | None = None
     is_error: bool = False
 
-    def judge(self, said: events.ToolCallAuthorized) -> None:
+    def judge(self, payload: events.ToolCallAuthorized) -> None:
         decision = Decision(
-            decision=said.decision,
-            gate=said.gate,
-            rule=said.rule,
-            reason=said.reason,
-            updated_input=said.updated_input,
+            decision=payload.decision,
+            gate=payload.gate,
+            rule=payload.rule,
+            reason=payload.reason,
+            updated_input=payload.updated_input,
         )
         if self.decision is None:
-            self.decision, self.ran_input = decision, said.updated_input
+            self.decision, self.ran_input = decision, payload.updated_input
         else:
             self.forbidden = decision
 
@@ -62,10 +62,10 @@ class RecordedCall:
     def key(self) -> tuple[str, bytes]:
         return key_of(self.name, self.input)
 
-    def is_like(self, name: str, given: Mapping[str, object]) -> bool:
+    def is_like(self, name: str, tool_input: Mapping[str, object]) -> bool:
         """Whether this is the requested input, or the input as changed by the authorizer."""
-        ran = self.input if self.ran_input is None else self.ran_input
-        return key_of(name, given) in (self.key, key_of(self.name, ran))
+        changed = self.input if self.ran_input is None else self.ran_input
+        return key_of(name, tool_input) in (self.key, key_of(self.name, changed))
 
     @property
     def is_refused(self) -> bool:
@@ -76,5 +76,5 @@ class RecordedCall:
         return is_untouched and self.content is not None and not is_dropped
 
 
-def key_of(name: str, given: Mapping[str, object]) -> tuple[str, bytes]:
-    return name, _ENCODER.encode(given)
+def key_of(name: str, tool_input: Mapping[str, object]) -> tuple[str, bytes]:
+    return name, _ENCODER.encode(tool_input)

@@ -1,4 +1,4 @@
-"""A session's log as a script: who said and decided what, and when. It plays nothing itself."""
+"""A session's log as a script for a replay: all inputs and decisions, and when they came."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ReplayProgress(NamedTuple):
     """Runs."""
 
     def has_reached(self, due: ReplayProgress) -> bool:
-        return all(ours >= theirs for ours, theirs in zip(self, due, strict=True))
+        return all(count >= least for count, least in zip(self, due, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class ExternalInput:
     payload: AnyPayload
     due: ReplayProgress
     stops: bool
-    """An interrupt that stopped a running call: the double of that call sends it."""
+    """Whether it is an interrupt that stopped a running call: the replayed call sends it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,72 +119,70 @@ class Recording:
 
     def specs(self) -> list[ToolSpec]:
         """All tool definitions that the model had at any time; the last one of each tool."""
-        named = {spec.name: spec for shot in self.model_calls for spec in shot.request.tools}
-        return list(named.values())
+        by_name = {spec.name: spec for shot in self.model_calls for spec in shot.request.tools}
+        return list(by_name.values())
 
-    def reply(self, model_call: ModelCall) -> Reply:
+    def reply(self, call: ModelCall) -> Reply:
         """The reply to repeat; nothing if there was none, or it was discarded."""
-        if model_call.reply is not None:
-            return model_call.reply
-        end = model_call.end
+        if call.reply is not None:
+            return call.reply
+        end = call.end
         return Reply(
             content=(),
             usage=events.Usage() if end is None else end.model_usage,
             reason="max_tokens",
-            model=(end.model if end is not None else None) or model_call.request.model,
+            model=(end.model if end is not None else None) or call.request.model,
         )
 
 
 def read_recording(
     log: Sequence[Event], *, thread_id: str, model_calls: Sequence[ModelCall]
 ) -> Recording:
-    """Pure. Events of other threads are ignored."""
+    """Events of other threads are ignored."""
     recording = Recording(model_calls)
-    own = [event for event in log if event.thread_id == thread_id]
+    thread = [event for event in log if event.thread_id == thread_id]
     progress, turns = ReplayProgress(), 0
-    for at, event in enumerate(own):
+    for at, event in enumerate(thread):
         if isinstance(event.payload, events.ContextStatus):
             recording.statuses[turns] = event.payload.text
         turns += is_turn(event.payload)
-        _read(recording, own, at, progress)
+        _read(recording, thread, at, progress)
         progress = advance(progress, event.payload)
     return recording
 
 
-def advance(replay_progress: ReplayProgress, payload: AnyPayload) -> ReplayProgress:
+def advance(progress: ReplayProgress, payload: AnyPayload) -> ReplayProgress:
     match payload:
         case events.ModelRequestEnded(purpose=purpose) if purpose not in BESIDE:
-            return replay_progress._replace(ended=replay_progress.ended + 1)
+            return progress._replace(ended=progress.ended + 1)
         case events.StatusIdle():
-            return replay_progress._replace(idle=replay_progress.idle + 1)
+            return progress._replace(idle=progress.idle + 1)
         case _ if isinstance(payload, CallResult):
-            return replay_progress._replace(settled=replay_progress.settled + 1)
+            return progress._replace(settled=progress.settled + 1)
         case _:
-            return replay_progress
+            return progress
 
 
-def _read(
-    recording: Recording, log: Sequence[Event], at: int, replay_progress: ReplayProgress
-) -> None:
+def _read(recording: Recording, log: Sequence[Event], at: int, progress: ReplayProgress) -> None:
     payload = log[at].payload
     if isinstance(payload, CLIENT_EVENTS):
         recording.inputs.append(
             ExternalInput(
                 payload=payload,
-                due=replay_progress,
+                due=progress,
                 stops=isinstance(payload, events.UserInterrupt) and _stops(log, at),
             )
         )
-    _read_hooks(recording, log[at], replay_progress)
+    _read_hooks(recording, log[at], progress)
     match payload:
         case events.ModelRequestStarted(purpose=str()):
             recording.sides.append(_side(log, at))
         case events.StatusIdle(reason=reason):
-            recording.ends.append((replay_progress, reason))
+            recording.ends.append((progress, reason))
         case events.LoopContinued(reason=reason) if reason in FEEDBACK_REASONS:
-            recording.feedback.append((replay_progress, payload))
-        case events.ProviderFailedOver(from_model=one, to_model=other, reason=reason):
-            switch = FailedOver(from_model=one, to_model=other, reason=reason)
+            recording.feedback.append((progress, payload))
+        case events.ProviderFailedOver(from_model=first, to_model=second, reason=reason):
+            switch = FailedOver(from_model=first, to_model=second, reason=reason)
             recording.switches.setdefault(_turns(log, at), []).append(switch)
         case events.SessionFailed(error=error) if _is_of_model(error):
             recording.errors[_turns(log, at)] = error.message
@@ -196,7 +194,7 @@ def _is_of_model(error: events.ErrorDetail) -> bool:
     return error.type not in _NON_MODEL_ERRORS and error.mcp_server_name is None
 
 
-def _read_hooks(recording: Recording, event: Event, replay_progress: ReplayProgress) -> None:
+def _read_hooks(recording: Recording, event: Event, progress: ReplayProgress) -> None:
     match event.payload:
         case events.UserMessage():
             recording.messages.append(event.id)
@@ -205,7 +203,7 @@ def _read_hooks(recording: Recording, event: Event, replay_progress: ReplayProgr
         case events.ContextAdded():
             heard = len(recording.messages)
             recording.hook_context.append(
-                HookContext(due=replay_progress, heard=heard, payload=event.payload)
+                HookContext(due=progress, heard=heard, payload=event.payload)
             )
         case _:
             pass
@@ -303,7 +301,7 @@ def _fate(log: Sequence[Event], at: int, call_id: str) -> CallEnding:
 
 
 def _facts(log: Sequence[Event], at: int) -> tuple[CallFact, ...]:
-    """What the call did that bears on the loop, written just before its result."""
+    """The effects of a call that the loop depends on, written just before its result."""
     facts: list[CallFact] = []
     for event in reversed(log[:at]):
         if isinstance(event.payload, CallResult | events.ToolCallStarted):

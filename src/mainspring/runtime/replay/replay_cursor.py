@@ -77,15 +77,9 @@ class ReplayCursor:
 
     def restart(self, log: Iterable[Event]) -> None:
         """As if this log contained everything so far."""
-        self.replay_progress, self.begun, self.sides, self.inputs_sent, self.added = (
-            ReplayProgress(),
-            0,
-            0,
-            0,
-            0,
-        )
+        self.replay_progress = ReplayProgress()
+        self.begun = self.sides = self.inputs_sent = self.added = self.prompts = 0
         self.calls, self.open, self.attempts, self.answers = {}, [], {}, {}
-        self.prompts = 0
         for event in log:
             self.observe(event)
             self.prompts += isinstance(event.payload, events.UserMessage)
@@ -137,10 +131,10 @@ class ReplayCursor:
             contexts.append(added.payload)
         return contexts
 
-    def _will_be_told(self, hook_context: HookContext) -> bool:
-        if hook_context.event == "UserPromptSubmit":
-            return hook_context.heard > self.prompts
-        return hook_context.event == "PostCompact"
+    def _will_be_told(self, context: HookContext) -> bool:
+        if context.event == "UserPromptSubmit":
+            return context.heard > self.prompts
+        return context.event == "PostCompact"
 
     def context(self, hook_event: HookEvent) -> tuple[str, ...]:
         """The context that hooks added for this event."""

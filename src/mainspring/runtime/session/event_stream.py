@@ -25,15 +25,15 @@ class PartialOutput:
 
     output_type: OutputType
     json: str
-    """As much of it as has arrived."""
+    """The JSON that has arrived so far."""
 
     @property
     def value(self) -> object:
-        """What can be read of it so far, as plain JSON values: not checked, and not complete."""
-        read = read_partial(self.json)
-        if not isinstance(read, dict):
+        """The values that have arrived so far, as plain JSON: not checked, and not complete."""
+        value = read_partial(self.json)
+        if not isinstance(value, dict):
             return None
-        return self.output_type.partial(cast("dict[str, object]", read))
+        return self.output_type.partial(cast("dict[str, object]", value))
 
 
 StreamEvent: TypeAlias = Delta | Event | PartialOutput | RunResult[Output]
@@ -102,7 +102,7 @@ class EventStream(Generic[Output]):
             with self._scope:
                 result = await self._run(self._on_delta, self._put)
                 self._put(result)
-        # Whoever reads the stream gets the error, not the group that the runs share.
+        # The reader of the stream gets the error, not the task group that the runs share.
         except Exception as error:  # noqa: BLE001
             self._error = error
         finally:

@@ -38,7 +38,7 @@ _FORMAT = "history"
 def read_messages(history: Sequence[HistoryMessage]) -> list[Message]:
     """
     Raises:
-        InvalidInput: one of them is no message.
+        InvalidInput: an item is not a message.
     """
     messages: list[Message] = []
     for index, item in enumerate(history):
@@ -48,10 +48,10 @@ def read_messages(history: Sequence[HistoryMessage]) -> list[Message]:
         content = item.get("content")
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         try:
-            read = msgspec.convert({**item, "content": blocks}, Message, strict=True)
+            message = msgspec.convert({**item, "content": blocks}, Message, strict=True)
         except msgspec.ValidationError as error:
             raise InvalidInput(f"message {index + 1} of the history: {error}") from error
-        messages.append(cast("Message", read))
+        messages.append(cast("Message", message))
     return messages
 
 
@@ -59,7 +59,7 @@ async def add_history(log: SessionLog, session_id: str, history: Sequence[Histor
     """Write the messages at the beginning of a session that has none, all or nothing.
 
     Raises:
-        InvalidInput: one of them is no message, or the last one wants an answer.
+        InvalidInput: an item is not a message, or the last one is the user's.
     """
     messages = read_messages(history)
     if messages and isinstance(messages[-1], User):
@@ -127,8 +127,8 @@ class _Events:
                     self._add(AgentMessage(content=(part,)))
                 case Thinking(text=text, signature=signature):
                     self._add(AgentThinking(text=text, signature=signature))
-                case ToolUse(id=id_, name=name, input=given):
-                    self._calls[id_] = self._add(AgentToolUse(name=name, input=given))
+                case ToolUse(id=id_):
+                    self._calls[id_] = self._add(AgentToolUse(name=part.name, input=part.input))
         has_calls = any(isinstance(part, ToolUse) for part in message.content)
         ended = ModelRequestEnded(
             model_request_start_id=started,

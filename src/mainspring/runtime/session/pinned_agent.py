@@ -1,5 +1,5 @@
-"""The agent that a session began with, as data: it is stored in the log, and the session keeps
-to it when the files change.
+"""The agent that a session began with, as data in its log: the session keeps using it when the
+files change.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class AgentDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def definition_of(agent: Agent) -> AgentDefinition:
-    """Subagents that are code are the caller's word each time, as tools are."""
+    """Subagents and checks that are code are left out: like tools, the caller passes them again."""
     stored = [item for item in agent.subagents if not isinstance(item, AgentSubagent)]
     checks = [item for item in agent.checks if isinstance(item, AnswerCheck)]
     plain = replace(agent, subagents=stored, checks=checks)
@@ -57,46 +57,43 @@ def agent_of(definition: AgentDefinition) -> Agent:
 
 
 async def pin_agent(setup: SetupRequest, *, window: int) -> tuple[Agent, tuple[KnownPayload, ...]]:
-    """Who the agent is in this session, and what the log has to know of it.
-
-    Model, limits, memory and tools that are code are the caller's word each time; all else is kept.
-    `window` is the model's, in tokens: of many skills, only some are listed.
+    """The agent of this session, and the facts for its log.
+    Model, limits, memory and tools that are code come from the caller each time; all else is
+    pinned. `window` is the model's, in tokens: of many skills, only some are listed.
     """
-    given, known = setup.agent, setup.thread.session_state.definition
-    if known is not None:
-        definition = msgspec.json.decode(await setup.log.blob(known), type=AgentDefinition)
-        kept = replace(
+    agent, digest = setup.agent, setup.thread.session_state.definition
+    if digest is not None:
+        definition = msgspec.json.decode(await setup.log.blob(digest), type=AgentDefinition)
+        code = [item for item in agent.subagents if isinstance(item, AgentSubagent)]
+        functions = [item for item in agent.checks if not isinstance(item, AnswerCheck)]
+        pinned = replace(
             agent_of(definition),
-            model=given.model,
-            limits=given.limits,
-            tools=given.tools,
-            client_tools=given.client_tools,
-            output_type=given.output_type,
-            output_retries=given.output_retries,
-            hooks=given.hooks,
-            memory=given.memory,
+            model=agent.model,
+            limits=agent.limits,
+            tools=agent.tools,
+            client_tools=agent.client_tools,
+            output_type=agent.output_type,
+            output_retries=agent.output_retries,
+            hooks=agent.hooks,
+            memory=agent.memory,
+            subagents=[*definition.subagents, *code],
+            checks=[*definition.checks, *functions],
+            handoffs=agent.handoffs,
+            folder=agent.folder,
         )
-        code = [item for item in given.subagents if isinstance(item, AgentSubagent)]
-        functions = [item for item in given.checks if not isinstance(item, AnswerCheck)]
-        return replace(
-            kept,
-            subagents=[*kept.subagents, *code],
-            checks=[*kept.checks, *functions],
-            handoffs=given.handoffs,
-            folder=given.folder,
-        ), ()
-    is_too_long = bool(given.skills) and exceeds_window(given.skills, window=window)
-    if given.version is None:
-        listed = fit_to_window(given.skills, window=window) if is_too_long else given.skills
-        return replace(given, skills=listed), ()
+        return pinned, ()
+    is_too_long = bool(agent.skills) and exceeds_window(agent.skills, window=window)
+    if agent.version is None:
+        listed = fit_to_window(agent.skills, window=window) if is_too_long else agent.skills
+        return replace(agent, skills=listed), ()
     if is_too_long:
         counts = {name: use.uses for name, use in (await read_skill_usage(setup.log)).items()}
         query = await _first_message(setup)
-        listed = fit_to_window(given.skills, window=window, uses=counts, query=query)
-        given = replace(given, skills=listed)
-    content = msgspec.json.encode(definition_of(given))
+        listed = fit_to_window(agent.skills, window=window, uses=counts, query=query)
+        agent = replace(agent, skills=listed)
+    content = msgspec.json.encode(definition_of(agent))
     blob = await setup.writer.put_blob(content, media_type="application/json")
-    return given, (AgentAdopted(definition=blob.hash, version=given.version),)
+    return agent, (AgentAdopted(definition=blob.hash, version=agent.version),)
 
 
 async def _first_message(setup: SetupRequest) -> str:

@@ -10,7 +10,7 @@ from datetime import datetime
 from mainspring.core import events
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
-from mainspring.core.ports import FileChange, Snapshots
+from mainspring.core.ports import FileChange, FileChangeKind, Snapshots
 from mainspring.harness.state.thread import Thread
 from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
@@ -43,18 +43,16 @@ class RewindHistory:
     """The events after which the turns began."""
     workspace: str | None
     policy: str | None
-    """Hash of the blob with the rules that hold: what they hide is in no snapshot."""
+    """The hash of the blob with its rules: files that they hide are in no snapshot."""
 
     def checkpoint_at(self, seq: int) -> Checkpoint | None:
-        """How the workspace was after an event; `None` if nobody has kept it.
-
-        The first one was taken before anything was changed, so that it is also what came before.
-        """
+        """The state of the workspace after an event; `None` if there is no snapshot. The first
+        snapshot was taken before any change, so it also holds for earlier events."""
         before = [checkpoint for checkpoint in self.checkpoints if checkpoint.seq <= seq]
         return before[-1] if before else next(iter(self.checkpoints), None)
 
     def target(self, *, to: int | None, turns: int | None) -> int:
-        """The event to go back to; before the last thing that was asked, unless something is said.
+        """The event to rewind to; by default the one before the last message.
 
         Raises:
             InvalidInput: the session does not go back that far.
@@ -75,14 +73,14 @@ class RewindHistory:
 
 
 async def read_rewind_history(log: SessionLog, session: SessionRow) -> RewindHistory:
-    """Of a fork, what it has inherited too."""
+    """Includes what a fork has inherited."""
     thread = Thread(id=session.thread_id)
     checkpoints: list[Checkpoint] = []
-    asked: list[int] = []
+    messages: list[int] = []
     turns: list[int] = []
-    begun = 0
+    turn_start = 0
     for event in await log.read(session.id, threads=[session.thread_id]):
-        known = thread.turns
+        turns_before = thread.turns
         thread.apply(event)
         match event.payload:
             case events.WorkspaceSnapshotted(snapshot=snapshot, files=files):
@@ -90,19 +88,19 @@ async def read_rewind_history(log: SessionLog, session: SessionRow) -> RewindHis
             case events.WorkspaceRestored(snapshot=snapshot):
                 checkpoints.append(_checkpoint(event, thread, snapshot, None))
             case events.UserMessage():
-                asked.append(event.seq - 1)
+                messages.append(event.seq - 1)
             case events.ModelRequestStarted(purpose=None):
-                begun = event.seq - 1
+                turn_start = event.seq - 1
             case _:
                 pass
-        if thread.turns > known:
-            turns.append(begun)
+        if thread.turns > turns_before:
+            turns.append(turn_start)
     state = thread.session_state
     return RewindHistory(
         session_id=session.id,
         head=session.head.seq,
         checkpoints=tuple(checkpoints),
-        message_seqs=tuple(asked),
+        message_seqs=tuple(messages),
         turn_seqs=tuple(turns),
         workspace=None if state.sandbox is None else state.sandbox.workspace,
         policy=state.policy,
@@ -126,24 +124,18 @@ class RestorePoint:
 async def preview_restore(
     log: SessionLog, history: RewindHistory, point: RestorePoint | None
 ) -> list[FileChange]:
-    """What going back would do to the workspace as it is; nothing, where there is no way.
-
+    """The changes that a restore would make to the current workspace; none without a restore point.
     Raises:
-        LeaseHeld: the session runs, so that nothing will stay as it is.
+        LeaseHeld: the session is running, so the workspace may change.
     """
+    reverse: dict[FileChangeKind, FileChangeKind] = {
+        "added": "removed",
+        "removed": "added",
+        "modified": "modified",
+    }
     async with hold_session(log, history.session_id):
-        since = [] if point is None else await point.snapshots.diff(point.checkpoint.snapshot)
-    return [_reverse_change(item) for item in since]
-
-
-def _reverse_change(change: FileChange) -> FileChange:
-    match change.kind:
-        case "added":
-            return FileChange(change.path, "removed")
-        case "removed":
-            return FileChange(change.path, "added")
-        case "modified":
-            return change
+        changes = [] if point is None else await point.snapshots.diff(point.checkpoint.snapshot)
+    return [FileChange(item.path, reverse[item.kind]) for item in changes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +146,10 @@ class RestoreResult:
 
 
 async def restore(log: SessionLog, history: RewindHistory, point: RestorePoint) -> RestoreResult:
-    """Keep the workspace as it is, then make it what it was.
-
+    """Take a snapshot of the current workspace, then restore the earlier one.
     Raises:
-        LeaseHeld: the session runs.
-        InvalidInput: it has run since its past was read; nothing was done.
+        LeaseHeld: the session is running.
+        InvalidInput: it has run since its history was read; nothing was done.
     """
     snapshot, snapshots = point.checkpoint.snapshot, point.snapshots
     async with hold_session(log, history.session_id) as writer:
@@ -167,7 +158,7 @@ async def restore(log: SessionLog, history: RewindHistory, point: RestorePoint) 
         present, files = await snapshots.take()
         last = history.checkpoint_at(history.head)
         if last is None or last.snapshot != present:
-            # in the log before any file changes, so that it can be found after a crash
+            # logged before any file changes, so that it is known after a crash
             await writer.append(events.WorkspaceSnapshotted(snapshot=present, files=files))
         left = writer.head.seq
         changed = await snapshots.restore(snapshot)

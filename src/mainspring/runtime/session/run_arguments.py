@@ -1,4 +1,4 @@
-"""What a program may pass when it starts a session and when it runs one."""
+"""The arguments that a program may pass to start and to run a session."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RunOnceArguments(RunArguments, total=False):
     store: str | None
     """A SQLite file or a PostgreSQL URL, instead of the one that the command line uses."""
     model: Model | None
-    """Answers in place of the one that the agent names, for tests and demonstrations."""
+    """Used instead of the agent's model, for tests and demonstrations."""
     emit: Callable[[Delta], None]
     """Is called with each delta as it comes."""
     key: str | None

@@ -1,4 +1,4 @@
-"""What comes of a run: the result with its typed output, and the calls that wait for approval."""
+"""The result of a run with its typed output, and the calls that wait for approval."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def output_value(agent: AnyAgent, thread_tree: ThreadTree, ended: Ended, text: s
 
 
 class FinalMessage:
-    """The last message of the agent in a run, as its events tell it."""
+    """The last message of the agent in a run, folded from its events."""
 
     def __init__(self, thread_id: str, tell: Callable[[Event], None]) -> None:
         self._thread_id = thread_id
@@ -97,7 +97,7 @@ class FinalMessage:
             case AgentToolUse() | AgentMcpToolUse() | AgentCustomToolUse():
                 self._texts.clear()
             case LoopContinued(reason="stop_hook_feedback" | "outcome_revision"):
-                self._texts.clear()  # what is sent back is no answer
+                self._texts.clear()  # an answer that was sent back does not count
             case StatusRunning():
                 self._texts.clear()
                 self.failed_checks.clear()
@@ -127,7 +127,7 @@ class ApprovalRequest:
     tool: str
     input: Mapping[str, object]
     reason: str | None = None
-    """Why somebody is asked."""
+    """Why it needs approval."""
     preview: str | None = None
     """What it would do, if the tool can say so."""
 
@@ -196,7 +196,7 @@ def run_result(
 def result_of_log(
     agent: Agent[Output], session_id: str, events: Sequence[Event], main_id: str
 ) -> RunResult[Output]:
-    """What came of the last run."""
+    """The result of the last run."""
     thread_tree, text = ThreadTree(main_id), FinalMessage(main_id, ignore_event)
     ended = Ended("requires_action")
     for event in events:

@@ -88,7 +88,7 @@ class Runtime:
         self.options = options or RunOptions()
         self.budget = budget or Budget()
         self.background: TaskGroup | None = None
-        """Where streamed runs take place, beside the code that reads the stream."""
+        """The task group of streamed runs."""
         self.begun: set[str] = set()
         """Ids of the sessions that have run here."""
 
@@ -307,23 +307,22 @@ class Session(Generic[Output]):
         return result
 
     async def end(self, reason: str = "other", *, is_begun: bool = False) -> None:
-        """Run the `SessionEnd` hooks, once: nobody goes on with the session here. Nothing happens
-        if this process has not run it, unless `is_begun` says that another one has.
-
+        """Run the `SessionEnd` hooks once, when this process no longer continues the session. Does
+        nothing if this process has not run it, unless `is_begun` says that another one has.
         Raises:
-            LeaseHeld: another worker goes on with it.
+            LeaseHeld: another worker continues it.
         """
         if self._has_end_hooks or is_begun:
             self._has_end_hooks = False
             await self._run(ignore_delta, ignore_event, None, end_reason=reason)
 
     async def last_result(self) -> RunResult[Output]:
-        """What came of the last run, as the log has it."""
+        """The result of the last run, from the log."""
         row = await self.log.session(self.id)
         return result_of_log(self.agent, self.id, await self.events(), row.thread_id)
 
     async def _ask(self, on_approval: OnApproval) -> bool:
-        """Have the caller answer calls that wait; whether it answered any."""
+        """Let the caller answer waiting calls. Returns whether it answered any."""
         row = await self.log.session(self.id)
         answers = await ask_caller(ThreadTree.of(await self.events(), row.thread_id), on_approval)
         for call_id, (result, text) in answers.items():
@@ -350,9 +349,9 @@ class Session(Generic[Output]):
                 options = replace(options, agent=self.agent.folder)
             if self.id in runtime.begun:
                 options = replace(options, mode=None)
-            given: AnyAgent = self.agent  # below, nothing depends on its output type
+            any_agent: AnyAgent = self.agent  # nothing below depends on its output type
             request = SetupRequest(
-                agent=given, thread=main.thread, writer=writer, log=self.log, options=options
+                agent=any_agent, thread=main.thread, writer=writer, log=self.log, options=options
             )
             window = runtime.models.facts(self.agent.model).window
             agent, facts = await pin_agent(request, window=window)

@@ -22,7 +22,7 @@ _MAX_DENIED_PATHS = 200
 TEAM_MEMORY_FILE = ".mainspring/team-memory"
 """In the home folder: the path of the folder of a team's memories."""
 WORKSPACE_ALIASES = ("/workspace", "/mnt/session")
-"""Names of a session's workspace for clients of the service; its tools know them, too."""
+"""Names of a session's workspace for clients of the service; its tools accept them too."""
 SERVED_STATE_FOLDER = ".state"
 """The folder beside the workspaces of the service's sessions for the state of their sandboxes."""
 

@@ -1,4 +1,4 @@
-"""What sessions that are no longer in the log leave on disk: it is removed."""
+"""Removes what deleted sessions have left on disk."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _ANY_ID = "any"
 
 
 class FolderRemoval(Protocol):
-    """Removes folders of ours, through no links. Blocks."""
+    """Removes our own folders without following links. Blocks."""
 
     def remove_folder(self, folder: Path, name: str) -> bool:
-        """Whether nothing is left of it."""
+        """Returns whether it was removed completely."""
         ...
 
     def remove_readonly_mount(self, session_id: str) -> None: ...
@@ -42,13 +42,13 @@ class SessionRemoval:
     folders: FolderRemoval
     release_uid: Callable[[str], None]
     remove_worktrees: Callable[[Path, Path], Awaitable[None]]
-    """Of a workspace, in a folder. Raises: ToolEnvironmentError."""
+    """Takes a workspace and the folder of its worktrees. Raises: ToolEnvironmentError."""
     forget_snapshots: Callable[[SessionPaths, Collection[str]], Awaitable[None]]
     """Raises: ToolEnvironmentError, InvalidInput."""
 
     async def remove_files(self, gone: Collection[SessionFootprint]) -> None:
-        """Only snapshots that they named are removed: another log may have snapshots in the same
-        place."""
+        """Remove the files of deleted sessions. Of snapshots only those that they named: another
+        log may have others in the same place."""
         unneeded = await unused_snapshots(self.log, gone)
         for footprint in gone:
             session_id = footprint.session_id
@@ -63,14 +63,14 @@ class SessionRemoval:
                 await self._remove_worktrees(paths, session_id)
                 snapshots = footprint.snapshots & unneeded
                 if snapshots and paths.snapshots.is_dir():
-                    with suppress(ToolEnvironmentError, InvalidInput):  # then they stay for longer
+                    with suppress(ToolEnvironmentError, InvalidInput):  # then they stay
                         await self.forget_snapshots(paths, snapshots)
             await to_thread.run_sync(self.release_uid, session_id)
 
     async def _remove_worktrees(self, paths: SessionPaths, session_id: str) -> None:
         place = paths.worktrees(session_id)
         if await to_thread.run_sync(place.is_dir):
-            with suppress(ToolEnvironmentError):  # then somebody has to look at them
+            with suppress(ToolEnvironmentError):  # then a person has to remove them
                 await self.remove_worktrees(paths.workspace, place)
                 await to_thread.run_sync(self.folders.remove_folder, place.parent, session_id)
 

@@ -57,10 +57,10 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     title: str | None
     agent: str | None
     folder: str | None
-    """Where the agent was described, if it was run from another folder than its own."""
+    """The agent's folder, if the session was run from another one."""
     memory: MemoryMode
     model: str | None
-    """Which was asked last; one that a skill brought for its run does not count."""
+    """The last model; one that a skill set for its run does not count."""
     status: Status
     reason: str | None
     """Why the last run stopped."""
@@ -77,7 +77,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
 
 
 async def summarize_session(log: SessionLog, session: SessionRow) -> SessionSummary:
-    """Of what it inherits, a fork counts the turns and the cost too: they are its own budget's."""
+    """A fork includes the turns and the cost that it inherits: they count against its budget."""
     account, thread = SpendAccount(), Thread(id=session.thread_id)
     title = agent = folder = memory = origin = model = outcome = None
     for event in await log.read(session.id, types=_SUMMARY_EVENT_TYPES):
@@ -122,10 +122,10 @@ async def summarize_session(log: SessionLog, session: SessionRow) -> SessionSumm
 
 
 async def origin_of(log: SessionLog, session: SessionRow) -> Origin:
-    """Of a fork: its parent's."""
+    """The origin of a session; for a fork, that of its parent."""
     [first] = await log.read(session.id, types=_CREATED, limit=1)
-    made = first.payload
-    return (made.origin if isinstance(made, events.SessionCreated) else None) or UNKNOWN_ORIGIN
+    origin = first.payload.origin if isinstance(first.payload, events.SessionCreated) else None
+    return origin or UNKNOWN_ORIGIN
 
 
 class ThreadPendingCall(Struct, frozen=True):
@@ -140,21 +140,21 @@ class ThreadPendingCall(Struct, frozen=True):
 async def read_pending_calls(log: SessionLog, session: SessionRow) -> list[ThreadPendingCall]:
     """Pending calls of all threads, in the order in which the threads were created."""
     thread_tree = ThreadTree(session.thread_id)
-    named: dict[str, tuple[str, ...]] = {}
+    pending: dict[str, tuple[str, ...]] = {}
     for event in await log.read(session.id):
         thread_tree.apply(event)
         match event.payload:
             case events.StatusIdle(stop_reason=stop):
-                named[event.thread_id] = stop.event_ids
+                pending[event.thread_id] = stop.event_ids
             case events.SessionForked():  # pending calls of other threads stay with the parent
-                named = {session.thread_id: named.get(session.thread_id, ())}
+                pending = {session.thread_id: pending.get(session.thread_id, ())}
             case _:
                 pass
     return [
         ThreadPendingCall(call, member.id, _path(thread_tree, member))
         for member in thread_tree.nodes.values()
         for call in member.thread.unsettled_calls()
-        if call.id in named.get(member.id, ()) and not call.has_answer
+        if call.id in pending.get(member.id, ()) and not call.has_answer
     ]
 
 
@@ -225,8 +225,8 @@ class SummaryFact(Struct, frozen=True):
 
 def summary_facts(summary: SessionSummary) -> list[SummaryFact]:
     usage = summary.usage
-    read = usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
-    known = (
+    tokens = usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
+    facts = (
         ("Session", summary.id),
         ("Agent", summary.agent),
         ("Model", summary.model),
@@ -234,10 +234,10 @@ def summary_facts(summary: SessionSummary) -> list[SummaryFact]:
         ("Last change", f"{summary.updated:%Y-%m-%d %H:%M} UTC"),
         ("Status", summary.reason or summary.status),
         ("Turns", str(summary.turns)),
-        ("Tokens", f"{read:,} in, {usage.output_tokens:,} out"),
+        ("Tokens", f"{tokens:,} in, {usage.output_tokens:,} out"),
         ("Cost", f"${summary.cost_usd:.4f}"),
     )
-    return [SummaryFact(name, value) for name, value in known if value]
+    return [SummaryFact(name, value) for name, value in facts if value]
 
 
 class SessionFootprint(Struct, frozen=True, kw_only=True):
@@ -250,20 +250,20 @@ class SessionFootprint(Struct, frozen=True, kw_only=True):
 
 async def read_footprint(log: SessionLog, session_id: str) -> SessionFootprint:
     payloads = [event.payload for event in await log.read(session_id, types=_FOOTPRINT_EVENT_TYPES)]
-    named = (events.WorkspaceSnapshotted, events.WorkspaceRestored)
+    kinds = (events.WorkspaceSnapshotted, events.WorkspaceRestored)
     return SessionFootprint(
         session_id=session_id,
         workspaces=frozenset(
             payload.workspace for payload in payloads if isinstance(payload, events.SandboxOpened)
         ),
-        snapshots=frozenset(payload.snapshot for payload in payloads if isinstance(payload, named)),
+        snapshots=frozenset(payload.snapshot for payload in payloads if isinstance(payload, kinds)),
     )
 
 
-async def unused_snapshots(log: SessionLog, gone: Iterable[SessionFootprint]) -> frozenset[str]:
+async def unused_snapshots(log: SessionLog, deleted: Iterable[SessionFootprint]) -> frozenset[str]:
     """Snapshots of deleted sessions that no other session can return to."""
-    named = frozenset[str]().union(*(item.snapshots for item in gone))
-    if named:
+    snapshots = frozenset[str]().union(*(item.snapshots for item in deleted))
+    if snapshots:
         async for session in all_sessions(log.store):
-            named -= (await read_footprint(log, session.id)).snapshots
-    return named
+            snapshots -= (await read_footprint(log, session.id)).snapshots
+    return snapshots

@@ -12,7 +12,7 @@ from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 
 _NOT_APPLIED = ""
-"""Stands for no thread: other inbox items stay there for the next run."""
+"""No thread: other inbox items stay there for the next run."""
 
 
 def _select_updates(payload: AnyPayload, thread_id: str) -> str:

@@ -70,38 +70,32 @@ class Bill:
 
 
 async def charges(log: SessionLog, session: SessionRow) -> list[ModelCharge]:
-    """Of the session's own events: what a fork inherits was charged to its parent."""
-    read = await log.read(session.id, types=_TYPES)
-    agent = next(
-        (
-            event.payload.agent_name
-            for event in read
-            if isinstance(event.payload, events.SessionCreated)
-        ),
-        None,
-    )
-    own = [event for event in read if event.seq > session.parent_seq]
-    model_charges = _fold(session.id, agent or "unnamed", own)
-    pairs = zip(model_charges, _outcomes(own), strict=True)
+    """The charges of the session's own events; what a fork inherits was charged to its parent."""
+    log_events = await log.read(session.id, types=_TYPES)
+    payloads = (event.payload for event in log_events)
+    names = (item.agent_name for item in payloads if isinstance(item, events.SessionCreated))
+    own_events = [event for event in log_events if event.seq > session.parent_seq]
+    model_charges = _fold(session.id, next(names, None) or "unnamed", own_events)
+    pairs = zip(model_charges, _outcomes(own_events), strict=True)
     return [replace(charge, outcome=outcome) for charge, outcome in pairs]
 
 
 def _fold(session_id: str, agent: str, log: Iterable[Event]) -> list[ModelCharge]:
     """A call's settlement follows its end, on the same thread."""
     model_charges: list[ModelCharge] = []
-    asked: dict[str, str] = {}
+    requested: dict[str, str] = {}
     latest: dict[str, int] = {}
     for event in log:
         match event.payload:
             case events.ModelRequestStarted(model=model):
-                asked[event.thread_id] = model or "unknown"
+                requested[event.thread_id] = model or "unknown"
             case events.ModelRequestEnded() as end:
                 latest[event.thread_id] = len(model_charges)
                 model_charges.append(
                     ModelCharge(
                         session_id=session_id,
                         agent=agent,
-                        model=end.model or asked.get(event.thread_id, "unknown"),
+                        model=end.model or requested.get(event.thread_id, "unknown"),
                         time=event.time,
                         usage=end.model_usage,
                         cost_usd=Decimal(0),
@@ -118,7 +112,7 @@ def _fold(session_id: str, agent: str, log: Iterable[Event]) -> list[ModelCharge
 
 
 def _outcomes(log: Iterable[Event]) -> list[str]:
-    """Of each call: the outcome that was worked on, with how it ended."""
+    """The outcome that each call worked on, and how it ended."""
     outcomes: list[str] = []
     current, first = NO_OUTCOME, 0
     for event in log:
@@ -142,11 +136,11 @@ class OutcomeCosts(Struct, frozen=True, kw_only=True):
     outcomes: int
     satisfied: int
     usd_per_satisfied: Decimal | None
-    """All that outcomes cost, for each that was reached; `None`: none was."""
+    """The cost of all outcomes, divided by the satisfied ones; `None`: there are none."""
 
 
 def outcome_costs(bills: Iterable[Bill]) -> OutcomeCosts:
-    """Of bills by outcome."""
+    """`bills`: grouped by outcome."""
     graded = [bill for bill in bills if bill.key not in (NO_OUTCOME, UNDECIDED)]
     satisfied = sum(bill.key.endswith(" satisfied") for bill in graded)
     spent = sum((bill.cost_usd for bill in graded), Decimal(0))
@@ -157,10 +151,10 @@ def outcome_costs(bills: Iterable[Bill]) -> OutcomeCosts:
     )
 
 
-def group_charges(found: Iterable[ModelCharge], group_by: GroupBy) -> list[Bill]:
+def group_charges(model_charges: Iterable[ModelCharge], group_by: GroupBy) -> list[Bill]:
     """The most expensive first; days in their order."""
     bills: dict[str, Bill] = {}
-    for charge in found:
+    for charge in model_charges:
         key = _key(charge, group_by)
         bills[key] = bills.get(key, Bill(key=key)).plus(
             Bill(
@@ -181,16 +175,6 @@ def total(bills: Iterable[Bill]) -> Bill:
 
 
 def _key(charge: ModelCharge, group_by: GroupBy) -> str:
-    match group_by:
-        case "agent":
-            return charge.agent
-        case "session":
-            return charge.session_id
-        case "model":
-            return charge.model
-        case "day":
-            return charge.time.date().isoformat()
-        case "purpose":
-            return charge.purpose
-        case "outcome":
-            return charge.outcome
+    if group_by == "day":
+        return charge.time.date().isoformat()
+    return getattr(charge, "session_id" if group_by == "session" else group_by)

@@ -1,4 +1,4 @@
-"""What tools took: calls, failures, seconds in the sandbox, and what their calls are priced at."""
+"""What tools used: calls, failures, seconds in the sandbox, and the price of their calls."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ async def add_tool_calls(
 ) -> None:
     """Add the calls of a session, without those that a fork inherits. `prices`: of one call, by
     tool."""
-    read = await log.read(session.id, types=_TYPES)
-    _fold(bills, (event for event in read if event.seq > session.parent_seq), prices)
+    log_events = await log.read(session.id, types=_TYPES)
+    _fold(bills, (event for event in log_events if event.seq > session.parent_seq), prices)
 
 
 def _fold(bills: dict[str, ToolBill], log: Iterable[Event], prices: Mapping[str, Decimal]) -> None:

@@ -49,7 +49,7 @@ class ShotView(Struct, frozen=True, kw_only=True):
     stop_reason: str | None
     request: Request | None
     sources: tuple[RequestPart, ...] = ()
-    """Who put each part there and why; only of a single call."""
+    """The source of each part and why it is there; only for a single call."""
     tools: tuple[ToolPart, ...] = ()
 
 
@@ -70,7 +70,7 @@ async def read_shots(log: SessionLog, session: SessionRow) -> list[ModelCall]:
 async def explain_shot(
     log: SessionLog, session: SessionRow, call: ModelCall
 ) -> tuple[tuple[RequestPart, ...], tuple[ToolPart, ...]]:
-    """Who put each part of a request there; its tools with their calls in the last sessions."""
+    """The source of each part of a request; its tools with their calls in the last sessions."""
     parts = request_parts(call, await log.read(session.id))
     return tuple(parts), tuple(tool_parts(call, await _count_calls(log)))
 
@@ -78,18 +78,18 @@ async def explain_shot(
 async def _count_calls(log: SessionLog) -> Counter[str]:
     calls: Counter[str] = Counter()
     for session in await log.store.sessions(limit=COUNTED_SESSIONS):
-        read = await log.read(session.id, types=_CALL_TYPES)
-        own = (event.payload for event in read if event.seq > session.parent_seq)
-        calls.update(call.name for call in own if isinstance(call, _CALLS))
+        events = await log.read(session.id, types=_CALL_TYPES)
+        payloads = (event.payload for event in events if event.seq > session.parent_seq)
+        calls.update(call.name for call in payloads if isinstance(call, _CALLS))
     return calls
 
 
-def previous_shot(taken: Sequence[ModelCall], call: ModelCall) -> ModelCall | None:
-    return taken[call.number - 2] if call.number > 1 else None
+def previous_shot(calls: Sequence[ModelCall], call: ModelCall) -> ModelCall | None:
+    return calls[call.number - 2] if call.number > 1 else None
 
 
-def shot_view(taken: Sequence[ModelCall], call: ModelCall, *, with_request: bool) -> ShotView:
-    """`taken`: all calls of its session."""
+def shot_view(calls: Sequence[ModelCall], call: ModelCall, *, with_request: bool) -> ShotView:
+    """`calls`: all calls of its session."""
     parts = token_breakdown(call)
     return ShotView(
         call=call.number,
@@ -101,7 +101,7 @@ def shot_view(taken: Sequence[ModelCall], call: ModelCall, *, with_request: bool
         usage=None if call.end is None else call.end.model_usage,
         cache_break=call.start.cache_break,
         messages=len(call.request.messages),
-        kept_messages=request_diff(call, previous_shot(taken, call)).kept_messages,
+        kept_messages=request_diff(call, previous_shot(calls, call)).kept_messages,
         stop_reason=None if call.end is None else call.end.stop_reason,
         request=call.request if with_request else None,
     )

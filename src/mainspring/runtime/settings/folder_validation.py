@@ -181,38 +181,34 @@ def _read_project(scopes: Scopes, checks: FolderChecks) -> ProjectFiles | None:
         return None
 
 
-def _is_trusted(project_files: ProjectFiles | None, scopes: Scopes, checks: FolderChecks) -> bool:
+def _is_trusted(project: ProjectFiles | None, scopes: Scopes, checks: FolderChecks) -> bool:
     try:
-        return project_files is not None and is_trusted(
-            scopes.folder, project_files, home=checks.home
-        )
+        return project is not None and is_trusted(scopes.folder, project, home=checks.home)
     except InvalidInput:  # nobody can have trusted what cannot be read
         return False
 
 
-def _distrust(part_report: PartReport, items: Collection[str]) -> PartReport:
-    ignored = [
-        IgnoredItem(item, _UNTRUSTED_MESSAGE) for item in part_report.supported if item in items
-    ]
+def _distrust(part: PartReport, items: Collection[str]) -> PartReport:
+    ignored = [IgnoredItem(item, _UNTRUSTED_MESSAGE) for item in part.supported if item in items]
     return replace(
-        part_report,
-        supported=tuple(item for item in part_report.supported if item not in items),
-        ignored=(*part_report.ignored, *ignored),
+        part,
+        supported=tuple(item for item in part.supported if item not in items),
+        ignored=(*part.ignored, *ignored),
     )
 
 
-def _check_schedule(part_report: PartReport, project_files: ProjectFiles) -> PartReport:
+def _check_schedule(part: PartReport, project: ProjectFiles) -> PartReport:
     try:
-        why = unscheduled_reason(project_files)
+        why = unscheduled_reason(project)
     except InvalidInput as error:
         why = str(error)
     if why is None:
-        return part_report
-    others = (item for item in part_report.supported if not item.startswith("schedule "))
+        return part
+    others = (item for item in part.supported if not item.startswith("schedule "))
     return replace(
-        part_report,
+        part,
         supported=tuple(others),
-        ignored=(IgnoredItem("schedule", why), *part_report.ignored),
+        ignored=(IgnoredItem("schedule", why), *part.ignored),
     )
 
 

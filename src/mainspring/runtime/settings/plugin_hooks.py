@@ -89,14 +89,14 @@ def trusted_skill_hooks(home: Path, folder: Path, skills: Iterable[Skill]) -> Tr
     return TrustedHooks(settings=tuple(brought), roots=roots, scripts=files)
 
 
-def _skill_contents(skill: Skill, trust_pins: TrustPins, place: Path) -> dict[str, str]:
+def _skill_contents(skill: Skill, pins: TrustPins, place: Path) -> dict[str, str]:
     """The hashes of its files by absolute path, if the skill is still what was trusted. The user's
     own skills need no approval: the hashes of their files as they are now."""
-    is_pinned = trust_pins.of(place) is not None
+    is_pinned = pins.of(place) is not None
     if not is_pinned and skill.scope == "project":
         return {}
     try:
-        contents = (trust_pins.trusted_contents(place) if is_pinned else read_contents(place)) or ()
+        contents = (pins.trusted_contents(place) if is_pinned else read_contents(place)) or ()
     except MainspringError:
         return {}
     base = place if place.is_dir() else place.parent

@@ -139,22 +139,22 @@ class ProjectFiles:
         }
 
 
-def is_trusted(folder: Path, project_files: ProjectFiles, *, home: Path) -> bool:
+def is_trusted(folder: Path, project: ProjectFiles, *, home: Path) -> bool:
     """Whether the settings and hook scripts of a folder, as they were read, are those that somebody
     has trusted. A folder without any is trusted."""
-    if project_files == ProjectFiles(settings={}, scripts={}):
+    if project == ProjectFiles(settings={}, scripts={}):
         return True
-    return _read_trusted(home).get(os.path.realpath(folder)) == project_files.fingerprint
+    return _read_trusted(home).get(os.path.realpath(folder)) == project.fingerprint
 
 
-def trust(folder: Path, project_files: ProjectFiles, *, home: Path) -> None:
+def trust(folder: Path, project: ProjectFiles, *, home: Path) -> None:
     """Trust a folder's settings and hook scripts as they were read.
 
     Raises: InvalidInput.
     """
     if not folder.is_dir():
         raise InvalidInput(f"{folder}: there is no such folder")
-    trusted = {**_read_trusted(home), os.path.realpath(folder): project_files.fingerprint}
+    trusted = {**_read_trusted(home), os.path.realpath(folder): project.fingerprint}
     _write_trusted(trusted, home)
 
 
@@ -348,14 +348,14 @@ _UNSCHEDULED_MESSAGE = (
 )
 
 
-def unscheduled_reason(project_files: ProjectFiles) -> str | None:
+def unscheduled_reason(project: ProjectFiles) -> str | None:
     """Why the schedule of a folder is not used; `None` if no restriction would be lost.
 
     Raises: InvalidInput: a file cannot be understood, so this is unknown.
     """
     lost = [
         f"{what} ({name})"
-        for name, text in project_files.settings.items()
+        for name, text in project.settings.items()
         for what in _ignored_restrictions(name, text)
     ]
     return _UNSCHEDULED_MESSAGE.format(lost=", ".join(lost)) if lost else None

@@ -75,29 +75,25 @@ def has_commands(body: str) -> bool:
     return any(piece.command for piece in split_commands(body))
 
 
-async def run_embedded_commands(
-    body: str, skill_substitution: SkillSubstitution, run: RunCommand
-) -> str:
+async def run_embedded_commands(body: str, substitution: SkillSubstitution, run: RunCommand) -> str:
     """Fill in the arguments and the output of the commands. A command that cannot run stays in the
     text, with the reason."""
     pieces: list[str] = []
     commands = 0
     for piece in split_commands(body):
         if not piece.command:
-            pieces.append(skill_substitution.fill(piece.text))
+            pieces.append(substitution.fill(piece.text))
             continue
         commands += 1
         if commands > MAX_COMMANDS:
             pieces.append(
-                _not_run_note(
-                    skill_substitution.fill(piece.text), f"more than {MAX_COMMANDS} commands"
-                )
+                _not_run_note(substitution.fill(piece.text), f"more than {MAX_COMMANDS} commands")
             )
             continue
         try:
-            pieces.append(_truncate_output(await run(skill_substitution.fill(piece.command))))
+            pieces.append(_truncate_output(await run(substitution.fill(piece.command))))
         except MainspringError as error:
-            pieces.append(_not_run_note(skill_substitution.fill(piece.text), str(error)))
+            pieces.append(_not_run_note(substitution.fill(piece.text), str(error)))
     return "".join(pieces)
 
 
@@ -168,12 +164,10 @@ async def load_body(skill: Skill) -> str:
     return await to_thread.run_sync(read_body, skill)
 
 
-async def render_body(body: str, skill_substitution: SkillSubstitution, run: RunCommand) -> str:
+async def render_body(body: str, substitution: SkillSubstitution, run: RunCommand) -> str:
     """A skill's text with its arguments filled in, and a list of the other files in its folder."""
-    skill = skill_substitution.skill
-    text = (
-        await run_embedded_commands(body, skill_substitution, run)
-    ).strip() + skill_substitution.rest()
+    skill = substitution.skill
+    text = (await run_embedded_commands(body, substitution, run)).strip() + substitution.rest()
     return skill_section(skill, text, await to_thread.run_sync(_files, skill))
 
 

@@ -54,17 +54,17 @@ async def expand_command(
     return (marker, TextBlock(text)), fact
 
 
-def user_skill_fact(skill: Skill, skill_facts: SkillFacts) -> SkillUsed:
+def user_skill_fact(skill: Skill, facts: SkillFacts) -> SkillUsed:
     """The fact of a use by a user. A skill that runs as a subagent grants its permissions there,
     not here."""
     if skill.context == "fork":
         return SkillUsed(name=skill.name, hash=skill.hash, by="user")
-    return skill_used_fact(skill, skill_facts, by="user")
+    return skill_used_fact(skill, facts, by="user")
 
 
 def skill_used_fact(
     skill: Skill,
-    skill_facts: SkillFacts,
+    facts: SkillFacts,
     *,
     by: Literal["model", "user"],
     tool_use_id: str | None = None,
@@ -77,7 +77,7 @@ def skill_used_fact(
         hash=skill.hash,
         by=by,
         tool_use_id=tool_use_id,
-        allowed_tools=tuple(substitute_facts(rule, skill, skill_facts) for rule in allowed),
+        allowed_tools=tuple(substitute_facts(rule, skill, facts) for rule in allowed),
         disallowed_tools=tuple(rule for rule in skill.disallowed_tools if _is_rule(rule)),
         model=skill.model if skill.is_trusted else None,
         effort=skill.effort if skill.is_trusted else None,

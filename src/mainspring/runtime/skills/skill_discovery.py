@@ -51,13 +51,13 @@ class SkillFileCache:
         self._kept: dict[tuple[str, str, PartLocation], tuple[FileStamp, ParsedSkill]] = {}
 
     def read(
-        self, file: Path, part_location: PartLocation, shown: str, skill_reader: SkillReader
+        self, file: Path, place: PartLocation, shown: str, skill_reader: SkillReader
     ) -> ParsedSkill:
-        key, stamp = (str(file), shown, part_location), _stamp(file)
+        key, stamp = (str(file), shown, place), _stamp(file)
         cached = self._kept.get(key)
         if cached is not None and cached[0] == stamp:
             return cached[1]
-        parsed = skill_reader(file, part_location, shown)
+        parsed = skill_reader(file, place, shown)
         if stamp is not None:
             if len(self._kept) >= _MAX_CACHED:
                 self._kept.clear()
@@ -110,11 +110,11 @@ def _places(scopes: Scopes) -> Sequence[tuple[PartKind, PartLocation]]:
     return sorted(places, key=lambda item: _WIDEST_FIRST.index(item[1].scope))
 
 
-def _with_trust(skill: Skill, part_location: PartLocation, is_pinned: IsPinned) -> Skill:
+def _with_trust(skill: Skill, place: PartLocation, is_pinned: IsPinned) -> Skill:
     """What the user or the operator put there needs no trust. But if it was trusted when it was
     installed, it must be unchanged since."""
     pin = is_pinned(Path(skill.folder if skill.kind == "skill" else skill.file))
-    is_own = part_location.plugin is None and part_location.scope != "project"
+    is_own = place.plugin is None and place.scope != "project"
     is_trusted = bool(pin) or (pin is None and is_own)
     contents = pin if isinstance(pin, str) and skill.kind == "skill" else ""
     return structs.replace(skill, is_trusted=is_trusted, contents=contents)

@@ -41,9 +41,7 @@ class _Source(Struct, frozen=True):
         return name if self.part_location.plugin is None else f"{self.part_location.plugin}:{name}"
 
 
-def read_skill(
-    file: Path, part_location: PartLocation, shown: str
-) -> tuple[Skill | None, list[Finding]]:
+def read_skill(file: Path, place: PartLocation, shown: str) -> tuple[Skill | None, list[Finding]]:
     """Read a `SKILL.md`; no skill if it has no readable frontmatter or no description."""
     text = read_text(file, shown)
     if isinstance(text, Finding):
@@ -55,28 +53,26 @@ def read_skill(
     name = " ".join(fields.text("name").split())[:_MAX_NAME] or file.parent.name
     description = fields.text("description")
     _check(fields, name, file.parent.name, description)
-    skill = _skill(_Source(file, part_location, text, fields), name, description, "skill")
+    skill = _skill(_Source(file, place, text, fields), name, description, "skill")
     if not description:
         fields.fail("has no description: skipped", "say what it does and when to use it")
         return None, fields.findings
     return skill, fields.findings
 
 
-def read_command(
-    file: Path, part_location: PartLocation, shown: str
-) -> tuple[Skill | None, list[Finding]]:
+def read_command(file: Path, place: PartLocation, shown: str) -> tuple[Skill | None, list[Finding]]:
     """Read a file of `commands/`. Frontmatter is optional; the folders on its path are part of its
     name."""
     text = read_text(file, shown)
     if isinstance(text, Finding):
         return None, [text]
     fields = Fields(read_frontmatter(text), shown)
-    inside = Path(file.name) if file == part_location.path else file.relative_to(part_location.path)
+    inside = Path(file.name) if file == place.path else file.relative_to(place.path)
     name = ":".join(inside.with_suffix("").parts)
     if fields.text("name") not in ("", name, file.stem):
         fields.note(f"a command is called by its file: {name}", "name")
     description = fields.text("description") or first_paragraph(fields.frontmatter.body)
-    skill = _skill(_Source(file, part_location, text, fields), name, description, "command")
+    skill = _skill(_Source(file, place, text, fields), name, description, "command")
     return skill, fields.findings
 
 
@@ -91,7 +87,7 @@ def _check(fields: Fields, name: str, folder: str, description: str) -> None:
         fields.warn(what, "description", "every session pays for it")
 
 
-def _skill(source: _Source, name: str, description: str, skill_kind: SkillKind) -> Skill:
+def _skill(source: _Source, name: str, description: str, kind: SkillKind) -> Skill:
     fields = source.fields
     model = fields.text("model")
     if fields.text("shell") not in ("", "bash"):
@@ -103,7 +99,7 @@ def _skill(source: _Source, name: str, description: str, skill_kind: SkillKind) 
         folder=str(source.file.parent),
         hash=hashlib.sha256(source.text.encode()).hexdigest(),
         scope=source.part_location.scope,
-        kind=skill_kind,
+        kind=kind,
         for_model=not fields.flag("disable-model-invocation"),
         for_user=fields.flag("user-invocable", default=True),
         argument_hint=_argument_hint(fields),

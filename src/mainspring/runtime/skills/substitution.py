@@ -27,9 +27,9 @@ class SkillFacts(Struct, frozen=True, kw_only=True):
     effort: str = "none"
 
 
-def substitute_facts(text: str, skill: Skill, skill_facts: SkillFacts) -> str:
+def substitute_facts(text: str, skill: Skill, facts: SkillFacts) -> str:
     """For texts that take no arguments, such as permission rules."""
-    return SkillSubstitution("", skill, skill_facts).only_facts(text)
+    return SkillSubstitution("", skill, facts).only_facts(text)
 
 
 @dataclass

@@ -25,7 +25,13 @@ from mainspring.service.sessions.wire_events import (
     WireEvent,
     logged_types,
 )
-from mainspring.service.storage.pagination import Limit, Page, decode_cursor, encode_cursor
+from mainspring.service.storage.pagination import (
+    Limit,
+    Page,
+    created_bounds,
+    decode_cursor,
+    encode_cursor,
+)
 
 MAX_READ = 20_000
 """The maximum number of events that one request reads; after that, its page is short."""
@@ -57,8 +63,6 @@ class EventQuery:
     types: frozenset[str] | None
     since: datetime | None
     until: datetime | None
-    is_since_open: bool
-    is_until_open: bool
     is_backwards: bool
     limit: int
 
@@ -70,18 +74,11 @@ class EventQuery:
     def names(self, event: RenderedEvent) -> bool:
         return self.types is None or event.wire["type"] in self.types
 
-    def wants(self, moment: datetime) -> bool:
-        return not self.is_early(moment) and not self.is_late(moment)
-
     def is_early(self, moment: datetime) -> bool:
-        if self.since is None:
-            return False
-        return moment < self.since or (self.is_since_open and moment == self.since)
+        return self.since is not None and moment < self.since
 
     def is_late(self, moment: datetime) -> bool:
-        if self.until is None:
-            return False
-        return moment > self.until or (self.is_until_open and moment == self.until)
+        return self.until is not None and moment > self.until
 
     @property
     def is_timed(self) -> bool:
@@ -93,25 +90,15 @@ def event_query(view: EventView, request: ListEvents) -> EventQuery:
     types = frozenset(request.types) or (None if view.is_internal else PUBLIC_TYPES)
     if not view.is_internal and types is not None and (strange := types - PUBLIC_TYPES):
         raise InvalidInput(f"types: {sorted(strange)[0]} is no type of event")
-    for moment in (request.created_at_gt, request.created_at_gte, *_time_bounds(request)):
-        if moment is not None and moment.tzinfo is None:
-            raise InvalidInput("created_at: a time needs its zone, as 2026-11-16T12:00:00Z")
-    since = max(filter(None, [request.created_at_gt, request.created_at_gte]), default=None)
-    until = min(filter(None, _time_bounds(request)), default=None)
+    since, until = created_bounds(request)
     return EventQuery(
         view=view,
         types=types,
         since=since,
         until=until,
-        is_since_open=since is not None and since == request.created_at_gt,
-        is_until_open=until is not None and until == request.created_at_lt,
         is_backwards=request.order == "desc",
         limit=request.limit,
     )
-
-
-def _time_bounds(request: ListEvents) -> tuple[datetime | None, datetime | None]:
-    return request.created_at_lt, request.created_at_lte
 
 
 class EventPages:
@@ -247,7 +234,9 @@ class EventPages:
 
 def _within_times(query: EventQuery, chunk: Sequence[Event]) -> tuple[list[Event], bool]:
     """The events within the requested times, and whether all further ones are outside."""
-    fitting = [event for event in chunk if query.wants(event.time)]
+    fitting = [
+        event for event in chunk if not query.is_early(event.time) and not query.is_late(event.time)
+    ]
     if not chunk:
         return fitting, True
     last = chunk[-1].time

@@ -10,8 +10,6 @@ from typing import Annotated, Generic, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from mainspring.core.clock import to_micros
-from mainspring.core.errors import InvalidInput
 from mainspring.core.ids import AgentId, DeploymentId, MemoryStoreId
 from mainspring.core.sender import UNKNOWN_ORIGIN, OriginType
 from mainspring.log.records import RecordQuery, RecordRow, Records
@@ -20,8 +18,13 @@ from mainspring.service.sessions.resource_types import StoreResource
 from mainspring.service.sessions.session_digest import SessionStatus
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.session_view import LoadedSession
-from mainspring.service.storage.pagination import Limit, decode_cursor, encode_cursor
-from mainspring.service.storage.repository import SESSION_KIND, row_at
+from mainspring.service.storage.pagination import (
+    Limit,
+    created_bounds,
+    decode_cursor,
+    encode_cursor,
+)
+from mainspring.service.storage.repository import SESSION_KIND, optional_micros, row_at
 
 T = TypeVar("T")
 _CursorType = tuple[Literal["next", "prev"], Annotated[int, Meta(ge=-ENDLESS, le=ENDLESS)], str]
@@ -137,14 +140,7 @@ def _matches(session: SessionRecord, request: ListSessions) -> bool:
 
 
 def _records_query(tenant: str, request: ListSessions, start: PagePosition) -> RecordQuery:
-    froms = [
-        *_micros(request.created_at_gte),
-        *(micro + 1 for micro in _micros(request.created_at_gt)),
-    ]
-    uptos = [
-        *_micros(request.created_at_lte),
-        *(micro - 1 for micro in _micros(request.created_at_lt)),
-    ]
+    lower, upper = created_bounds(request)
     is_ascending = (request.order == "asc") is not start.is_back
     is_filtered = (
         request.statuses or request.memory_store_id or request.agent_version or request.origin
@@ -155,20 +151,12 @@ def _records_query(tenant: str, request: ListSessions, start: PagePosition) -> R
         label=request.agent_id,
         parent=request.deployment_id,
         is_archived=None if request.include_archived else False,
-        created_from=max(froms, default=None),
-        created_upto=min(uptos, default=None),
+        created_from=optional_micros(lower),
+        created_upto=optional_micros(upper),
         after=start.after,
         order="asc" if is_ascending else "desc",
         limit=_CHUNK if is_filtered else request.limit + 1,
     )
-
-
-def _micros(moment: datetime | None) -> list[int]:
-    if moment is None:
-        return []
-    if moment.tzinfo is None:
-        raise InvalidInput("created_at: a time needs its zone, as 2026-11-16T12:00:00Z")
-    return [to_micros(moment)]
 
 
 def _cursor(way: str, row: RecordRow | None) -> str | None:

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 import anyio
 import msgspec
 from anyio import CancelScope
-from msgspec import Raw, Struct
+from msgspec import Raw
 
 from mainspring.capabilities.mcp.messages import (
     INTERNAL_ERROR,
+    CancelledParams,
     InputRequest,
     Message,
     RequestId,
@@ -34,10 +35,6 @@ MAX_SUBSCRIPTIONS = 1_000
 class _OpenQuestion:
     is_answered: anyio.Event = field(default_factory=anyio.Event)
     answer: Message | None = None
-
-
-class _CancelledParams(Struct, frozen=True, rename="camel"):
-    request_id: RequestId
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,7 +73,7 @@ class Connection:
     def cancel(self, params: Raw) -> None:
         """Cancel a request; unknown or finished ones are ignored."""
         try:
-            id_ = msgspec.json.decode(params, type=_CancelledParams).request_id
+            id_ = msgspec.json.decode(params, type=CancelledParams).request_id
         except msgspec.MsgspecError:
             return
         if (scope := self._requests.get(id_)) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import msgspec
@@ -213,12 +213,7 @@ class McpServer:
 
     async def _set_level(self, call: _Call) -> Result:
         level = read_params(call.params, LevelParams).level
-        call.connection.client = ClientTraits(
-            era="legacy",
-            version=call.client.version,
-            capabilities=call.client.capabilities,
-            log_level=level,
-        )
+        call.connection.client = replace(call.client, log_level=level)
         return {}
 
     # Tools, resources, prompts

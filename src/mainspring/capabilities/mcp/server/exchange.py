@@ -129,11 +129,11 @@ class Exchange:
         """Report one more step of an unknown total."""
         await self.progress(self._progress + 1, message=message)
 
-    async def log(self, level: LogLevel, message: object, *, logger: str | None = None) -> None:
+    async def log(self, level: LogLevel, message: object) -> None:
         least = self.client.log_level
         if least is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(least):
             return
-        params = {"level": level, "data": message} | ({} if logger is None else {"logger": logger})
+        params = {"level": level, "data": message}
         await self.outlet.send(encode_notification("notifications/message", params))
 
     async def ask(
