@@ -4,13 +4,9 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from mainspring.harness.context.instruction_files import DiskInstructionFiles
-from mainspring.harness.context.instructions import (
-    InstructionLimits,
-    InstructionRoots,
-    load,
-    rules_for,
-)
+from mainspring.harness.context.instruction_files import InstructionFiles, InstructionRoots
+from mainspring.harness.context.instruction_parsing import InstructionLimits
+from mainspring.harness.context.instructions import load, rules_for
 
 
 class Project:
@@ -24,7 +20,7 @@ class Project:
 
     def load(self, limits: InstructionLimits | None = None):
         folder = PurePosixPath(self.root)
-        return load(DiskInstructionFiles(), InstructionRoots(project=folder, cwd=folder), limits)
+        return load(InstructionFiles(), InstructionRoots(project=folder, cwd=folder), limits)
 
     def texts(self, limits: InstructionLimits | None = None) -> list[str]:
         return [section.text for section in self.load(limits).sections]

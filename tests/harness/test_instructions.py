@@ -7,10 +7,9 @@ from typing import TypeAlias
 
 import pytest
 
-from mainspring.harness.context.instruction_files import DiskInstructionFiles
+from mainspring.harness.context.instruction_files import InstructionFiles, InstructionRoots
+from mainspring.harness.context.instruction_parsing import InstructionLimits
 from mainspring.harness.context.instructions import (
-    InstructionLimits,
-    InstructionRoots,
     Instructions,
     Section,
     load,
@@ -42,7 +41,7 @@ def places(tmp_path: Path) -> InstructionRoots:
 
 
 def read(places: InstructionRoots, limits: InstructionLimits | None = None) -> Instructions:
-    return load(DiskInstructionFiles(), places, limits)
+    return load(InstructionFiles(), places, limits)
 
 
 def sources(instructions: Instructions) -> list[str]:
@@ -247,7 +246,7 @@ def test_links_and_pipes_that_lead_nowhere_are_no_files(
     assert read(places).sections == ()
 
 
-class Locked(DiskInstructionFiles):
+class Locked(InstructionFiles):
     def read(self, path: PurePosixPath, max_bytes: int) -> bytes | None:
         raise PermissionError(13, "Permission denied")
 
@@ -341,12 +340,10 @@ def test_a_glob_without_quotes_is_no_yaml_and_still_a_glob(write: Write, places:
 def test_files_below_are_read_when_needed(write: Write, places: InstructionRoots, tmp_path: Path):
     for place in ("AGENTS.md", "app/web/AGENTS.md", "app/web/a/AGENTS.md", "app/web/a/b/CLAUDE.md"):
         write(f"project/{place}", place)
-    nested = load_nested(DiskInstructionFiles(), places, PurePosixPath("a/b/file.py"))
+    nested = load_nested(InstructionFiles(), places, PurePosixPath("a/b/file.py"))
     assert sources(nested) == ["app/web/a/AGENTS.md", "app/web/a/b/CLAUDE.md"]
     for elsewhere in ("file.py", "../../file.py", (tmp_path / "x").as_posix()):
-        assert (
-            load_nested(DiskInstructionFiles(), places, PurePosixPath(elsewhere)) == Instructions()
-        )
+        assert load_nested(InstructionFiles(), places, PurePosixPath(elsewhere)) == Instructions()
 
 
 def test_the_closest_stays_and_displaces_no_wider_scope(write: Write, places: InstructionRoots):

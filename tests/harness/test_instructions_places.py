@@ -4,14 +4,12 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from mainspring.harness.context.instruction_files import DiskInstructionFiles
-from mainspring.harness.context.instructions import (
+from mainspring.harness.context.instruction_files import (
+    InstructionFiles,
     InstructionIssue,
     InstructionRoots,
-    Instructions,
-    load,
-    rules_for,
 )
+from mainspring.harness.context.instructions import Instructions, load, rules_for
 
 
 def write(root: Path, *places: str, text: str | None = None) -> None:
@@ -31,7 +29,7 @@ def read(root: Path, *, cwd: str = "project", agent: str | None = "project") -> 
         home=at / "home",
         managed=(at / "foreign", at / "managed"),
     )
-    return load(DiskInstructionFiles(), places)
+    return load(InstructionFiles(), places)
 
 
 def sources(found: Instructions) -> list[str]:
@@ -269,11 +267,11 @@ def test_what_is_hidden_is_not_read_whoever_imports_it(tmp_path: Path):
     write(tmp_path, "project/CLAUDE.md", text="x @.env @docs/a.md @docs/link")
     (tmp_path / "project/docs/link").symlink_to(tmp_path / "project/.env")
     at = PurePosixPath(tmp_path / "project")
-    disk = DiskInstructionFiles(is_hidden=lambda path: path.name == ".env")
+    disk = InstructionFiles(is_hidden=lambda path: path.name == ".env")
     assert sources(load(disk, InstructionRoots(project=at, cwd=at))) == ["CLAUDE.md", "docs/a.md"]
 
 
-class Swapped(DiskInstructionFiles):
+class Swapped(InstructionFiles):
     """A program that puts a link into the place of a file, once it was looked at."""
 
     def read(self, path: PurePosixPath, max_bytes: int) -> bytes | None:

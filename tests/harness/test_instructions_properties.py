@@ -6,8 +6,8 @@ from pathlib import Path, PurePosixPath
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mainspring.harness.context.instruction_files import DiskInstructionFiles
-from mainspring.harness.context.instructions import InstructionRoots, Instructions, load, render
+from mainspring.harness.context.instruction_files import InstructionFiles, InstructionRoots
+from mainspring.harness.context.instructions import Instructions, load, render
 
 FOLDERS = ("", "app/", "app/web/", "docs/")
 NAMES = (
@@ -41,7 +41,7 @@ trees = st.dictionaries(st.sampled_from(PLACES), texts | st.just("a link out"), 
 def read(root: Path) -> Instructions:
     project = PurePosixPath(root / "project")
     places = InstructionRoots(project=project, cwd=project / "app/web", agent=project)
-    return load(DiskInstructionFiles(), places)
+    return load(InstructionFiles(), places)
 
 
 @settings(max_examples=60, deadline=None)

@@ -26,7 +26,7 @@ from mainspring.core.events import (
 )
 from mainspring.core.model_facts import ModelFacts, Price
 from mainspring.harness import budget
-from mainspring.harness.budget import Charge, DailyLimits, InMemoryLedger, SpendRate
+from mainspring.harness.budget import SpendRate
 from mainspring.harness.limits import (
     Limits,
     Spending,
@@ -335,37 +335,3 @@ def test_money_that_goes_too_fast_trips_the_breaker_until_it_is_reset():
     assert rate.record(Decimal(0)) is not None
     rate.reset()
     assert rate.record(Decimal("0.6")) is None
-
-
-def charge(id_: str, cost: str) -> Charge:
-    return Charge(
-        reservation_id=id_, cost_usd=Decimal(cost), agent="scout", user="ann", tenant="acme"
-    )
-
-
-async def test_a_day_s_limit_holds_over_all_sessions_and_names_who_reached_it():
-    ledger = InMemoryLedger(DailyLimits(user_usd=Decimal(1)), lambda: NOON)
-    assert await ledger.reserve(charge("a", "0.7")) is None
-    assert "user ann" in (await ledger.reserve(charge("b", "0.7")) or "")
-    assert ledger.committed("agent", "scout") == Decimal("0.7"), "refused: nothing is set aside"
-    await ledger.settle("a", Decimal("0.2"))
-    assert await ledger.reserve(charge("b", "0.7")) is None
-
-
-async def test_a_reservation_made_again_after_a_crash_is_counted_once():
-    ledger = InMemoryLedger(DailyLimits(agent_usd=Decimal(1)), lambda: NOON)
-    assert await ledger.reserve(charge("a", "0.7")) is None
-    assert await ledger.reserve(charge("a", "0.7")) is None
-    await ledger.settle("a", Decimal("0.7"))
-    await ledger.settle("a", Decimal("0.7"))
-    assert ledger.committed("agent", "scout") == Decimal("0.7")
-
-
-async def test_a_new_day_begins_at_nothing_and_a_late_settlement_belongs_to_the_day_it_was_made():
-    now = [NOON]
-    ledger = InMemoryLedger(DailyLimits(tenant_usd=Decimal(1)), lambda: now[0])
-    assert await ledger.reserve(charge("a", "1")) is None
-    now[0] = NOON + timedelta(days=1)
-    assert await ledger.reserve(charge("b", "1")) is None
-    await ledger.settle("a", Decimal(0))
-    assert ledger.committed("tenant", "acme") == 1

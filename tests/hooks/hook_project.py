@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +16,6 @@ from mainspring.capabilities.hooks import (
     HookPolicy,
     HookRunner,
     HookSession,
-    PythonHook,
     Scope,
     parse_hooks,
 )
@@ -90,7 +89,6 @@ class Project:
         self,
         *configs: HookConfig,
         policy: HookPolicy | None = None,
-        python: Sequence[PythonHook] = (),
         session: HookSession | None = None,
         ports: HandlerPorts | None = None,
     ) -> HookRunner:
@@ -99,7 +97,6 @@ class Project:
             session or HookSession(fields=self.told),
             ports or HandlerPorts(environment=self.surroundings()),
             policy=policy or HookPolicy(aliases=ALIASES),
-            python=python,
         )
 
     def surroundings(self) -> HookEnvironment:

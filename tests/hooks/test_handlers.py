@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 
-import anyio
 import pytest
 from tests.hooks.hook_project import Project, at, before, configured
 
-from mainspring.capabilities.hooks import HandlerPorts, PythonHook, on, parse_kiro
+from mainspring.capabilities.hooks import HandlerPorts, parse_kiro
 from mainspring.capabilities.hooks.handlers import AskModel
 from mainspring.core.errors import MainspringError
-from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookResult
+from mainspring.core.hook import EMPTY_HOOK_RESULT, HookResult
 
 
 def answering(answer: str, heard: list[tuple[str, str | None]] | None = None) -> AskModel:
@@ -85,48 +84,6 @@ async def test_a_tool_that_fails_or_is_missing_closes_the_gate(project: Project)
         hook_result = await project.runner(config, ports=ports).run(before())
         assert hook_result.permission == "deny"
         assert "hook mcp__s__t " in (hook_result.reason or "")
-
-
-@on("PreToolUse", "bash")
-async def no_sudo(hook_event: HookEvent) -> HookResult | None:
-    given = hook_event.fields["tool_input"]
-    if isinstance(given, dict) and "sudo" in str(given):  # pyright: ignore[reportUnknownArgumentType] (any JSON)
-        return HookResult(permission="deny", reason="no sudo")
-    return None
-
-
-async def test_a_function_is_a_hook(project: Project):
-    runner = project.runner(python=[no_sudo])
-    result = await runner.run(before("bash", command="sudo ls"))
-    assert (result.permission, result.blocked, result.reason) == ("deny", True, "no sudo")
-    assert [fact.handler for fact in result.hook_runs] == ["python: no_sudo"]
-    assert (await runner.run(before("bash", command="ls"))).blocked is False
-    assert await runner.run(before("read")) == EMPTY_HOOK_RESULT
-
-
-async def raising(_: HookEvent) -> HookResult | None:
-    raise RuntimeError("with a secret in it")
-
-
-async def hanging(_: HookEvent) -> HookResult | None:
-    await anyio.sleep_forever()
-
-
-async def saying_true(_: HookEvent) -> HookResult | None:
-    return True  # pyright: ignore[reportReturnType] (that is the mistake)
-
-
-async def saying_nonsense(_: HookEvent) -> HookResult | None:
-    return HookResult(context=7)  # pyright: ignore[reportArgumentType] (that is the mistake)
-
-
-@pytest.mark.parametrize("function", [raising, hanging, saying_true, saying_nonsense])
-async def test_a_function_that_fails_closes_the_gate(project: Project, function: object):
-    hook = PythonHook(event="PreToolUse", function=function, timeout_seconds=0.1)  # pyright: ignore[reportArgumentType] (parametrized)
-    with anyio.fail_after(60):
-        hook_result = await project.runner(python=[hook]).run(before())
-    assert hook_result.permission == "deny"
-    assert "secret" not in repr(hook_result)
 
 
 async def test_the_model_reads_what_kiro_reminds_it_of(project: Project):

@@ -47,14 +47,14 @@ class OpenSandbox:
         return made
 
     async def run(
-        self, wanted: ExecRequest, hear: Callable[[bytes], None] = ignore_output
+        self, request: ExecRequest, hear: Callable[[bytes], None] = ignore_output
     ) -> ExecResult:
         if self.is_broken:
             raise SandboxFailed("no sandbox works here")
-        if wanted.key not in self.ran:
-            self.asked.append(wanted)
-            self.ran[wanted.key] = await self._run(wanted, hear)
-        return self.ran[wanted.key]
+        if request.key not in self.ran:
+            self.asked.append(request)
+            self.ran[request.key] = await self._run(request, hear)
+        return self.ran[request.key]
 
     async def find_result(self, key: str) -> ExecResult | None:
         if self.is_broken:
@@ -71,20 +71,20 @@ class OpenSandbox:
             status=-1, stdout=CapturedOutput(), stderr=CapturedOutput(), stop_cause="lost"
         )
 
-    async def _run(self, wanted: ExecRequest, hear: Callable[[bytes], None]) -> ExecResult:
-        stream = _Stream(hear, wanted.max_bytes)
-        errors = _Stream(hear, wanted.max_bytes)
+    async def _run(self, request: ExecRequest, hear: Callable[[bytes], None]) -> ExecResult:
+        stream = _Stream(hear, request.max_bytes)
+        errors = _Stream(hear, request.max_bytes)
         async with await anyio.open_process(
-            list(wanted.argv),
-            cwd=wanted.cwd or self.root,
-            env={"PATH": os.defpath, "TMPDIR": str(self.tmp), **wanted.env},
+            list(request.argv),
+            cwd=request.cwd or self.root,
+            env={"PATH": os.defpath, "TMPDIR": str(self.tmp), **request.env},
             stdin=subprocess.PIPE,
             start_new_session=True,
         ) as process:
             stopped = None
-            with anyio.move_on_after(wanted.wall_seconds) as limit:
+            with anyio.move_on_after(request.wall_seconds) as limit:
                 try:
-                    await _converse(process, wanted.stdin, stream, errors)
+                    await _converse(process, request.stdin, stream, errors)
                 finally:
                     _kill_group(process.pid)
             if limit.cancelled_caught:

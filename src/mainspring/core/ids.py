@@ -65,8 +65,8 @@ def new_id(prefix: str) -> str:
 
 def _refill() -> str:
     drawn = secrets.token_hex(50 * _RANDOM_DIGITS)
-    digits, *rest = [drawn[at : at + _RANDOM_DIGITS] for at in range(0, len(drawn), _RANDOM_DIGITS)]
-    _SPARE.extend(rest)
+    digits, *more = [drawn[at : at + _RANDOM_DIGITS] for at in range(0, len(drawn), _RANDOM_DIGITS)]
+    _SPARE.extend(more)
     return digits
 
 

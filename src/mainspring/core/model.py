@@ -32,8 +32,8 @@ class ToolUse(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_use
     @property
     def invalid_json(self) -> str | None:
         """The raw input, if it is not a JSON object: the call fails without running."""
-        written = self.input.get(INVALID_JSON)
-        return written if isinstance(written, str) else None
+        raw_input = self.input.get(INVALID_JSON)
+        return raw_input if isinstance(raw_input, str) else None
 
 
 class ToolResultBlock(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_result"):

@@ -46,11 +46,11 @@ class Question:
     evidence: tuple[Evidence, ...] = ()
 
     def subject(self, call_id: str) -> ApprovalSubject:
-        shown = (self.text, self.form_schema, self.evidence)
+        parts = (self.text, self.form_schema, self.evidence)
         return ApprovalSubject(
             type="elicitation",
             id=f"{call_id}:{self.key}",
-            hash=hashlib.sha256(_ENCODER.encode(shown)).hexdigest(),
+            hash=hashlib.sha256(_ENCODER.encode(parts)).hexdigest(),
             evidence=self.evidence,
             stale_when=("content_changed", "call_ended"),
         )

@@ -116,8 +116,8 @@ def _mcp_tool(client: McpClient, definition: object, options: ToolOptions) -> To
     return _tool(name, description, {"additionalProperties": True, **schema}, run, own)
 
 
-async def _call_mcp(client: McpClient, name: str, given: Mapping[str, object]) -> object:
-    result: object = await client.call_tool(name, dict(given))
+async def _call_mcp(client: McpClient, name: str, args: Mapping[str, object]) -> object:
+    result: object = await client.call_tool(name, dict(args))
     parts = cast("list[object]", _attribute(result, "content") or [])
     texts = [text for part in parts if isinstance(text := _attribute(part, "text"), str)]
     if _attribute(result, "is_error", "isError"):
@@ -129,8 +129,8 @@ async def _call_mcp(client: McpClient, name: str, given: Mapping[str, object]) -
 
 def _attribute(value: object, *names: str) -> object:
     """The SDK's names changed from camel case with its version 2."""
-    found = (getattr(value, name) for name in names if hasattr(value, name))
-    return next(found, None)
+    values = (getattr(value, name) for name in names if hasattr(value, name))
+    return next(values, None)
 
 
 def _tool(
@@ -154,21 +154,21 @@ def _tool(
     )
 
 
-def _input_error(schema: Mapping[str, object], given: Mapping[str, object]) -> str | None:
+def _input_error(schema: Mapping[str, object], args: Mapping[str, object]) -> str | None:
     """Missing and unknown arguments; the types are the library's to check."""
     properties = cast("Mapping[str, object]", schema.get("properties") or {})
     required = cast("list[str]", schema.get("required") or [])
-    problems = [f"- {name}: missing" for name in required if name not in given]
+    problems = [f"- {name}: missing" for name in required if name not in args]
     if schema.get("additionalProperties") is not True:
-        known = f"unknown; the fields are: {', '.join(properties) or 'none'}"
-        problems += [f"- {name}: {known}" for name in given if name not in properties]
+        hint = f"unknown; the fields are: {', '.join(properties) or 'none'}"
+        problems += [f"- {name}: {hint}" for name in args if name not in properties]
     return "\n".join(["The input is not valid:", *problems]) if problems else None
 
 
-async def _call(function: Callable[..., object], given: Mapping[str, object]) -> object:
+async def _call(function: Callable[..., object], args: Mapping[str, object]) -> object:
     if inspect.iscoroutinefunction(function):
-        return await function(**given)
-    returned = await to_thread.run_sync(partial(function, **given), abandon_on_cancel=True)
+        return await function(**args)
+    returned = await to_thread.run_sync(partial(function, **args), abandon_on_cancel=True)
     return await returned if inspect.isawaitable(returned) else returned
 
 

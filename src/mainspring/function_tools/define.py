@@ -57,11 +57,11 @@ class Dedupe:
     """How old their results may be; `None`: any age."""
     ignore: frozenset[str] = frozenset()
 
-    def same(self, one: Mapping[str, object], other: Mapping[str, object]) -> bool:
-        return self._arguments(one) == self._arguments(other)
+    def same(self, first: Mapping[str, object], other: Mapping[str, object]) -> bool:
+        return self._arguments(first) == self._arguments(other)
 
-    def _arguments(self, given: Mapping[str, object]) -> dict[str, object]:
-        return {name: value for name, value in given.items() if name not in self.ignore}
+    def _arguments(self, args: Mapping[str, object]) -> dict[str, object]:
+        return {name: value for name, value in args.items() if name not in self.ignore}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,11 +109,11 @@ def _define_tool(function: Callable[P, R], options: ToolOptions) -> FunctionTool
         raise InvalidInput(f"tool {name}: a docstring is needed: the model reads it")
     traits = tool_traits(name, options)
 
-    def invalid(given: Mapping[str, object]) -> str | None:
-        read = inputs.read(given)
-        return read.text if isinstance(read, InvalidInputs) else None
+    def invalid(args: Mapping[str, object]) -> str | None:
+        values = inputs.read(args)
+        return values.text if isinstance(values, InvalidInputs) else None
 
-    made = FunctionTool(
+    built = FunctionTool(
         spec=ToolSpec(name=name, description=description, input_schema=inputs.schema),
         run=partial(_run, function, inputs),
         traits=lambda _: traits,
@@ -125,18 +125,18 @@ def _define_tool(function: Callable[P, R], options: ToolOptions) -> FunctionTool
     )
     needs = options.get("needs_approval", False)
     if needs is not False:
-        made = with_approval(made, needs) if callable(needs) else with_approval(made)
+        built = with_approval(built, needs) if callable(needs) else with_approval(built)
     seconds = options.get("timeout_seconds")
-    return made if seconds is None else with_timeout(made, seconds)
+    return built if seconds is None else with_timeout(built, seconds)
 
 
 def _dedupe(name: str, options: ToolOptions) -> Dedupe | None:
-    wanted, ignore = options.get("dedupe"), frozenset(options.get("ignore", ()))
-    if wanted is None:
+    requested, ignore = options.get("dedupe"), frozenset(options.get("ignore", ()))
+    if requested is None:
         if ignore:
             raise InvalidInput(f"tool {name}: ignore= says what dedupe= leaves out; there is none")
         return None
-    return Dedupe(seconds=None if wanted == "session" else float(wanted), ignore=ignore)
+    return Dedupe(seconds=None if requested == "session" else float(requested), ignore=ignore)
 
 
 def tool_traits(name: str, options: ToolOptions) -> Traits:

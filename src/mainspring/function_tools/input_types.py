@@ -74,8 +74,8 @@ def decode_model(hint: type, value: object) -> object:
 
 def _failure_text(failure: PydanticFailure) -> str:
     return "; ".join(
-        f"{_place(found.get('loc', ()))}{found.get('msg', 'is not valid')}"
-        for found in failure.errors(include_url=False)
+        f"{_place(error.get('loc', ()))}{error.get('msg', 'is not valid')}"
+        for error in failure.errors(include_url=False)
     )
 
 
@@ -166,8 +166,8 @@ def _bare(hint: object) -> object:
     if origin is Annotated:
         return _bare(arguments[0])
     if origin in (Union, types.UnionType):
-        rest = [argument for argument in arguments if argument is not types.NoneType]
-        return _bare(rest[0]) if len(rest) == 1 else hint
+        others = [argument for argument in arguments if argument is not types.NoneType]
+        return _bare(others[0]) if len(others) == 1 else hint
     return hint
 
 

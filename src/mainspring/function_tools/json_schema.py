@@ -61,11 +61,11 @@ def schema_problems(value: object, schema: object, place: str = "$") -> Iterator
 def supported_keywords(schema: Schema) -> dict[str, object]:
     """A schema, and that of its items, without the keywords that are not known here: for schemas
     that somebody else checks too."""
-    known = {key: rule for key, rule in schema.items() if key in _KEYWORDS}
-    if isinstance(items := known.get("items"), dict):
+    rules = {key: rule for key, rule in schema.items() if key in _KEYWORDS}
+    if isinstance(items := rules.get("items"), dict):
         inner = cast("dict[str, object]", items)
-        known["items"] = {key: rule for key, rule in inner.items() if key in _KEYWORDS}
-    return known
+        rules["items"] = {key: rule for key, rule in inner.items() if key in _KEYWORDS}
+    return rules
 
 
 def _checked(
@@ -95,25 +95,25 @@ def _const(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
 
 def _properties(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
     if isinstance(value, dict):
-        given = cast("dict[str, object]", value)
+        fields = cast("dict[str, object]", value)
         for name, inner in cast("dict[str, object]", rule).items():
-            if name in given:
-                yield from schema_problems(given[name], inner, f"{place}.{name}")
+            if name in fields:
+                yield from schema_problems(fields[name], inner, f"{place}.{name}")
 
 
 def _required(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
     if isinstance(value, dict):
-        given = cast("dict[str, object]", value)
+        fields = cast("dict[str, object]", value)
         yield from (
-            f"{place}.{name}: missing" for name in cast("list[str]", rule) if name not in given
+            f"{place}.{name}: missing" for name in cast("list[str]", rule) if name not in fields
         )
 
 
 def _additional(value: object, rule: object, schema: Schema, place: str) -> Iterator[str]:
     if isinstance(value, dict):
-        known = cast("dict[str, object]", schema.get("properties", {}))
+        properties = cast("dict[str, object]", schema.get("properties", {}))
         for name, item in cast("dict[str, object]", value).items():
-            if name not in known:
+            if name not in properties:
                 problems = list(schema_problems(item, rule, f"{place}.{name}"))
                 yield from [f"{place}.{name}: not expected"] if rule is False else problems
 

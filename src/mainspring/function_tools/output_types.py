@@ -72,9 +72,9 @@ class OutputType:
             for problem in found
         ]
 
-    def partial(self, given: Mapping[str, object]) -> object:
+    def partial(self, fields: Mapping[str, object]) -> object:
         """What is there of a value of it while its JSON is still being written."""
-        return given.get(_WRAPPED) if self.is_wrapped else given
+        return fields.get(_WRAPPED) if self.is_wrapped else fields
 
 
 def output_type_of(hint: object) -> OutputType | None:
@@ -104,8 +104,8 @@ def output_type_of(hint: object) -> OutputType | None:
 def output_tool(name: str, output: OutputType) -> Tool:
     """The tool that the model calls with its final answer."""
 
-    def invalid(given: Mapping[str, object]) -> str | None:
-        problems = _problems(output, given)
+    def invalid(args: Mapping[str, object]) -> str | None:
+        problems = _problems(output, args)
         return "\n".join(["The result is not valid:", *problems]) if problems else None
 
     async def run(call: Call) -> ToolResult:
@@ -126,13 +126,13 @@ def output_tool(name: str, output: OutputType) -> Tool:
     )
 
 
-def _problems(output: OutputType, given: Mapping[str, object]) -> list[str]:
+def _problems(output: OutputType, args: Mapping[str, object]) -> list[str]:
     if output.is_wrapped:
-        if unknown := [name for name in given if name != _WRAPPED]:
+        if unknown := [name for name in args if name != _WRAPPED]:
             return [f"- {unknown[0]}: unknown; the only field is {_WRAPPED}"]
-        if _WRAPPED not in given:
+        if _WRAPPED not in args:
             return [f"- {_WRAPPED}: missing"]
-    return output.problems(output.partial(given))
+    return output.problems(output.partial(args))
 
 
 def _input_schema(output: OutputType) -> dict[str, object]:

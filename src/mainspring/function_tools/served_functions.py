@@ -60,8 +60,8 @@ class FunctionPrompt:
 
     async def messages(self, arguments: Mapping[str, object]) -> list[str]:
         """What the user is to say. Raises: as `FunctionResource.read`."""
-        given = await _call(self.function, self.inputs, arguments)
-        parts = cast("list[object]", given) if isinstance(given, list | tuple) else [given]
+        result = await _call(self.function, self.inputs, arguments)
+        parts = cast("list[object]", result) if isinstance(result, list | tuple) else [result]
         return [str(part) for part in parts]
 
 
@@ -128,9 +128,9 @@ def _signature(kind: str, name: str, function: Callable[..., object]) -> tuple[T
 async def _call(
     function: Callable[..., object], inputs: ToolInputs, arguments: Mapping[str, object]
 ) -> object:
-    read = inputs.read(arguments)
-    if isinstance(read, InvalidInputs):
-        raise InvalidInput(read.text)
+    values = inputs.read(arguments)
+    if isinstance(values, InvalidInputs):
+        raise InvalidInput(values.text)
     if inspect.iscoroutinefunction(function):
-        return await function(**read)
-    return await to_thread.run_sync(partial(function, **read), abandon_on_cancel=True)
+        return await function(**values)
+    return await to_thread.run_sync(partial(function, **values), abandon_on_cancel=True)

@@ -59,7 +59,7 @@ def _is_section(line: str) -> bool:
 
 
 def _parameter_descriptions(lines: Iterable[str], parameters: Collection[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     current, indent, is_about_parameters = "", 0, True
     for line in lines:
         bare = line.strip()
@@ -71,13 +71,13 @@ def _parameter_descriptions(lines: Iterable[str], parameters: Collection[str]) -
         entry = _ENTRY.fullmatch(bare)
         depth = len(line) - len(line.lstrip())
         if current and bare and depth > indent:
-            found[current] = f"{found[current]} {bare}".strip()
-        elif entry is not None and entry[1] in parameters and entry[1] not in found:
+            descriptions[current] = f"{descriptions[current]} {bare}".strip()
+        elif entry is not None and entry[1] in parameters and entry[1] not in descriptions:
             current, indent = entry[1], depth
-            found[current] = entry[2].strip()
+            descriptions[current] = entry[2].strip()
         else:
             current = ""
-    return {name: description for name, description in found.items() if description}
+    return {name: description for name, description in descriptions.items() if description}
 
 
 _MAX_PROBLEMS = 20
@@ -89,10 +89,10 @@ class InvalidInputs(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        shown = [f"- {problem}" for problem in self.problems[:_MAX_PROBLEMS]]
+        lines = [f"- {problem}" for problem in self.problems[:_MAX_PROBLEMS]]
         more = len(self.problems) - _MAX_PROBLEMS
-        rest = [f"- and {more} more"] if more > 0 else []
-        return "\n".join(["The input is not valid:", *shown, *rest])
+        remainder = [f"- and {more} more"] if more > 0 else []
+        return "\n".join(["The input is not valid:", *lines, *remainder])
 
 
 class ToolInputs(Struct, frozen=True, kw_only=True):
@@ -103,20 +103,20 @@ class ToolInputs(Struct, frozen=True, kw_only=True):
     deps_type: object = object
     """What `deps` of that call must be."""
 
-    def read(self, given: Mapping[str, object]) -> dict[str, object] | InvalidInputs:
+    def read(self, args: Mapping[str, object]) -> dict[str, object] | InvalidInputs:
         """The arguments by name; what was not given is left to the function's own defaults."""
         try:
             hints = self.fields
-            arguments = {name: convert_strictly(given[name], hints[name].hint) for name in given}
+            arguments = {name: convert_strictly(args[name], hints[name].hint) for name in args}
         except (KeyError, msgspec.ValidationError):
-            return InvalidInputs(self._problems(given))
-        missing = any(field.required and name not in given for name, field in self.fields.items())
-        return InvalidInputs(self._problems(given)) if missing else arguments
+            return InvalidInputs(self._problems(args))
+        missing = any(field.required and name not in args for name, field in self.fields.items())
+        return InvalidInputs(self._problems(args)) if missing else arguments
 
-    def _problems(self, given: Mapping[str, object]) -> tuple[str, ...]:
+    def _problems(self, args: Mapping[str, object]) -> tuple[str, ...]:
         problem = f"unknown; the fields are: {', '.join(self.fields) or 'none'}"
-        unknown = [f"{name}: {problem}" for name in given if name not in self.fields]
-        return (*field_mismatches(given, self.fields, ""), *unknown)
+        unknown = [f"{name}: {problem}" for name in args if name not in self.fields]
+        return (*field_mismatches(args, self.fields, ""), *unknown)
 
 
 _SIGNATURES: LruCache[tuple[object, ...], tuple[ToolInputs, Docstring]] = LruCache(200)
@@ -130,12 +130,12 @@ def read_signature(function: Callable[..., object], docstring: str) -> tuple[Too
         InvalidInput: the function cannot be called by name with JSON; it says which parameter.
     """
     mark = _cache_key(function, docstring)
-    known = None if mark is None else _SIGNATURES.get(mark)
-    if known is None:
-        known = _read_signature(function, docstring)
+    cached = None if mark is None else _SIGNATURES.get(mark)
+    if cached is None:
+        cached = _read_signature(function, docstring)
         if mark is not None:
-            _SIGNATURES.put(mark, known)
-    return known
+            _SIGNATURES.put(mark, cached)
+    return cached
 
 
 def _cache_key(function: Callable[..., object], docstring: str) -> tuple[object, ...] | None:
@@ -155,12 +155,12 @@ def _read_signature(
     calls = [name for name in parameters if _is_call(hints.get(name))]
     if len(calls) > 1:
         raise InvalidInput(f"only one parameter can be the call, not {', '.join(calls)}")
-    shown = [parameter for name, parameter in parameters.items() if name not in calls]
-    fields = {parameter.name: _field(parameter, hints) for parameter in shown}
+    visible = [parameter for name, parameter in parameters.items() if name not in calls]
+    fields = {parameter.name: _field(parameter, hints) for parameter in visible}
     doc = read_docstring(docstring, fields)
     inputs = ToolInputs(
         fields=fields,
-        schema=_schema(fields, shown, doc.parameters),
+        schema=_schema(fields, visible, doc.parameters),
         call_parameter=calls[0] if calls else None,
         deps_type=_deps_type(hints[calls[0]]) if calls else object,
     )
@@ -206,7 +206,11 @@ def _schema(
     descriptions: Mapping[str, str],
 ) -> dict[str, object]:
     for name, field in fields.items():
-        _check_hint(name, field.hint)
+        try:
+            json_schemas([field.hint])
+        except TypeError as error:
+            why = str(error).rpartition("\n")[2]
+            raise InvalidInput(f"parameter {name}: its type has no JSON form: {why}") from error
     parts, definitions = json_schemas([field.hint for field in fields.values()])
     properties = {
         parameter.name: {
@@ -225,21 +229,13 @@ def _schema(
     return {**schema, "$defs": definitions} if definitions else schema
 
 
-def _check_hint(name: str, hint: object) -> None:
-    try:
-        json_schemas([hint])
-    except TypeError as error:
-        why = str(error).rpartition("\n")[2]
-        raise InvalidInput(f"parameter {name}: its type has no JSON form: {why}") from error
-
-
 def _description(hint: object, described: str) -> dict[str, str]:
     """What stands at the parameter itself goes before the docstring."""
     notes: tuple[object, ...] = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     for note in notes:
-        written = note.description if isinstance(note, msgspec.Meta) else note
-        if isinstance(written, str):
-            return {"description": written}
+        text = note.description if isinstance(note, msgspec.Meta) else note
+        if isinstance(text, str):
+            return {"description": text}
     return {"description": described} if described else {}
 
 

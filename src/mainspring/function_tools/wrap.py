@@ -79,9 +79,9 @@ def _shortened(fields: Mapping[str, object]) -> dict[str, object]:
 def filtered(tool: AnyTool, refusal: Callable[[Mapping[str, object]], str | None]) -> AnyTool:
     """Refuse some inputs: `refusal` says why, in words for the model, or nothing if all is well."""
 
-    def invalid(given: Mapping[str, object]) -> str | None:
+    def invalid(args: Mapping[str, object]) -> str | None:
         # The tool's own check comes first: `refusal` may rely on the shape of the input.
-        return tool.invalid(given) or refusal(given)
+        return tool.invalid(args) or refusal(args)
 
     async def run(call: Call) -> ToolResult:
         why = invalid(call.input)
@@ -95,9 +95,9 @@ def with_approval(
 ) -> AnyTool:
     """Have a person agree to some calls, or to all, before they run."""
 
-    def traits(given: Mapping[str, object]) -> Traits:
-        own = tool.traits(given)
-        return replace(own, needs_person=own.needs_person or _is_needed(needs, given))
+    def traits(args: Mapping[str, object]) -> Traits:
+        own = tool.traits(args)
+        return replace(own, needs_person=own.needs_person or _is_needed(needs, args))
 
     return replace(tool, traits=traits)
 
@@ -152,10 +152,10 @@ def _all_failed(result: ToolResult, failures: list[str]) -> ToolResult:
     return replace(result, content=(TextBlock(text),))
 
 
-def _is_needed(needs: Callable[[Mapping[str, object]], bool], given: Mapping[str, object]) -> bool:
+def _is_needed(needs: Callable[[Mapping[str, object]], bool], args: Mapping[str, object]) -> bool:
     """A rule that cannot judge an input wants a person to look at it."""
     try:
-        return needs(given)
+        return needs(args)
     except Exception:  # noqa: BLE001 (the function is the user's, and it is a gate)
         return True
 
@@ -203,8 +203,8 @@ def head_and_tail(text: str, max_chars: int, how: str) -> str:
 
 def _whole_lines(text: str) -> str:
     """Without the last line, if that costs little."""
-    kept, _, rest = text.rpartition("\n")
-    return kept if kept and len(rest) <= len(text) // 4 else text
+    whole, _, remainder = text.rpartition("\n")
+    return whole if whole and len(remainder) <= len(text) // 4 else text
 
 
 def _with_text(content: tuple[Block, ...], short: BlobBlock) -> tuple[Block, ...]:

@@ -22,8 +22,9 @@ from mainspring.harness.function_hooks import (
     run_function_hooks,
 )
 from mainspring.harness.permissions.engine import (
+    answer_by_hooks,
     apply_hook_permission,
-    deny_by_hook,
+    deny_before_call,
     with_hook_output,
 )
 from mainspring.harness.state.thread import OUTPUT_TOOL, Thread
@@ -56,9 +57,8 @@ class AgentAuthorizer:
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         result = await run_function_hooks(self.hooks, hook_events.before_tool(call), call)
-        if result.permission == "deny" or result.blocked:
-            reason = result.reason or "a hook denied it"
-            return with_hook_output(result, Decision(decision="deny", gate="hook", reason=reason))
+        if (denied := deny_before_call(result)) is not None:
+            return denied
         if result.updated_input is not None:
             call = replace(call, input=tool.normalize_input(result.updated_input))
             traits = tool.traits(result.updated_input)
@@ -71,21 +71,12 @@ class AgentAuthorizer:
         return with_hook_output(result, decision)
 
     async def _ask(self, call: Call, tool: Tool, decision: Decision) -> Decision:
-        """Before a person. A rule that asks, asks a person whatever a hook allows."""
+        async def decide_again(call: Call, traits: Traits) -> Decision:
+            return await self.inner.authorize(call, tool, traits)
+
         event = hook_events.permission_requested(call, decision.reason)
         result = await run_function_hooks(self.hooks, event, call)
-        answer = decision
-        if result.permission == "deny" or result.blocked:
-            answer = deny_by_hook(result)
-        elif result.permission == "allow":
-            changed = result.updated_input
-            if changed is not None:  # the rules apply to the changed call too
-                call = replace(call, input=tool.normalize_input(changed))
-                decision = await self.inner.authorize(call, tool, tool.traits(changed))
-            allowed = Decision(decision="allow", gate="hook", reason=result.reason)
-            is_open = decision.decision == "ask" and decision.gate not in ("rule", "guardrail")
-            answer = replace(allowed if is_open else decision, updated_input=changed)
-        return with_hook_output(replace(result, updated_input=None), answer)
+        return await answer_by_hooks(result, call, tool, decision, decide_again)
 
     def still_forbidden(self, call: Call, traits: Traits) -> Decision | None:
         return self.inner.still_forbidden(call, traits)

@@ -41,13 +41,13 @@ class AnswerCheck(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def problems(self, text: str) -> dict[str, str]:
         """What is wrong with an answer, by the name of the check."""
         folded = text.casefold()
-        found = [word for word in self.banned if word.casefold() in folded]
+        banned_words = [word for word in self.banned if word.casefold() in folded]
         missing = [word for word in self.must_mention if word.casefold() not in folded]
         problems: dict[str, str] = {}
         if self.max_chars is not None and len(text) > self.max_chars:
             problems["max_chars"] = f"it has {len(text)} characters, at most {self.max_chars}"
-        if found:
-            problems["banned"] = f"it must not say: {', '.join(found)}"
+        if banned_words:
+            problems["banned"] = f"it must not say: {', '.join(banned_words)}"
         if missing:
             problems["must_mention"] = f"it does not mention: {', '.join(missing)}"
         if self.citations and not _CITATION.search(text):
@@ -57,13 +57,13 @@ class AnswerCheck(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def names(self) -> tuple[str, ...]:
         """The checks that it has."""
-        chosen = {
+        selected = {
             "max_chars": self.max_chars is not None,
             "banned": bool(self.banned),
             "must_mention": bool(self.must_mention),
             "citations": self.citations,
         }
-        return tuple(name for name, is_set in chosen.items() if is_set)
+        return tuple(name for name, is_set in selected.items() if is_set)
 
 
 Check: TypeAlias = AnswerCheck | CheckFunction

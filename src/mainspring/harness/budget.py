@@ -1,7 +1,5 @@
 """Budgets: what a thread and every thread above it may still spend, the spend-rate breaker, and
-the daily ledger of agents, users and tenants.
-
-The ledger here lives in one process; a server with several workers implements the same protocol.
+the protocol of the daily ledger of agents, users and tenants.
 """
 
 from __future__ import annotations
@@ -9,13 +7,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date
 from decimal import Decimal
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from mainspring.core.clock import Clock
 from mainspring.core.model_facts import ModelFacts
 from mainspring.harness.limits import Limits, affordable_within, calls_over_limit, reserve_within
 from mainspring.harness.state.thread_tree import SpendAccount
@@ -83,7 +79,7 @@ def budget_status(tiers: Sequence[BudgetTier]) -> str | None:
 
     It depends on the log only, and names steps rather than numbers, so that it changes rarely.
     """
-    left = [
+    shares_left = [
         (_percent_left(used, limit), what)
         for tier in tiers
         for spending, limits in ((tier.spend_account.spending, tier.limits),)
@@ -97,12 +93,12 @@ def budget_status(tiers: Sequence[BudgetTier]) -> str | None:
         )
         if limit is not None
     ]
-    if not left:
+    if not shares_left:
         return None
-    percent, what = min(left)
-    step, said = next((step, text) for step, text in _ADVICE if percent >= step)
+    percent, what = min(shares_left)
+    step, advice = next((step, text) for step, text in _ADVICE if percent >= step)
     amount = f"{step} % or more" if step else "less than 10 %"
-    return f"Budget: {amount} of your {what} is left. {said}"
+    return f"Budget: {amount} of your {what} is left. {advice}"
 
 
 def _percent_left(used: int | float | Decimal, limit: int | float | Decimal) -> int:
@@ -179,62 +175,6 @@ class Ledger(Protocol):
     async def settle(self, reservation_id: str, cost_usd: Decimal) -> None:
         """Replace a reservation by the actual cost; 0 releases it. Unknown ids are ignored."""
         ...
-
-
-class DailyLimits(Struct, frozen=True, kw_only=True):
-    """US dollars per day (UTC). `None`: no limit."""
-
-    agent_usd: Decimal | None = None
-    user_usd: Decimal | None = None
-    tenant_usd: Decimal | None = None
-
-    def of(self, payer: Payer) -> Decimal | None:
-        return {"agent": self.agent_usd, "user": self.user_usd, "tenant": self.tenant_usd}[payer]
-
-
-class InMemoryLedger:
-    """A ledger in memory. After a restart it may allow too much for the rest of the day."""
-
-    def __init__(self, limits: DailyLimits, clock: Clock) -> None:
-        self._limits = limits
-        self._clock = clock
-        self._spent: dict[tuple[date, Payer, str], Decimal] = {}
-        self._open: dict[str, tuple[date, Charge]] = {}
-
-    async def reserve(self, charge: Charge) -> str | None:
-        if charge.reservation_id in self._open:
-            return None
-        today = self._clock().date()
-        self._forget_before(today)
-        for payer, name in charge.payers():
-            limit = self._limits.of(payer)
-            used = self.committed(payer, name)
-            if limit is not None and used + charge.cost_usd > limit:
-                return (
-                    f"{payer} {name} has used {used:.2f} of today's {limit:.2f} US dollars,"
-                    f" and the next call may take {charge.cost_usd:.2f}"
-                )
-        self._open[charge.reservation_id] = (today, charge)
-        self._add(today, charge, charge.cost_usd)
-        return None
-
-    async def settle(self, reservation_id: str, cost_usd: Decimal) -> None:
-        if (found := self._open.pop(reservation_id, None)) is not None:
-            day, charge = found
-            self._add(day, charge, cost_usd - charge.cost_usd)
-
-    def committed(self, payer: Payer, name: str) -> Decimal:
-        """Spent and reserved today."""
-        return self._spent.get((self._clock().date(), payer, name), Decimal(0))
-
-    def _add(self, day: date, charge: Charge, cost_usd: Decimal) -> None:
-        for payer, name in charge.payers():
-            key = (day, payer, name)
-            self._spent[key] = self._spent.get(key, Decimal(0)) + cost_usd
-
-    def _forget_before(self, day: date) -> None:
-        for key in [key for key in self._spent if key[0] < day]:
-            del self._spent[key]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

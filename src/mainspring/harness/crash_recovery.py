@@ -8,14 +8,6 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from mainspring.core import events
-from mainspring.core.events import (
-    AgentMcpToolResult,
-    AgentToolResult,
-    KnownPayload,
-    ModelRequestEnded,
-    StatusIdle,
-    Usage,
-)
 from mainspring.core.tool import InDoubtPolicy, ToolResult
 from mainspring.harness.state.open_call import OpenCall
 from mainspring.harness.state.thread import Thread
@@ -73,12 +65,12 @@ async def plan_interrupted_call(context: ThreadContext, call: OpenCall) -> CallP
     return refuse_call(call, IN_DOUBT_TEXT, "in_doubt")
 
 
-def recovery_events(thread: Thread, policy_of: PolicyOf) -> list[KnownPayload]:
+def recovery_events(thread: Thread, policy_of: PolicyOf) -> list[events.KnownPayload]:
     """The events that let a new process continue the run."""
     return [*_close_request(thread), *_mark_calls_in_doubt(thread, policy_of)]
 
 
-def closing_events(thread: Thread) -> list[KnownPayload]:
+def closing_events(thread: Thread) -> list[events.KnownPayload]:
     """The events that end a thread that will not run again, as if a user had interrupted it."""
     unanswered = ToolResult.text(INTERRUPTED_TEXT, ok=False, error="cancelled")
     ended = Ended("interrupted_tools" if thread.unsettled_calls() else "interrupted_streaming")
@@ -89,22 +81,26 @@ def closing_events(thread: Thread) -> list[KnownPayload]:
             for call in thread.unsettled_calls()
             for event in (*voiding_events(call), result_event(call, unanswered))
         ),
-        StatusIdle(stop_reason=stop_reason(ended), reason=ended.reason),
+        events.StatusIdle(stop_reason=stop_reason(ended), reason=ended.reason),
     ]
 
 
-def result_event(call: OpenCall, tool_result: ToolResult) -> AgentToolResult | AgentMcpToolResult:
+def result_event(
+    call: OpenCall, tool_result: ToolResult
+) -> events.AgentToolResult | events.AgentMcpToolResult:
     """The one event that settles a call."""
     error = None if tool_result.ok else tool_result.error or "failed"
     content, is_error = tool_result.content, not tool_result.ok
     if call.name.startswith("mcp__"):
-        return AgentMcpToolResult(
+        return events.AgentMcpToolResult(
             mcp_tool_use_id=call.id, content=content, is_error=is_error, error=error
         )
-    return AgentToolResult(tool_use_id=call.id, content=content, is_error=is_error, error=error)
+    return events.AgentToolResult(
+        tool_use_id=call.id, content=content, is_error=is_error, error=error
+    )
 
 
-def voiding_events(call: OpenCall) -> list[KnownPayload]:
+def voiding_events(call: OpenCall) -> list[events.KnownPayload]:
     """The events that close the open questions of a call that is settled."""
     return [
         events.ApprovalVoided(approval_id=item.id, reason=CALL_ENDED, tool_use_id=call.id)
@@ -113,13 +109,13 @@ def voiding_events(call: OpenCall) -> list[KnownPayload]:
     ]
 
 
-def _close_request(thread: Thread) -> list[KnownPayload]:
+def _close_request(thread: Thread) -> list[events.KnownPayload]:
     """The cost of a model call that died with its process is unknown, so its whole reservation
     counts."""
-    closing: list[KnownPayload] = []
+    closing: list[events.KnownPayload] = []
     if thread.open_request is not None:
         closing.append(
-            ModelRequestEnded(
+            events.ModelRequestEnded(
                 model_request_start_id=thread.open_request,
                 model_usage=_reserved_usage(thread),
                 is_error=True,
@@ -135,14 +131,14 @@ def _close_request(thread: Thread) -> list[KnownPayload]:
     return closing
 
 
-def _reserved_usage(thread: Thread) -> Usage:
+def _reserved_usage(thread: Thread) -> events.Usage:
     reserved = thread.open_reservation
     if reserved is None:
-        return Usage()
-    return Usage(input_tokens=reserved.input_tokens, output_tokens=reserved.output_tokens)
+        return events.Usage()
+    return events.Usage(input_tokens=reserved.input_tokens, output_tokens=reserved.output_tokens)
 
 
-def _mark_calls_in_doubt(thread: Thread, policy_of: PolicyOf) -> list[KnownPayload]:
+def _mark_calls_in_doubt(thread: Thread, policy_of: PolicyOf) -> list[events.KnownPayload]:
     return [
         events.ToolCallInDoubt(tool_use_id=call.id, policy=policy_of(call))
         for call in thread.unsettled_calls()

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from mainspring.core import events
 from mainspring.core.errors import ToolEnvironmentError
-from mainspring.core.events import ErrorDetail, RetryStatus, SessionFailed
 from mainspring.harness.thread_context import ThreadContext
 
 SNAPSHOT_FAILED = "snapshot_failed"
@@ -27,9 +26,9 @@ async def take_snapshot(context: ThreadContext) -> None:
         snapshot, files = await snapshots.take()
     except ToolEnvironmentError as error:
         context.toolbox = replace(context.toolbox, snapshots=None)  # reported once
-        status = RetryStatus(type="terminal")
-        detail = ErrorDetail(type=SNAPSHOT_FAILED, message=str(error), retry_status=status)
-        context.note(SessionFailed(error=detail))
+        status = events.RetryStatus(type="terminal")
+        detail = events.ErrorDetail(type=SNAPSHOT_FAILED, message=str(error), retry_status=status)
+        context.note(events.SessionFailed(error=detail))
         return
     if snapshot != context.thread.session_state.snapshot:
         context.note(events.WorkspaceSnapshotted(snapshot=snapshot, files=files))

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from mainspring.core import events
 from mainspring.core.clock import to_micros
 from mainspring.core.envelope import Event, event_types
-from mainspring.core.events import (
-    AgentToolResult,
-    AgentToolUse,
-    SessionImported,
-    SessionReceived,
-    ToolCallAuthorized,
-    ToolCallStarted,
-)
 from mainspring.harness.permissions.tool_names import canonical_name
 from mainspring.log.session_log import SessionLog
 
@@ -21,12 +14,12 @@ _WRITE_TOOLS = frozenset({"edit", "write"})
 _FILE_TOOLS = _WRITE_TOOLS | {"read"}
 """Tools after which the model knows what is in a file."""
 _EVENT_TYPES = event_types(
-    AgentToolUse,
-    AgentToolResult,
-    ToolCallAuthorized,
-    ToolCallStarted,
-    SessionImported,
-    SessionReceived,
+    events.AgentToolUse,
+    events.AgentToolResult,
+    events.ToolCallAuthorized,
+    events.ToolCallStarted,
+    events.SessionImported,
+    events.SessionReceived,
 )
 
 
@@ -48,18 +41,18 @@ class _FileReadFold:
 
     def take(self, event: Event) -> None:
         match event.payload:
-            case AgentToolUse(name=name, input=given) if canonical_name(name) in _FILE_TOOLS:
-                path = str(given.get("file_path", ""))
+            case events.AgentToolUse(name=name, input=args) if canonical_name(name) in _FILE_TOOLS:
+                path = str(args.get("file_path", ""))
                 self._calls[event.id] = (canonical_name(name), path, event.time)
-            case ToolCallAuthorized(tool_use_id=id_, updated_input=dict(given)):
+            case events.ToolCallAuthorized(tool_use_id=id_, updated_input=dict(args)):
                 if call := self._calls.get(id_):
-                    self._calls[id_] = (call[0], str(given.get("file_path", "")), call[2])
-            case ToolCallStarted(tool_use_id=id_):
+                    self._calls[id_] = (call[0], str(args.get("file_path", "")), call[2])
+            case events.ToolCallStarted(tool_use_id=id_):
                 if call := self._calls.get(id_):
                     self._calls[id_] = (call[0], call[1], event.time)
-            case AgentToolResult(tool_use_id=id_, is_error=is_error):
+            case events.AgentToolResult(tool_use_id=id_, is_error=is_error):
                 self._settle(id_, event.time, is_error=is_error)
-            case SessionImported() | SessionReceived():
+            case events.SessionImported() | events.SessionReceived():
                 # what was read elsewhere may be another file here
                 self.known.clear()
                 self._calls.clear()
@@ -71,5 +64,5 @@ class _FileReadFold:
         writing had ended."""
         call = self._calls.pop(call_id, None)
         if call is not None and call[1] and not is_error:
-            name, path, begun = call
-            self.known[path] = time if name in _WRITE_TOOLS else begun
+            name, path, started_at = call
+            self.known[path] = time if name in _WRITE_TOOLS else started_at

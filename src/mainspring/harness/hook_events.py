@@ -11,8 +11,8 @@ from mainspring.core.tool import Call, ToolResult
 
 
 def _tool_event(event: HookEventName, call: Call, **more: str) -> HookEvent:
-    known = {"tool_name": call.name, "tool_input": dict(call.input), "tool_use_id": call.id}
-    return HookEvent(event=event, subject=call.name, fields={**known, **more}, tool_use_id=call.id)
+    fields = {"tool_name": call.name, "tool_input": dict(call.input), "tool_use_id": call.id}
+    return HookEvent(event=event, subject=call.name, fields={**fields, **more}, tool_use_id=call.id)
 
 
 def before_tool(call: Call) -> HookEvent:
@@ -81,9 +81,9 @@ def stop_failed(reason: str, detail: str | None) -> HookEvent:
     )
 
 
-def before_compact(wanted: CompactionRequested | None = None) -> HookEvent:
-    trigger = "auto" if wanted is None else "manual"
-    instructions = (wanted.instructions if wanted is not None else None) or ""
+def before_compact(request: CompactionRequested | None = None) -> HookEvent:
+    trigger = "auto" if request is None else "manual"
+    instructions = (request.instructions if request is not None else None) or ""
     return HookEvent(
         event="PreCompact",
         subject=trigger,
@@ -91,6 +91,6 @@ def before_compact(wanted: CompactionRequested | None = None) -> HookEvent:
     )
 
 
-def after_compact(wanted: CompactionRequested | None = None) -> HookEvent:
-    trigger = "auto" if wanted is None else "manual"
+def after_compact(request: CompactionRequested | None = None) -> HookEvent:
+    trigger = "auto" if request is None else "manual"
     return HookEvent(event="PostCompact", subject=trigger, fields={"trigger": trigger})

@@ -17,25 +17,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mainspring.core import events
 from mainspring.core.envelope import AnyPayload
-from mainspring.core.events import (
-    AgentCustomToolUse,
-    AgentMcpToolUse,
-    AgentToolUse,
-    BudgetReserved,
-    BudgetSettled,
-    LoopContinued,
-    ModelRequestEnded,
-    SessionForked,
-    SessionImported,
-    SessionReceived,
-    SessionWoken,
-    StatusIdle,
-    StatusRescheduled,
-    StatusRunning,
-    StatusTerminated,
-    Usage,
-)
 from mainspring.core.model_facts import ModelFacts, Price
 from mainspring.harness.stop_reasons import Ended
 
@@ -124,21 +107,21 @@ class Spending(Struct, frozen=True, kw_only=True):
 
 _SPENDING_TYPES = frozenset[type](
     (
-        AgentCustomToolUse,
-        AgentMcpToolUse,
-        AgentToolUse,
-        BudgetReserved,
-        BudgetSettled,
-        LoopContinued,
-        ModelRequestEnded,
-        SessionForked,
-        SessionImported,
-        SessionReceived,
-        SessionWoken,
-        StatusIdle,
-        StatusRescheduled,
-        StatusRunning,
-        StatusTerminated,
+        events.AgentCustomToolUse,
+        events.AgentMcpToolUse,
+        events.AgentToolUse,
+        events.BudgetReserved,
+        events.BudgetSettled,
+        events.LoopContinued,
+        events.ModelRequestEnded,
+        events.SessionForked,
+        events.SessionImported,
+        events.SessionReceived,
+        events.SessionWoken,
+        events.StatusIdle,
+        events.StatusRescheduled,
+        events.StatusRunning,
+        events.StatusTerminated,
     )
 )
 """What the rest of the fold looks at: of a long log most events are of other types."""
@@ -150,20 +133,20 @@ def fold(spending: Spending, payload: AnyPayload, at: datetime | None = None) ->
         return replace(spending, latest=at or spending.latest)
     spending = _fold_time(spending, payload, at)
     match payload:
-        case ModelRequestEnded(model_usage=usage, purpose=purpose):
+        case events.ModelRequestEnded(model_usage=usage, purpose=purpose):
             return replace(
                 spending,
                 turns=spending.turns + (purpose is None),
                 input_tokens=spending.input_tokens + prompt_tokens(usage),
                 output_tokens=spending.output_tokens + usage.output_tokens,
             )
-        case AgentToolUse() | AgentMcpToolUse() | AgentCustomToolUse():
+        case events.AgentToolUse() | events.AgentMcpToolUse() | events.AgentCustomToolUse():
             return replace(spending, tool_calls=spending.tool_calls + 1)
-        case BudgetReserved() | BudgetSettled() | SessionForked():
+        case events.BudgetReserved() | events.BudgetSettled() | events.SessionForked():
             return _fold_money(spending, payload)
-        case SessionImported():  # spending in another tool counts against no limit here
+        case events.SessionImported():  # spending in another tool counts against no limit here
             return Spending(latest=at)
-        case LoopContinued(reason="budget_continuation"):
+        case events.LoopContinued(reason="budget_continuation"):
             return replace(
                 spending,
                 continuations=spending.continuations + 1,
@@ -175,10 +158,10 @@ def fold(spending: Spending, payload: AnyPayload, at: datetime | None = None) ->
 
 
 def _fold_money(
-    spending: Spending, payload: BudgetReserved | BudgetSettled | SessionForked
+    spending: Spending, payload: events.BudgetReserved | events.BudgetSettled | events.SessionForked
 ) -> Spending:
     match payload:
-        case BudgetReserved():
+        case events.BudgetReserved():
             reservation = Reservation(
                 cost_usd=Decimal(payload.cost_usd),
                 input_tokens=payload.input_tokens,
@@ -186,13 +169,13 @@ def _fold_money(
             )
             opened = {**spending.reservations, payload.reservation_id: reservation}
             return replace(spending, reservations=opened)
-        case BudgetSettled(reservation_id=settled) if settled in spending.reservations:
-            left = {key: kept for key, kept in spending.reservations.items() if key != settled}
+        case events.BudgetSettled(reservation_id=settled) if settled in spending.reservations:
+            others = {key: kept for key, kept in spending.reservations.items() if key != settled}
             cost = spending.cost_usd + Decimal(payload.cost_usd)
-            return replace(spending, reservations=left, cost_usd=cost)
-        case BudgetSettled():  # settled a second time: already counted
+            return replace(spending, reservations=others, cost_usd=cost)
+        case events.BudgetSettled():  # settled a second time: already counted
             return spending
-        case SessionForked():  # calls in progress belong to the parent session
+        case events.SessionForked():  # calls in progress belong to the parent session
             return replace(spending, reservations=_NO_RESERVATIONS)
 
 
@@ -200,29 +183,31 @@ def _fold_time(spending: Spending, payload: AnyPayload, at: datetime | None) -> 
     """The time between the last event before a crash or a fork and the next one does not count."""
     latest = at or spending.latest
     match payload:
-        case StatusRunning():
+        case events.StatusRunning():
             since = spending.running_since or latest
             return replace(
                 spending, running=spending.running + 1, running_since=since, latest=latest
             )
-        case SessionWoken() if spending.running:
+        case events.SessionWoken() if spending.running:
             paused = replace(spending, seconds_before=spending.seconds, running_since=latest)
             return replace(paused, latest=latest)
-        case SessionForked() | SessionReceived():
+        case events.SessionForked() | events.SessionReceived():
             ended = replace(
                 spending, seconds_before=spending.seconds, running=0, running_since=None
             )
             return replace(ended, latest=latest)
-        case StatusIdle() | StatusTerminated() | StatusRescheduled() if spending.running > 1:
+        case events.StatusIdle() | events.StatusTerminated() | events.StatusRescheduled() if (
+            spending.running > 1
+        ):
             return replace(spending, running=spending.running - 1, latest=latest)
-        case StatusIdle() | StatusTerminated() | StatusRescheduled():
+        case events.StatusIdle() | events.StatusTerminated() | events.StatusRescheduled():
             done = replace(spending, latest=latest)
             return replace(done, seconds_before=done.seconds, running=0, running_since=None)
         case _:
             return replace(spending, latest=latest)
 
 
-def prompt_tokens(usage: Usage) -> int:
+def prompt_tokens(usage: events.Usage) -> int:
     return usage.input_tokens + usage.cache_creation_input_tokens + usage.cache_read_input_tokens
 
 

@@ -11,13 +11,6 @@ from functools import partial
 import anyio
 
 from mainspring.core import events
-from mainspring.core.events import (
-    ErrorDetail,
-    RetryStatus,
-    SessionFailed,
-    StatusIdle,
-    StatusRunning,
-)
 from mainspring.core.tool import ToolResult
 from mainspring.harness import hook_events
 from mainspring.harness.context.compaction import compact_on_request
@@ -67,23 +60,19 @@ async def _run(context: ThreadContext, ended: Ended | None) -> Ended:
             ended = await receive_during_run(context, if_changed=True)
         elif await _has_new_input(context, ended):
             ended = None
-    ended = _with_waiting_children(context, ended)
-    if ended.reason in ("model_error", "recovery_exhausted"):
-        await context.run_hooks(hook_events.stop_failed(ended.reason, ended.detail))
-    await context.note_idle(
-        StatusIdle(stop_reason=stop_reason(ended), reason=ended.reason, detail=ended.detail)
-    )
-    return ended
-
-
-def _with_waiting_children(context: ThreadContext, ended: Ended) -> Ended:
-    """A thread that is done, but whose children wait for people, waits with them."""
+    # A thread that is done, but whose children wait for people, waits with them.
     pending = (
         context.siblings.pending_calls_below(context.thread.id)
         if ended.reason == "completed"
         else ()
     )
-    return Ended("requires_action", waiting_for=pending) if pending else ended
+    ended = Ended("requires_action", waiting_for=pending) if pending else ended
+    if ended.reason in ("model_error", "recovery_exhausted"):
+        await context.run_hooks(hook_events.stop_failed(ended.reason, ended.detail))
+    await context.note_idle(
+        events.StatusIdle(stop_reason=stop_reason(ended), reason=ended.reason, detail=ended.detail)
+    )
+    return ended
 
 
 def _begin(context: ThreadContext) -> Ended | None:
@@ -91,7 +80,7 @@ def _begin(context: ThreadContext) -> Ended | None:
     thread = context.thread
     if not thread.running:
         if not thread.is_answered or thread.pending_compaction or _is_answerable(context):
-            context.note(StatusRunning())
+            context.note(events.StatusRunning())
         return None
     # a thread that only waits for its children makes no progress, and need not
     is_waiting = thread.is_answered and not thread.unsettled_calls() and thread.open_request is None
@@ -166,12 +155,12 @@ async def _next_step(context: ThreadContext) -> Step | None:
 
 def _end_loop(context: ThreadContext) -> Ended:
     why = "the agent keeps repeating the same steps with the same results, after a warning"
-    error = ErrorDetail(
+    error = events.ErrorDetail(
         type=LOOP_ERROR,
         message=f"{why}; a new message starts a new turn",
-        retry_status=RetryStatus(type="exhausted"),
+        retry_status=events.RetryStatus(type="exhausted"),
     )
-    context.note(SessionFailed(error=error))
+    context.note(events.SessionFailed(error=error))
     return Ended("loop_detected", why)
 
 

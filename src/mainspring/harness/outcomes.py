@@ -95,12 +95,12 @@ class GradingEstimate(Struct, frozen=True, kw_only=True):
 
 def estimate_grading(rubric: str, iterations: int, facts: ModelFacts) -> GradingEstimate:
     judged, price = judged_criteria(rubric), facts.price
-    each = (_INPUT_TOKENS * price.input + _OUTPUT_TOKENS * price.output) / 10**6
+    cost_of_one = (_INPUT_TOKENS * price.input + _OUTPUT_TOKENS * price.output) / 10**6
     return GradingEstimate(
         judged=judged,
         commands=len(_COMMAND.findall(rubric)),
         iterations=iterations,
-        cost_usd=each * judged * iterations,
+        cost_usd=cost_of_one * judged * iterations,
     )
 
 
@@ -122,8 +122,8 @@ async def evaluate_outcome(context: ThreadContext) -> Continue | Literal["interr
     iteration, started = outcome.iteration, outcome.started
     if started is None:
         iteration += 1
-        begun = OutcomeEvaluationStarted(outcome_id=outcome.id, iteration=iteration)
-        [noted] = context.note(begun)
+        started_event = OutcomeEvaluationStarted(outcome_id=outcome.id, iteration=iteration)
+        [noted] = context.note(started_event)
         started = noted.id
         await context.event_sink.commit()
     grading = await _grade(context, outcome, started)
@@ -301,12 +301,12 @@ async def _look(
 def _task(
     context: ThreadContext, outcome: OpenOutcome, rubric: str, checked: Sequence[_Criterion]
 ) -> str:
-    said = context.thread.transcript.last_words() or "(nothing)"
+    last_words = context.thread.transcript.last_words() or "(nothing)"
     ran = "\n".join(f"- {item.criterion}: {'yes' if item.met else 'no'}" for item in checked)
     commands = f"\n\n<commands>\n{ran}\n</commands>" if ran else ""
     return (
         f"<task>\n{outcome.description}\n</task>\n\n<rubric>\n{rubric or outcome.description}\n"
-        f"</rubric>{commands}\n\n<author_says>\n{said[:_MAX_CHARS]}\n</author_says>"
+        f"</rubric>{commands}\n\n<author_says>\n{last_words[:_MAX_CHARS]}\n</author_says>"
     )
 
 

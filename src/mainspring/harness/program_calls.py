@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mainspring.core import events
-from mainspring.core.events import Failure
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
 from mainspring.harness import hook_events
 from mainspring.harness.authorizer import Decision
@@ -41,7 +40,7 @@ class ProgramCalls:
     work: ToolRound
     count: int = field(default=0)
 
-    async def call_tool(self, program: Call, name: str, given: Mapping[str, object]) -> ToolResult:
+    async def call_tool(self, program: Call, name: str, args: Mapping[str, object]) -> ToolResult:
         context = self.context
         self.count += 1
         tool = None if context.toolbox.is_client_tool(name) else context.toolbox.find(name)
@@ -49,16 +48,16 @@ class ProgramCalls:
             return _failure(f"a program cannot call the tool {name!r}", "unknown_tool")
         if self.count > MAX_CALLS:
             return _failure(f"programs can call {MAX_CALLS} tools a turn", "denied")
-        if wrong := input_error(context, tool, given):
+        if wrong := input_error(context, tool, args):
             return _failure(wrong, "invalid")
-        call = new_call(context, context.writer.new_event_id(), tool.spec.name, given)
+        call = new_call(context, context.writer.new_event_id(), tool.spec.name, args)
         if tool.objection is not None and (why := await tool.objection(call)):
             return _failure(why, "failed")
         decision = with_valid_input(context, tool, await authorize_call(context, call, tool))
         context.note(*decision.facts)
         if decision.stop is not None:
             self.work.stops.append(decision.stop)
-        if refusal := _refusal(decision, tool.traits(given)):
+        if refusal := _refusal(decision, tool.traits(args)):
             return self._end(program, call, _failure(refusal, "denied"))
         if decision.updated_input is not None:
             call = new_call(context, call.id, call.name, decision.updated_input)
@@ -92,8 +91,8 @@ class ProgramCalls:
         return result
 
     async def _after_hooks(self, call: Call, tool: Tool, result: ToolResult) -> ToolResult:
-        done = hook_events.after_tool(normalized_call(call, tool), result)
-        hook_result = await self.context.run_hooks(done, is_context=False)
+        hook_event = hook_events.after_tool(normalized_call(call, tool), result)
+        hook_result = await self.context.run_hooks(hook_event, is_context=False)
         if hook_result.stop is not None:
             self.work.stops.append(hook_result.stop)
         if hook_result.blocked and hook_result.reason:
@@ -123,5 +122,5 @@ def _refusal(decision: Decision, traits: Traits) -> str | None:
     return None
 
 
-def _failure(text: str, error: Failure) -> ToolResult:
+def _failure(text: str, error: events.Failure) -> ToolResult:
     return ToolResult.text(text, ok=False, error=error)

@@ -12,7 +12,6 @@ import anyio
 from mainspring.core import events
 from mainspring.core.content import plain_text
 from mainspring.core.errors import InvalidInput
-from mainspring.core.events import PermissionUpdated, UserMessage
 from mainspring.harness import hook_events
 from mainspring.harness.permissions.policy import parse_mode
 from mainspring.harness.permissions.rule_descriptions import mode_notice
@@ -23,10 +22,10 @@ from mainspring.harness.thread_context import ThreadContext
 async def receive_during_run(context: ThreadContext, *, if_changed: bool = False) -> Ended | None:
     """Record what arrived during a run; with `if_changed`, only if a signal said that something
     may have."""
-    seen = context.thread.messages
+    count_before = context.thread.messages
     ended = await receive(context, if_changed=if_changed)
     if (
-        context.thread.messages > seen and not context.thread.interrupted
+        context.thread.messages > count_before and not context.thread.interrupted
     ):  # the interrupt comes first
         context.note(events.LoopContinued(reason="inbox_message"))
     return ended
@@ -36,9 +35,9 @@ async def receive(context: ThreadContext, *, if_changed: bool = False) -> Ended 
     """Record what clients have sent; hooks see every message before the model does."""
     ended: Ended | None = None
     for event in await context.receive_inbox(if_changed=if_changed):
-        if isinstance(event.payload, PermissionUpdated):
+        if isinstance(event.payload, events.PermissionUpdated):
             _note_mode(context, event.payload)
-        if isinstance(event.payload, UserMessage):
+        if isinstance(event.payload, events.UserMessage):
             text = plain_text(event.payload.content)
             hook_result = await context.run_hooks(hook_events.prompt_submitted(text))
             if hook_result.blocked:
@@ -47,16 +46,12 @@ async def receive(context: ThreadContext, *, if_changed: bool = False) -> Ended 
             elif hook_result.stop is not None:
                 ended = Ended("hook_stopped", hook_result.stop)
             else:
-                await _note_memories(context, text)
+                if context.toolbox.recall is not None:
+                    context.note(*await context.toolbox.recall(text))
                 await _note_message_context(context, text)
                 if used := context.skill_called(event.payload.skill):
                     context.note(used)
     return ended
-
-
-async def _note_memories(context: ThreadContext, message: str) -> None:
-    if context.toolbox.recall is not None:
-        context.note(*await context.toolbox.recall(message))
 
 
 async def _note_message_context(context: ThreadContext, text: str) -> None:
@@ -64,7 +59,7 @@ async def _note_message_context(context: ThreadContext, text: str) -> None:
         context.note(*(events.ContextAdded(text=found, source="mcp") for found in await find(text)))
 
 
-def _note_mode(context: ThreadContext, updated: PermissionUpdated) -> None:
+def _note_mode(context: ThreadContext, updated: events.PermissionUpdated) -> None:
     """Tell the model about a mode change only when there is a message to answer."""
     for update in updated.updates:
         if update.type == "setMode":

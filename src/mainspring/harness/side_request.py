@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from mainspring.core import events, ids
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import ProviderFailed
-from mainspring.core.events import ModelRequestEnded, ModelRequestStarted, Usage
 from mainspring.core.model import Reply, Request
 from mainspring.harness.budget import reserve
 from mainspring.harness.run_inbox import until_interrupted
@@ -25,7 +24,7 @@ from mainspring.harness.thread_context import ThreadContext
 class SideRequest:
     context: ThreadContext
     request: Request
-    _ended: ModelRequestEnded
+    _ended: events.ModelRequestEnded
     """How it ends if all fails."""
     _settled: events.BudgetSettled
 
@@ -88,16 +87,16 @@ async def open_side_request(
             input_tokens=tokens,
             output_tokens=request.max_tokens,
         ),
-        ModelRequestStarted(
+        events.ModelRequestStarted(
             model=request.model,
             purpose=purpose,
             request_id=request.request_id,
             estimated_input_tokens=tokens,
         ),
     )
-    ended = ModelRequestEnded(
+    ended = events.ModelRequestEnded(
         model_request_start_id=noted[-1].id,
-        model_usage=Usage(),
+        model_usage=events.Usage(),
         is_error=True,
         purpose=purpose,
         model=request.model,

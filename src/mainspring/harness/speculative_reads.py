@@ -42,7 +42,8 @@ class SpeculativeReads:
         self._group = group
         self._by_use: dict[str, SpeculativeCall] = {}
         self._by_call: dict[str, SpeculativeCall] = {}
-        self._is_closed = False
+        self.is_closed = False
+        """A call that must run alone was requested: later calls wait for it."""
 
     def begin(
         self,
@@ -52,63 +53,61 @@ class SpeculativeReads:
         authorize: Callable[[], Awaitable[Decision]],
         perform: Callable[[], Awaitable[ToolResult]],
     ) -> None:
-        begun = SpeculativeCall(use, call, anyio.CancelScope())
-        self._by_use[use.id] = self._by_call[call.id] = begun
+        early = SpeculativeCall(use, call, anyio.CancelScope())
+        self._by_use[use.id] = self._by_call[call.id] = early
 
         async def run() -> None:
-            with begun.scope:
+            with early.scope:
                 decision = await authorize()
                 # a grant may cover one call only, so these are authorized again one by one
-                begun.decision = None if decision.gate == "grant" else decision
-                begun.decided.set()
-                if begun.may_run:
-                    begun.result = await perform()
-            begun.decided.set()
-            begun.finished.set()
+                early.decision = None if decision.gate == "grant" else decision
+                early.decided.set()
+                if early.may_run:
+                    early.result = await perform()
+            early.decided.set()
+            early.finished.set()
 
         self._group.start_soon(run)
 
-    @property
-    def is_closed(self) -> bool:
-        """A call that must run alone was requested: later calls wait for it."""
-        return self._is_closed
-
     def close(self) -> None:
-        self._is_closed = True
+        self.is_closed = True
 
     def matching_call(self, use: ToolUse) -> Call | None:
         """The call that was started for a part of the reply, if the reply still contains it."""
-        begun = self._by_use.get(use.id)
-        if begun is None or (begun.use.name, begun.use.input) != (use.name, use.input):
+        early = self._by_use.get(use.id)
+        if early is None or (early.use.name, early.use.input) != (
+            use.name,
+            use.input,
+        ):
             return None
-        return begun.call
+        return early.call
 
     async def decision(self, call_id: str) -> Decision | None:
-        begun = self._by_call.get(call_id)
-        if begun is None:
+        early = self._by_call.get(call_id)
+        if early is None:
             return None
-        await begun.decided.wait()
-        return begun.decision
+        await early.decided.wait()
+        return early.decision
 
     async def result(self, call_id: str) -> ToolResult | None:
         """Its result; `None` if it was not started or not allowed."""
-        begun = self._by_call.get(call_id)
-        if begun is None:
+        early = self._by_call.get(call_id)
+        if early is None:
             return None
         try:
-            await begun.finished.wait()
+            await early.finished.wait()
         except anyio.get_cancelled_exc_class():
-            begun.scope.cancel()
+            early.scope.cancel()
             raise
-        return begun.result
+        return early.result
 
     def discard(self) -> None:
         """Drop all calls: the round is over, or there will be none."""
-        for begun in self._by_call.values():
-            begun.scope.cancel()
+        for early in self._by_call.values():
+            early.scope.cancel()
         self._by_use.clear()
         self._by_call.clear()
-        self._is_closed = False
+        self.is_closed = False
 
 
 @asynccontextmanager

@@ -30,6 +30,7 @@ from mainspring.core.model_facts import ModelFacts, cost_of
 from mainspring.harness.budget import Budget, BudgetTier
 from mainspring.harness.context.request_builder import PromptPrefix, extend_prefix, redact_prefix
 from mainspring.harness.context.status_block import due_status
+from mainspring.harness.context.transcript import Transcript
 from mainspring.harness.event_sink import EventSink
 from mainspring.harness.speculative_reads import SpeculativeReads
 from mainspring.harness.state.open_call import OpenCall
@@ -151,12 +152,12 @@ class ThreadContext:
         """Switch to the model and the effort that apply to the next request."""
         own, effort = self._agent_model
         name = skill_model(self.thread.session_state)
-        named = own if name is None or self.open_model is None else self.open_model(name)
-        self.model, self.facts = named.model, named.facts
+        named_model = own if name is None or self.open_model is None else self.open_model(name)
+        self.model, self.facts = named_model.model, named_model.facts
         effort = effective_effort(self.thread.session_state, effort)
-        if (named.name, effort) != (self.prompt_prefix.model, self.prompt_prefix.effort):
+        if (named_model.name, effort) != (self.prompt_prefix.model, self.prompt_prefix.effort):
             self.prompt_prefix = msgspec.structs.replace(
-                self.prompt_prefix, model=named.name, effort=effort
+                self.prompt_prefix, model=named_model.name, effort=effort
             )
 
     @property
@@ -268,9 +269,9 @@ class ThreadContext:
         """The block that is due at the end of the next request."""
         return due_status(self.thread, self.tiers)
 
-    def input_tokens(self) -> int:
-        """Of the next request; an upper estimate."""
-        return self.thread.transcript.tokens(
+    def input_tokens(self, transcript: Transcript | None = None) -> int:
+        """Of the next request, or of one with another transcript; an upper estimate."""
+        return (transcript or self.thread.transcript).tokens(
             prefix_bytes=len(self.prompt_prefix.encoded), bytes_per_token=self.facts.bytes_per_token
         )
 

@@ -56,30 +56,30 @@ def refuse_call(call: OpenCall, text: str, error: Failure) -> AnsweredCall:
 
 def normalized_call(call: Call, tool: Tool) -> Call:
     """The call with absolute paths, as hooks and rules see it; the log has the original."""
-    given = tool.normalize_input(call.input)
-    return call if given is call.input else replace(call, input=given)
+    args = tool.normalize_input(call.input)
+    return call if args is call.input else replace(call, input=args)
 
 
-def call_hash(name: str, given: Mapping[str, object], preview: str | None = None) -> str:
+def call_hash(name: str, args: Mapping[str, object], preview: str | None = None) -> str:
     """Hash of the exact call that was authorized and of its preview."""
-    return hashlib.sha256(_ENCODER.encode((name, given, preview))).hexdigest()
+    return hashlib.sha256(_ENCODER.encode((name, args, preview))).hexdigest()
 
 
-def idempotency_key(session_id: str, call_id: str, name: str, given: Mapping[str, object]) -> str:
+def idempotency_key(session_id: str, call_id: str, name: str, args: Mapping[str, object]) -> str:
     """The same for every attempt at this call, and different for any other call."""
-    return hashlib.sha256(_ENCODER.encode((session_id, call_id, name, given))).hexdigest()
+    return hashlib.sha256(_ENCODER.encode((session_id, call_id, name, args))).hexdigest()
 
 
-def attempt_of(context: ThreadContext, call: OpenCall, given: Mapping[str, object]) -> Call:
+def attempt_of(context: ThreadContext, call: OpenCall, args: Mapping[str, object]) -> Call:
     """The call to run now, with what is known of earlier attempts at it."""
-    return new_call(context, call.id, call.name, given, call)
+    return new_call(context, call.id, call.name, args, call)
 
 
 def new_call(
     context: ThreadContext,
     call_id: str,
     name: str,
-    given: Mapping[str, object],
+    args: Mapping[str, object],
     earlier: OpenCall | None = None,
 ) -> Call:
     """`earlier` is the call as the log has it; its first attempt has given it its key."""
@@ -103,8 +103,8 @@ def new_call(
     return Call(
         id=call_id,
         name=name,
-        input=given,
-        idempotency_key=key or idempotency_key(session_id, call_id, name, given),
+        input=args,
+        idempotency_key=key or idempotency_key(session_id, call_id, name, args),
         session_id=session_id,
         thread_id=context.thread.id,
         say=say,
@@ -125,9 +125,9 @@ _REDACTED_TEXT = (
 )
 
 
-def redacted_input_error(tool: Tool, given: Mapping[str, object]) -> str | None:
+def redacted_input_error(tool: Tool, args: Mapping[str, object]) -> str | None:
     """Why a call with redacted input must not run, as a text for the model."""
-    if tool.traits(given).read_only:
+    if tool.traits(args).read_only:
         return None
-    found = _REDACTION_LABEL.search(msgspec.json.encode(given))
-    return None if found is None else _REDACTED_TEXT.format(found.group().decode())
+    label = _REDACTION_LABEL.search(msgspec.json.encode(args))
+    return None if label is None else _REDACTED_TEXT.format(label.group().decode())

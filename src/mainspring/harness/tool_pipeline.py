@@ -16,7 +16,6 @@ from msgspec import Struct, field
 from mainspring.core import events
 from mainspring.core.content import BlobBlock, Block, TextBlock, plain_text
 from mainspring.core.errors import Conflict, Fenced, StoreFailed, ToolEnvironmentError
-from mainspring.core.events import KnownPayload
 from mainspring.core.model import INVALID_JSON, ToolUse
 from mainspring.core.tool import Call, Question, Tool, ToolResult
 from mainspring.harness import hook_events
@@ -95,11 +94,11 @@ async def _check(
     return await _authorize(context, work, call, tool)
 
 
-def input_error(context: ThreadContext, tool: Tool, given: Mapping[str, object]) -> str | None:
+def input_error(context: ThreadContext, tool: Tool, args: Mapping[str, object]) -> str | None:
     """What is wrong with an input, as a text for the model."""
-    if (raw := given.get(INVALID_JSON)) is not None:
+    if (raw := args.get(INVALID_JSON)) is not None:
         return f"The input is not a JSON object, so nothing was done: {raw!s:.200}"
-    name, wrong = tool.spec.name, tool.invalid(given) or redacted_input_error(tool, given)
+    name, wrong = tool.spec.name, tool.invalid(args) or redacted_input_error(tool, args)
     is_deferred = name in context.toolbox.deferred
     if wrong and is_deferred and name not in (context.thread.session_state.loaded_tools or ()):
         return f"{wrong}\nLoad its definition first: tool_search with the query 'select:{name}'."
@@ -178,10 +177,10 @@ def with_valid_input(context: ThreadContext, tool: Tool, decision: Decision) -> 
 async def _note_decision(
     context: ThreadContext, call: OpenCall, tool: Tool, decision: Decision
 ) -> None:
-    given = call.input if decision.updated_input is None else decision.updated_input
+    args = call.input if decision.updated_input is None else decision.updated_input
     preview = None
     if decision.decision == "ask" and tool.preview is not None:
-        preview = await tool.preview(attempt_of(context, call, given))
+        preview = await tool.preview(attempt_of(context, call, args))
     changed = decision.updated_input
     context.note(
         events.ToolCallAuthorized(
@@ -190,7 +189,7 @@ async def _note_decision(
             gate=decision.gate,
             rule=decision.rule,
             reason=decision.reason,
-            call_hash=call_hash(call.name, given, preview),
+            call_hash=call_hash(call.name, args, preview),
             preview=preview,
             updated_input=None if changed is None else dict(changed),
         )
@@ -202,23 +201,23 @@ async def _take_answer(context: ThreadContext, call: OpenCall, tool: Tool) -> De
     rule that was added meanwhile wins: then that decision is returned."""
     assert call.answer is not None
     if call.answer.result == "allow":
-        asked = normalized_call(attempt_of(context, call, call.input), tool)
-        forbidden = context.toolbox.authorizer.still_forbidden(asked, tool.traits(call.input))
+        normalized = normalized_call(attempt_of(context, call, call.input), tool)
+        forbidden = context.toolbox.authorizer.still_forbidden(normalized, tool.traits(call.input))
         if forbidden is not None:
             await _note_decision(context, call, tool, forbidden)
             return forbidden
     preview = (
         None if tool.preview is None else await tool.preview(attempt_of(context, call, call.input))
     )
-    seen = call_hash(call.name, call.input, preview)
-    is_void = call.answer.result == "allow" and call.call_hash not in (None, seen)
+    current_hash = call_hash(call.name, call.input, preview)
+    is_void = call.answer.result == "allow" and call.call_hash not in (None, current_hash)
     context.note(
         events.ToolCallAuthorized(
             tool_use_id=call.id,
             decision="ask" if is_void else call.answer.result,
             gate="default" if is_void else "person",
             reason=APPROVAL_VOID_REASON if is_void else call.answer.deny_message,
-            call_hash=seen,
+            call_hash=current_hash,
             preview=preview if is_void else None,
         )
     )
@@ -228,14 +227,14 @@ async def _take_answer(context: ThreadContext, call: OpenCall, tool: Tool) -> De
 async def _deny(
     context: ThreadContext, call: OpenCall, tool: Tool, decision: Decision | None
 ) -> CallPlan:
-    asked = attempt_of(context, call, call.input)
-    denied = hook_events.permission_denied(normalized_call(asked, tool), call.reason)
+    attempt = attempt_of(context, call, call.input)
+    denied = hook_events.permission_denied(normalized_call(attempt, tool), call.reason)
     hook_result = await context.run_hooks(denied, is_context=False)
     texts = [denial_text(call.reason), *hook_result.context]
     if hook_result.retry:
         texts.append("A hook lets you try it again.")
     is_plan = decision is not None and decision.gate == "mode"
-    if is_plan and tool.preview is not None and (preview := await tool.preview(asked)):
+    if is_plan and tool.preview is not None and (preview := await tool.preview(attempt)):
         texts.append(f"It would do this:\n{preview}")
     return refuse_call(call, "\n".join(texts), "denied")
 
@@ -306,8 +305,8 @@ async def _after_hooks(
     call: Call,
     tool_result: ToolResult,
 ) -> ToolResult:
-    done = hook_events.after_tool(normalized_call(call, ready_call.tool), tool_result)
-    hook_result = await context.run_hooks(done, is_context=False)
+    hook_event = hook_events.after_tool(normalized_call(call, ready_call.tool), tool_result)
+    hook_result = await context.run_hooks(hook_event, is_context=False)
     if hook_result.stop is not None:
         work.stops.append(hook_result.stop)
     if hook_result.updated_output is not None:
@@ -348,21 +347,21 @@ async def cap_result(
 def suspend(context: ThreadContext, call: OpenCall, questions: Sequence[Question]) -> bool:
     """Record what a call asks people, and that earlier questions with other words are void. False
     if it asks only what was answered already: then it would ask forever."""
-    requests: list[KnownPayload] = []
+    requests: list[events.KnownPayload] = []
     for question in questions:
         subject, id_ = question.subject(call.id), question.approval_id(call.id)
-        asked = [
+        earlier = [
             item
             for item in call.approvals
             if item.request.subject.id == subject.id and not item.is_void
         ]
-        if any(item.id == id_ for item in asked):
+        if any(item.id == id_ for item in earlier):
             continue
         requests += [
             events.ApprovalVoided(
                 approval_id=item.id, reason=APPROVAL_VOID_REASON, tool_use_id=call.id
             )
-            for item in asked
+            for item in earlier
         ]
         schema = question.form_schema
         requests.append(

@@ -42,8 +42,8 @@ TOO_MANY_CALLS = "Not done: the limit on tool calls is reached. Finish with what
 
 async def run_round(context: ThreadContext) -> Step | None:
     """Settle as many calls of the newest reply as possible."""
-    asked = list(context.thread.round)
-    allowed = asked[: len(asked) - calls_over(context.tiers)]
+    call_ids = list(context.thread.round)
+    allowed = call_ids[: len(call_ids) - calls_over(context.tiers)]
     work = ToolRound()
     waiting: list[OpenCall] = []
     is_interrupted = False

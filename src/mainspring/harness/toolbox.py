@@ -42,12 +42,12 @@ def compare_tools(
 ) -> ToolChanges | None:
     """`None` if nothing has changed. `is_deferred`: the model finds new ones by a search."""
     new = [name for name in after if name not in before]
-    gone = [name for name in before if name not in after]
+    removed = [name for name in before if name not in after]
     other = [name for name in after if name in before and after[name].spec != before[name].spec]
-    if not (new or gone or other):
+    if not (new or removed or other):
         return None
     hint = "; load them with tool_search" if is_deferred else ""
-    parts = {f"New{hint}": new, "No longer there": gone, "Changed": other}
+    parts = {f"New{hint}": new, "No longer there": removed, "Changed": other}
     lines = [
         f"{what}: {', '.join(names[:_MAX_NAMED])}{' ...' if len(names) > _MAX_NAMED else ''}."
         for what, names in parts.items()
@@ -55,7 +55,7 @@ def compare_tools(
     ]
     return ToolChanges(
         tools={name: after[name] for name in (*new, *other)},
-        removed=frozenset(gone),
+        removed=frozenset(removed),
         loaded=() if is_deferred else tuple(new),
         note="\n".join(["An MCP server has changed its tools.", *lines]),
     )

@@ -13,20 +13,6 @@ from msgspec import Struct
 from mainspring.core import events, ids
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import ProviderFailed
-from mainspring.core.events import (
-    AgentCustomToolUse,
-    AgentMcpToolUse,
-    AgentMessage,
-    AgentThinking,
-    AgentToolUse,
-    ErrorDetail,
-    KnownPayload,
-    ModelRequestEnded,
-    ModelRequestStarted,
-    RetryStatus,
-    SessionFailed,
-    Usage,
-)
 from mainspring.core.model import (
     Delta,
     FailedOver,
@@ -96,13 +82,13 @@ async def take_turn(context: ThreadContext) -> Step | None:
     reserved = reserve(context.tiers, context.facts, input_tokens=tokens, output_tokens=cap)
     if isinstance(reserved, Ended):
         return reserved
-    asked = OpenRequest(
+    open_request = OpenRequest(
         context.writer.new_event_id(), context.new_id(ids.RESERVATION), cap, _announcer(context)
     )
-    if (refused := await context.budget.reserve(asked.reservation_id, reserved)) is not None:
+    if (refused := await context.budget.reserve(open_request.reservation_id, reserved)) is not None:
         return Ended("budget_reached", refused)
-    step = await _ask(context, asked, tokens, reserved)
-    await context.budget.settle(asked.reservation_id, asked.cost_usd)
+    step = await _ask(context, open_request, tokens, reserved)
+    await context.budget.settle(open_request.reservation_id, open_request.cost_usd)
     return step
 
 
@@ -126,7 +112,7 @@ async def _ask(
         )
     )
     context.note(
-        ModelRequestStarted(
+        events.ModelRequestStarted(
             model=context.prompt_prefix.model,
             request_id=request_id,
             estimated_input_tokens=tokens,
@@ -144,8 +130,8 @@ async def _ask(
     match answer:
         case Reply():
             return _record(context, open_request, answer)
-        case ReplyInterrupted(said):
-            return _record_interrupted(context, open_request, said)
+        case ReplyInterrupted(text):
+            return _record_interrupted(context, open_request, text)
         case ReplyFailed():
             return await _recover(context, open_request, answer)
 
@@ -155,8 +141,8 @@ def _output_cap(context: ThreadContext, tokens: int, *, is_escalated: bool) -> i
 
     A small budget shortens a reply rather than refusing it, as long as it is worth asking.
     """
-    wanted = ESCALATED_CAP if is_escalated else OUTPUT_CAP
-    cap = max(SHORTEST_REPLY, min(wanted, context.facts.max_output, context.facts.window - tokens))
+    largest = ESCALATED_CAP if is_escalated else OUTPUT_CAP
+    cap = max(SHORTEST_REPLY, min(largest, context.facts.max_output, context.facts.window - tokens))
     allowed = affordable_output(
         context.tiers, context.facts, input_tokens=tokens, output_tokens=cap
     )
@@ -181,21 +167,17 @@ def _announcer(context: ThreadContext) -> ReplyAnnouncer:
 async def _stream(
     context: ThreadContext, open_request: OpenRequest, request: Request
 ) -> Reply | ReplyInterrupted | ReplyFailed:
-    _drop_speculative(context)  # calls that an earlier attempt started belong to another reply
+    if context.speculative_reads is not None:  # an earlier attempt's calls belong to another reply
+        context.speculative_reads.discard()
     hearing = _ReplyReader(context, request, open_request.reply_announcer)
     is_interrupted = await until_interrupted(context, hearing.read)
-    said = "".join(hearing.said)
+    text = "".join(hearing.said)
     if hearing.reply is not None:
         return hearing.reply
     if hearing.error is None and is_interrupted:
-        return ReplyInterrupted(said)
+        return ReplyInterrupted(text)
     no_reply = ProviderFailed(request.model, "malformed", "it ended without a reply")
-    return ReplyFailed(hearing.error or no_reply, said, hearing.has_begun)
-
-
-def _drop_speculative(context: ThreadContext) -> None:
-    if context.speculative_reads is not None:
-        context.speculative_reads.discard()
+    return ReplyFailed(hearing.error or no_reply, text, hearing.has_begun)
 
 
 class _ReplyReader:
@@ -221,46 +203,38 @@ class _ReplyReader:
             self.error = failed
 
     def _on_delta(self, delta: Delta | Reply) -> None:
-        if not isinstance(delta, FailedOver | Stalled):
-            self.has_begun = True
+        self.has_begun = self.has_begun or not isinstance(delta, FailedOver | Stalled)
         if not isinstance(delta, Reply):
             self._reply_announcer.on_delta(delta)
         match delta:
             case Reply():
                 self.reply = delta
             case FailedOver():
-                _note_failover(self._context, delta)
+                self._context.note(
+                    events.ProviderFailedOver(
+                        from_model=delta.from_model, to_model=delta.to_model, reason=delta.reason
+                    ),
+                    events.LoopContinued(reason="provider_failed_over"),
+                )
             case ToolUseReady(use=use):
                 begin_speculative(self._context, use)
                 self._context.emit(delta)
             case ToolInputDelta(name=name, json=""):
-                self._announce_call(name)
+                toolbox = self._context.toolbox
+                tool = toolbox.find(name)
+                if toolbox.on_call_announced is not None and tool is not None:
+                    toolbox.on_call_announced(tool.spec.name)
                 self._context.emit(delta)
             case _:
                 if isinstance(delta, TextDelta):
                     self.said.append(delta.text)
                 self._context.emit(delta)
 
-    def _announce_call(self, name: str) -> None:
-        toolbox = self._context.toolbox
-        tool = toolbox.find(name)
-        if toolbox.on_call_announced is not None and tool is not None:
-            toolbox.on_call_announced(tool.spec.name)
-
-
-def _note_failover(context: ThreadContext, delta: FailedOver) -> None:
-    context.note(
-        events.ProviderFailedOver(
-            from_model=delta.from_model, to_model=delta.to_model, reason=delta.reason
-        ),
-        events.LoopContinued(reason="provider_failed_over"),
-    )
-
 
 def _end(
     context: ThreadContext,
     open_request: OpenRequest,
-    usage: Usage,
+    usage: events.Usage,
     *,
     model: str,
     stop_reason: str,
@@ -268,7 +242,7 @@ def _end(
 ) -> None:
     cost = open_request.cost_usd = context.cost(usage, model)
     context.note(
-        ModelRequestEnded(
+        events.ModelRequestEnded(
             model_request_start_id=open_request.started_id,
             model_usage=usage,
             is_error=is_error,
@@ -297,13 +271,13 @@ def _record(context: ThreadContext, open_request: OpenRequest, reply: Reply) -> 
     has_calls = reply.reason in ("tool_use", "end_turn")
     content = [part for part in reply.content if has_calls or not isinstance(part, ToolUse)]
     for part in content:
-        begun = (
+        early = (
             context.speculative_reads.matching_call(part)
             if context.speculative_reads and isinstance(part, ToolUse)
             else None
         )
-        told = open_request.reply_announcer.event_ids(part) if begun is None else (begun.id,)
-        context.note(_as_payload(context, part), event_ids=told)
+        event_ids = open_request.reply_announcer.event_ids(part) if early is None else (early.id,)
+        context.note(_as_payload(context, part), event_ids=event_ids)
     _end(context, open_request, reply.usage, model=reply.model, stop_reason=reply.reason)
     match reply.reason:
         case "refusal":
@@ -322,49 +296,49 @@ def _can_escalate(context: ThreadContext, open_request: OpenRequest) -> bool:
     return _output_cap(context, context.input_tokens(), is_escalated=True) > open_request.cap
 
 
-def _as_payload(context: ThreadContext, part: TextBlock | Thinking | ToolUse) -> KnownPayload:
+def _as_payload(
+    context: ThreadContext, part: TextBlock | Thinking | ToolUse
+) -> events.KnownPayload:
     match part:
         case TextBlock():
-            return AgentMessage(content=(part,))
+            return events.AgentMessage(content=(part,))
         case Thinking(text=text, signature=signature):
-            return AgentThinking(text=text, signature=signature)
-        case ToolUse(name=name, input=given):
+            return events.AgentThinking(text=text, signature=signature)
+        case ToolUse(name=name, input=args):
             if context.toolbox.is_client_tool(name):
-                return AgentCustomToolUse(name=name, input=given)
+                return events.AgentCustomToolUse(name=name, input=args)
             if name.startswith("mcp__"):
-                return _mcp_tool_use(context, name, given)
-            return AgentToolUse(name=name, input=given)
+                server, _, called = name.removeprefix("mcp__").partition("__")
+                if (tool := context.toolbox.find(name)) is not None and tool.origin is not None:
+                    server, called = tool.origin.server, tool.origin.name
+                return events.AgentMcpToolUse(
+                    mcp_server_name=server, name=name, mcp_tool_name=called, input=args
+                )
+            return events.AgentToolUse(name=name, input=args)
 
 
-def _mcp_tool_use(context: ThreadContext, name: str, given: dict[str, object]) -> AgentMcpToolUse:
-    server, _, called = name.removeprefix("mcp__").partition("__")
-    if (tool := context.toolbox.find(name)) is not None and tool.origin is not None:
-        server, called = tool.origin.server, tool.origin.name
-    return AgentMcpToolUse(mcp_server_name=server, name=name, mcp_tool_name=called, input=given)
-
-
-def _record_interrupted(context: ThreadContext, open_request: OpenRequest, said: str) -> None:
+def _record_interrupted(context: ThreadContext, open_request: OpenRequest, text: str) -> None:
     """Record what had arrived; the interrupt itself is in the inbox and comes next."""
-    if said:
+    if text:
         context.note(
-            AgentMessage(content=(TextBlock(said),)),
+            events.AgentMessage(content=(TextBlock(text),)),
             event_ids=open_request.reply_announcer.first_message,
         )
     _end(
         context,
         open_request,
-        _estimated_usage(context, said),
+        _estimated_usage(context, text),
         model=context.prompt_prefix.model,
         stop_reason="interrupted",
-        is_error=not said,
+        is_error=not text,
     )
 
 
-def _estimated_usage(context: ThreadContext, said: str) -> Usage:
+def _estimated_usage(context: ThreadContext, text: str) -> events.Usage:
     """Estimated usage of a call that broke off: it is billed, but not reported."""
-    return Usage(
+    return events.Usage(
         input_tokens=context.input_tokens(),
-        output_tokens=int(len(said.encode()) / context.facts.bytes_per_token),
+        output_tokens=int(len(text.encode()) / context.facts.bytes_per_token),
     )
 
 
@@ -374,7 +348,7 @@ async def _recover(context: ThreadContext, open_request: OpenRequest, failed: Re
     _end(
         context,
         open_request,
-        _estimated_usage(context, failed.text) if failed.text else Usage(),
+        _estimated_usage(context, failed.text) if failed.text else events.Usage(),
         model=context.prompt_prefix.model,
         stop_reason=error.kind,
         is_error=True,
@@ -386,18 +360,18 @@ async def _recover(context: ThreadContext, open_request: OpenRequest, failed: Re
     is_broken_stream = failed.has_begun and error.retryable and error.kind != "stalled"
     if is_broken_stream and context.thread.retries.broken_streams < BROKEN_STREAMS:
         return Continue("broken_stream_retry")
-    context.note(SessionFailed(error=_detail(error)))
+    context.note(events.SessionFailed(error=_detail(error)))
     return Ended("model_error", str(error))
 
 
-def _detail(failed: ProviderFailed) -> ErrorDetail:
+def _detail(failed: ProviderFailed) -> events.ErrorDetail:
     kinds = {
         "overloaded": "model_overloaded_error",
         "rate_limited": "model_rate_limited_error",
         "billing": "billing_error",
     }
-    status = RetryStatus(type="exhausted" if failed.retryable else "terminal")
-    return ErrorDetail(
+    status = events.RetryStatus(type="exhausted" if failed.retryable else "terminal")
+    return events.ErrorDetail(
         type=kinds.get(failed.kind, "model_request_failed_error"),
         message=str(failed),
         retry_status=status,

@@ -28,6 +28,6 @@ async def store_blob(
 def referenced_blobs(payload: AnyPayload) -> Iterator[str]:
     """Digests of the blobs that an event's content cannot be read without."""
     for block in getattr(payload, "content", ()):
-        kept = block.source if isinstance(block, ImageBlock | DocumentBlock) else block
-        if isinstance(kept, BlobBlock | BlobSource):
-            yield kept.hash
+        source = block.source if isinstance(block, ImageBlock | DocumentBlock) else block
+        if isinstance(source, BlobBlock | BlobSource):
+            yield source.hash

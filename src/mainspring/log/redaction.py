@@ -122,12 +122,12 @@ async def _redact_session(
     why: tuple[str, Sender],
 ) -> None:
     blobs = await _blobs_with(log, session_id, remover)
-    gone = blobs | progress.blobs
-    bodies = _redacted_bodies(await _own_events(log, session_id), remover, gone)
+    removed = blobs | progress.blobs
+    bodies = _redacted_bodies(await _own_events(log, session_id), remover, removed)
     if not bodies and not blobs:
         return
     async with hold_session(log, session_id) as writer:  # it may have grown in the meantime
-        bodies = _redacted_bodies(await _own_events(log, session_id), remover, gone)
+        bodies = _redacted_bodies(await _own_events(log, session_id), remover, removed)
         redactions = tuple(
             Redaction(
                 seq=event.seq,
@@ -150,15 +150,15 @@ async def _own_events(log: SessionLog, session_id: str) -> list[Event]:
 
 
 async def _blobs_with(log: SessionLog, session_id: str, remover: TextRemover) -> set[str]:
-    found: set[str] = set()
+    digests: set[str] = set()
     for digest in await log.store.blobs(session_id):
         try:
             text = (await log.blob(digest)).decode("utf-8", "ignore")
         except BlobNotFound:
             continue
         if remover(text) is not text:
-            found.add(digest)
-    return found
+            digests.add(digest)
+    return digests
 
 
 def _redacted_bodies(

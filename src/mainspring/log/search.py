@@ -52,11 +52,11 @@ async def search(
 
 async def _catch_up(log: SessionLog, session_id: str | None, pages: int | None = None) -> None:
     for _ in count() if pages is None else range(pages):
-        if not (found := await log.store.unindexed(session_id, limit=_PAGE)):
+        if not (rows := await log.store.unindexed(session_id, limit=_PAGE)):
             return
         upto: dict[str, int] = {}
         texts: list[IndexedText] = []
-        for owner, row in found:
+        for owner, row in rows:
             upto[owner] = row.seq
             if text := _text(row):
                 texts.append(IndexedText(session_id=owner, seq=row.seq, text=text))

@@ -19,68 +19,68 @@ RECORD_COLUMNS: Final = (
 """A record's fields, in the order of `record` and `record_values`."""
 
 
-def session_row(found: tuple[Any, ...]) -> SessionRow:
+def session_row(row: tuple[Any, ...]) -> SessionRow:
     """From id, thread, created, updated, seq, hash, parent, its seq, epoch, owner."""
     return SessionRow(
-        id=found[0],
-        thread_id=found[1],
-        created=found[2],
-        updated=found[3],
-        head=Head(found[4], found[5]),
-        parent_id=found[6],
-        parent_seq=found[7],
-        epoch=found[8],
-        owner=found[9],
+        id=row[0],
+        thread_id=row[1],
+        created=row[2],
+        updated=row[3],
+        head=Head(row[4], row[5]),
+        parent_id=row[6],
+        parent_seq=row[7],
+        epoch=row[8],
+        owner=row[9],
     )
 
 
-def inbox_item(found: tuple[Any, ...]) -> InboxItem:
+def inbox_item(row: tuple[Any, ...]) -> InboxItem:
     """From the item's fields, in their order."""
     return InboxItem(
-        event_id=found[0],
-        client_id=found[1],
-        thread_id=found[2],
-        time=found[3],
-        version=found[4],
-        type=found[5],
-        body=found[6],
-        sender=found[7],
-        position=found[8],
-        seq=found[9],
+        event_id=row[0],
+        client_id=row[1],
+        thread_id=row[2],
+        time=row[3],
+        version=row[4],
+        type=row[5],
+        body=row[6],
+        sender=row[7],
+        position=row[8],
+        seq=row[9],
     )
 
 
-def record_row(found: tuple[Any, ...]) -> RecordRow:
+def record_row(row: tuple[Any, ...]) -> RecordRow:
     return RecordRow(
-        tenant=found[0],
-        kind=found[1],
-        id=found[2],
-        created=found[3],
-        updated=found[4],
-        body=found[5],
-        parent=found[6],
-        name=found[7],
-        label=found[8],
-        due=found[9],
-        is_archived=bool(found[10]),
-        rev=found[11],
+        tenant=row[0],
+        kind=row[1],
+        id=row[2],
+        created=row[3],
+        updated=row[4],
+        body=row[5],
+        parent=row[6],
+        name=row[7],
+        label=row[8],
+        due=row[9],
+        is_archived=bool(row[10]),
+        rev=row[11],
     )
 
 
-def record_values(kept: RecordRow) -> tuple[Any, ...]:
+def record_values(row: RecordRow) -> tuple[Any, ...]:
     return (
-        kept.tenant,
-        kept.kind,
-        kept.id,
-        kept.created,
-        kept.updated,
-        kept.body,
-        kept.parent,
-        kept.name,
-        kept.label,
-        kept.due,
-        kept.is_archived,
-        kept.rev,
+        row.tenant,
+        row.kind,
+        row.id,
+        row.created,
+        row.updated,
+        row.body,
+        row.parent,
+        row.name,
+        row.label,
+        row.due,
+        row.is_archived,
+        row.rev,
     )
 
 
@@ -106,7 +106,7 @@ def record_conditions(query: RecordQuery) -> Conditions:
     # partial indexes: used only if the query repeats their condition
     parent: LiteralString = "parent <> '' and parent =" if query.parent else "parent ="
     label: LiteralString = "label <> '' and label =" if query.label else "label ="
-    given: dict[LiteralString, Any] = {
+    values: dict[LiteralString, Any] = {
         "kind =": query.kind,
         "tenant =": query.tenant,
         parent: query.parent,
@@ -118,9 +118,9 @@ def record_conditions(query: RecordQuery) -> Conditions:
         "name >=": query.name_from,
         "name <": None if query.name_from is None else prefix_end(query.name_from),
     }
-    found = Conditions({part: value for part, value in given.items() if value is not None})
-    require_storable(found.values)
-    return found
+    conditions = Conditions({part: value for part, value in values.items() if value is not None})
+    require_storable(conditions.values)
+    return conditions
 
 
 def record_order(query: RecordQuery) -> tuple[LiteralString, LiteralString]:
@@ -134,28 +134,28 @@ def record_order(query: RecordQuery) -> tuple[LiteralString, LiteralString]:
 
 def record_page(query: RecordQuery, placeholder: LiteralString) -> tuple[LiteralString, list[Any]]:
     """The SQL after `from record` (conditions, page, order, limit), and its values."""
-    found = record_conditions(query)
+    conditions = record_conditions(query)
     column, direction = record_order(query)
-    where, values = found.where(placeholder), found.values
+    where, values = conditions.where(placeholder), conditions.values
     if query.after is not None:
-        seen = [getattr(query.after, column), query.after.id]
-        require_storable(seen)
+        position = [getattr(query.after, column), query.after.id]
+        require_storable(position)
         sign: LiteralString = "<" if direction == "desc" else ">"
         where = f"{where} and ({column}, id) {sign} ({placeholder}, {placeholder})"
-        values += seen
-    rest: LiteralString = f"order by {column} {direction}, id {direction} limit {placeholder}"
-    return f"where {where} {rest}", [*values, query.limit]
+        values += position
+    order: LiteralString = f"order by {column} {direction}, id {direction} limit {placeholder}"
+    return f"where {where} {order}", [*values, query.limit]
 
 
 def prefix_end(prefix: str) -> str | None:
     """The first text, by code points, after all with this prefix; `None` if there is none."""
-    kept = prefix.rstrip(_LAST_CHARACTER)
-    if not kept:
+    stem = prefix.rstrip(_LAST_CHARACTER)
+    if not stem:
         return None
-    following = ord(kept[-1]) + 1
+    following = ord(stem[-1]) + 1
     if 0xD800 <= following <= 0xDFFF:  # surrogates: no text has these
         following = 0xE000
-    return kept[:-1] + chr(following)
+    return stem[:-1] + chr(following)
 
 
 def is_storable_text(text: str) -> bool:

@@ -29,8 +29,8 @@ def unwrap_single_error() -> Generator[None]:
 
 def _without_consequences(group: BaseExceptionGroup[BaseException]) -> BaseException:
     errors = list(_leaf_errors(group))
-    _, rest = group.split(lambda error: error.__cause__ in errors)
-    return rest or group
+    _, others = group.split(lambda error: error.__cause__ in errors)
+    return others or group
 
 
 def _leaf_errors(error: BaseException) -> Generator[BaseException]:

@@ -291,10 +291,10 @@ class SessionImport:
 
     async def _check_parent(self, log: SessionLog, parent_id: str) -> None:
         try:
-            found = await log.read(parent_id, after=self.header.parent_seq - 1, limit=1)
+            events = await log.read(parent_id, after=self.header.parent_seq - 1, limit=1)
         except SessionNotFound as error:
             raise InvalidInput(f"begins with session {parent_id}, which is not here") from error
-        if not found or found[0].digest() != self.events[0].prev:
+        if not events or events[0].digest() != self.events[0].prev:
             raise InvalidInput(f"does not follow from session {parent_id} as it is here")
 
     async def _extend(self, log: SessionLog, existing: SessionRow) -> None:
@@ -348,4 +348,4 @@ class SessionImport:
         return folded
 
     def _has(self, event: Event) -> bool:
-        return any(ours.seq == event.seq and ours == event for ours in self.events)
+        return any(own.seq == event.seq and own == event for own in self.events)

@@ -23,8 +23,8 @@ from mainspring.core.events import ContextCompacted
 from mainspring.core.model import Message, Request, ToolResultBlock, User
 from mainspring.core.model_facts import ModelFacts
 from mainspring.core.tool import Call, Tool, ToolResult
-from mainspring.harness.context.instruction_files import DiskInstructionFiles
-from mainspring.harness.context.instructions import InstructionRoots, Section, load, render
+from mainspring.harness.context.instruction_files import InstructionFiles, InstructionRoots
+from mainspring.harness.context.instructions import Section, load, render
 from mainspring.harness.context.prompts import system_prompt
 from mainspring.harness.context.request_builder import PromptPrefix, build_request
 from mainspring.harness.state.thread import fold
@@ -57,7 +57,7 @@ def project(tmp_path: Path) -> Path:
 def around(root: Path, **more: object) -> PathInstructions:
     at = PurePosixPath(root)
     places = InstructionRoots(project=at, cwd=at, agent=at)
-    return PathInstructions(places, load(DiskInstructionFiles(), places), **more)  # pyright: ignore[reportArgumentType] (keywords of it, by name)
+    return PathInstructions(places, load(InstructionFiles(), places), **more)  # pyright: ignore[reportArgumentType] (keywords of it, by name)
 
 
 async def shown(surroundings: PathInstructions, path: str, thread_id: str = "") -> list[str]:
@@ -126,7 +126,7 @@ async def test_what_is_too_much_at_once_comes_with_the_next_call(project: Path):
 async def test_a_nested_file_cannot_bring_in_what_is_hidden_from_the_session(project: Path):
     (project / ".env").write_text("secret")
     (project / "app/CLAUDE.md").write_text("x @../.env")
-    hidden = DiskInstructionFiles(is_hidden=lambda path: path.name == ".env")
+    hidden = InstructionFiles(is_hidden=lambda path: path.name == ".env")
     found = await around(project, instruction_files=hidden).for_path("app/b.txt")
     assert [item.source for item in found] == ["app/AGENTS.md", "app/CLAUDE.md"]
 
@@ -192,7 +192,7 @@ async def test_after_a_compaction_nested_instructions_come_again(project: Path, 
     surroundings = around(project)
     tools = tools_on(project, surroundings)
     at, model = PurePosixPath(project), Scripted(otherwise=Reader(40))
-    instructions = render(load(DiskInstructionFiles(), InstructionRoots(project=at, cwd=at)))
+    instructions = render(load(InstructionFiles(), InstructionRoots(project=at, cwd=at)))
     async with stage(tmp_path, model, *tools.values(), facts=SMALL) as play:
         await play.play("Read them all.")
         log = await play.events()

@@ -55,15 +55,15 @@ class Outcome(Struct, frozen=True, kw_only=True):
 class NoSandbox:
     """Starts programs as anybody would who has not thought about it."""
 
-    async def run(self, wanted: ExecRequest) -> ExecResult:
-        return await anyio.to_thread.run_sync(self._run, wanted)
+    async def run(self, request: ExecRequest) -> ExecResult:
+        return await anyio.to_thread.run_sync(self._run, request)
 
-    def _run(self, wanted: ExecRequest) -> ExecResult:
+    def _run(self, request: ExecRequest) -> ExecResult:
         begun = time.monotonic()
         with tempfile.TemporaryFile() as said:  # a pipe would be held open by what stays behind
             process = subprocess.Popen(
-                ["env", *(f"{name}={value}" for name, value in wanted.env.items()), *wanted.argv],
-                cwd=wanted.env["WORK"],
+                ["env", *(f"{name}={value}" for name, value in request.env.items()), *request.argv],
+                cwd=request.env["WORK"],
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=subprocess.STDOUT,
@@ -71,7 +71,7 @@ class NoSandbox:
                 start_new_session=True,
             )
             try:
-                process.wait(wanted.wall_seconds)
+                process.wait(request.wall_seconds)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -98,12 +98,12 @@ async def _attacked(sandbox: Sandbox | NoSandbox, scene: Scene, attack: Attack) 
 
 
 async def _answers(sandbox: Sandbox, scene: Scene) -> bool:
-    wanted = ExecRequest(
+    request = ExecRequest(
         key=f"after-{scene.round}", argv=("echo", "here"), wall_seconds=_PROBE_SECONDS
     )
     try:
         with anyio.fail_after(_PROBE_SECONDS):
-            return (await sandbox.run(wanted)).stdout.head == b"here\n"
+            return (await sandbox.run(request)).stdout.head == b"here\n"
     except (SandboxFailed, TimeoutError):
         return False
 

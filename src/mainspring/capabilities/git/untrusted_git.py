@@ -88,10 +88,10 @@ class Git:
         Raises:
             ToolEnvironmentError: git failed; with its message.
         """
-        done = await self.run(*arguments, stdin=stdin)
-        if done.returncode != 0:
-            raise ToolEnvironmentError(f"git says: {git_error(done)}")
-        return os.fsdecode(done.stdout).removesuffix("\n")
+        proc = await self.run(*arguments, stdin=stdin)
+        if proc.returncode != 0:
+            raise ToolEnvironmentError(f"git says: {git_error(proc)}")
+        return os.fsdecode(proc.stdout).removesuffix("\n")
 
     async def output_names(self, *arguments: str) -> list[str]:
         """The names in git's output; `-z` must be among the arguments.
@@ -101,8 +101,8 @@ class Git:
         return split_names(await self.output(*arguments))
 
     async def commit_of(self, name: str) -> str | None:
-        done = await self.run("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}")
-        return os.fsdecode(done.stdout).strip() if done.returncode == 0 else None
+        proc = await self.run("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}")
+        return os.fsdecode(proc.stdout).strip() if proc.returncode == 0 else None
 
     async def is_ancestor(self, commit: str, other: str) -> bool:
         """Whether a commit is part of another's history."""
@@ -127,15 +127,15 @@ async def open_repository(workspace: Path, run_program: RunProgram) -> Git:
         ToolEnvironmentError: there is none, or it is not safe to work in; it says why.
     """
     arguments = ("rev-parse", "--is-bare-repository", "--absolute-git-dir", "--git-common-dir")
-    done = await _run_git(run_program, arguments, workspace, _settings_environment(_SETTINGS))
-    if done.returncode != 0:
-        if b"not a git repository" in done.stderr:
+    proc = await _run_git(run_program, arguments, workspace, _settings_environment(_SETTINGS))
+    if proc.returncode != 0:
+        if b"not a git repository" in proc.stderr:
             raise ToolEnvironmentError(
                 f"{workspace} is in no git repository, and a worktree is of one: run `git init`"
                 " there and commit, or do without isolation"
             )
-        raise ToolEnvironmentError(f"git says: {git_error(done)}")
-    is_bare, folder, common = os.fsdecode(done.stdout).splitlines()
+        raise ToolEnvironmentError(f"git says: {git_error(proc)}")
+    is_bare, folder, common = os.fsdecode(proc.stdout).splitlines()
     if is_bare == "true":
         raise ToolEnvironmentError(f"{folder} is a bare repository: work in a clone of it")
     try:
@@ -254,10 +254,10 @@ async def config_entries(content: bytes, run_program: RunProgram) -> list[tuple[
         ToolEnvironmentError: git cannot read it, or is not installed.
     """
     arguments = ("config", "--file", "-", "--no-includes", "--list", "-z")
-    done = await _run_git(run_program, arguments, Path("/"), {}, stdin=content)
-    if done.returncode != 0:
-        raise ToolEnvironmentError(f"git cannot read it: {git_error(done)}")
-    entries = (entry.partition("\n") for entry in split_names(os.fsdecode(done.stdout)))
+    proc = await _run_git(run_program, arguments, Path("/"), {}, stdin=content)
+    if proc.returncode != 0:
+        raise ToolEnvironmentError(f"git cannot read it: {git_error(proc)}")
+    entries = (entry.partition("\n") for entry in split_names(os.fsdecode(proc.stdout)))
     return [(name, value) for name, _, value in entries]
 
 
@@ -270,8 +270,8 @@ def _settings_environment(settings: Mapping[str, str]) -> dict[str, str]:
     return variables
 
 
-def git_error(done: CompletedProcess[bytes]) -> str:
-    output = done.stderr or done.stdout
+def git_error(proc: CompletedProcess[bytes]) -> str:
+    output = proc.stderr or proc.stdout
     return (
-        output.decode(errors="replace").strip()[:_MAX_ERROR_CHARACTERS] or f"exit {done.returncode}"
+        output.decode(errors="replace").strip()[:_MAX_ERROR_CHARACTERS] or f"exit {proc.returncode}"
     )

@@ -85,40 +85,40 @@ class GitWorktrees:
 
     async def open(self, name: str) -> Worktree:
         async with self._turn:
-            found = await self._read_state(name)
-            head = await found.repository.commit_of("HEAD")
+            state = await self._read_state(name)
+            head = await state.repository.commit_of("HEAD")
             if head is None:
                 raise ToolEnvironmentError(
-                    f"{found.repository.top} has no commit yet, and a worktree begins with one:"
+                    f"{state.repository.top} has no commit yet, and a worktree begins with one:"
                     " commit something first, or do without isolation"
                 )
-            if not found.is_whole:
-                found = await self._create(found, head)
-            tip = found.tip or head
-            done = await found.repository.run("merge-base", tip, head)
-            begun = os.fsdecode(done.stdout).strip() if done.returncode == 0 else tip
-            path = await to_thread.run_sync(self._matching, found)
-            return Worktree(path=path, branch=found.branch, commit=begun)
+            if not state.is_whole:
+                state = await self._create(state, head)
+            tip = state.tip or head
+            proc = await state.repository.run("merge-base", tip, head)
+            base = os.fsdecode(proc.stdout).strip() if proc.returncode == 0 else tip
+            path = await to_thread.run_sync(self._matching, state)
+            return Worktree(path=path, branch=state.branch, commit=base)
 
     async def changes(self, worktree: Worktree) -> list[str]:
         async with self._turn:
-            found = await self._read_state(_name_of(worktree))
-            staged = await _stage_tree(found)
-            now = found.tip if staged is None else staged.tree
+            state = await self._read_state(_name_of(worktree))
+            staged = await _stage_tree(state)
+            now = state.tip if staged is None else staged.tree
             if now is None:
                 return []
-            changed = await found.repository.output_names(*_DIFF_COMMAND, worktree.commit, now)
+            changed = await state.repository.output_names(*_DIFF_COMMAND, worktree.commit, now)
             apart = staged.apart if staged is not None else ()
-            within = self._within(found.repository).as_posix()
+            within = self._within(state.repository).as_posix()
             return sorted(posixpath.relpath(path, within) for path in (*changed, *apart))
 
     async def close(self, worktree: Worktree, *, merge: bool, message: str) -> ClosedWorktree:
         async with self._turn:
-            found = await self._read_state(_name_of(worktree))
+            state = await self._read_state(_name_of(worktree))
             if not merge:
-                await self._remove(found)
+                await self._remove(state)
                 return ClosedWorktree(outcome="discarded")
-            return await self._merge(found, worktree, message)
+            return await self._merge(state, worktree, message)
 
     async def remove_all(self) -> None:
         """Remove all worktrees of a deleted session; work that is not merged stays on its branch.
@@ -127,50 +127,50 @@ class GitWorktrees:
         """
         async with self._turn:
             for name in await to_thread.run_sync(_names_in, self.place):
-                found = await self._read_state(name)
-                head = await found.repository.commit_of("HEAD")
+                state = await self._read_state(name)
+                head = await state.repository.commit_of("HEAD")
                 if head is None:
                     continue
                 tip = await _commit_worktree(
-                    found, await _stage_tree(found), head, _DELETED_SESSION_MESSAGE
+                    state, await _stage_tree(state), head, _DELETED_SESSION_MESSAGE
                 )
-                is_merged = tip is None or await found.repository.is_ancestor(tip, head)
-                await self._remove(found if is_merged else replace(found, tip=None))
+                is_merged = tip is None or await state.repository.is_ancestor(tip, head)
+                await self._remove(state if is_merged else replace(state, tip=None))
 
     async def _merge(
-        self, found: _WorktreeState, worktree: Worktree, message: str
+        self, state: _WorktreeState, worktree: Worktree, message: str
     ) -> ClosedWorktree:
-        git = found.repository
-        staged = await _stage_tree(found)
+        git = state.repository
+        staged = await _stage_tree(state)
         if staged is not None and staged.apart:
             names = _list_names(staged.apart)
-            return _kept_result(found, found.tip, f"{names}: a repository of its own is not merged")
-        tip = await _commit_worktree(found, staged, worktree.commit, message)
+            return _kept_result(state, state.tip, f"{names}: a repository of its own is not merged")
+        tip = await _commit_worktree(state, staged, worktree.commit, message)
         head = await git.commit_of("HEAD")
         if head is None:
-            return _kept_result(found, tip, f"{git.top} has no commit to merge it into")
+            return _kept_result(state, tip, f"{git.top} has no commit to merge it into")
         if tip is None or await git.is_ancestor(tip, head):
-            merged = await _earlier_merge(found, worktree, head, tip)
-            await self._remove(found)
+            merged = await _earlier_merge(state, worktree, head, tip)
+            await self._remove(state)
             if merged is None:
                 return ClosedWorktree(outcome="discarded", reason="nothing was changed")
             return ClosedWorktree(outcome="merged", commit=merged)
-        made = await _merge_commit(found, head, tip, message)
-        if isinstance(made, ClosedWorktree):
-            return made
-        if private := await self._private(found.repository, head, made):
-            return _kept_result(found, tip, f"{_list_names(private)}: that is no part of the work")
-        forward = ("merge", "--quiet", "--ff-only", "--no-overwrite-ignore", made)
-        done = await git.run(*forward)
-        if done.returncode != 0:
-            return _kept_result(found, tip, f"git says: {git_error(done)}")
-        await self._remove(found)
-        return ClosedWorktree(outcome="merged", commit=made)
+        merge = await _merge_commit(state, head, tip, message)
+        if isinstance(merge, ClosedWorktree):
+            return merge
+        if private := await self._private(state.repository, head, merge):
+            return _kept_result(state, tip, f"{_list_names(private)}: that is no part of the work")
+        forward = ("merge", "--quiet", "--ff-only", "--no-overwrite-ignore", merge)
+        proc = await git.run(*forward)
+        if proc.returncode != 0:
+            return _kept_result(state, tip, f"git says: {git_error(proc)}")
+        await self._remove(state)
+        return ClosedWorktree(outcome="merged", commit=merge)
 
-    async def _private(self, git: Git, head: str, made: str) -> list[str]:
+    async def _private(self, git: Git, head: str, merge: str) -> list[str]:
         """Paths in the private folder that a merge would change."""
         own = (self._within(git) / self.private_folder).as_posix()
-        changed = await git.output_names(*_DIFF_COMMAND, head, made)
+        changed = await git.output_names(*_DIFF_COMMAND, head, merge)
         return [path for path in changed if f"{path}/".casefold().startswith(f"{own}/".casefold())]
 
     async def _read_state(self, name: str) -> _WorktreeState:
@@ -183,40 +183,40 @@ class GitWorktrees:
         tip = await repository.commit_of(f"refs/heads/{_BRANCH_PREFIX}{name}")
         return _WorktreeState(name=name, repository=repository, top=top, folder=folder, tip=tip)
 
-    async def _create(self, found: _WorktreeState, head: str) -> _WorktreeState:
+    async def _create(self, state: _WorktreeState, head: str) -> _WorktreeState:
         """Create the worktree, which is new or whose folder is gone; an existing branch is kept.
 
         Its files are checked out in a last, separate step, after its own settings could be checked.
         """
-        git = found.repository
-        await to_thread.run_sync(self._clear, found)
-        new = ("--no-checkout", "-b", found.branch, "--", str(found.top), head)
-        again = ("--no-checkout", "--", str(found.top), found.branch)
-        await git.output("worktree", "add", "--quiet", *(new if found.tip is None else again))
-        folder = await to_thread.run_sync(worktree_folder, git.common, found.top)
+        git = state.repository
+        await to_thread.run_sync(self._clear, state)
+        new = ("--no-checkout", "-b", state.branch, "--", str(state.top), head)
+        again = ("--no-checkout", "--", str(state.top), state.branch)
+        await git.output("worktree", "add", "--quiet", *(new if state.tip is None else again))
+        folder = await to_thread.run_sync(worktree_folder, git.common, state.top)
         if folder is None:
-            raise ToolEnvironmentError(f"git has made no worktree at {found.top}")
-        own = await git.at(found.top, folder)
+            raise ToolEnvironmentError(f"git has made no worktree at {state.top}")
+        own = await git.at(state.top, folder)
         await own.output("reset", "--quiet", "--hard")
-        return replace(found, folder=folder)
+        return replace(state, folder=folder)
 
-    def _clear(self, found: _WorktreeState) -> None:
+    def _clear(self, state: _WorktreeState) -> None:
         """Remove the remains of an incomplete worktree.
 
         Raises:
             ToolEnvironmentError: the folder has files that are not ours.
         """
-        if found.folder is None and found.top.is_dir() and any(found.top.iterdir()):
+        if state.folder is None and state.top.is_dir() and any(state.top.iterdir()):
             raise ToolEnvironmentError(
-                f"{found.top} is no worktree of {found.repository.common} any more, and has files:"
+                f"{state.top} is no worktree of {state.repository.common} any more, and has files:"
                 " look at them and remove the folder"
             )
         self.place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._remove_folders(found)
+        self._remove_folders(state)
 
-    def _matching(self, found: _WorktreeState) -> Path:
+    def _matching(self, state: _WorktreeState) -> Path:
         """The folder of the worktree that corresponds to the workspace."""
-        path = found.top / self._within(found.repository)
+        path = state.top / self._within(state.repository)
         if path.resolve() != path:
             raise ToolEnvironmentError(f"{path} is a link in the last commit: that is not followed")
         path.mkdir(parents=True, exist_ok=True)
@@ -225,26 +225,26 @@ class GitWorktrees:
     def _within(self, repository: Git) -> Path:
         return self.workspace.resolve().relative_to(repository.top)
 
-    async def _remove(self, found: _WorktreeState) -> None:
-        await to_thread.run_sync(self._remove_folders, found)
-        if found.tip is not None:
+    async def _remove(self, state: _WorktreeState) -> None:
+        await to_thread.run_sync(self._remove_folders, state)
+        if state.tip is not None:
             # git refuses if the branch is checked out elsewhere; then it is in use
-            await found.repository.run("branch", "--quiet", "-D", "--", found.branch)
+            await state.repository.run("branch", "--quiet", "-D", "--", state.branch)
 
-    def _remove_folders(self, found: _WorktreeState) -> None:
+    def _remove_folders(self, state: _WorktreeState) -> None:
         """Rename the folder first: a partly removed one would look like a change."""
-        gone = f"{found.name}_gone"
-        self.remove_folder(self.place, gone)
+        removed_name = f"{state.name}_gone"
+        self.remove_folder(self.place, removed_name)
         try:
-            if found.top.exists():
-                found.top.rename(found.top.with_name(gone))
-            if found.folder is not None:
-                _remove_tree(found.folder)
+            if state.top.exists():
+                state.top.rename(state.top.with_name(removed_name))
+            if state.folder is not None:
+                _remove_tree(state.folder)
         except OSError as error:
             raise ToolEnvironmentError(
-                f"{found.top} cannot be removed: {error.strerror}"
+                f"{state.top} cannot be removed: {error.strerror}"
             ) from error
-        self.remove_folder(self.place, gone)
+        self.remove_folder(self.place, removed_name)
 
 
 def _remove_tree(folder: Path) -> None:
@@ -256,76 +256,78 @@ def _remove_tree(folder: Path) -> None:
         os.close(above)
 
 
-async def _stage_tree(found: _WorktreeState) -> _StagedTree | None:
+async def _stage_tree(state: _WorktreeState) -> _StagedTree | None:
     """The tree that would be committed now; `None`: the worktree has no files.
 
     Uses plumbing commands only: porcelain would enter other repositories in the tree, and run
     whatever their settings name.
     """
-    if found.folder is None or not found.is_whole:
+    if state.folder is None or not state.is_whole:
         return None
-    git = await found.repository.at(found.top, found.folder)
+    git = await state.repository.at(state.top, state.folder)
     looked = ("ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard")
-    named = list(dict.fromkeys(await git.output_names(*looked)))
-    apart = [name for name in named if name.endswith("/")]
-    given = "".join(f"{name}\0" for name in named if name not in apart)
-    if given:
-        taken = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
-        await git.output(*taken, stdin=os.fsencode(given))
+    names = list(dict.fromkeys(await git.output_names(*looked)))
+    apart = [name for name in names if name.endswith("/")]
+    name_list = "".join(f"{name}\0" for name in names if name not in apart)
+    if name_list:
+        update_index = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
+        await git.output(*update_index, stdin=os.fsencode(name_list))
     return _StagedTree(git=git, tree=await git.output("write-tree"), apart=tuple(apart))
 
 
 async def _commit_worktree(
-    found: _WorktreeState, staged_tree: _StagedTree | None, begun: str, message: str
+    state: _WorktreeState, staged_tree: _StagedTree | None, base: str, message: str
 ) -> str | None:
     """The commit of the branch with everything in the worktree; if the branch was removed, based on
-    `begun`."""
+    `base`."""
     if staged_tree is None:
-        return found.tip
-    git, tip = staged_tree.git, found.tip or begun
+        return state.tip
+    git, tip = staged_tree.git, state.tip or base
     if staged_tree.tree == await git.output("rev-parse", f"{tip}^{{tree}}"):
         return tip
     parents = ("-p", tip)
-    made = await git.output(
+    commit = await git.output(
         "commit-tree", staged_tree.tree, *parents, "-F", "-", stdin=message.encode()
     )
-    await git.output("update-ref", f"refs/heads/{found.branch}", made, found.tip or "0" * len(made))
-    return made
+    await git.output(
+        "update-ref", f"refs/heads/{state.branch}", commit, state.tip or "0" * len(commit)
+    )
+    return commit
 
 
 async def _merge_commit(
-    found: _WorktreeState, head: str, tip: str, message: str
+    state: _WorktreeState, head: str, tip: str, message: str
 ) -> str | ClosedWorktree:
     """A merge commit that no ref points to yet; or why there is none."""
-    git = found.repository
+    git = state.repository
     how = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z")
-    done = await git.run(*how, head, tip)
-    if done.returncode not in (0, 1):
-        return _kept_result(found, tip, f"git says: {git_error(done)} (2.38 or newer is needed)")
-    tree, *conflicts = split_names(os.fsdecode(done.stdout))
-    if done.returncode == 1:
+    proc = await git.run(*how, head, tip)
+    if proc.returncode not in (0, 1):
+        return _kept_result(state, tip, f"git says: {git_error(proc)} (2.38 or newer is needed)")
+    tree, *conflicts = split_names(os.fsdecode(proc.stdout))
+    if proc.returncode == 1:
         return _kept_result(
-            found, tip, f"it conflicts with the workspace in {_list_names(conflicts)}"
+            state, tip, f"it conflicts with the workspace in {_list_names(conflicts)}"
         )
-    words = f"{_subject(found)}\n\n{message}\n".encode()
+    words = f"{_subject(state)}\n\n{message}\n".encode()
     return await git.output("commit-tree", tree, "-p", head, "-p", tip, "-F", "-", stdin=words)
 
 
 async def _earlier_merge(
-    found: _WorktreeState, worktree: Worktree, head: str, tip: str | None
+    state: _WorktreeState, worktree: Worktree, head: str, tip: str | None
 ) -> str | None:
     """The commit by which the worktree was merged before; `None`: it had no changes."""
-    whose = ("--merges", "--max-count=1", "--fixed-strings", f"--grep={_subject(found)}")
-    ours = await found.repository.output("rev-list", *whose, head, f"^{worktree.commit}")
-    return ours or (tip if tip != worktree.commit else None)
+    whose = ("--merges", "--max-count=1", "--fixed-strings", f"--grep={_subject(state)}")
+    commit = await state.repository.output("rev-list", *whose, head, f"^{worktree.commit}")
+    return commit or (tip if tip != worktree.commit else None)
 
 
-def _subject(found: _WorktreeState) -> str:
-    return f"Merge {found.branch}"
+def _subject(state: _WorktreeState) -> str:
+    return f"Merge {state.branch}"
 
 
-def _kept_result(found: _WorktreeState, commit: str | None, why: str) -> ClosedWorktree:
-    reason = f"{why}. All of it is on the branch {found.branch}."
+def _kept_result(state: _WorktreeState, commit: str | None, why: str) -> ClosedWorktree:
+    reason = f"{why}. All of it is on the branch {state.branch}."
     return ClosedWorktree(outcome="kept", commit=commit, reason=reason)
 
 

@@ -63,9 +63,9 @@ class HookEnvironment:
     def variables(self, event: HookEventName) -> dict[str, str]:
         names = _PASSED_VARIABLES | self.also_passed
         values = self.environment.items()
-        kept = {name: value for name, value in values if name in names or name.startswith("LC_")}
+        passed = {name: value for name, value in values if name in names or name.startswith("LC_")}
         return {
-            **kept,
+            **passed,
             _PROJECT: str(self.project),
             "MAINSPRING_PROJECT_DIR": str(self.project),
             "MAINSPRING_HOOK_EVENT": event,
@@ -161,8 +161,8 @@ async def _command_words(
     variables.update(_folder_variables(folder, copy))
     if folder.data:
         await anyio.to_thread.run_sync(lambda: os.makedirs(folder.data, mode=0o700, exist_ok=True))
-    led = rewrite_to_copy(words, folder.root, copy, scripts)
-    return await anyio.to_thread.run_sync(files.enter_context, led)
+    rewritten = rewrite_to_copy(words, folder.root, copy, scripts)
+    return await anyio.to_thread.run_sync(files.enter_context, rewritten)
 
 
 def _folder_variables(folder: HookFolder, copy: Path) -> dict[str, str]:

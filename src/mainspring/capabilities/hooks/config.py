@@ -35,7 +35,10 @@ def compile_matcher(matcher: str) -> Matcher:
     if matcher in ("", "*"):
         return _all
     if _LIST.issuperset(matcher):
-        return _list_matcher(matcher)
+        names_wanted = {name.strip() for name in matcher.replace(",", "|").split("|")} - {""}
+        if not names_wanted:
+            raise InvalidInput(f"matcher {matcher!r} names nothing, so its hooks would never run")
+        return lambda names: not names_wanted.isdisjoint(names)
     pattern = _compile(matcher)
     return lambda names: any(pattern.search(name) is not None for name in names)
 
@@ -47,13 +50,6 @@ def names_with_aliases(name: str, aliases: Mapping[str, str]) -> tuple[str, ...]
 
 def _all(_: Collection[str]) -> bool:
     return True
-
-
-def _list_matcher(matcher: str) -> Matcher:
-    wanted = {name.strip() for name in matcher.replace(",", "|").split("|")} - {""}
-    if not wanted:
-        raise InvalidInput(f"matcher {matcher!r} names nothing, so its hooks would never run")
-    return lambda names: not wanted.isdisjoint(names)
 
 
 def _compile(matcher: str) -> re2.Pattern[str]:

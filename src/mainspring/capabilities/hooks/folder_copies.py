@@ -83,30 +83,30 @@ def rewrite_to_copy(
     for name, path in relative:
         paths.append(f"{copy}{path}")
         mark = f"{_MARK}copy{len(paths) - 1}{_MARK}"
-        spelled = re.compile(rf"(?<![\w/.-])(?:\./)*{re.escape(name)}(?![\w.-])")
-        hidden = [spelled.sub(mark, word) for word in hidden]
+        spelling = re.compile(rf"(?<![\w/.-])(?:\./)*{re.escape(name)}(?![\w.-])")
+        hidden = [spelling.sub(mark, word) for word in hidden]
     for name in _meant_there(text, names, scripts):
         paths.append(name)
         mark = f"{_MARK}copy{len(paths) - 1}{_MARK}"
-        spelled = re.compile(rf"(?<![\w/.-]){re.escape(name)}(?![\w.-])")
-        hidden = [spelled.sub(mark, word) for word in hidden]
+        spelling = re.compile(rf"(?<![\w/.-]){re.escape(name)}(?![\w.-])")
+        hidden = [spelling.sub(mark, word) for word in hidden]
     others = replace(
         scripts,
         roots=tuple(item for item in scripts.roots if item != root),
         files={p: each for p, each in scripts.files.items() if not p.startswith(f"{root}/")},
     )
-    with copied_scripts(hidden, others) as led:
-        shown = re.compile(f"{_MARK}copy([0-9]+){_MARK}")
-        yield tuple(shown.sub(lambda match: paths[int(match[1])], word) for word in led)
+    with copied_scripts(hidden, others) as copies:
+        marks = re.compile(f"{_MARK}copy([0-9]+){_MARK}")
+        yield tuple(marks.sub(lambda match: paths[int(match[1])], word) for word in copies)
 
 
 def _after_cd(text: str, root: str, names: Sequence[str]) -> dict[str, str]:
     """Names of files relative to a folder that the command enters with `cd` -> their paths in the
     copy."""
-    went = rf"\bcd\s+[\"']?{re.escape(root)}((?:/[^\s\"';&|]*)?)"
+    cd_pattern = rf"\bcd\s+[\"']?{re.escape(root)}((?:/[^\s\"';&|]*)?)"
     return {
         name.removeprefix(f"{base}/"): name
-        for base in {found.rstrip("/") for found in re.findall(went, text)}
+        for base in {folder.rstrip("/") for folder in re.findall(cd_pattern, text)}
         for name in names
         if name.startswith(f"{base}/") and _may_refer_to(name.removeprefix(f"{base}/"), text)
     }
@@ -117,13 +117,13 @@ def _meant_there(text: str, names: Sequence[str], scripts: Scripts) -> list[str]
     the project: they are left unchanged. A file that exists in the project is the project's, and
     must be trusted."""
     project = scripts.roots[0] if scripts.roots else ""
-    found = (name.lstrip("/") for name in names)
-    meant = [
+    relative = (name.lstrip("/") for name in names)
+    outside = [
         name
-        for name in found
+        for name in relative
         if "/" in name and name in text and not os.path.lexists(os.path.join(project, name))
     ]
-    return sorted(meant, key=len, reverse=True)
+    return sorted(outside, key=len, reverse=True)
 
 
 def _may_refer_to(name: str, text: str) -> bool:

@@ -1,5 +1,5 @@
 """Runs one hook handler for one event, within a time limit and with failures as values, or in the
-background: HTTP, MCP tool, prompt, agent and Python handlers; commands are in `command.py`."""
+background: HTTP, MCP tool, prompt and agent handlers; commands are in `command.py`."""
 
 from __future__ import annotations
 
@@ -35,40 +35,7 @@ from mainspring.capabilities.hooks.verdict import (
 )
 from mainspring.core.errors import MainspringError
 from mainspring.core.events import HookRan
-from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookEventName, HookResult
-
-HookFunction: TypeAlias = Callable[[HookEvent], Awaitable[HookResult | None]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PythonHook:
-    event: HookEventName
-    function: HookFunction
-    matcher: str = ""
-    timeout_seconds: float = 60.0
-
-    @property
-    def label(self) -> str:
-        return f"python: {getattr(self.function, '__qualname__', type(self.function).__name__)}"
-
-    async def run(self, event: HookEvent) -> HookResult:
-        said = cast("object", await self.function(event))  # user code may return anything
-        if said is None:
-            return EMPTY_HOOK_RESULT
-        if not isinstance(said, HookResult):
-            kind = type(said).__name__
-            raise TypeError(f"{self.label} returned {kind}, not a HookResult or None")
-        return said
-
-
-def on(event: HookEventName, matcher: str = "") -> Callable[[HookFunction], PythonHook]:
-    """Make a function a hook: `@on("PreToolUse", "bash")`. Only a hook runner calls it."""
-
-    def hook(function: HookFunction) -> PythonHook:
-        return PythonHook(event=event, function=function, matcher=matcher)
-
-    return hook
-
+from mainspring.core.hook import HookEvent, HookEventName, HookResult
 
 MAX_RESPONSE_BYTES = 1_000_000
 _HEADER_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
@@ -117,8 +84,8 @@ async def _read_body(response: aiohttp.ClientResponse) -> bytes | None:
 
 
 def _expand_variables(value: str, handler: HttpHook, environment: Mapping[str, str]) -> str:
-    def named(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
+    def named(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
         return environment.get(name, "") if name in handler.allowed_env_vars else ""
 
     return _HEADER_VARIABLE.sub(named, value)
@@ -135,8 +102,8 @@ async def run_mcp_tool(
 ) -> HandlerReply:
     if call_tool is None:
         return HookFailure("needs an MCP server, and this session has none")
-    told = msgspec.json.decode(payload, type=dict[str, object])
-    filled = {name: _fill_template(value, told) for name, value in handler.input.items()}
+    fields = msgspec.json.decode(payload, type=dict[str, object])
+    filled = {name: _fill_template(value, fields) for name, value in handler.input.items()}
     answer = await call_tool(handler.server, handler.tool, filled)
     return read_output(event, answer.encode(errors="replace"))
 
@@ -144,7 +111,7 @@ async def run_mcp_tool(
 def _fill_template(value: object, told: Mapping[str, object]) -> object:
     """Replace `${tool_input.file_path}` and the like in an input."""
     if isinstance(value, str):
-        return _TEMPLATE_PATH.sub(lambda found: _value_at(found[1], told), value)
+        return _TEMPLATE_PATH.sub(lambda match: _value_at(match[1], told), value)
     if isinstance(value, list):
         return [_fill_template(item, told) for item in cast("list[object]", value)]
     if isinstance(value, dict):
@@ -153,11 +120,13 @@ def _fill_template(value: object, told: Mapping[str, object]) -> object:
     return value
 
 
-def _value_at(path: str, told: Mapping[str, object]) -> str:
-    name, _, rest = path.partition(".")
-    value = told.get(name)
-    if rest:
-        return _value_at(rest, cast("dict[str, object]", value)) if isinstance(value, dict) else ""
+def _value_at(path: str, fields: Mapping[str, object]) -> str:
+    name, _, deeper = path.partition(".")
+    value = fields.get(name)
+    if deeper:
+        return (
+            _value_at(deeper, cast("dict[str, object]", value)) if isinstance(value, dict) else ""
+        )
     if value is None:
         return ""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
@@ -173,33 +142,21 @@ _ANSWER_FORMAT = (
 )
 
 
-async def run_prompt(handler: PromptHook, payload: bytes, ask: AskModel | None) -> HandlerReply:
-    if ask is None:
-        return HookFailure("needs a model to ask, and there is none")
-    return read_judgement(await ask(prompt_text(handler.prompt, payload), handler.model))
-
-
 def prompt_text(prompt: str, payload: bytes) -> str:
     """A hook's prompt with the event, and the format of the answer."""
-    told = payload.decode()
+    event_text = payload.decode()
     if _ARGUMENTS in prompt:
-        return f"{prompt.replace(_ARGUMENTS, told)}\n\n{_ANSWER_FORMAT}"
-    return f"{prompt}\n\nWhat happens:\n{told}\n\n{_ANSWER_FORMAT}"
+        return f"{prompt.replace(_ARGUMENTS, event_text)}\n\n{_ANSWER_FORMAT}"
+    return f"{prompt}\n\nWhat happens:\n{event_text}\n\n{_ANSWER_FORMAT}"
 
 
-RunHookAgent: TypeAlias = Callable[[str, str | None], Awaitable[str]]
-"""Runs an agent: a task, and a model or `None` for the default one, to its final message."""
-
-
-async def run_agent_hook(
-    handler: AgentHook, payload: bytes, run: RunHookAgent | None
+async def run_judge(
+    handler: PromptHook | AgentHook, payload: bytes, ask: AskModel | None
 ) -> HandlerReply:
-    if run is None:
-        return HookFailure("needs an agent to run, and there is none")
-    return read_judgement(await run(prompt_text(handler.prompt, payload), handler.model))
-
-
-AnyHandler: TypeAlias = Handler | PythonHook
+    if ask is None:
+        needed = "a model to ask" if isinstance(handler, PromptHook) else "an agent to run"
+        return HookFailure(f"needs {needed}, and there is none")
+    return read_judgement(await ask(prompt_text(handler.prompt, payload), handler.model))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +166,8 @@ class HandlerPorts:
     environment: HookEnvironment
     call_tool: CallTool | None = None
     ask_model: AskModel | None = None
-    run_hook_agent: RunHookAgent | None = None
+    run_hook_agent: AskModel | None = None
+    """Like `ask_model`, for an agent that can look around first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,7 +209,7 @@ class HandlerCall:
         around = replace(self.ports.environment, folder=folder)
         return replace(self, ports=replace(self.ports, environment=around)) if folder else self
 
-    async def run(self, handler: AnyHandler, *, seconds: float) -> HandlerResult:
+    async def run(self, handler: Handler, *, seconds: float) -> HandlerResult:
         """Run a handler. Always returns a result, and in time."""
         started = time.monotonic()
         reply: HandlerReply = HookFailure(f"did not answer within {seconds:g} s", timed_out=True)
@@ -264,7 +222,7 @@ class HandlerCall:
             milliseconds=int((time.monotonic() - started) * 1000),
         )
 
-    async def _guarded(self, handler: AnyHandler) -> HandlerReply:
+    async def _guarded(self, handler: Handler) -> HandlerReply:
         try:
             return await self._reply(handler)
         except MainspringError as error:
@@ -273,7 +231,7 @@ class HandlerCall:
             # Not the error's text: foreign code may put anything into it, and it goes to the log.
             return HookFailure(f"crashed: {type(error).__name__}")
 
-    async def _reply(self, handler: AnyHandler) -> HandlerReply:
+    async def _reply(self, handler: Handler) -> HandlerReply:
         event, payload, ports = self.event.event, self.payload, self.ports
         match handler:
             case CommandHook():
@@ -283,13 +241,11 @@ class HandlerCall:
             case McpToolHook():
                 return await run_mcp_tool(handler, event, payload, ports.call_tool)
             case PromptHook():
-                return await run_prompt(handler, payload, ports.ask_model)
+                return await run_judge(handler, payload, ports.ask_model)
             case AgentHook():
-                return await run_agent_hook(handler, payload, ports.run_hook_agent)
+                return await run_judge(handler, payload, ports.run_hook_agent)
             case ReminderHook(text=text):
                 return HookResult(context=(text,))
-            case PythonHook():
-                return combine(event, [await handler.run(self.event)])
             case _:
                 assert_never(handler)
 

@@ -72,9 +72,9 @@ def _kiro_hook(reader: HookReader, raw: dict[str, object], place: str) -> Hook |
     return reader.hook(event, kiro_hook.matcher or "", _kiro_handler(kiro_hook), place)
 
 
-def _kiro_handler(given: _KiroHook) -> Handler:
-    match given.action:
+def _kiro_handler(kiro_hook: _KiroHook) -> Handler:
+    match kiro_hook.action:
         case _RunCommand(command=command):
-            return CommandHook(command=command, timeout_seconds=given.timeout)
+            return CommandHook(command=command, timeout_seconds=kiro_hook.timeout)
         case _PromptAgent(prompt=prompt):
-            return ReminderHook(text=prompt, timeout_seconds=given.timeout)
+            return ReminderHook(text=prompt, timeout_seconds=kiro_hook.timeout)

@@ -33,12 +33,10 @@ from mainspring.capabilities.hooks.config import (
 )
 from mainspring.capabilities.hooks.folder_copies import FolderCopies
 from mainspring.capabilities.hooks.handlers import (
-    AnyHandler,
     BackgroundHooks,
     HandlerCall,
     HandlerPorts,
     HandlerResult,
-    PythonHook,
     Wake,
 )
 from mainspring.capabilities.hooks.verdict import GATE_EVENTS, HookFailure, combine
@@ -88,7 +86,7 @@ class HookSession:
 class _BoundHook:
     event: HookEventName
     wants: Matcher
-    handler: AnyHandler
+    handler: Handler
     seconds: float
     folder: HookFolder | None = None
 
@@ -101,14 +99,6 @@ class _BoundHook:
         is_skill = self.folder is not None and self.folder.kind == "skill"
         return self.folder.name if is_skill and self.folder is not None else None
 
-    @property
-    def condition(self) -> str | None:
-        return None if isinstance(self.handler, PythonHook) else self.handler.condition
-
-    @property
-    def is_once(self) -> bool:
-        return not isinstance(self.handler, PythonHook) and self.handler.once
-
 
 class HookRunner:
     """Use it with `async with`: hooks in the background run until the end of the block."""
@@ -120,7 +110,6 @@ class HookRunner:
         ports: HandlerPorts,
         *,
         policy: HookPolicy | None = None,
-        python: Sequence[PythonHook] = (),
     ) -> None:
         self._session = session
         self._copies = FolderCopies()
@@ -135,8 +124,9 @@ class HookRunner:
         self.warnings = _warnings(ordered, self._policy.trusted)
         """Shown to people at the session's start."""
         trusted = [config for config in ordered if config.scope in self._policy.trusted]
-        wired = [self._wire(hook, config.folder) for config in trusted for hook in config.hooks]
-        self._wired = [*map(self._wire_python, python), *wired]
+        self._wired = [
+            self._wire(hook, config.folder) for config in trusted for hook in config.hooks
+        ]
 
     @property
     def has_hooks(self) -> bool:
@@ -161,17 +151,20 @@ class HookRunner:
 
     async def run(self, event: HookEvent) -> HookResult:
         late = self._background.take(event.event)
-        wanted = self._matching_hooks(event)
-        if not wanted:
+        hooks = self._matching_hooks(event)
+        if not hooks:
             return self._show_messages(combine(event.event, late)) if late else EMPTY_HOOK_RESULT
         if self._session.prepare is not None:
             await self._session.prepare()
         payload = self._payload(event)
         if isinstance(payload, HookFailure):
-            answers = [_failed_result(wired, event, payload) for wired in wanted]
+            answers = [
+                HandlerResult(label=item.handler.label, event=event, reply=payload, milliseconds=0)
+                for item in hooks
+            ]
         else:
             question = HandlerCall(event=event, payload=payload, ports=self._ports)
-            answers = await self._answers(question, wanted)
+            answers = await self._answers(question, hooks)
         results = [self._ruling(answered) for answered in answers]
         return self._show_messages(combine(event.event, [*late, *results]))
 
@@ -181,59 +174,51 @@ class HookRunner:
         return result
 
     def _wire(self, hook: Hook, folder: HookFolder | None) -> _BoundHook:
-        asked = hook.handler.timeout_seconds or _default_seconds(hook.handler)
+        seconds = hook.handler.timeout_seconds or _default_seconds(hook.handler)
         return _BoundHook(
             event=hook.event,
             wants=compile_matcher("" if hook.event in _EVENTS_WITHOUT_MATCHER else hook.matcher),
             handler=hook.handler,
-            seconds=min(asked, self._policy.max_seconds),
+            seconds=min(seconds, self._policy.max_seconds),
             folder=folder,
-        )
-
-    def _wire_python(self, hook: PythonHook) -> _BoundHook:
-        return _BoundHook(
-            event=hook.event,
-            wants=compile_matcher("" if hook.event in _EVENTS_WITHOUT_MATCHER else hook.matcher),
-            handler=hook,
-            seconds=min(hook.timeout_seconds, self._policy.max_seconds),
         )
 
     def _matching_hooks(self, event: HookEvent) -> list[_BoundHook]:
         is_call = event.event in TOOL_EVENTS
         names = names_with_aliases(event.subject, self._policy.aliases if is_call else {})
-        wanted: list[_BoundHook] = []
+        matching: list[_BoundHook] = []
         for wired in self._wired:
             if wired.event != event.event or not wired.wants(names):
                 continue
-            same = ((other.handler, other.folder) for other in wanted)
+            same = ((other.handler, other.folder) for other in matching)
             is_heard = (wired.handler, wired.folder) in same
-            is_spent = wired.is_once and wired.name in self._spent
+            is_spent = wired.handler.once and wired.name in self._spent
             if not is_heard and not is_spent and self._applies(wired, event):
-                wanted.append(wired)
-        return wanted
+                matching.append(wired)
+        return matching
 
     def _applies(self, hook: _BoundHook, event: HookEvent) -> bool:
         if hook.skill is not None and hook.skill not in self._session.active_skills():
             return False
-        if hook.condition is None:
+        if hook.handler.condition is None:
             return True
         if event.event not in TOOL_EVENTS:
             return False
         try:
             call = msgspec.convert(event.fields.get("tool_input"), dict[str, object])
-            return self._session.matches_rule(hook.condition, event.subject, call)
+            return self._session.matches_rule(hook.handler.condition, event.subject, call)
         except Exception:  # noqa: BLE001 - a rule that cannot be judged must not switch a gate off
             return True
 
     def _payload(self, event: HookEvent) -> bytes | HookFailure:
         try:
-            told: dict[str, object] = {**self._session.fields(), **event.fields}
-            told["hook_event_name"] = event.event
+            data: dict[str, object] = {**self._session.fields(), **event.fields}
+            data["hook_event_name"] = event.event
             if event.event in TOOL_EVENTS:
-                told["tool_name"] = names_with_aliases(event.subject, self._policy.aliases)[:2][-1]
+                data["tool_name"] = names_with_aliases(event.subject, self._policy.aliases)[:2][-1]
             if event.tool_use_id is not None:
-                told["tool_use_id"] = event.tool_use_id
-            return msgspec.json.encode(told)
+                data["tool_use_id"] = event.tool_use_id
+            return msgspec.json.encode(data)
         except Exception as error:  # noqa: BLE001 - hooks that cannot be told have failed; a gate closes
             return HookFailure(f"could not be told what happens: {type(error).__name__}")
 
@@ -242,31 +227,31 @@ class HookRunner:
         answers: dict[int, HandlerResult] = {}
 
         async def ask(index: int, hook: _BoundHook) -> None:
-            asked = call.in_folder(hook.folder)
-            answers[index] = await asked.run(hook.handler, seconds=hook.seconds)
-            if hook.is_once and answers[index].fact().outcome != "ok":
+            own_call = call.in_folder(hook.folder)
+            answers[index] = await own_call.run(hook.handler, seconds=hook.seconds)
+            if hook.handler.once and answers[index].fact().outcome != "ok":
                 self._spent.discard(hook.name)  # failed: it may run again
 
         async with anyio.create_task_group() as group:
             for index, wired in enumerate(hooks):
-                if wired.is_once:
+                if wired.handler.once:
                     self._spent.add(wired.name)
                 if not isinstance(wired.handler, CommandHook) or not wired.handler.in_background:
                     group.start_soon(ask, index, wired)
                     continue
-                asked = call.in_folder(wired.folder)
-                self._background.start(self._group, asked, wired.handler, seconds=wired.seconds)
+                own_call = call.in_folder(wired.folder)
+                self._background.start(self._group, own_call, wired.handler, seconds=wired.seconds)
         return [answers[index] for index in sorted(answers)]
 
     def _ruling(self, result: HandlerResult) -> HookResult:
         event, fact = result.event.event, result.fact()
         match result.reply:
             case HookFailure(reason=reason, is_changed=is_changed):
-                said = f"hook {result.label} {reason}"
+                failure = f"hook {result.label} {reason}"
                 if event in GATE_EVENTS and (is_changed or not self._policy.fail_open):
-                    reason = f"{said}, so this may not go on"
+                    reason = f"{failure}, so this may not go on"
                     return HookResult(blocked=True, reason=reason, hook_runs=(fact,))
-                return HookResult(messages=(said,), hook_runs=(fact,))
+                return HookResult(messages=(failure,), hook_runs=(fact,))
             case HookResult() as reply:
                 for what in reply.ignored:
                     self._session.warn(f"hook {result.label}: {what}")
@@ -283,16 +268,12 @@ def _default_seconds(handler: Handler) -> float:
             return 600.0
 
 
-def _failed_result(hook: _BoundHook, event: HookEvent, failure: HookFailure) -> HandlerResult:
-    return HandlerResult(label=hook.handler.label, event=event, reply=failure, milliseconds=0)
-
-
 def _warnings(configs: Sequence[HookConfig], trusted: frozenset[Scope]) -> tuple[str, ...]:
-    read = [warning for config in configs for warning in config.warnings]
+    warnings = [warning for config in configs for warning in config.warnings]
     held_back = [
         f"{config.source}: its {len(config.hooks)} hooks do not run: "
         f"files of the scope {config.scope} are not trusted here"
         for config in configs
         if config.hooks and config.scope not in trusted
     ]
-    return (*read, *held_back)
+    return (*warnings, *held_back)

@@ -91,16 +91,16 @@ def copied_scripts(
     Raises:
         UntrustedScript: the content of one is not trusted.
     """
-    led = tuple(words)
+    rewritten = tuple(words)
     if scripts is None or not scripts.roots:
-        yield led
+        yield rewritten
         return
     project = Path(scripts.roots[0])
     with TemporaryDirectory(prefix="mainspring-hook-") as copies:
-        for index, each in enumerate(scripts.roots):
-            copy = _Copy(root=Path(each), project=project, place=Path(copies, str(index)))
-            led = copy.led(led, scripts.files)
-        yield led
+        for index, root in enumerate(scripts.roots):
+            copy = _Copy(root=Path(root), project=project, place=Path(copies, str(index)))
+            rewritten = copy.led(rewritten, scripts.files)
+        yield rewritten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,39 +112,39 @@ class _Copy:
     place: Path
 
     def led(self, words: tuple[str, ...], pinned: Mapping[str, str]) -> tuple[str, ...]:
-        known = {name for path in pinned for name in _paths_inside([path], self.root)}
-        named = _referenced_files("\n".join(words), self.root, self.project, known)
-        if not named.files:
+        pinned_names = {name for path in pinned for name in _paths_inside([path], self.root)}
+        refs = _referenced_files("\n".join(words), self.root, self.project, pinned_names)
+        if not refs.files:
             return words
-        contents = self._vouched(named.files, pinned)
+        contents = self._vouched(refs.files, pinned)
         _write(contents, self.root, self.place)
-        folders = (name for name in named.folders if any(_is_in(file, name) for file in contents))
-        names = sorted((*named.files, *folders), key=len, reverse=True)
-        led = tuple(self._led(word, names) for word in words)
-        rest = re.sub(re.escape(str(self.place)) + r"[^\s'\"]*", "", "\n".join(led))
-        for name in named.files:
-            if os.path.basename(name) in rest and not _is_in_copied_folder(
-                name, "\n".join(led), self.place
+        folders = (name for name in refs.folders if any(_is_in(file, name) for file in contents))
+        names = sorted((*refs.files, *folders), key=len, reverse=True)
+        rewritten = tuple(self._led(word, names) for word in words)
+        unchanged = re.sub(re.escape(str(self.place)) + r"[^\s'\"]*", "", "\n".join(rewritten))
+        for name in refs.files:
+            if os.path.basename(name) in unchanged and not _is_in_copied_folder(
+                name, "\n".join(rewritten), self.place
             ):
                 raise UntrustedScript(
                     f"runs {self.root / name} in a way that cannot be led to a copy of it: write"
                     " $CLAUDE_PROJECT_DIR/ and its path"
                 )
-        return led
+        return rewritten
 
     def _vouched(self, names: Iterable[str], pinned: Mapping[str, str]) -> dict[str, bytes]:
         paths = {name: self.root / name for name in names}
-        there = [
+        existing = [
             name for name, path in paths.items() if f"{path}" in pinned or os.path.lexists(path)
         ]
         try:
-            contents = _read(there, self.root)
+            contents = _read(existing, self.root)
         except InvalidInput as error:
             raise UntrustedScript(f"cannot be checked: {error}") from error
         for name, content in contents.items():
-            known = pinned.get(str(self.root / name))
-            if known != digest(content):
-                what = "has changed since it was trusted" if known else "nobody has vouched for"
+            pin = pinned.get(str(self.root / name))
+            if pin != digest(content):
+                what = "has changed since it was trusted" if pin else "nobody has vouched for"
                 raise UntrustedScript(
                     f"runs {self.root / name}, which {what}; look at it, and if it is as it should"
                     " be: `mainspring policy trust`"
@@ -157,18 +157,18 @@ class _Copy:
         if self.root == self.project:
             starts.append(_VARIABLE)
         for name in names:
-            rest = rf"(?:\./)*{re.escape(name)}(?![\w.-])"
+            relative = rf"(?:\./)*{re.escape(name)}(?![\w.-])"
             target = f"{self.place}/{name}"
             for start in starts:
-                word = re.sub(rf"{start}([\"']?)/+{rest}", _after_quote(target), word)
+                word = re.sub(rf"{start}([\"']?)/+{relative}", _after_quote(target), word)
             if self.root == self.project:
-                word = re.sub(rf"(?<![\w./$}}-]){rest}", _after_quote(target), word)
+                word = re.sub(rf"(?<![\w./$}}-]){relative}", _after_quote(target), word)
         return word
 
 
 def _after_quote(target: str) -> Callable[[re.Match[str]], str]:
     """The path of a copy, after the closing quote that the match contained, if any."""
-    return lambda found: f"{found[1] if found.re.groups else ''}{target}"
+    return lambda match: f"{match[1] if match.re.groups else ''}{target}"
 
 
 def _is_in_copied_folder(name: str, text: str, place: Path) -> bool:
@@ -178,23 +178,23 @@ def _is_in_copied_folder(name: str, text: str, place: Path) -> bool:
 
 def _read(names: Iterable[str], root: Path) -> dict[str, bytes]:
     """The content of files, and of the files that they need."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     pending = [*names]
     size = 0
     for name in pending:  # grows during the loop
-        if name in found:
+        if name in contents:
             continue
         try:
-            found[name] = content = _content(root / name)
+            contents[name] = content = _content(root / name)
         except OSError as error:
             raise InvalidInput(f"{root / name}: {error.strerror}") from error
         size += len(content)
-        if len(found) > MAX_FILES or size > MAX_BYTES:
+        if len(contents) > MAX_FILES or size > MAX_BYTES:
             raise InvalidInput(
                 f"{root / name}: hooks run over {MAX_FILES} files or {MAX_BYTES:,} bytes with it"
             )
         pending += _files_with_script(name, content, root)
-    return found
+    return contents
 
 
 def _referenced_files(
@@ -204,7 +204,7 @@ def _referenced_files(
     data."""
     marked = re.sub(_VARIABLE, _HERE, text).replace(str(project), _HERE)
     marked = _OTHER_VARIABLE.sub(" ", _REDIRECTION.sub(" ", marked))
-    quoted = (one or other for one, other in _QUOTED.findall(marked))
+    quoted = (double or other for double, other in _QUOTED.findall(marked))
     joined = _WORD.findall(re.sub(f"{_HERE}[\"']", _HERE, marked))
     every = dict.fromkeys((*_WORD.findall(marked), *joined, *quoted))
     words = [word for word in every if word and not word.startswith("~")]
@@ -214,13 +214,13 @@ def _referenced_files(
     run = (path for word in words for path in _main_scripts(word, marked, project))
     own = dict.fromkeys(_paths_inside(filter(_is_run, (*paths, *run)), root))
     own |= dict.fromkeys(name for name in pinned if os.path.basename(name) in text)
-    known = {os.path.basename(name) for name in own}
+    base_names = {os.path.basename(name) for name in own}
     own |= dict.fromkeys(
         name
         for name in _paths_inside(
             (_path(word, project) for word in words if _looks_like_script(word)), root
         )
-        if os.path.basename(name) not in known
+        if os.path.basename(name) not in base_names
     )
     return _ReferencedFiles(tuple(own), tuple(_paths_inside(folders, root)))
 
@@ -267,12 +267,12 @@ def _mentioned_files(name: str, content: bytes, root: Path) -> Iterator[str]:
     words = set(_MENTIONED.findall(content))
     words |= {word.rpartition(b".")[0] for word in words}
     for path in _walk(root, Path(name).parent, is_deep=False):
-        known = {os.fsencode(path.name), os.fsencode(path.stem)}
-        if _is_run(str(root / path)) and not known.isdisjoint(words):
+        own_names = {os.fsencode(path.name), os.fsencode(path.stem)}
+        if _is_run(str(root / path)) and not own_names.isdisjoint(words):
             yield path.as_posix()
-    for said in {*_PATHS_INSIDE.findall(content), *_imported_modules(content)}:
+    for mention in {*_PATHS_INSIDE.findall(content), *_imported_modules(content)}:
         for base in Path(name).parents:
-            start = os.path.normpath(base / os.fsdecode(said).lstrip("/"))
+            start = os.path.normpath(base / os.fsdecode(mention).lstrip("/"))
             for path in (f"{start}{ending}" for ending in _ENDINGS):
                 if not path.startswith("..") and _is_run(str(root / path)):
                     yield path

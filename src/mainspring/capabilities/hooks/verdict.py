@@ -109,38 +109,38 @@ def read_output(event: HookEventName, output: bytes) -> HandlerReply:
             return HookResult(context=(_text(output),))
         return HookResult(ignored=(f"text on stdout has no effect on {event}; {_CONTEXT_HINT}",))
     try:
-        said = _OUTPUT.decode(output)
+        out = _OUTPUT.decode(output)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return HookFailure(f"gave an answer that cannot be read: {truncate(str(error), 300)}")
-    specific = said.hook_specific_output or _Specific()
+    specific = out.hook_specific_output or _Specific()
     if specific.hook_event_name not in (None, event):
         answered = truncate(specific.hook_event_name or "", 60)
         return HookFailure(f"answered to {answered}, not to {event}")
-    result = combine(event, [*_general_results(event, said), *_event_results(event, specific)])
+    result = combine(event, [*_general_results(event, out), *_event_results(event, specific)])
     return replace(result, ignored=_unknown_fields(output))
 
 
 def _unknown_fields(output: bytes) -> tuple[str, ...]:
     """Fields of an answer that have no effect."""
-    answer = msgspec.json.decode(output, type=dict[str, object])
-    names = [name for name in answer if name not in _READ_FIELDS]
-    specific = answer.get("hookSpecificOutput")
+    out = msgspec.json.decode(output, type=dict[str, object])
+    names = [name for name in out if name not in _READ_FIELDS]
+    specific = out.get("hookSpecificOutput")
     if isinstance(specific, dict):
         inner = _Specific.__struct_encode_fields__
-        known = cast("dict[str, object]", specific)
-        names += [f"hookSpecificOutput.{name}" for name in known if name not in inner]
+        fields = cast("dict[str, object]", specific)
+        names += [f"hookSpecificOutput.{name}" for name in fields if name not in inner]
     if not names:
         return ()
     misplaced = "additionalContext" in names or "additional_context" in names
     hint = f"; {_CONTEXT_HINT}" if misplaced else ""
-    shown = ", ".join(truncate(name, 60) for name in names[:_MAX_NAMES])
-    return (f"{shown}: not known, so it has no effect{hint}",)
+    listed = ", ".join(truncate(name, 60) for name in names[:_MAX_NAMES])
+    return (f"{listed}: not known, so it has no effect{hint}",)
 
 
-def read_judgement(answer: str) -> HandlerReply:
+def read_judgement(out: str) -> HandlerReply:
     """Parse a model's answer: `{"ok": ..., "reason": ...}`, with nothing around it."""
     try:
-        judgement = _JUDGEMENT.decode(answer.strip().encode())
+        judgement = _JUDGEMENT.decode(out.strip().encode())
     except (msgspec.MsgspecError, RecursionError, UnicodeEncodeError):
         return HookFailure("gave a judgement that cannot be read")
     verdicts = {judgement.ok, judgement.decision} - {UNSET}
@@ -205,54 +205,54 @@ def _combine_accepted(event: HookEventName, results: Sequence[HookResult]) -> Ho
 
 
 def _strictest(results: Sequence[HookResult]) -> _Permission | None:
-    said = {result.permission for result in results}
+    permissions = {result.permission for result in results}
     for permission in _STRICTEST_FIRST:
-        if permission in said:
+        if permission in permissions:
             return permission
     return None
 
 
-def _general_results(event: HookEventName, said: _Output) -> list[HookResult]:
+def _general_results(event: HookEventName, out: _Output) -> list[HookResult]:
     results: list[HookResult] = []
-    if said.decision == "block":
-        results.append(HookResult(blocked=True, reason=said.reason))
-    if said.decision == "approve" and event == "PreToolUse":
-        results.append(HookResult(permission="allow", reason=said.reason))
-    if said.continue_ is False:
-        results.append(HookResult(stop=truncate(said.stop_reason or "a hook ended the run")))
-    if said.system_message:
-        results.append(HookResult(messages=(said.system_message,)))
+    if out.decision == "block":
+        results.append(HookResult(blocked=True, reason=out.reason))
+    if out.decision == "approve" and event == "PreToolUse":
+        results.append(HookResult(permission="allow", reason=out.reason))
+    if out.continue_ is False:
+        results.append(HookResult(stop=truncate(out.stop_reason or "a hook ended the run")))
+    if out.system_message:
+        results.append(HookResult(messages=(out.system_message,)))
     return results
 
 
-def _event_results(event: HookEventName, said: _Specific) -> list[HookResult]:
-    context = (said.additional_context,) if said.additional_context else ()
-    results = [HookResult(context=context, retry=event == "PermissionDenied" and bool(said.retry))]
-    if said.permission_decision == "deny" or event == "PreToolUse":
+def _event_results(event: HookEventName, out: _Specific) -> list[HookResult]:
+    context = (out.additional_context,) if out.additional_context else ()
+    results = [HookResult(context=context, retry=event == "PermissionDenied" and bool(out.retry))]
+    if out.permission_decision == "deny" or event == "PreToolUse":
         results.append(
             HookResult(
-                permission=said.permission_decision,
-                reason=said.permission_decision_reason,
-                updated_input=said.updated_input,
+                permission=out.permission_decision,
+                reason=out.permission_decision_reason,
+                updated_input=out.updated_input,
             )
         )
-    if said.decision is not None:
-        results.append(_permission_result(event, said.decision))
-    if event == "PostToolUse" and said.updated_tool_output is not None:
-        results.append(HookResult(updated_output=_as_text(said.updated_tool_output)))
+    if out.decision is not None:
+        results.append(_permission_result(event, out.decision))
+    if event == "PostToolUse" and out.updated_tool_output is not None:
+        results.append(HookResult(updated_output=_as_text(out.updated_tool_output)))
     return results
 
 
-def _permission_result(event: HookEventName, said: _Decision) -> HookResult:
-    if said.behavior == "deny":
-        return HookResult(permission="deny", reason=said.message, interrupt=bool(said.interrupt))
+def _permission_result(event: HookEventName, out: _Decision) -> HookResult:
+    if out.behavior == "deny":
+        return HookResult(permission="deny", reason=out.message, interrupt=bool(out.interrupt))
     if event != "PermissionRequest":
         return EMPTY_HOOK_RESULT
     return HookResult(
         permission="allow",
-        reason=said.message,
-        updated_input=said.updated_input,
-        updates=said.updated_permissions or (),
+        reason=out.message,
+        updated_input=out.updated_input,
+        updates=out.updated_permissions or (),
     )
 
 
@@ -269,8 +269,8 @@ def _text(output: bytes) -> str:
     return truncate(output.decode(errors="replace").strip())
 
 
-def _join_texts(said: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    return tuple(truncate(text) for texts in said for text in texts)
+def _join_texts(groups: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    return tuple(truncate(text) for texts in groups for text in texts)
 
 
 def _first_set(values: Sequence[T | None]) -> T | None:

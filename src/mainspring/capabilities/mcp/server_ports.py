@@ -83,7 +83,7 @@ class ProgramHost(Protocol):
     async def attach(
         self,
         name: str,
-        wanted: ExecRequest,
+        request: ExecRequest,
         read_only: tuple[Path, ...] = (),
         networking: Mapping[str, object] | None = None,
     ) -> AttachedProgram:

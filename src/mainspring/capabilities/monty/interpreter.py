@@ -81,8 +81,8 @@ class ToolCaller:
         return await self._call_tool(name, inputs)
 
 
-def _path(given: object) -> str:
-    return given.path if isinstance(given, monty.MontyFileHandle) else str(given)
+def _path(value: object) -> str:
+    return value.path if isinstance(value, monty.MontyFileHandle) else str(value)
 
 
 _MAX_VALUE_CHARS = 50_000

@@ -135,16 +135,16 @@ def _schema(*, has_sandbox: bool) -> dict[str, object]:
     }
 
 
-def _invalid(given: Mapping[str, object], *, has_sandbox: bool) -> str | None:
-    known = ("code", "full") if has_sandbox else ("code",)
-    problem = f"unknown; the fields are: {', '.join(known)}"
-    problems = [f"{name}: {problem}" for name in given if name not in known]
-    code = given.get("code")
+def _invalid(args: Mapping[str, object], *, has_sandbox: bool) -> str | None:
+    fields = ("code", "full") if has_sandbox else ("code",)
+    problem = f"unknown; the fields are: {', '.join(fields)}"
+    problems = [f"{name}: {problem}" for name in args if name not in fields]
+    code = args.get("code")
     if not isinstance(code, str) or not code.strip():
         problems.append("code: must be a program")
     elif len(code.encode("utf-8", "replace")) > _MAX_CODE_BYTES:
         problems.append(f"code: over {_MAX_CODE_BYTES} bytes")
-    if not isinstance(given.get("full", False), bool):
+    if not isinstance(args.get("full", False), bool):
         problems.append("full: must be true or false")
     if not problems:
         return None
@@ -159,8 +159,8 @@ def needs_full_python(code: str) -> bool:
     """Whether a program, by its words, needs what the interpreter lacks."""
     modules = {
         name.strip().partition(" ")[0].partition(".")[0]
-        for found in _IMPORTS.findall(code)
-        for name in str(found).partition(" import ")[0].split(",")
+        for imported in _IMPORTS.findall(code)
+        for name in str(imported).partition(" import ")[0].split(",")
     }
     return not modules <= _KNOWN or _NEEDS_MORE.search(code) is not None
 
@@ -172,17 +172,17 @@ class _PythonRuns(Struct, frozen=True):
     collected: set[str] = field(default_factory=set[str])
     """Keys of results that the harness has received, and that the sandbox still stores."""
 
-    def traits(self, given: Mapping[str, object]) -> Traits:
-        if self._may_climb(given):
+    def traits(self, args: Mapping[str, object]) -> Traits:
+        if self._may_climb(args):
             return Traits(in_doubt="probe")
-        if _CALLS_TOOLS.search(str(given.get("code", ""))):  # each of these calls is authorized
+        if _CALLS_TOOLS.search(str(args.get("code", ""))):  # each of these calls is authorized
             return Traits(read_only=True)
         return SAFE_READ
 
-    def _may_climb(self, given: Mapping[str, object]) -> bool:
+    def _may_climb(self, args: Mapping[str, object]) -> bool:
         if self.sandbox is None:
             return False
-        return given.get("full") is True or needs_full_python(str(given.get("code", "")))
+        return args.get("full") is True or needs_full_python(str(args.get("code", "")))
 
     async def run(self, call: Call) -> ToolResult:
         code = str(call.input.get("code", ""))
@@ -209,7 +209,7 @@ class _PythonRuns(Struct, frozen=True):
         return None if ran is None else _sandbox_result(ran, "")
 
     async def _climb(self, sandbox: Sandbox, call: Call, code: str, note: str) -> ToolResult:
-        wanted = ExecRequest(
+        request = ExecRequest(
             key=call.idempotency_key,
             argv=("python3", "-c", _RUNNER),
             stdin=code.encode("utf-8", "replace"),
@@ -219,7 +219,7 @@ class _PythonRuns(Struct, frozen=True):
             # Calls that may use the sandbox run alone, so all earlier results are in the log.
             while self.collected:
                 await sandbox.forget(self.collected.pop())
-            ran = await sandbox.run(wanted)
+            ran = await sandbox.run(request)
         except SandboxFailed as error:
             return ToolResult.text(f"Not run: {error}", ok=False, error="unavailable")
         self.collected.add(call.idempotency_key)

@@ -36,8 +36,8 @@ _NEVER_PUBLIC: tuple[Network, ...] = tuple(
 
 
 async def system_resolver(host: str) -> list[str]:
-    found = await anyio.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    addresses = await anyio.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in addresses))
 
 
 def is_public(address: Address) -> bool:
@@ -57,12 +57,12 @@ async def resolve_allowed(
         NetworkRefused: it has none.
     """
     try:
-        found = [_parse_address(item) for item in await resolver(host)]
+        addresses = [_parse_address(item) for item in await resolver(host)]
     except OSError as error:
         raise NetworkRefused(f"{host}: unknown host name") from error
     allowed = [
         str(item)
-        for item in found
+        for item in addresses
         if item is not None and (is_public(item) or any(item in network for network in besides))
     ]
     if not allowed:
@@ -70,8 +70,8 @@ async def resolve_allowed(
     return tuple(allowed)
 
 
-def _parse_address(written: str) -> Address | None:
+def _parse_address(text: str) -> Address | None:
     try:
-        return ip_address(written)
+        return ip_address(text)
     except ValueError:
         return None

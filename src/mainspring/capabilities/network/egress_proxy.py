@@ -240,14 +240,14 @@ class _ProxyConnection:
                 return
 
     def _egress_request(
-        self, request: Http1Request, read: Callable[[Http1Request], EgressRequest]
+        self, request: Http1Request, parse: Callable[[Http1Request], EgressRequest]
     ) -> EgressRequest:
         try:
-            return read(request)
+            return parse(request)
         except HttpError as error:
             host = http1.absolute_form(request.target)[0].rpartition("@")[2]
-            asked = EgressRequest("https", host, 0, request.method, "")
-            self._proxy.record(asked, None, status=error.status)
+            egress_request = EgressRequest("https", host, 0, request.method, "")
+            self._proxy.record(egress_request, None, status=error.status)
             raise
 
     async def _pass_on(
@@ -279,17 +279,17 @@ async def _send_refusal(connection: HttpConnection, error: HttpError) -> None:
     await connection.send(http1.encode_head(f"HTTP/1.1 {error.status} Refused", headers) + body)
 
 
-def _authority(written: str, scheme: Scheme) -> tuple[str, int]:
+def _authority(text: str, scheme: Scheme) -> tuple[str, int]:
     """Parse `HOST[:PORT]`.
 
     Raises:
         HttpError: it is not a host name and port; an IP address is refused.
     """
-    found = _AUTHORITY.fullmatch(written)
-    host = None if found is None else host_name(found[1])
-    if found is None or host is None:
+    match = _AUTHORITY.fullmatch(text)
+    host = None if match is None else host_name(match[1])
+    if match is None or host is None:
         raise HttpError(403, "a host is called by its name, not by an address")
-    port = int(found[2]) if found[2] else PORTS[scheme]
+    port = int(match[2]) if match[2] else PORTS[scheme]
     if not 0 < port < 65536:
         raise HttpError(400, "no such port")
     return host, port
@@ -305,11 +305,11 @@ def _tunnel_request(request: Http1Request) -> EgressRequest:
 def _plain_request(request: Http1Request) -> EgressRequest:
     if not request.target.startswith("http://"):
         raise HttpError(400, "a proxy is asked for http://HOST/PATH, or by CONNECT")
-    authority, rest = http1.absolute_form(request.target)
+    authority, path = http1.absolute_form(request.target)
     host, port = _authority(authority, "http")
     if _authority(http1.host_of(request), "http") != (host, port):
         raise HttpError(421, "the host is another than the one that was asked for")
-    return EgressRequest("http", host, port, request.method, _path(rest))
+    return EgressRequest("http", host, port, request.method, _path(path))
 
 
 def _inner_request(tunnel: EgressRequest, request: Http1Request) -> EgressRequest:

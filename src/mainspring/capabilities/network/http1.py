@@ -121,12 +121,12 @@ class HttpConnection:
                     raise self._fault(413, f"the body is longer than {max_bytes} bytes")
                 yield piece
 
-    async def _counted(self, left: int) -> AsyncGenerator[bytes]:
-        while left:
-            piece = await self._some(left)
+    async def _counted(self, remaining: int) -> AsyncGenerator[bytes]:
+        while remaining:
+            piece = await self._some(remaining)
             if not piece:
                 raise self._fault(400, "the body is cut off")
-            left -= len(piece)
+            remaining -= len(piece)
             yield piece
 
     async def _rest(self) -> AsyncGenerator[bytes]:
@@ -138,9 +138,9 @@ class HttpConnection:
             size = _CHUNK.fullmatch(await self._line())
             if size is None:
                 raise self._fault(400, "a chunk without a size")
-            if not (left := int(size[1], 16)):
+            if not (remaining := int(size[1], 16)):
                 break
-            async with aclosing(self._counted(left)) as pieces:
+            async with aclosing(self._counted(remaining)) as pieces:
                 async for piece in pieces:
                     yield piece
             if await self._line():
@@ -162,9 +162,9 @@ class HttpConnection:
         return self._take(min(limit, len(self._buffer)))
 
     def _take(self, size: int) -> bytes:
-        taken = bytes(self._buffer[:size])
+        piece = bytes(self._buffer[:size])
         del self._buffer[:size]
-        return taken
+        return piece
 
     async def _patiently_more(self) -> bool:
         with anyio.fail_after(self._limits.idle_seconds):
@@ -204,17 +204,17 @@ def parse_response(head: bytes, limits: ProxyLimits) -> Http1Response:
 def _headers(fields: Sequence[bytes], limits: ProxyLimits, *, status: int) -> tuple[Header, ...]:
     if len(fields) > limits.headers:
         raise HttpError(431 if status == 400 else status, "too many headers")
-    found: list[Header] = []
+    headers: list[Header] = []
     for item in fields:
         field = _FIELD.fullmatch(item)  # no folding, no bare CR or LF, no space before the colon
         if field is None:
             raise HttpError(status, "a header that is none")
-        found.append((field[1], field[2]))
-    return tuple(found)
+        headers.append((field[1], field[2]))
+    return tuple(headers)
 
 
 def header_values(headers: Sequence[Header], name: bytes) -> list[bytes]:
-    return [value for each, value in headers if each.lower() == name]
+    return [value for key, value in headers if key.lower() == name]
 
 
 def host_of(request: Http1Request) -> str:
@@ -265,8 +265,8 @@ def absolute_form(target: str) -> tuple[str, str]:
     """The host of `http://HOST/PATH?QUERY`, and the rest."""
     whole = target.removeprefix("http://")
     host = _HOST_PART.split(whole, maxsplit=1)[0]
-    rest = whole[len(host) :]
-    return host, rest if rest.startswith("/") else f"/{rest}"
+    path = whole[len(host) :]
+    return host, path if path.startswith("/") else f"/{path}"
 
 
 def keeps_alive(request: Http1Request) -> bool:

@@ -53,35 +53,33 @@ class Placeholders:
         search_for: Callable[[Sequence[str]], Search],
         new_token: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
-        self._credentials = {
-            f"{PREFIX}{new_token()}": credential for credential in credentials if credential.value
-        }
+        self._credentials = {f"{PREFIX}{new_token()}": item for item in credentials if item.value}
         self._written = [placeholder.encode() for placeholder in self._credentials]
-        self._search = search_for([credential.value for credential in self._credentials.values()])
+        self._search = search_for([item.value for item in self._credentials.values()])
 
     def __bool__(self) -> bool:
         return bool(self._credentials)
 
     def environment(self, names: Iterable[str]) -> dict[str, str]:
         """Environment variables with the placeholders of these secrets."""
-        by_name = {each.name: placeholder for placeholder, each in self._credentials.items()}
+        by_name = {item.name: placeholder for placeholder, item in self._credentials.items()}
         return {name: by_name[name] for name in names if name in by_name}
 
     def fill(self, host: str, headers: Sequence[Header]) -> FilledHeaders:
         """The headers for a host, with placeholders replaced by the secrets for it."""
         here = {
-            placeholder.encode(): each
-            for placeholder, each in self._credentials.items()
-            if any(is_host(host, pattern) for pattern in each.hosts)
+            placeholder.encode(): item
+            for placeholder, item in self._credentials.items()
+            if any(is_host(host, pattern) for pattern in item.hosts)
         }
         used: set[str] = set()
 
         def put_in(value: bytes) -> bytes:
-            for placeholder, each in here.items():
-                secret = each.value.encode()
+            for placeholder, item in here.items():
+                secret = item.value.encode()
                 if placeholder in value and _FIT_FOR_HEADERS.fullmatch(secret):
                     value = value.replace(placeholder, secret)
-                    used.add(each.name)
+                    used.add(item.name)
             return value
 
         filled = tuple((name, _fill_basic_auth(value, put_in)) for name, value in headers)
@@ -122,12 +120,12 @@ class Cleaner:
         self._held = b""
 
     def feed(self, content: bytes) -> bytes:
-        done, self._held = self._placeholders.split(self._held + content)
-        return done
+        clean, self._held = self._placeholders.split(self._held + content)
+        return clean
 
     def end(self) -> bytes:
-        done, self._held = self._placeholders.clean(self._held), b""
-        return done
+        clean, self._held = self._placeholders.clean(self._held), b""
+        return clean
 
 
 def _fill_basic_auth(value: bytes, put_in: Callable[[bytes], bytes]) -> bytes:

@@ -195,7 +195,7 @@ class ProxyExchange:
         framing = http1.response_framing(response, self._request.method)
         packing = _content_encoding(response) if self._placeholders else None
         stays = self._is_whole and http1.keeps_alive(self._request)
-        sent: list[Header] = [
+        headers: list[Header] = [
             (name, self._placeholders.clean(value))
             for name, value in http1.end_to_end(response.headers)
             if self._placeholders.clean(name) == name
@@ -204,14 +204,14 @@ class ProxyExchange:
         is_changed = bool(self._placeholders)  # its new length is not known yet
         is_chunked = self._request.minor == 1 and (is_changed or not isinstance(framing, int))
         if framing == 0:
-            sent += self._told_length(response)
+            headers += self._told_length(response)
         elif is_chunked:
-            sent.append((b"Transfer-Encoding", b"chunked"))
+            headers.append((b"Transfer-Encoding", b"chunked"))
         elif isinstance(framing, int) and not is_changed:
-            sent.append((b"Content-Length", str(framing).encode()))
-        sent.append((b"Connection", b"keep-alive" if stays else b"close"))
+            headers.append((b"Content-Length", str(framing).encode()))
+        headers.append((b"Connection", b"keep-alive" if stays else b"close"))
         self.is_answered = True
-        await self._client.send(http1.encode_head(f"HTTP/1.1 {response.status} ", sent))
+        await self._client.send(http1.encode_head(f"HTTP/1.1 {response.status} ", headers))
         async with aclosing(self._cleaned(server, framing, packing)) as pieces:
             async for piece in pieces:
                 if piece:
@@ -236,9 +236,9 @@ class ProxyExchange:
         stands for."""
         if response.status in (204, 304):
             return []
-        told = http1.header_values(response.headers, b"content-length")
-        told = told if self._request.method == "HEAD" else [b"0"]
-        return [(b"Content-Length", item) for item in told]
+        lengths = http1.header_values(response.headers, b"content-length")
+        lengths = lengths if self._request.method == "HEAD" else [b"0"]
+        return [(b"Content-Length", item) for item in lengths]
 
 
 def _length(framing: http1.Framing) -> Sequence[Header]:

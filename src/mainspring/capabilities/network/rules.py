@@ -137,47 +137,47 @@ def parse_rules(settings: object) -> EgressRules:
 
 
 def _parse_rule(listed: str | _Host) -> EgressRule:
-    given = _Host(host=listed) if isinstance(listed, str) else listed
-    for method in given.methods:
+    host = _Host(host=listed) if isinstance(listed, str) else listed
+    for method in host.methods:
         if not _METHOD.fullmatch(method) or method in _NEVER:
-            raise InvalidInput(f"{given.host}: {method!r} is not a method that can be allowed")
-    for path in given.paths:
+            raise InvalidInput(f"{host.host}: {method!r} is not a method that can be allowed")
+    for path in host.paths:
         if not path.startswith("/"):
-            raise InvalidInput(f"{given.host}: {path!r}: a path must start with /")
-    for port in given.ports:
+            raise InvalidInput(f"{host.host}: {path!r}: a path must start with /")
+    for port in host.ports:
         if not 0 < port < 65536:
-            raise InvalidInput(f"{given.host}: {port} is not a valid port")
+            raise InvalidInput(f"{host.host}: {port} is not a valid port")
     return EgressRule(
-        host=_parse_host(given.host),
-        methods=frozenset(given.methods),
-        paths=given.paths,
-        plain_http=given.plain_http,
-        ports=frozenset(given.ports),
-        addresses=tuple(_parse_range(given.host, address) for address in given.addresses),
+        host=_parse_host(host.host),
+        methods=frozenset(host.methods),
+        paths=host.paths,
+        plain_http=host.plain_http,
+        ports=frozenset(host.ports),
+        addresses=tuple(_parse_range(host.host, address) for address in host.addresses),
     )
 
 
-def _parse_host(written: str) -> str:
-    wildcard = "*." if written.startswith("*.") else ""
-    host = host_name(written[len(wildcard) :])
+def _parse_host(text: str) -> str:
+    wildcard = "*." if text.startswith("*.") else ""
+    host = host_name(text[len(wildcard) :])
     if host is None:
-        wrong = InvalidInput(f"allowed_hosts: {written!r} is not a host name")
+        wrong = InvalidInput(f"allowed_hosts: {text!r} is not a host name")
         wrong.add_note("api.example.com, or *.example.com for all below it; no address, no URL")
         raise wrong
     return wildcard + host
 
 
-def _parse_range(host: str, written: str) -> Network:
+def _parse_range(host: str, text: str) -> Network:
     try:
-        return ip_network(written)
+        return ip_network(text)
     except ValueError as error:
         raise InvalidInput(f"{host}: addresses: {error}") from error
 
 
-def host_name(written: str) -> str | None:
+def host_name(text: str) -> str | None:
     """A host name in canonical form; `None` for an address or anything else."""
-    name = written.lower().removesuffix(".")
-    if not written.isascii() or len(name) > 253 or not _HOST.fullmatch(name):
+    name = text.lower().removesuffix(".")
+    if not text.isascii() or len(name) > 253 or not _HOST.fullmatch(name):
         return None
     if _NUMBER.fullmatch(name.rpartition(".")[2]):  # 127.0.0.1, 127.1, 2130706433, 0x7f000001
         return None
@@ -234,8 +234,8 @@ def _matches(path: str, glob: str) -> bool:
 def _glob(glob: str) -> re2.Pattern[str]:
     """A glob as an RE2 pattern, which is linear for any path and any number of stars."""
     parts = re.split(r"(\*+)", glob)
-    written = (
+    pattern_text = (
         ("[^/]*" if part == "*" else ".*") if part.startswith("*") else re.escape(part)
         for part in parts
     )
-    return re2.compile("".join(written))
+    return re2.compile("".join(pattern_text))

@@ -138,9 +138,9 @@ class Catalog:
         Raises:
             InvalidInput: the name is unknown; it lists similar names.
         """
-        if (known := self._resolved.get(name)) is None:
-            known = _remember(self._resolved, name, self._resolve(name))
-        return known
+        if (resolved := self._resolved.get(name)) is None:
+            resolved = _remember(self._resolved, name, self._resolve(name))
+        return resolved
 
     def _resolve(self, name: str) -> str:
         name = self._aliases.get(name, name)
@@ -151,7 +151,7 @@ class Catalog:
             return name
         if colon and _SNAPSHOT.sub("", name) in self._models:
             return name
-        bare = [known for known in self._models if known.partition(":")[2] == name]
+        bare = [model_id for model_id in self._models if model_id.partition(":")[2] == name]
         if len(bare) == 1 and not colon:
             return bare[0]
         raise error_table.UNKNOWN_MODEL.error(InvalidInput, name=name, near=self._near(name))
@@ -207,9 +207,9 @@ class Catalog:
 
     def listing(self, model: str) -> ModelListing:
         """All facts about `provider:name`; for an unlisted model, the provider's defaults."""
-        if (known := self._listings.get(model)) is None:
-            known = _remember(self._listings, model, self._listing(model))
-        return known
+        if (entry := self._listings.get(model)) is None:
+            entry = _remember(self._listings, model, self._listing(model))
+        return entry
 
     def _listing(self, model: str) -> ModelListing:
         provider = model.partition(":")[0]
@@ -233,13 +233,13 @@ class Catalog:
             if ":" not in model:
                 raise InvalidInput(f"{name}: models.{model}: write it as provider:name")
         self._aliases |= lists.aliases
-        for known, added in (
+        for target, added in (
             (self._families, lists.families),
             (self._models, lists.models),
             (self._providers, lists.providers),
         ):
             for key, table in added.items():
-                known[key] = {**known.get(key, {}), **table}
+                target[key] = {**target.get(key, {}), **table}
 
     def _misspelled(self, name: str) -> bool:
         """Whether a name is very close to a listed one; with other numbers it is another model."""
@@ -248,7 +248,7 @@ class Catalog:
 
     def _near(self, name: str) -> str:
         names = [*self._models, *self._aliases]
-        bare = {known.partition(":")[2]: known for known in self._models}
+        bare = {model_id.partition(":")[2]: model_id for model_id in self._models}
         close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
         close += [bare[match] for match in difflib.get_close_matches(name, bare, n=3, cutoff=0.6)]
         if close:
@@ -286,14 +286,14 @@ def _bundled_text() -> str:
 def missing_model_reason(file: Path, names: str) -> str | None:
     """The reason why a model is neither in the catalog nor in the file; `None` if all exist.
     Scripts are not checked: the user sees the error."""
-    wanted = [name.strip() for name in names.split(",")]
-    wanted = [name for name in wanted if name not in ("", *_RELATIVE_MODELS)]
-    wanted = [name for name in wanted if not name.startswith(_SCRIPT_PREFIX)]
-    if not wanted:
+    model_names = [name.strip() for name in names.split(",")]
+    model_names = [name for name in model_names if name not in ("", *_RELATIVE_MODELS)]
+    model_names = [name for name in model_names if not name.startswith(_SCRIPT_PREFIX)]
+    if not model_names:
         return None
     try:
         models = Catalog.load(file)
-        for name in wanted:
+        for name in model_names:
             models.resolve(name)
     except InvalidInput as error:
         return str(error)

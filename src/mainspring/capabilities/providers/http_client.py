@@ -379,8 +379,8 @@ async def _drain(response: aiohttp.ClientResponse) -> None:
 
 
 def _provider_request_id(response: aiohttp.ClientResponse) -> str | None:
-    found = (response.headers.get(name) for name in _REQUEST_ID_HEADERS)
-    return next((value for value in found if value), None)
+    values = (response.headers.get(name) for name in _REQUEST_ID_HEADERS)
+    return next((value for value in values if value), None)
 
 
 def _is_stream(response: aiohttp.ClientResponse, http_call: HttpCall) -> bool:

@@ -39,16 +39,16 @@ def translate_errors(provider: str, secret: str) -> Generator[None, None, None]:
         raise ProviderFailed(provider, "malformed", str(error)) from error
     except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError) as error:
         _, at, place = str(error).rpartition("@")  # a user name and password may precede it
-        told = excerpt(f"{at and '…@'}{place}", secret=secret)
-        raise ProviderFailed(provider, "invalid_request", f"no such URL: {told}") from None
+        problem = excerpt(f"{at and '…@'}{place}", secret=secret)
+        raise ProviderFailed(provider, "invalid_request", f"no such URL: {problem}") from None
     except TimeoutError as error:
         raise ProviderFailed(provider, "timeout", "could not connect in time") from error
     except aiohttp.ClientConnectorError as error:
-        told = excerpt(f"{error.host}:{error.port}: {_why(error)}", secret=secret)
-        raise ProviderFailed(provider, "connection", f"cannot connect to {told}") from error
+        problem = excerpt(f"{error.host}:{error.port}: {_why(error)}", secret=secret)
+        raise ProviderFailed(provider, "connection", f"cannot connect to {problem}") from error
     except (aiohttp.ClientError, OSError) as error:
-        told = excerpt(str(error) or type(error).__name__, secret=secret)
-        raise ProviderFailed(provider, "connection", f"the connection failed: {told}") from error
+        problem = excerpt(str(error) or type(error).__name__, secret=secret)
+        raise ProviderFailed(provider, "connection", f"the connection failed: {problem}") from error
     except ValueError as error:
-        told = excerpt(str(error), secret=secret)
-        raise ProviderFailed(provider, "invalid_request", f"cannot be sent: {told}") from error
+        problem = excerpt(str(error), secret=secret)
+        raise ProviderFailed(provider, "invalid_request", f"cannot be sent: {problem}") from error

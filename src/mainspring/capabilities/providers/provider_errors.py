@@ -90,14 +90,14 @@ def parse_error(error: object) -> ProviderErrorBody:
         case list() if error:
             return parse_error(cast(list[object], error)[0])
         case dict():
-            said = cast(dict[str, object], error)
-            if inner := said.get("error"):
+            fields = cast(dict[str, object], error)
+            if inner := fields.get("error"):
                 return parse_error(inner)
-            named = (said.get(key) for key in ("code", "status", "type"))
-            words = said.get("message") or said.get("detail") or ""
+            codes = (fields.get(key) for key in ("code", "status", "type"))
+            words = fields.get("message") or fields.get("detail") or ""
             return ProviderErrorBody(
                 message=words if isinstance(words, str) else _json(words),
-                codes=tuple(str(code).lower() for code in named if code is not None),
+                codes=tuple(str(code).lower() for code in codes if code is not None),
             )
         case str():
             return ProviderErrorBody(message=error)
@@ -116,20 +116,20 @@ def parse_error_body(body: bytes) -> ProviderErrorBody:
         return ProviderErrorBody(message=" ".join(body.decode(errors="replace").split()))
 
 
-def classify_failure(told: ProviderErrorBody, status: int | None = None) -> ProviderFailure:
+def classify_failure(body: ProviderErrorBody, status: int | None = None) -> ProviderFailure:
     if status not in (401, 403, 404, 529):
-        words = told.message.lower()
+        words = body.message.lower()
         for phrase, kind in _BY_WORDS:
             if phrase in words:
                 return kind
     if status in (401, 403, 404, 413, 529):
         return _BY_STATUS[status]
-    for code in told.codes:
+    for code in body.codes:
         if code in _BY_CODE and _BY_CODE[code] != "invalid_request":
             return _BY_CODE[code]
         if status is None and code.isdecimal():
             return _classify_status(int(code))
-    return "server" if status is None and not told.codes else _classify_status(status or 400)
+    return "server" if status is None and not body.codes else _classify_status(status or 400)
 
 
 def _classify_status(status: int) -> ProviderFailure:
@@ -140,22 +140,22 @@ def _classify_status(status: int) -> ProviderFailure:
 
 def stream_failure(provider: str, error: object, *, secret: str) -> ProviderFailed:
     """An error inside a response that had begun successfully."""
-    told = parse_error(error)
-    named = f" ({excerpt(', '.join(told.codes), secret=secret)})" if told.codes else ""
-    what = f"the stream broke off: {excerpt(told.message, secret=secret)}{named}"
-    return ProviderFailed(provider, classify_failure(told), what)
+    parsed = parse_error(error)
+    codes = f" ({excerpt(', '.join(parsed.codes), secret=secret)})" if parsed.codes else ""
+    what = f"the stream broke off: {excerpt(parsed.message, secret=secret)}{codes}"
+    return ProviderFailed(provider, classify_failure(parsed), what)
 
 
 def status_failure(
     provider: str, status: int, body: bytes, *, secret: str, retry_after: float | None
 ) -> ProviderFailed:
-    told = parse_error_body(body)
+    parsed = parse_error_body(body)
     if 300 <= status < 400:
         what = f"HTTP {status}: redirected; requests with a key in them follow nobody"
         return ProviderFailed(provider, "invalid_request", what)
-    what = f"HTTP {status}: {excerpt(told.message, secret=secret) or 'no reason given'}"
+    what = f"HTTP {status}: {excerpt(parsed.message, secret=secret) or 'no reason given'}"
     return ProviderFailed(
-        provider, classify_failure(told, status), what, retry_after_seconds=retry_after
+        provider, classify_failure(parsed, status), what, retry_after_seconds=retry_after
     )
 
 
@@ -170,13 +170,13 @@ def retry_after_seconds(headers: Mapping[str, str], clock: Clock) -> float | Non
     """How long the provider asks us to wait: milliseconds, seconds or a date."""
     if (millis := _number(headers.get("retry-after-ms"))) is not None:
         return millis / 1000
-    asked = headers.get("retry-after")
-    if asked is None:
+    value = headers.get("retry-after")
+    if value is None:
         return None
-    if (seconds := _number(asked)) is not None:
+    if (seconds := _number(value)) is not None:
         return seconds
     try:
-        moment: datetime = parsedate_to_datetime(asked)
+        moment: datetime = parsedate_to_datetime(value)
     except ValueError:
         return None
     if moment.tzinfo is None:

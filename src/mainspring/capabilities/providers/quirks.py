@@ -45,12 +45,12 @@ def output_limit(request: Request, quirks: Quirks) -> int:
     return min(request.max_tokens, quirks.max_output)
 
 
-def supported_effort(wanted: Effort, quirks: Quirks) -> Effort | None:
+def supported_effort(effort: Effort, quirks: Quirks) -> Effort | None:
     """The nearest level that the model accepts, lower rather than higher; None: send no level."""
-    if wanted in quirks.efforts:
-        return wanted
+    if effort in quirks.efforts:
+        return effort
     real: list[Effort] = [level for level in _RISING[1:] if level in quirks.efforts]
-    if wanted == "none" or not real:
+    if effort == "none" or not real:
         return None
-    lower: list[Effort] = [level for level in real if _RISING.index(level) < _RISING.index(wanted)]
+    lower: list[Effort] = [level for level in real if _RISING.index(level) < _RISING.index(effort)]
     return lower[-1] if lower else real[0]

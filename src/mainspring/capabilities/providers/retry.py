@@ -54,14 +54,14 @@ def retry_delay(
         return None
     ceiling = min(retry_policy.max_seconds, retry_policy.first_seconds * 2 ** (attempt - 1))
     jittered = rng.uniform(0, ceiling)
-    asked = failure.retry_after_seconds
-    if asked is None:
+    requested = failure.retry_after_seconds
+    if requested is None:
         return jittered
     longest = (
         retry_policy.max_lone_wait_seconds if is_alone else retry_policy.max_retry_after_seconds
     )
     # Jitter is added: every client got the same number.
-    return asked + jittered if asked <= longest else None
+    return requested + jittered if requested <= longest else None
 
 
 class Timing(Struct, frozen=True, kw_only=True):

@@ -103,12 +103,12 @@ class Router:
         Raises:
             InvalidInput: the role has no second model.
         """
-        first, *rest = self._routing.candidates(role)
-        if not rest:
+        first, *others = self._routing.candidates(role)
+        if not others:
             raise InvalidInput(
                 f"{role} has one model, {first.id}: there is nothing to fail over to"
             )
-        return ModelRoute(self, RoutingTask(role=role), candidates=tuple(rest), drilled=first.id)
+        return ModelRoute(self, RoutingTask(role=role), candidates=tuple(others), drilled=first.id)
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         async with aclosing(self.route().stream(request)) as items:
@@ -171,7 +171,11 @@ class ModelRoute:
     async def _attempts(self, request: Request) -> AsyncGenerator[_Attempt, None]:
         """Calls, one after the other until one is answered; the caller reads each to its end."""
         refusals = _CandidateFailures()
-        candidates = await self._order(request)
+        if not self._candidates:
+            self._candidates = await self._router.choose(self._routing_task, request)
+        if self._current is None:
+            self._current = self._candidates[0].id
+        candidates = tuple(sorted(self._candidates, key=self._is_shaky))
         await self._wait_for_a_cooldown(candidates)
         for candidate in candidates:
             is_alone = not any(
@@ -186,13 +190,6 @@ class ModelRoute:
             if candidate.id not in refusals.said:
                 return
         raise refusals.summary()
-
-    async def _order(self, request: Request) -> tuple[ModelCandidate, ...]:
-        if not self._candidates:
-            self._candidates = await self._router.choose(self._routing_task, request)
-        if self._current is None:
-            self._current = self._candidates[0].id
-        return tuple(sorted(self._candidates, key=self._is_shaky))
 
     def _is_shaky(self, model_candidate: ModelCandidate) -> bool:
         return self._broken.get(model_candidate.id, 0) >= _MAX_BROKEN_STREAMS

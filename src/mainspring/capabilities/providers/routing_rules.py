@@ -111,8 +111,8 @@ class Routing:
         return self.candidates(routing_task.role)
 
     def _ordered(self, role: Role, use: str) -> tuple[ModelCandidate, ...]:
-        for known, candidates in self._roles.items():
-            if known == use:
+        for role_name, candidates in self._roles.items():
+            if role_name == use:
                 return candidates
         others = self.candidates(role)
         for candidate in self.all():

@@ -88,8 +88,8 @@ def read_script(text: str, *, name: str) -> tuple[ScriptedPart, ...]:
         InvalidInput: it is not a valid script.
     """
     try:
-        written = msgspec.json.encode(_tree(text))  # dates stay strings
-        return msgspec.json.decode(written, type=tuple[ScriptedPart, ...])
+        encoded = msgspec.json.encode(_tree(text))  # dates stay strings
+        return msgspec.json.decode(encoded, type=tuple[ScriptedPart, ...])
     except (yaml.YAMLError, msgspec.MsgspecError, TypeError, ValueError) as error:
         raise InvalidInput(f"{name}: {error}") from error
 
@@ -109,16 +109,16 @@ def _tree(text: str) -> object:
 
 
 def _answer(parts: Sequence[ScriptedPart], request: Request, name: str) -> ScriptAnswer:
-    asked, since = _since_last_prompt(request.messages)
-    part = next((item for item in parts if item.when in asked), None)
+    prompt, since = _since_last_prompt(request.messages)
+    part = next((item for item in parts if item.when in prompt), None)
     if part is None:
-        return fails("exhausted", f"{name} has no part for {_shorten(asked)!r}")
-    done = sum(isinstance(message, Assistant) for message in since)
-    if done >= len(part.steps):
-        return fails("exhausted", f"{name} ends after {done} steps for {_shorten(asked)!r}")
-    step = part.steps[done]
-    if step.expects and step.expects not in (read := _results(since)):
-        what = f"{name} goes on only where results have {step.expects!r}; they are {_tail(read)!r}"
+        return fails("exhausted", f"{name} has no part for {_shorten(prompt)!r}")
+    answers = sum(isinstance(message, Assistant) for message in since)
+    if answers >= len(part.steps):
+        return fails("exhausted", f"{name} ends after {answers} steps for {_shorten(prompt)!r}")
+    step = part.steps[answers]
+    if step.expects and step.expects not in (texts := _results(since)):
+        what = f"{name} goes on only where results have {step.expects!r}; they are {_tail(texts)!r}"
         return fails("exhausted", what)
     return step.line
 
@@ -130,8 +130,8 @@ def _since_last_prompt(messages: Sequence[Message]) -> tuple[str, Sequence[Messa
         if isinstance(message, Assistant):
             continue
         texts = [part.text for part in message.content if isinstance(part, TextBlock)]
-        if said := [text for text in texts if not text.startswith(_NOTE)]:
-            return "\n".join(said), messages[index + 1 :]
+        if prompts := [text for text in texts if not text.startswith(_NOTE)]:
+            return "\n".join(prompts), messages[index + 1 :]
     return "", messages
 
 
@@ -157,8 +157,8 @@ def scripted_models(name: str, folder: Path) -> dict[str, Model]:
     Raises:
         InvalidInput: there is no such file inside the folder, or it is not a valid script.
     """
-    wanted = [item.strip() for item in name.split(",")]
-    files = [item for item in wanted if item.startswith(_SCRIPTED_PREFIX) and item != OFFLINE_MODEL]
+    names = [item.strip() for item in name.split(",")]
+    files = [item for item in names if item.startswith(_SCRIPTED_PREFIX) and item != OFFLINE_MODEL]
     return {file: _read_script(file.removeprefix(_SCRIPTED_PREFIX), folder) for file in files}
 
 
@@ -206,8 +206,8 @@ def demo_answer(request: Request) -> ScriptLine:
 
 def _repair(request: Request) -> ScriptLine:
     """List, test, read, repair, test again, report: one step for each result so far."""
-    results = _tool_results(request)
-    match len(results):
+    texts = _tool_results(request)
+    match len(texts):
         case 0:
             return says(f"{LABEL} I look at what is there.") + calls("list_files")
         case 1:
@@ -215,7 +215,7 @@ def _repair(request: Request) -> ScriptLine:
         case 2:
             return says("One fails. I read what it tests.") + calls("read_file", path="prices.py")
         case 3:
-            repaired = results[-1].replace(
+            repaired = texts[-1].replace(
                 "return price + price * rebate", "return price - price * rebate"
             )
             return says("A rebate must lower the price, not raise it.") + calls(
@@ -224,7 +224,7 @@ def _repair(request: Request) -> ScriptLine:
         case 4:
             return says("I check it.") + calls("run_tests")
         case _:
-            verdict = "pass" if "passed" in results[-1] and "failed" not in results[-1] else "fail"
+            verdict = "pass" if "passed" in texts[-1] and "failed" not in texts[-1] else "fail"
             return says(
                 f"{LABEL} `prices.py` added the rebate instead of taking it off. I changed the"
                 f" sign and ran the tests again: they {verdict}."
@@ -233,18 +233,18 @@ def _repair(request: Request) -> ScriptLine:
 
 def _tool_results(request: Request) -> list[str]:
     """Texts of the tool results since the user's last message."""
-    found: list[str] = []
+    texts: list[str] = []
     for message in request.messages:
         if isinstance(message, Assistant):
             continue
         if not any(isinstance(part, ToolResultBlock) for part in message.content):
-            found = []
-        found += [
+            texts = []
+        texts += [
             plain_text(part.content)
             for part in message.content
             if isinstance(part, ToolResultBlock)
         ]
-    return found
+    return texts
 
 
 def _last_user_text(request: Request) -> str:

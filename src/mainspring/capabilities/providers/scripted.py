@@ -62,15 +62,15 @@ class SimulatedPromptCache:
         marks = [index for index, step in enumerate(steps) if step.is_breakpoint]
         marks = marks[-MAX_BREAKPOINTS:]
         total = steps[-1].tokens if steps else 0
-        read = max((self._cached_tokens(steps, mark) for mark in marks), default=0)
-        written = steps[marks[-1]].tokens if marks else 0
-        if written < self._min_tokens:
-            written = 0
+        cache_read = max((self._cached_tokens(steps, mark) for mark in marks), default=0)
+        cache_written = steps[marks[-1]].tokens if marks else 0
+        if cache_written < self._min_tokens:
+            cache_written = 0
         self._known |= {steps[mark].key for mark in marks if steps[mark].tokens >= self._min_tokens}
         return Usage(
-            input_tokens=total - max(written, read),
-            cache_creation_input_tokens=max(0, written - read),
-            cache_read_input_tokens=read,
+            input_tokens=total - max(cache_written, cache_read),
+            cache_creation_input_tokens=max(0, cache_written - cache_read),
+            cache_read_input_tokens=cache_read,
             output_tokens=output_tokens,
         )
 
@@ -119,10 +119,10 @@ def reply_deltas(reply: Reply, *, chunk_chars: int = 24) -> Iterator[Delta]:
                 yield from map(ThinkingDelta, _chunks(text, chunk_chars))
             case ToolUse(id=id_, name=name):
                 yield ToolInputDelta(id=id_, name=name, json="")
-                written = block.invalid_json
-                if written is None:
-                    written = msgspec.json.encode(block.input).decode()
-                for piece in _chunks(written, chunk_chars):
+                raw_input = block.invalid_json
+                if raw_input is None:
+                    raw_input = msgspec.json.encode(block.input).decode()
+                for piece in _chunks(raw_input, chunk_chars):
                     yield ToolInputDelta(id=id_, name=name, json=piece)
                 if block.invalid_json is None:
                     yield ToolUseReady(block)
@@ -166,8 +166,8 @@ def thinks(text: str, *, signature: str | None = None) -> ScriptLine:
     return ScriptLine((Thinking(text=text, signature=signature),))
 
 
-def calls(tool: str, /, **given: object) -> ScriptLine:
-    return ScriptLine((ToolUse(id="", name=tool, input=given),))
+def calls(tool: str, /, **args: object) -> ScriptLine:
+    return ScriptLine((ToolUse(id="", name=tool, input=args),))
 
 
 def fails(
@@ -208,10 +208,15 @@ class Scripted:
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         self.requests.append(request)
-        answer = self._next(request)
+        step = self._steps.pop(0) if self._steps else self._otherwise
+        if step is None:
+            number = len(self.requests)
+            what = f"the script has no answer to request {number}; it ended before"
+            raise ProviderFailed("scripted", "exhausted", what)
+        answer = step if isinstance(step, ScriptLine | Reply | ScriptFailure) else step(request)
         failure = answer if isinstance(answer, ScriptFailure) else None
-        said = answer if not isinstance(answer, ScriptFailure) else answer.after or ScriptLine(())
-        reply = self._reply(said, request)
+        spoken = answer if not isinstance(answer, ScriptFailure) else answer.after or ScriptLine(())
+        reply = self._reply(spoken, request)
         await anyio.sleep(self._latency_seconds)
         if request.stream:
             for delta in reply_deltas(reply, chunk_chars=self._chunk_chars):
@@ -226,31 +231,23 @@ class Scripted:
             )
         yield reply
 
-    def _next(self, request: Request) -> ScriptAnswer:
-        step = self._steps.pop(0) if self._steps else self._otherwise
-        if step is None:
-            asked = len(self.requests)
-            what = f"the script has no answer to request {asked}; it ended before"
-            raise ProviderFailed("scripted", "exhausted", what)
-        return step if isinstance(step, ScriptLine | Reply | ScriptFailure) else step(request)
-
-    def _reply(self, said: ScriptLine | Reply, request: Request) -> Reply:
-        if isinstance(said, Reply):
-            return said
+    def _reply(self, spoken: ScriptLine | Reply, request: Request) -> Reply:
+        if isinstance(spoken, Reply):
+            return spoken
         ids = CallIds(request)
         content = tuple(
             ToolUse(id=ids.unique(block.id), name=block.name, input=block.input)
             if isinstance(block, ToolUse)
             else block
-            for block in said.content
+            for block in spoken.content
         )
         has_calls = any(isinstance(block, ToolUse) for block in content)
         output = estimated_usage(request, content).output_tokens
         return Reply(
             content=content,
-            usage=said.usage
+            usage=spoken.usage
             or with_thinking(self._cache.usage(request, output_tokens=output), content),
-            reason=said.reason or ("tool_use" if has_calls else "end_turn"),
+            reason=spoken.reason or ("tool_use" if has_calls else "end_turn"),
             model=request.model,
         )
 
@@ -262,13 +259,13 @@ none."""
 
 def request_fingerprint(request: Request) -> str:
     """A hash of what the model reads and may say, not of how it is sent."""
-    sent = msgspec.structs.replace(request, request_id="", stream=True, cache_messages=())
-    return blake2b(msgspec.json.encode(sent), digest_size=16).hexdigest()
+    comparable = msgspec.structs.replace(request, request_id="", stream=True, cache_messages=())
+    return blake2b(msgspec.json.encode(comparable), digest_size=16).hexdigest()
 
 
 def compare_fingerprint(recorded: str, request: Request) -> str | None:
-    asked = request_fingerprint(request)
-    return None if asked == recorded else f"{asked} is asked, {recorded} was recorded"
+    actual = request_fingerprint(request)
+    return None if actual == recorded else f"{actual} is asked, {recorded} was recorded"
 
 
 class ReplayModel:

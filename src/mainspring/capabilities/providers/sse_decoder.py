@@ -44,7 +44,7 @@ class SseDecoder:
         """
         if self._after_return or b"\r" in chunk:
             chunk = self._with_plain_line_ends(chunk)
-        ended, newline, rest = chunk.rpartition(b"\n")
+        ended, newline, tail = chunk.rpartition(b"\n")
         events: list[bytes] = []
         if newline:
             if self._tail:
@@ -52,12 +52,12 @@ class SseDecoder:
                 self._tail.clear()
                 self._tail_bytes = 0
             events = self._events(ended)
-        if rest:
-            self._tail.append(rest)
-            self._tail_bytes += len(rest)
-        held = self._tail_bytes + self._data_bytes
-        if held > self._max_event_bytes:
-            raise EventTooLarge(held, self._max_event_bytes)
+        if tail:
+            self._tail.append(tail)
+            self._tail_bytes += len(tail)
+        buffered = self._tail_bytes + self._data_bytes
+        if buffered > self._max_event_bytes:
+            raise EventTooLarge(buffered, self._max_event_bytes)
         return events
 
     def _with_plain_line_ends(self, chunk: bytes) -> bytes:

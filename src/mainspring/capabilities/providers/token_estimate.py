@@ -56,8 +56,8 @@ def with_thinking(usage: Usage, content: Sequence[TextBlock | Thinking | ToolUse
     estimated size of everything else."""
     if usage.thinking_tokens is not UNSET or not any(isinstance(b, Thinking) for b in content):
         return usage
-    written = sum(_spoken_tokens(block) for block in content if not isinstance(block, Thinking))
-    return msgspec.structs.replace(usage, thinking_tokens=max(0, usage.output_tokens - written))
+    visible = sum(_spoken_tokens(block) for block in content if not isinstance(block, Thinking))
+    return msgspec.structs.replace(usage, thinking_tokens=max(0, usage.output_tokens - visible))
 
 
 def request_tokens(request: Request) -> int:

@@ -13,17 +13,17 @@ from mainspring.core.model import INVALID_JSON, Assistant, Request, ToolUse
 
 def parse_input(pieces: Sequence[str]) -> dict[str, object]:
     """The input that a model wrote in pieces, parsed once."""
-    written = "".join(pieces)
-    if not written.strip():
+    text = "".join(pieces)
+    if not text.strip():
         return {}
     try:
-        value: object = msgspec.json.decode(written)
+        value: object = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return {INVALID_JSON: written}
-    return as_input(value, written)
+        return {INVALID_JSON: text}
+    return as_input(value, text)
 
 
-def as_input(value: object, written: str | None = None) -> dict[str, object]:
+def as_input(value: object, text: str | None = None) -> dict[str, object]:
     """A decoded input as the mapping that it must be."""
     match value:
         case dict():
@@ -31,7 +31,7 @@ def as_input(value: object, written: str | None = None) -> dict[str, object]:
         case None:
             return {}
         case _:
-            return {INVALID_JSON: written or msgspec.json.encode(value).decode()}
+            return {INVALID_JSON: text or msgspec.json.encode(value).decode()}
 
 
 class CallIds:
@@ -48,12 +48,12 @@ class CallIds:
         self._stem = f"call_{_digest(request.request_id, 6)}"
         self._made = 0
 
-    def unique(self, given: str | None) -> str:
-        chosen = given or self._make()
-        while chosen in self._taken:
-            chosen = self._make()
-        self._taken.add(chosen)
-        return chosen
+    def unique(self, call_id: str | None) -> str:
+        unique_id = call_id or self._make()
+        while unique_id in self._taken:
+            unique_id = self._make()
+        self._taken.add(unique_id)
+        return unique_id
 
     def _make(self) -> str:
         self._made += 1

@@ -214,10 +214,10 @@ def _read(request: int) -> bytes:
     return os.pread(request, size, 0)
 
 
-def _limit(name: str, wanted: str) -> None:
+def _limit(name: str, limit: str) -> None:
     kind = getattr(resource, "RLIMIT_" + name)
     _, hard = resource.getrlimit(kind)
-    most = int(wanted) if hard == resource.RLIM_INFINITY else min(int(wanted), hard)
+    most = int(limit) if hard == resource.RLIM_INFINITY else min(int(limit), hard)
     resource.setrlimit(kind, (most, most))
 
 

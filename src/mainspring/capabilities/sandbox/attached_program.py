@@ -26,23 +26,23 @@ class SandboxedProgram:
     def __init__(
         self,
         sandbox: KeeperSandbox,
-        wanted: ExecRequest,
+        request: ExecRequest,
         connection: KeeperConnection,
         descriptors: tuple[int, int],
     ) -> None:
         self._sandbox = sandbox
-        self._key = wanted.key
+        self._key = request.key
         self._connection = connection
         self._input, self._output = descriptors
         self._is_closed = False
 
     async def send(self, data: bytes) -> None:
-        rest = memoryview(data)
-        while rest:
+        remainder = memoryview(data)
+        while remainder:
             if self._is_closed:
                 raise OSError("closed")
             try:
-                rest = rest[os.write(self._input, rest) :]
+                remainder = remainder[os.write(self._input, remainder) :]
             except BlockingIOError:
                 await self._wait(anyio.wait_writable, self._input)
 
@@ -80,7 +80,7 @@ class SandboxedProgram:
             await ready(descriptor)
 
 
-async def attach_program(sandbox: KeeperSandbox, wanted: ExecRequest) -> SandboxedProgram:
+async def attach_program(sandbox: KeeperSandbox, request: ExecRequest) -> SandboxedProgram:
     """Start a program in a sandbox that runs nothing else.
 
     Raises:
@@ -89,7 +89,7 @@ async def attach_program(sandbox: KeeperSandbox, wanted: ExecRequest) -> Sandbox
     their_input, our_input = os.pipe()
     our_output, their_output = os.pipe()
     try:
-        connection = await sandbox.attach(wanted, [their_input, their_output])
+        connection = await sandbox.attach(request, [their_input, their_output])
     except BaseException:
         os.close(our_input)
         os.close(our_output)
@@ -101,4 +101,4 @@ async def attach_program(sandbox: KeeperSandbox, wanted: ExecRequest) -> Sandbox
         os.close(their_output)
     for descriptor in (our_input, our_output):
         os.set_blocking(descriptor, False)
-    return SandboxedProgram(sandbox, wanted, connection, (our_input, our_output))
+    return SandboxedProgram(sandbox, request, connection, (our_input, our_output))

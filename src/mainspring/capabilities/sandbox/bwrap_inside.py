@@ -48,11 +48,11 @@ class BwrapConfig:
     """The config that `bwrap.py` writes."""
 
     def __init__(self, packed: bytes) -> None:
-        workspace, hidden, protected, shown, self.filter, listens = unpack(packed)
+        workspace, hidden, protected, visible, self.filter, listens = unpack(packed)
         self.workspace = os.fsdecode(workspace)
         self.hidden = [os.fsdecode(path) for path in unpack(hidden)]
         self.protected = [os.fsdecode(path) for path in unpack(protected)]
-        self.shown = [os.fsdecode(path) for path in unpack(shown)]
+        self.shown = [os.fsdecode(path) for path in unpack(visible)]
         """Paths in hidden folders that programs may read all the same."""
         self.listens = listens == b"1"
 
@@ -203,8 +203,8 @@ class WorkspaceMounts:
             _mount(_clone_mount(null), opened, _SEALED)
             return
         above = "/".join(place) + "/"
-        shown = [path[len(above) :] for path in self._config.shown if path.startswith(above)]
-        trees = [(path, _clone_mount(open_beneath(opened, path))) for path in shown]
+        visible = [path[len(above) :] for path in self._config.shown if path.startswith(above)]
+        trees = [(path, _clone_mount(open_beneath(opened, path))) for path in visible]
         cover = _new_folder()
         self._covers.add(identity(os.fstat(cover)))
         _mount(cover, opened, 0)
@@ -257,9 +257,9 @@ def _mount(tree: int, place: int, attributes: int) -> None:
 
 
 def _set(tree: int, attributes: int) -> None:
-    wanted = _Attributes(attributes, 0, 0, 0)
-    flags, size = _EMPTY_PATH | _RECURSIVE, ctypes.c_size_t(ctypes.sizeof(wanted))
-    changed = _LIBC.syscall(_MOUNT_SETATTR, tree, b"", flags, ctypes.byref(wanted), size)
+    requested = _Attributes(attributes, 0, 0, 0)
+    flags, size = _EMPTY_PATH | _RECURSIVE, ctypes.c_size_t(ctypes.sizeof(requested))
+    changed = _LIBC.syscall(_MOUNT_SETATTR, tree, b"", flags, ctypes.byref(requested), size)
     _check_call(changed, "mount_setattr")
 
 
@@ -267,8 +267,8 @@ def _new_folder() -> int:
     """An empty, small folder on a tmpfs of its own."""
     with OpenDescriptor(_check_call(_LIBC.syscall(_FSOPEN, b"tmpfs", 1), "fsopen")) as system:
         for name, value in ((b"size", b"4096"), (b"mode", b"0755")):
-            said = _LIBC.syscall(_FSCONFIG, system, _SET_STRING, name, value, 0)
-            _check_call(said, "fsconfig")
+            status = _LIBC.syscall(_FSCONFIG, system, _SET_STRING, name, value, 0)
+            _check_call(status, "fsconfig")
         _check_call(_LIBC.syscall(_FSCONFIG, system, _CREATE, None, None, 0), "fsconfig")
         return _check_call(_LIBC.syscall(_FSMOUNT, system, 1, _NO_SUID | _NO_DEVICES), "fsmount")
 

@@ -51,8 +51,8 @@ class _CanaryTargets(Struct, frozen=True):
         port = self.listener.getsockname()[1]
         return (str(self.folder / "secret"), str(self.folder / "written"), str(port))
 
-    def broken(self, said: str) -> str | None:
-        if self.secret in said:
+    def broken(self, output: str) -> str | None:
+        if self.secret in output:
             return "programs can read files outside"
         if (self.folder / "written").exists():
             return "programs can write files outside"
@@ -92,10 +92,10 @@ async def _run_canaries(
             wall_seconds=_SECONDS / 2,
         )
         ran = await sandbox.run(exec_request)
-    said = ran.stdout.head.decode("utf-8", "replace")
-    if broken := targets.broken(said):
+    output = ran.stdout.head.decode("utf-8", "replace")
+    if broken := targets.broken(output):
         return broken
-    if not said.startswith("ran\n"):
+    if not output.startswith("ran\n"):
         return f"a program did not run: {ran.stderr.head.decode('utf-8', 'replace').strip()}"
     return None
 

@@ -53,10 +53,10 @@ class Docker:
         container = container_name(spec)
         run = [path, *run_command(self, spec, container)]
         command = pack(map(os.fsencode, run))
-        told = pack([container.encode(), path.encode(), command, self.user.encode()])
+        orders = pack([container.encode(), path.encode(), command, self.user.encode()])
         return Launch(
             argv=(sys.executable, *module_command("docker_outside")),
-            files=(told,),
+            files=(orders,),
             variables={"HOME": str(spec.workspace), "TMPDIR": "/tmp", "LANG": "C.UTF-8"},
             has_own_pids=False,
             fingerprint="\n".join(hardening(self, spec)),

@@ -57,9 +57,9 @@ class Container:
     ) -> tuple[list[str], dict[str, str]]:
         """The command that starts a program in the container. Variables are passed as arguments:
         our own environment decides which engine is used."""
-        given = [f"--env={name}={value}" for name, value in env.items()]
+        options = [f"--env={name}={value}" for name, value in env.items()]
         command = [self._program, "exec", "--interactive", f"--user={self._user}"]
-        return [*command, f"--workdir={cwd}", *given, self.name, *argv], _ENVIRONMENT
+        return [*command, f"--workdir={cwd}", *options, self.name, *argv], _ENVIRONMENT
 
     def sweep(self) -> None:
         """Kill all processes in the container but the first, which ignores signals from inside;
@@ -76,7 +76,7 @@ def main() -> None:
     os.set_inheritable(CONTROL_FD, False)
     with open(ORDERS_FD, "rb") as stream:
         container = Container(stream.read())
-    held = _killed_when_we_are_gone(container)
+    hold = _killed_when_we_are_gone(container)
     try:
         container.start()
     except OSError as error:
@@ -86,7 +86,7 @@ def main() -> None:
     if agent == 0:
         try:
             container.leave_hold()
-            os.close(held)
+            os.close(hold)
             control = _socket.socket(fileno=CONTROL_FD)
             serve(control, sweep=container.sweep, dress=container.exec)
         finally:
@@ -99,19 +99,19 @@ def _killed_when_we_are_gone(container: Container) -> int:
     """Start a detached process that kills the container when this one is gone. It is not our
     descendant, so killing our process tree does not kill it. It waits until the returned
     descriptor is closed."""
-    ours, theirs = os.pipe()
+    read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
         if os.fork() == 0:
             os.setsid()
-            for descriptor in (theirs, CONTROL_FD):
+            for descriptor in (write_end, CONTROL_FD):
                 os.close(descriptor)
-            os.read(ours, 1)
+            os.read(read_end, 1)
             container.kill()
         os._exit(0)
     os.waitpid(child, 0)
-    os.close(ours)
-    return theirs
+    os.close(read_end)
+    return write_end
 
 
 def _spawn(argv: list[str], *, stdin: int | None = None, stdout: int | None = None) -> int:

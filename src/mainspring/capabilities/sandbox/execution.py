@@ -80,11 +80,11 @@ class Execution:
         self.request = request.request(rlimits)
         self.outer: list[int] = []
         for _ in range(2):
-            ours, theirs = os.pipe()
-            os.set_blocking(ours, False)
-            self._buffers[ours] = buffer = HeadTailBuffer(request.max_bytes)
+            read_end, write_end = os.pipe()
+            os.set_blocking(read_end, False)
+            self._buffers[read_end] = buffer = HeadTailBuffer(request.max_bytes)
             self._both.append(buffer)
-            self.outer.append(theirs)
+            self.outer.append(write_end)
 
     @property
     def streams(self) -> list[int]:
@@ -114,18 +114,18 @@ class Execution:
 
     def finish(self) -> bytes:
         """Read the rest of the output, after all writers have ended."""
-        rest: list[bytes] = []
+        pieces: list[bytes] = []
         for stream in self.streams:
             while piece := self.read_output(stream):
-                rest.append(piece)
+                pieces.append(piece)
         for stream in self.streams:
             os.close(stream)
         self._buffers = {}
-        return b"".join(rest)
+        return b"".join(pieces)
 
     def record(self, status: int) -> bytes:
         """The result so far, packed."""
-        taken = int((time.monotonic() - self._started) * 1000)
+        milliseconds = int((time.monotonic() - self._started) * 1000)
         stopped = (self.stopped or "").encode()
         out, err = self._both
-        return pack([b"%d" % status, stopped, b"%d" % taken, *out.fields(), *err.fields()])
+        return pack([b"%d" % status, stopped, b"%d" % milliseconds, *out.fields(), *err.fields()])

@@ -99,7 +99,7 @@ def _attach_mount(tree: int, path: str) -> int:
 
 def _user_namespace(owner: int, uid: int) -> int:
     """A user namespace without processes that maps `owner` to `uid`."""
-    begun, begin = os.pipe()
+    begun_reader, begin = os.pipe()
     process = os.fork()
     if process == 0:
         try:
@@ -110,7 +110,7 @@ def _user_namespace(owner: int, uid: int) -> int:
             os.write(begin, b"0")
             os._exit(0)
     try:
-        if os.read(begun, 1) != b"1":
+        if os.read(begun_reader, 1) != b"1":
             raise OSError("no user namespace could be made")
         for kind in ("uid_map", "gid_map"):
             with open(f"/proc/{process}/{kind}", "w") as file:
@@ -119,7 +119,7 @@ def _user_namespace(owner: int, uid: int) -> int:
     finally:
         os.kill(process, _signal.SIGKILL)
         os.waitpid(process, 0)
-        os.close(begun)
+        os.close(begun_reader)
         os.close(begin)
 
 

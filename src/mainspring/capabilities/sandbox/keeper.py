@@ -93,7 +93,8 @@ class Keeper:
             for descriptor, events in self._poll.poll(self._timeout_ms()):
                 self._dispatch(descriptor, events)
             self._watch_program()
-            self._begin_next()
+            while self._queue and not self._running and not self._is_closed:
+                self._begin(self._queue.pop(0))
             if self._is_abandoned():
                 break
         self._end_sandbox()
@@ -119,7 +120,12 @@ class Keeper:
         if descriptor == self._listener.fileno():
             self._accept()
         elif client := self._clients.get(descriptor):
-            self._serve(client, events)
+            if events & select.POLLOUT:
+                client.flush()
+            if events & (select.POLLIN | select.POLLHUP | select.POLLERR):
+                for message in client.read():
+                    self._answer(client, message)
+            self._settle(client)
         elif descriptor == self._launched.control.fileno():
             self._read_agent()
         elif self._running and descriptor in self._running.streams:
@@ -137,19 +143,11 @@ class Keeper:
         self._poll.register(accepted, select.POLLIN)
         self._alone_since = None
 
-    def _serve(self, connection: ClientConnection, events: int) -> None:
-        if events & select.POLLOUT:
-            connection.flush()
-        if events & (select.POLLIN | select.POLLHUP | select.POLLERR):
-            for message in connection.read():
-                self._answer(connection, message)
-        self._settle(connection)
-
     def _settle(self, connection: ClientConnection) -> None:
         """Poll for what the connection needs; remove it if the client is gone."""
         if not connection.is_gone:
-            wanted = select.POLLIN | (select.POLLOUT if connection.has_more else 0)
-            self._poll.modify(connection.descriptor, wanted)
+            events = select.POLLIN | (select.POLLOUT if connection.has_more else 0)
+            self._poll.modify(connection.descriptor, events)
         elif self._clients.pop(connection.descriptor, None):
             self._poll.unregister(connection.descriptor)
             connection.close()
@@ -214,13 +212,13 @@ class Keeper:
 
     def _is_under_way(self, name: str) -> bool:
         is_running = self._running is not None and self._running.name == name
-        return is_running or any(wanted.name == name for wanted in self._queue)
+        return is_running or any(request.name == name for request in self._queue)
 
     def _cancel(self, name: str) -> None:
         if self._running and self._running.name == name:
             self._stop(self._running, "cancelled")
-        elif any(wanted.name == name for wanted in self._queue):
-            self._queue = [wanted for wanted in self._queue if wanted.name != name]
+        elif any(request.name == name for request in self._queue):
+            self._queue = [request for request in self._queue if request.name != name]
             self._send(name, b"failed", b"cancelled before it began")
 
     def _send(self, name: str, *fields: bytes) -> None:
@@ -234,10 +232,6 @@ class Keeper:
             if piece and client.waits_for == name and client.wants_output:
                 client.send_output(piece)
                 self._settle(client)
-
-    def _begin_next(self) -> None:
-        while self._queue and not self._running and not self._is_closed:
-            self._begin(self._queue.pop(0))
 
     def _begin(self, request: ProgramRequest) -> None:
         try:
@@ -304,13 +298,13 @@ class Keeper:
             return
         for stream in execution.streams:
             self._poll.unregister(stream)
-        rest, record = execution.finish(), execution.record(status)
+        output, record = execution.finish(), execution.record(status)
         self._running = self._monitor = None
         try:
             self._records.put(execution.name, record)
         except OSError as error:  # a full disk: current waiters still get it
             os.write(2, f"{execution.name} was not kept: {error}\n".encode())
-        self._send_output(execution.name, rest)
+        self._send_output(execution.name, output)
         self._send(execution.name, b"ran", record)
         if not self._clients:
             self._alone_since = time.monotonic()

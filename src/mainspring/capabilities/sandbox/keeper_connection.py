@@ -156,9 +156,9 @@ def start_keeper(
         SandboxFailed: the sandbox could not be made.
     """
     ExecutionRecords(str(spec.state)).make()
-    said = _spawn(spec.state, _keeper_config(spec, launch, linger_seconds, stamp))
-    if said not in (READY, HELD):
-        why = said.decode("utf-8", "replace") or _keeper_log(spec.state)
+    reply = _spawn(spec.state, _keeper_config(spec, launch, linger_seconds, stamp))
+    if reply not in (READY, HELD):
+        why = reply.decode("utf-8", "replace") or _keeper_log(spec.state)
         raise SandboxFailed(
             f"the sandbox did not start, so nothing was run: {why}."
             " `mainspring doctor` shows what this machine lacks."
@@ -166,7 +166,7 @@ def start_keeper(
 
 
 def _spawn(state: Path, orders: bytes) -> bytes:
-    told, tell = os.pipe()
+    orders_reader, tell = os.pipe()
     hear, say = os.pipe()
     log = os.open(state / "keeper.log", os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
     command = [sys.executable, *module_command("keeper")]
@@ -176,14 +176,14 @@ def _spawn(state: Path, orders: bytes) -> bytes:
             command,
             {},
             file_actions=[
-                (os.POSIX_SPAWN_DUP2, told, 0),
+                (os.POSIX_SPAWN_DUP2, orders_reader, 0),
                 (os.POSIX_SPAWN_DUP2, say, 1),
                 (os.POSIX_SPAWN_DUP2, log, 2),
             ],
             setsid=True,
         )
     finally:
-        for descriptor in (told, say, log):
+        for descriptor in (orders_reader, say, log):
             os.close(descriptor)
     try:
         _write_all(tell, orders)

@@ -88,10 +88,10 @@ class Landlock(Struct, frozen=True, kw_only=True):
         )
 
     def _orders(
-        self, spec: SandboxSpec, tmp: Path, shown: tuple[list[str], list[str]], filter_: bytes
+        self, spec: SandboxSpec, tmp: Path, visible: tuple[list[str], list[str]], filter_: bytes
     ) -> bytes:
         owner = self.owner(spec)
-        system, readable = shown
+        system, readable = visible
         return pack_map(
             {
                 "uid": b"" if owner is None else b"%d" % owner,
@@ -127,8 +127,8 @@ def _refuse_secrets(spec: SandboxSpec) -> None:
 def _paths_in_workspace(spec: SandboxSpec, paths: Iterable[Path]) -> list[Path]:
     """Paths relative to the workspace. Whether they exist is checked later, free of races."""
     root = spec.workspace
-    named = {root / path for path in paths}
-    return sorted(path.relative_to(root) for path in named if path.is_relative_to(root))
+    paths_named = {root / path for path in paths}
+    return sorted(path.relative_to(root) for path in paths_named if path.is_relative_to(root))
 
 
 def _variables(workspace: Path, tmp: Path) -> dict[str, str]:

@@ -179,8 +179,8 @@ def _watch(agent: int, config: LandlockConfig) -> None:
     """Wait until the launcher or the agent is gone, or temporary files exceed their limit; then
     kill everything."""
     while _is_running(agent) and _size_of(config.tmp) <= config.tmp_bytes:
-        heard = signal.sigtimedwait(_AWAITED, _WATCH_SECONDS)
-        if heard is not None and heard.si_signo == signal.SIGTERM:
+        signal_info = signal.sigtimedwait(_AWAITED, _WATCH_SECONDS)
+        if signal_info is not None and signal_info.si_signo == signal.SIGTERM:
             break
     kill_reachable()
     while _reap():

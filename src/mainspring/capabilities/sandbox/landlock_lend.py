@@ -83,24 +83,24 @@ class _OwnershipTransfer:
             self._descend(path, self._share, how)
 
     def hide(self, entry: int) -> None:
-        known = self._keep_entry(entry)
-        if stat.S_ISLNK(known.st_mode):
+        state = self._keep_entry(entry)
+        if stat.S_ISLNK(state.st_mode):
             _own(entry, os.getegid())
-        elif _has_one_name(known):
-            _own(entry, os.getegid(), stat.S_IMODE(known.st_mode) & _PRIVATE)
+        elif _has_one_name(state):
+            _own(entry, os.getegid(), stat.S_IMODE(state.st_mode) & _PRIVATE)
         else:
-            self._refuse_others(known, 0o4)
+            self._refuse_others(state, 0o4)
 
     def protect(self, entry: int) -> None:
-        known = self._keep_entry(entry)
-        mode = stat.S_IMODE(known.st_mode)
-        if stat.S_ISLNK(known.st_mode):
+        state = self._keep_entry(entry)
+        mode = stat.S_IMODE(state.st_mode)
+        if stat.S_ISLNK(state.st_mode):
             _own(entry, self._uid)
-        elif _has_one_name(known) and not _is_device(known):
+        elif _has_one_name(state) and not _is_device(state):
             _own(entry, self._uid, (mode | (mode & 0o500) >> 3) & ~_CHANGE_BY_OTHERS)
         else:
-            self._refuse_others(known, 0o2)
-        if stat.S_ISDIR(known.st_mode):
+            self._refuse_others(state, 0o2)
+        if stat.S_ISDIR(state.st_mode):
             with _open_entry(entry, ".", _FOLDER) as folder:
                 for name in os.listdir(folder):  # only we can change it now
                     with _open_entry(folder, name) as inner:
@@ -136,8 +136,8 @@ class _OwnershipTransfer:
         """Give away a folder with its files. While they are checked, only we may change its names:
         otherwise a program could remove the name here of a file that has a second name outside,
         so that it looks like a file with one name."""
-        known = os.fstat(folder)
-        mode = stat.S_IMODE(known.st_mode)
+        state = os.fstat(folder)
+        mode = stat.S_IMODE(state.st_mode)
         if foreign:
             os.fchown(folder, os.geteuid(), os.getegid())
             os.fchmod(folder, mode & ~_CHANGE_BY_OTHERS)
@@ -146,16 +146,16 @@ class _OwnershipTransfer:
             finally:
                 os.fchmod(folder, mode)
                 os.fchown(folder, self._uid, self._uid)
-        elif known.st_uid != self._uid:
+        elif state.st_uid != self._uid:
             os.fchown(folder, self._uid, self._uid)
 
     def _give_files(self, folder: int, names: list[str]) -> None:
         for name in names:
             with suppress(OSError), _open_entry(folder, name) as entry:
-                known = os.fstat(entry)
-                if known.st_nlink > 1 or stat.S_ISDIR(known.st_mode) or _is_device(known):
+                state = os.fstat(entry)
+                if state.st_nlink > 1 or stat.S_ISDIR(state.st_mode) or _is_device(state):
                     continue
-                if self._is_theirs(entry) and _is_named(folder, name, known):
+                if self._is_theirs(entry) and _is_named(folder, name, state):
                     os.chown(_descriptor_path(entry), self._uid, self._uid)
 
     def _is_theirs(self, entry: int) -> bool:
@@ -163,26 +163,26 @@ class _OwnershipTransfer:
         return identity(os.fstat(entry)) not in self._kept and _mount_of(entry) == self._mount
 
     def _share(self, entry: int) -> None:
-        known = os.fstat(entry)
-        if identity(known) in self._kept:
+        state = os.fstat(entry)
+        if identity(state) in self._kept:
             return
-        if stat.S_ISDIR(known.st_mode):
-            self._shared.add(identity(known))
-            _own(entry, self._uid, stat.S_IMODE(known.st_mode) | _STICKY_AND_SHARED)
-        elif stat.S_ISLNK(known.st_mode):
+        if stat.S_ISDIR(state.st_mode):
+            self._shared.add(identity(state))
+            _own(entry, self._uid, stat.S_IMODE(state.st_mode) | _STICKY_AND_SHARED)
+        elif stat.S_ISLNK(state.st_mode):
             self._keep_entry(entry)
             _own(entry, self._uid)
 
     def _keep_entry(self, entry: int) -> os.stat_result:
-        known = os.fstat(entry)
-        self._kept.add(identity(known))
-        return known
+        state = os.fstat(entry)
+        self._kept.add(identity(state))
+        return state
 
-    def _refuse_others(self, known: os.stat_result, access: int) -> None:
+    def _refuse_others(self, state: os.stat_result, access: int) -> None:
         """Check a file with a second name elsewhere: we do not change it, so its mode must already
         be strict."""
-        allowed = known.st_mode | (known.st_mode >> 3 if known.st_gid == self._uid else 0)
-        if known.st_uid == self._uid or allowed & access:
+        allowed = state.st_mode | (state.st_mode >> 3 if state.st_gid == self._uid else 0)
+        if state.st_uid == self._uid or allowed & access:
             raise OSError("a file that is to be kept from programs has a second name: remove one")
 
     def _descend(
@@ -275,18 +275,18 @@ def _parts(path: str) -> list[str]:
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
 
 
-def _is_named(folder: int, name: str, known: os.stat_result) -> bool:
+def _is_named(folder: int, name: str, state: os.stat_result) -> bool:
     with suppress(OSError):
-        return os.path.samestat(os.stat(name, dir_fd=folder, follow_symlinks=False), known)
+        return os.path.samestat(os.stat(name, dir_fd=folder, follow_symlinks=False), state)
     return False
 
 
-def _has_one_name(known: os.stat_result) -> bool:
-    return stat.S_ISDIR(known.st_mode) or known.st_nlink == 1
+def _has_one_name(state: os.stat_result) -> bool:
+    return stat.S_ISDIR(state.st_mode) or state.st_nlink == 1
 
 
-def _is_device(known: os.stat_result) -> bool:
-    return stat.S_ISCHR(known.st_mode) or stat.S_ISBLK(known.st_mode)
+def _is_device(state: os.stat_result) -> bool:
+    return stat.S_ISCHR(state.st_mode) or stat.S_ISBLK(state.st_mode)
 
 
 def _own(entry: int, group: int, mode: int | None = None) -> None:

@@ -94,11 +94,11 @@ def enforce(ruleset: int) -> None:
 
 
 def _ruleset(files: int, network: int, scopes: int) -> int:
-    wanted = struct.pack("=QQQ", files, network, scopes)
-    made = _libc().syscall(_CREATE, wanted, ctypes.c_size_t(len(wanted)), ctypes.c_uint32(0))
-    _check_call(made, "landlock ruleset")
-    os.set_inheritable(made, False)
-    return made
+    packed = struct.pack("=QQQ", files, network, scopes)
+    descriptor = _libc().syscall(_CREATE, packed, ctypes.c_size_t(len(packed)), ctypes.c_uint32(0))
+    _check_call(descriptor, "landlock ruleset")
+    os.set_inheritable(descriptor, False)
+    return descriptor
 
 
 def _allow(ruleset: int, place: int, rights: int) -> None:

@@ -45,17 +45,17 @@ class LaunchedSandbox:
     """
 
     def __init__(
-        self, config: KeeperConfig, given: list[int], *, uid: int | None, trees: int
+        self, config: KeeperConfig, files: list[int], *, uid: int | None, trees: int
     ) -> None:
         self._log = log = os.path.join(config.state, "launcher.log")
         self._own_pids = config.has_own_pids
         self.is_ready = False
         self.listener: int | None = None
-        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
-        self.control = ours
+        own_end, launcher_end = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        self.control = own_end
         self._pending = b""
         log_fd = os.open(log, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND, 0o600)
-        sources = [theirs.detach(), *given]
+        sources = [launcher_end.detach(), *files]
         moved = [fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for source in sources]
         previous = _offer_to_oom_killer(b"1000")
         try:
@@ -74,7 +74,7 @@ class LaunchedSandbox:
             _offer_to_oom_killer(previous)
             for descriptor in (*sources, *moved, log_fd):
                 os.close(descriptor)
-        ours.setblocking(False)
+        own_end.setblocking(False)
 
     def read_messages(self) -> list[bytes] | None:
         """Lines from the agent; `None` when the agent is gone."""
@@ -101,12 +101,12 @@ class LaunchedSandbox:
         Raises:
             OSError: the agent is gone, so nothing was started.
         """
-        asked = memory_file(request)
-        rights = b"".join(n.to_bytes(_INT, sys.byteorder) for n in (asked, *streams))
+        request_file = memory_file(request)
+        rights = b"".join(n.to_bytes(_INT, sys.byteorder) for n in (request_file, *streams))
         try:
             self.control.sendmsg([RUN], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
         finally:
-            os.close(asked)
+            os.close(request_file)
 
     def stop_program(self) -> None:
         try:
@@ -116,8 +116,8 @@ class LaunchedSandbox:
 
     def end(self) -> None:
         """Kill the launcher and every process of the sandbox."""
-        while not self._own_pids and (left := descendants_of(self.pid)):
-            for process in left:
+        while not self._own_pids and (processes := descendants_of(self.pid)):
+            for process in processes:
                 _kill(process)
         _kill(self.pid)
         os.waitpid(self.pid, 0)
@@ -149,8 +149,8 @@ def launch_sandbox(config: KeeperConfig) -> LaunchedSandbox | str:
     return complaint or "the launcher neither started the agent nor said why"
 
 
-def _spawn(config: KeeperConfig, given: list[int], log: int) -> int:
-    places = [(os.POSIX_SPAWN_DUP2, source, CONTROL_FD + n) for n, source in enumerate(given)]
+def _spawn(config: KeeperConfig, files: list[int], log: int) -> int:
+    places = [(os.POSIX_SPAWN_DUP2, source, CONTROL_FD + n) for n, source in enumerate(files)]
     return os.posix_spawn(
         config.argv[0],
         config.argv,
@@ -164,9 +164,9 @@ def _spawn(config: KeeperConfig, given: list[int], log: int) -> int:
     )
 
 
-def _become(config: KeeperConfig, given: list[int], log: int, trees: list[int]) -> None:
+def _become(config: KeeperConfig, files: list[int], log: int, trees: list[int]) -> None:
     moved = [fcntl.fcntl(tree, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for tree in trees]
-    for place, source in enumerate((os.open(os.devnull, os.O_RDONLY), log, log, *given, *moved)):
+    for place, source in enumerate((os.open(os.devnull, os.O_RDONLY), log, log, *files, *moved)):
         os.dup2(source, place)
     os.execve(config.argv[0], config.argv, config.env)
 
@@ -188,8 +188,8 @@ def _launch(config: KeeperConfig) -> LaunchedSandbox:
     waiting = select.poll()
     waiting.register(sandbox.control.fileno(), select.POLLIN)
     until = time.monotonic() + _LAUNCH_SECONDS
-    while not sandbox.is_ready and (left := until - time.monotonic()) > 0:
-        if waiting.poll(int(left * 1000) + 1) and sandbox.read_messages() is None:
+    while not sandbox.is_ready and (seconds := until - time.monotonic()) > 0:
+        if waiting.poll(int(seconds * 1000) + 1) and sandbox.read_messages() is None:
             break
     return sandbox
 
@@ -217,9 +217,9 @@ def memory_file(content: bytes) -> int:
     else:
         descriptor = os.open("unnamed", os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
         os.unlink("unnamed")
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
+    remainder = memoryview(content)
+    while remainder:
+        remainder = remainder[os.write(descriptor, remainder) :]
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
 

@@ -106,8 +106,8 @@ def _make_accessible(parent: int, name: str) -> None:
     if os.chmod in os.supports_follow_symlinks:
         os.chmod(name, _MODE, dir_fd=parent, follow_symlinks=False)
         return
-    with OpenDescriptor(os.open(name, _NAMED, dir_fd=parent)) as named:
-        os.chmod(f"/proc/self/fd/{named}", _MODE)
+    with OpenDescriptor(os.open(name, _NAMED, dir_fd=parent)) as entry:
+        os.chmod(f"/proc/self/fd/{entry}", _MODE)
 
 
 def _exists(parent: int, name: str) -> bool:
@@ -130,9 +130,9 @@ def open_readonly_mount(session_id: str) -> Path:
     above = share.parent
     for folder in (above, share):
         folder.mkdir(mode=0o755, exist_ok=True)
-        found = folder.lstat()
-        is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == user
-        if not is_ours or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        state = folder.lstat()
+        is_ours = stat.S_ISDIR(state.st_mode) and state.st_uid == user
+        if not is_ours or state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise SandboxFailed(f"{folder} is writable by other users: remove it")
     return share
 

@@ -43,15 +43,15 @@ class ResourceMonitor:
 
     def breach(self) -> str | None:
         """The resource that exceeds its limit, if any. Most calls return without a check."""
-        begun = time.monotonic()
+        started_at = time.monotonic()
         is_crowded = _tasks() - self._tasks_before > self._quota.processes
-        if begun < self._not_before and not is_crowded:
+        if started_at < self._not_before and not is_crowded:
             return None
         family = _descendants(self._root)
-        found = self._breach(family)
+        reason = self._breach(family)
         ended = time.monotonic()
-        self._not_before = ended + max(_PAUSE_SECONDS, _REST * (ended - begun))
-        return found
+        self._not_before = ended + max(_PAUSE_SECONDS, _REST * (ended - started_at))
+        return reason
 
     def _breach(self, family: dict[int, int]) -> str | None:
         if sum(family.values()) > self._quota.processes + _OWN_PROCESSES:
@@ -126,12 +126,12 @@ def _changed_sizes(folder: str, hidden: set[str], since_ns: int) -> Iterator[int
                 if entry.path in hidden:
                     continue
                 try:
-                    known = entry.stat(follow_symlinks=False)
+                    state = entry.stat(follow_symlinks=False)
                 except OSError:
                     continue
-                if stat.S_ISDIR(known.st_mode):
+                if stat.S_ISDIR(state.st_mode):
                     pending.append(entry.path)
-                yield known.st_blocks * _BLOCK if known.st_ctime_ns >= since_ns else 0
+                yield state.st_blocks * _BLOCK if state.st_ctime_ns >= since_ns else 0
 
 
 def _unlinked_bytes(processes: list[int]) -> int:
@@ -140,11 +140,11 @@ def _unlinked_bytes(processes: list[int]) -> int:
     for process in processes:
         for path in _descriptors(process):
             try:
-                known = os.stat(path)
+                state = os.stat(path)
             except OSError:
                 continue
-            if known.st_nlink == 0 and stat.S_ISREG(known.st_mode):
-                sizes[known.st_dev, known.st_ino] = known.st_blocks * _BLOCK
+            if state.st_nlink == 0 and stat.S_ISREG(state.st_mode):
+                sizes[state.st_dev, state.st_ino] = state.st_blocks * _BLOCK
     return sum(sizes.values())
 
 

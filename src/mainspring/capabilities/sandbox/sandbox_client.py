@@ -88,17 +88,13 @@ class KeeperSandbox:
         self._stamp = stamp(launch.fingerprint)
         digest = hashlib.sha256(launch.fingerprint.encode()).hexdigest()
         level, hashed = backend.level, digest[:16]
-        self._box = SandboxInfo(backend=backend.name, isolation_level=level, flags_hash=hashed)
-
-    @property
-    def box(self) -> SandboxInfo:
-        return self._box
+        self.box = SandboxInfo(backend=backend.name, isolation_level=level, flags_hash=hashed)
 
     async def run(
-        self, wanted: ExecRequest, hear: Callable[[bytes], None] = ignore_output
+        self, request: ExecRequest, hear: Callable[[bytes], None] = ignore_output
     ) -> ExecResult:
-        name = _name(wanted.key)
-        message = self._message(name, wanted)
+        name = _name(request.key)
+        message = self._message(name, request)
         for _ in range(_ATTEMPTS):
             async with await self._connect() as connection:
                 record = await connection.perform(name, message, hear)
@@ -131,28 +127,28 @@ class KeeperSandbox:
     async def forget(self, key: str) -> None:
         await to_thread.run_sync(self._records().drop, _name(key))
 
-    async def begin(self, wanted: ExecRequest) -> None:
+    async def begin(self, request: ExecRequest) -> None:
         """Like `run`, without waiting for the end; see `progress`.
 
         Raises:
             SandboxFailed: the program was not begun.
         """
-        name = _name(wanted.key)
+        name = _name(request.key)
         async with await self._connect() as connection:
-            message = self._message(name, wanted) + frame(b"peek", name.encode())
+            message = self._message(name, request) + frame(b"peek", name.encode())
             if (await connection.exchange(message)).record is None:
                 raise SandboxFailed("not run: the sandbox ended before the command began")
 
-    async def attach(self, wanted: ExecRequest, streams: list[int]) -> KeeperConnection:
+    async def attach(self, request: ExecRequest, streams: list[int]) -> KeeperConnection:
         """Start a program with this input and output; it ends when the connection is closed.
 
         Raises:
             SandboxFailed: the program was not started.
         """
-        name = _name(wanted.key)
+        name = _name(request.key)
         connection = await self._connect()
         try:
-            await connection.attach(name, self._message(name, wanted), streams)
+            await connection.attach(name, self._message(name, request), streams)
         except BaseException:
             await connection.aclose()
             raise
@@ -202,16 +198,16 @@ class KeeperSandbox:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _message(self, name: str, wanted: ExecRequest) -> bytes:
+    def _message(self, name: str, request: ExecRequest) -> bytes:
         message = frame(
             b"run",
             name.encode(),
-            b"%d" % int(wanted.wall_seconds * 1000),
-            b"%d" % wanted.max_bytes,
-            os.fsencode(os.path.join(self._spec.workspace, wanted.cwd or ".")),
-            pack(map(os.fsencode, wanted.argv)),
-            pack(environment_pairs({**self._variables, **wanted.env})),
-            wanted.stdin,
+            b"%d" % int(request.wall_seconds * 1000),
+            b"%d" % request.max_bytes,
+            os.fsencode(os.path.join(self._spec.workspace, request.cwd or ".")),
+            pack(map(os.fsencode, request.argv)),
+            pack(environment_pairs({**self._variables, **request.env})),
+            request.stdin,
         )
         if len(message) > MAX_FRAME:
             raise SandboxFailed(f"not run: more than {MAX_FRAME} bytes of input")
@@ -225,7 +221,10 @@ class KeeperSandbox:
             if connection is None:
                 connection = await self._start_and_connect()
             if is_new or self._presence is None:
-                await self._stay_connected()
+                await self.leave()
+                self._presence = await self._wait_for_keeper()
+                if self._spec.network and (listener := await self._presence.listener()):
+                    self._on_listener(listener)
             return connection
 
     async def _start_and_connect(self) -> KeeperConnection:
@@ -242,12 +241,6 @@ class KeeperSandbox:
         check_private_paths(self._spec)
         launch = self._backend.launch(self._spec)
         start_keeper(self._spec, launch, linger_seconds=self._linger_seconds, stamp=self._stamp)
-
-    async def _stay_connected(self) -> None:
-        await self.leave()
-        self._presence = await self._wait_for_keeper()
-        if self._spec.network and (listener := await self._presence.listener()):
-            self._on_listener(listener)
 
     async def _wait_for_keeper(self) -> KeeperConnection:
         """Wait until a keeper that another process started is listening."""
@@ -316,15 +309,15 @@ class SandboxServices:
         self._backend = backend
         self._folder = spec.state / "services"
 
-    async def start(self, name: str, wanted: ExecRequest) -> None:
+    async def start(self, name: str, request: ExecRequest) -> None:
         """Start a service. Starting it again under the same key has no effect.
 
         Raises:
             SandboxFailed: the service was not started.
         """
-        await to_thread.run_sync(self._take_name, name, wanted.key)
+        await to_thread.run_sync(self._take_name, name, request.key)
         sandbox = self._sandbox(name)
-        await sandbox.begin(wanted)
+        await sandbox.begin(request)
         await sandbox.leave()
 
     async def output(self, name: str) -> ExecutionProgress | None:
@@ -348,10 +341,10 @@ class SandboxServices:
             await self.stop(bytes.fromhex(place.parent.name).decode())
 
     def _take_name(self, name: str, key: str) -> None:
-        known = self._key_of(name)
-        if known == key:
+        current_key = self._key_of(name)
+        if current_key == key:
             return
-        if known is not None:
+        if current_key is not None:
             raise SandboxFailed(f"a service named {name!r} already exists: stop it first")
         if len(list(self._folder.glob("*/key"))) >= _MOST:
             raise SandboxFailed(f"no more than {_MOST} services at a time: stop one first")

@@ -77,7 +77,7 @@ class SandboxEnvironment(Struct, frozen=True, kw_only=True, rename="camel"):
         self, packages: Mapping[str, Sequence[str]], folder: str
     ) -> SandboxEnvironment:
         """The environment with more packages, by manager, and a folder that programs may read."""
-        wanted = {
+        additions = {
             manager: tuple(
                 dict.fromkeys((*packages.get(manager, ()), *getattr(self.packages, manager)))
             )
@@ -85,7 +85,7 @@ class SandboxEnvironment(Struct, frozen=True, kw_only=True, rename="camel"):
         }
         return replace(
             self,
-            packages=replace(self.packages, **wanted),
+            packages=replace(self.packages, **additions),
             read_only=(*self.read_only, folder),
         )
 
@@ -96,8 +96,8 @@ class SandboxEnvironment(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def sandbox_limits(self) -> SandboxLimits:
-        given = {name: getattr(self.limits, name) for name in self.limits.__struct_fields__}
+        limits = {name: getattr(self.limits, name) for name in self.limits.__struct_fields__}
         # a program that may run longer may also compute longer, unless the settings say otherwise
         if self.limits.cpu_seconds == SandboxLimits().cpu_seconds:
-            given["cpu_seconds"] = max(self.limits.cpu_seconds, self.program_seconds)
-        return SandboxLimits(**given)
+            limits["cpu_seconds"] = max(self.limits.cpu_seconds, self.program_seconds)
+        return SandboxLimits(**limits)

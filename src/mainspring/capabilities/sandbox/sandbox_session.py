@@ -79,9 +79,9 @@ class LazySandbox:
         return self._made
 
     async def run(
-        self, wanted: ExecRequest, hear: Callable[[bytes], None] = ignore_output
+        self, request: ExecRequest, hear: Callable[[bytes], None] = ignore_output
     ) -> ExecResult:
-        return await self._sandbox.run(wanted, hear)
+        return await self._sandbox.run(request, hear)
 
     async def prepare(self) -> None:
         await self._sandbox.prepare()
@@ -123,15 +123,15 @@ class SandboxSession:
         return self.sandbox.box
 
     async def run(
-        self, wanted: ExecRequest, hear: Callable[[bytes], None] = ignore_output
+        self, request: ExecRequest, hear: Callable[[bytes], None] = ignore_output
     ) -> ExecResult:
-        self.ran.add(wanted.key)
+        self.ran.add(request.key)
         has_more_to_protect = self.path_watcher.begin()
         set_aside: list[str] = []
         try:
             if has_more_to_protect:
                 await self.sandbox.close()  # the restarted sandbox mounts all of it
-            ran = await self.sandbox.run(self._equipped(wanted), hear)
+            ran = await self.sandbox.run(self._equipped(request), hear)
         finally:
             set_aside = self.path_watcher.end()
         return _with_removal_note(ran, set_aside)
@@ -139,7 +139,7 @@ class SandboxSession:
     async def attach(
         self,
         name: str,
-        wanted: ExecRequest,
+        request: ExecRequest,
         read_only: tuple[Path, ...] = (),
         networking: Mapping[str, object] | None = None,
     ) -> SandboxedProgram:
@@ -148,7 +148,7 @@ class SandboxSession:
         Raises: SandboxFailed, InvalidInput.
         """
         another = self.open_another(name, read_only, networking)
-        return await attach_program(another, self._equipped(wanted))
+        return await attach_program(another, self._equipped(request))
 
     def prepare(self) -> None:
         """Start the sandbox in the background, since a program is about to run; no effect if one
@@ -185,8 +185,8 @@ class SandboxSession:
         with CancelScope(shield=True), anyio.move_on_after(_CLOSE_SECONDS):
             await self.cleanup.aclose()
 
-    def _equipped(self, wanted: ExecRequest) -> ExecRequest:
-        return replace(wanted, env={**self.variables, **wanted.env})
+    def _equipped(self, request: ExecRequest) -> ExecRequest:
+        return replace(request, env={**self.variables, **request.env})
 
 
 def _with_removal_note(exec_result: ExecResult, set_aside: list[str]) -> ExecResult:
@@ -198,8 +198,8 @@ def _with_removal_note(exec_result: ExecResult, set_aside: list[str]) -> ExecRes
         " Only people can make these (`git init`, say): ask the user to.]\n"
     ).encode("utf-8", "replace")
     stderr = exec_result.stderr
-    told = replace(stderr, tail=stderr.tail + notice, size=stderr.size + len(notice))
-    return replace(exec_result, stderr=told)
+    with_notice = replace(stderr, tail=stderr.tail + notice, size=stderr.size + len(notice))
+    return replace(exec_result, stderr=with_notice)
 
 
 def check_protected_paths(path_watcher: PathWatcher) -> None:

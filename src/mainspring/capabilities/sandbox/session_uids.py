@@ -176,10 +176,10 @@ def _make_private(folder: Path) -> None:
         OSError: it cannot be made, or another user's folder is in its place.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+    state = folder.lstat()
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid():
         raise OSError(f"{folder} is not a folder of ours")
-    if found.st_mode & 0o077:
+    if state.st_mode & 0o077:
         folder.chmod(0o700)
 
 

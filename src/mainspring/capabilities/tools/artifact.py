@@ -41,12 +41,12 @@ def artifact(workspace: Workspace, keep: StoreFile, *, max_bytes: int = 50_000_0
             name: What to call the file, or the folder that holds several; the file's own path in
                 the workspace, unless given.
         """
-        wanted = [*([path] if path else []), *paths]
+        all_paths = [*([path] if path else []), *paths]
         try:
-            files = await _read(workspace, wanted, max_bytes)
+            files = await _read(workspace, all_paths, max_bytes)
         except (ToolEnvironmentError, OSError) as error:
             return ToolResult.text(f"Nothing was published: {error}", ok=False, error="failed")
-        names = _names(workspace, wanted, name)
+        names = _names(workspace, all_paths, name)
         published: list[ArtifactPublished] = []
         for file_name, file in zip(names, files, strict=True):
             media_type = media_type_of(file_name, file.content)
@@ -63,24 +63,24 @@ def artifact(workspace: Workspace, keep: StoreFile, *, max_bytes: int = 50_000_0
     return filtered(replace(artifact, normalize_input=normalize), _refusal)
 
 
-def _with_absolute_paths(workspace: Workspace, given: Mapping[str, object]) -> Mapping[str, object]:
+def _with_absolute_paths(workspace: Workspace, args: Mapping[str, object]) -> Mapping[str, object]:
     """The input with absolute paths; an invalid path is unchanged, and refused later."""
-    absolute = dict(given)
+    absolute = dict(args)
     try:
-        if path := given.get("path"):
+        if path := args.get("path"):
             absolute["path"] = str(workspace.locate(str(path)))
-        if paths := cast("list[str]", given.get("paths")):
+        if paths := cast("list[str]", args.get("paths")):
             absolute["paths"] = [str(workspace.locate(path)) for path in paths]
     except (ToolEnvironmentError, OSError):
-        return given
+        return args
     return absolute
 
 
-def _refusal(given: Mapping[str, object]) -> str | None:
-    count = bool(given.get("path")) + len(cast("list[str]", given.get("paths", [])))
+def _refusal(args: Mapping[str, object]) -> str | None:
+    count = bool(args.get("path")) + len(cast("list[str]", args.get("paths", [])))
     if not 1 <= count <= _MAX_FILES:
         return f"The input is not valid:\n- path or paths: 1 to {_MAX_FILES} files are needed"
-    if problem := _name_problem(str(given.get("name", ""))):
+    if problem := _name_problem(str(args.get("name", ""))):
         return f"The input is not valid:\n- name: {problem}"
     return None
 
@@ -119,9 +119,9 @@ def _names(workspace: Workspace, paths: list[str], name: str) -> list[str]:
     unique: list[str] = []
     for item in own:
         count = 1
-        while (shown := item if count == 1 else _name_with_number(item, count)) in unique:
+        while (candidate := item if count == 1 else _name_with_number(item, count)) in unique:
             count += 1
-        unique.append(shown)
+        unique.append(candidate)
     return unique
 
 
@@ -136,8 +136,8 @@ def _safe_name(path: PurePosixPath) -> str:
     name = str(path)
     if _name_problem(name) is None:
         return name
-    kept = "".join(sign if sign.isalnum() or sign in "-_." else "_" for sign in path.name)
-    return kept.strip(".")[-_MAX_NAME // 4 :] or "file"
+    safe = "".join(sign if sign.isalnum() or sign in "-_." else "_" for sign in path.name)
+    return safe.strip(".")[-_MAX_NAME // 4 :] or "file"
 
 
 def _name_with_number(name: str, count: int) -> str:

@@ -36,12 +36,12 @@ def _ask_user(questions: Annotated[list[Question], Meta(min_length=1, max_length
     """
 
 
-def _refusal(given: Mapping[str, object]) -> str | None:
-    asked = cast("list[Mapping[str, object]]", given["questions"])
-    texts = [question["question"] for question in asked]
+def _refusal(args: Mapping[str, object]) -> str | None:
+    questions = cast("list[Mapping[str, object]]", args["questions"])
+    texts = [question["question"] for question in questions]
     if len(set(texts)) < len(texts):
         return "The input is not valid:\n- questions: two of them are the same"
-    for at, question in enumerate(asked):
+    for at, question in enumerate(questions):
         options = cast("list[Mapping[str, object]]", question["options"])
         labels = [option["label"] for option in options]
         if len(set(labels)) < len(labels):

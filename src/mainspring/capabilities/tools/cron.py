@@ -46,10 +46,10 @@ def cron_tools(open_schedules: Callable[[], Schedules]) -> list[Tool]:
             budget_usd=Decimal(budget_cents) / 100,
         )
         try:
-            made = await open_schedules().create(scheduled, key=call.idempotency_key)
+            created = await open_schedules().create(scheduled, key=call.idempotency_key)
         except InvalidInput as error:
             return ToolResult.text(f"Not scheduled: {error}", ok=False)
-        return ToolResult.text(f"Scheduled. {_line(made)}")
+        return ToolResult.text(f"Scheduled. {_line(created)}")
 
     @tool(read_only=True, in_doubt="retry")
     async def cron_list() -> ToolResult:

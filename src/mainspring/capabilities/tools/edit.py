@@ -31,35 +31,35 @@ _MIN_SIMILARITY = 0.6
 _NUMBERED = re.compile(r"^\s*\d+\t")
 
 
-def nearest_match_hint(text: str, wanted: str) -> str:
+def nearest_match_hint(text: str, text_wanted: str) -> str:
     """A hint for the model in a sentence or a few lines; empty if nothing is similar."""
-    lines, asked = text.split("\n"), wanted.split("\n")
-    if all(_NUMBERED.match(line) for line in asked if line):
+    lines, target = text.split("\n"), text_wanted.split("\n")
+    if all(_NUMBERED.match(line) for line in target if line):
         return "The numbers before the lines are not in the file: leave them out."
-    if (at := _find_ignoring_spaces(lines, asked)) is not None:
-        found = "\n".join(lines[at : at + len(asked)])
-        return f"Only spaces and tabs differ at line {at + 1}, which has:\n{found}"
-    if (at := _find_similar(lines, asked)) is not None:
-        found = "\n".join(line[:_MAX_CHARS] for line in lines[at : at + len(asked)])
-        return f"The nearest is at line {at + 1}:\n{found}"
+    if (at := _find_ignoring_spaces(lines, target)) is not None:
+        match = "\n".join(lines[at : at + len(target)])
+        return f"Only spaces and tabs differ at line {at + 1}, which has:\n{match}"
+    if (at := _find_similar(lines, target)) is not None:
+        match = "\n".join(line[:_MAX_CHARS] for line in lines[at : at + len(target)])
+        return f"The nearest is at line {at + 1}:\n{match}"
     return ""
 
 
-def _find_ignoring_spaces(lines: list[str], asked: list[str]) -> int | None:
+def _find_ignoring_spaces(lines: list[str], target: list[str]) -> int | None:
     """The first line where the same words are found with different spaces."""
-    wanted = [line.split() for line in asked]
-    if not any(wanted):
+    target_words = [line.split() for line in target]
+    if not any(target_words):
         return None
     words = [line.split() for line in lines]
-    for at in range(len(words) - len(wanted) + 1):
-        if words[at] == wanted[0] and words[at : at + len(wanted)] == wanted:
+    for at in range(len(words) - len(target_words) + 1):
+        if words[at] == target_words[0] and words[at : at + len(target_words)] == target_words:
             return at
     return None
 
 
-def _find_similar(lines: list[str], asked: list[str]) -> int | None:
-    """The first line of the match, where the longest line of `asked` has its most similar line."""
-    offset, longest = max(enumerate(asked), key=lambda line: len(line[1].strip()))
+def _find_similar(lines: list[str], target: list[str]) -> int | None:
+    """The first line of the match, where the longest line of `target` has its most similar line."""
+    offset, longest = max(enumerate(target), key=lambda line: len(line[1].strip()))
     matcher = SequenceMatcher(b=longest.strip()[:_MAX_CHARS], autojunk=False)
     best, where = _MIN_SIMILARITY, None
     for at, line in enumerate(lines[:_MAX_LINES]):
@@ -91,17 +91,17 @@ class _Input(Struct, frozen=True):
 
 def edit_tool(files: SessionFiles) -> Tool:
     async def plan(call: Call) -> PlannedChange:
-        wanted = msgspec.convert(dict(call.input), _Input)
-        file_state = await files.read_if_present(wanted.file_path)
+        change = msgspec.convert(dict(call.input), _Input)
+        file_state = await files.read_if_present(change.file_path)
         if file_state is None:
-            raise FileMissing(f"{wanted.file_path}: there is no such file; use write to create it")
+            raise FileMissing(f"{change.file_path}: there is no such file; use write to create it")
         source = decode_text(file_state.content)
         if source is None:
-            raise ToolError(f"{wanted.file_path} is not text, so it cannot be edited")
-        files.check_read(call, wanted.file_path, file_state)
-        after = await to_thread.run_sync(_apply_edit, source, wanted)
+            raise ToolError(f"{change.file_path} is not text, so it cannot be edited")
+        files.check_read(call, change.file_path, file_state)
+        after = await to_thread.run_sync(_apply_edit, source, change)
         return PlannedChange(
-            path=wanted.file_path,
+            path=change.file_path,
             content=_encode_edit(source, after),
             expected=file_state.version,
             before=source.plain,
@@ -109,11 +109,11 @@ def edit_tool(files: SessionFiles) -> Tool:
         )
 
     async def probe(call: Call) -> ToolResult | None:
-        wanted = msgspec.convert(dict(call.input), _Input)
-        source = await files.text_if_present(wanted.file_path)
-        if source is None or not _is_applied(source.plain, wanted):
+        change = msgspec.convert(dict(call.input), _Input)
+        source = await files.text_if_present(change.file_path)
+        if source is None or not _is_applied(source.plain, change):
             return None
-        return ToolResult.text(f"{wanted.file_path} was changed.")
+        return ToolResult.text(f"{change.file_path} was changed.")
 
     @tool(probe=probe, max_chars=100_000, on_interrupt="block")
     async def edit(
@@ -134,34 +134,34 @@ def edit_tool(files: SessionFiles) -> Tool:
     return files.changing_tool(edit, plan)
 
 
-def _is_applied(text: str, wanted: _Input) -> bool:
+def _is_applied(text: str, change: _Input) -> bool:
     """Whether the new text is there, and the old one nowhere outside it."""
-    rest = text.replace(wanted.new, "\0") if wanted.new else text
-    return wanted.new in text and wanted.old not in rest
+    other_text = text.replace(change.new, "\0") if change.new else text
+    return change.new in text and change.old not in other_text
 
 
-def _apply_edit(source: DecodedText, wanted: _Input) -> str:
+def _apply_edit(source: DecodedText, change: _Input) -> str:
     """Raises ToolError: there is nothing to replace, or more than one place."""
-    if not wanted.old:
+    if not change.old:
         raise ToolError("old_string is empty: to create or rewrite a file, use write")
-    if wanted.old == wanted.new:
+    if change.old == change.new:
         raise ToolError("old_string and new_string are the same: nothing would change")
     text = source.plain
-    places = list(islice(occurrences(text, wanted.old), _SHOWN_PLACES + 1))
+    places = list(islice(occurrences(text, change.old), _SHOWN_PLACES + 1))
     if not places:
-        near = nearest_match_hint(text, wanted.old)
-        raise ToolError(f"old_string is not in {wanted.file_path}. {near}".rstrip())
-    if len(places) > 1 and not wanted.replace_all:
+        near = nearest_match_hint(text, change.old)
+        raise ToolError(f"old_string is not in {change.file_path}. {near}".rstrip())
+    if len(places) > 1 and not change.replace_all:
         raise ToolError(_ambiguous(text, places))
-    return replace_text(source, wanted.old, wanted.new, everywhere=wanted.replace_all)
+    return replace_text(source, change.old, change.new, everywhere=change.replace_all)
 
 
 def _ambiguous(text: str, places: list[int]) -> str:
     lines = [text.count("\n", 0, at) + 1 for at in places[:_SHOWN_PLACES]]
-    shown = ", ".join(map(str, lines))
+    line_list = ", ".join(map(str, lines))
     more = " and more" if len(places) > _SHOWN_PLACES else ""
     return (
-        f"old_string occurs more than once, at lines {shown}{more}: include more of"
+        f"old_string occurs more than once, at lines {line_list}{more}: include more of"
         " the surrounding text, or set replace_all"
     )
 

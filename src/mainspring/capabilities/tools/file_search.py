@@ -143,16 +143,16 @@ def _matching(
     content: bytes, pattern: re2.Pattern[bytes], query: SearchQuery
 ) -> Iterator[MatchedLine]:
     lines = content.removesuffix(b"\n").split(b"\n") if content else []
-    found: list[int] = []
+    matches_at: list[int] = []
     for at, line in enumerate(lines):
         if pattern.search(line) is not None:
-            found.append(at)
-            if len(found) == query.max_matches:
+            matches_at.append(at)
+            if len(matches_at) == query.max_matches:
                 break
-    matches = set(found)
+    matches = set(matches_at)
     around = {
         near
-        for at in found
+        for at in matches_at
         for near in range(max(0, at - query.context), min(len(lines), at + query.context + 1))
     }
     for at in sorted(around):
@@ -216,14 +216,14 @@ def _parse_output(
     output: bytes, paths: dict[str, str], sources: Sequence[OpenSource]
 ) -> SearchHits:
     """Parse `/dev/fd/7\\0` + `12:text` for a match, `12-text` for context."""
-    found: SearchHits = {}
+    hits: SearchHits = {}
     for line in output.split(b"\n"):
-        name, is_line, rest = line.partition(b"\0")
+        name, is_line, remainder = line.partition(b"\0")
         if not is_line:
             continue  # separates two parts of a file
-        number = rest[: len(rest) - len(rest.lstrip(b"0123456789"))]
-        sign, text = rest[len(number) : len(number) + 1], rest[len(number) + 1 :]
+        number = remainder[: len(remainder) - len(remainder.lstrip(b"0123456789"))]
+        sign, text = remainder[len(number) : len(number) + 1], remainder[len(number) + 1 :]
         path = paths[name.rpartition(b"/")[2].decode()]
         line = MatchedLine(int(number), text.removesuffix(b"\r"), sign == b":")
-        found.setdefault(path, []).append(line)
-    return {source.path: found[source.path] for source in sources if source.path in found}
+        hits.setdefault(path, []).append(line)
+    return {source.path: hits[source.path] for source in sources if source.path in hits}

@@ -41,7 +41,7 @@ def _segments(glob: str) -> tuple[Segment, ...]:
     anywhere = "" if "/" in glob.rstrip("/") else "**/"
     below = "**" if glob.endswith("/") else ""
     segments = glob_segments(f"{anywhere}{glob}{below}".split("/"))
-    classes = [item for one in segments for item in one.tokens if isinstance(item, CharClass)]
+    classes = [item for part in segments for item in part.tokens if isinstance(item, CharClass)]
     if any(low > high for item in classes for low, high in item.ranges):
         raise InvalidInput(f"the glob {glob} has a range that ends before it begins")
     return segments
@@ -64,15 +64,15 @@ def glob_tool(files: SessionFiles) -> Tool:
             path: The folder to look in; the whole workspace, unless given.
         """
         try:
-            found = await files.workspace.walk(path, limit=MAX_WALKED, skip=VERSION_CONTROL)
-            matching = partial(_matching_entries, files.workspace, path, pattern, found)
+            entries = await files.workspace.walk(path, limit=MAX_WALKED, skip=VERSION_CONTROL)
+            matching = partial(_matching_entries, files.workspace, path, pattern, entries)
             file_entries = await to_thread.run_sync(matching)
         except (ToolEnvironmentError, InvalidInput) as error:
             return failed_result(error)
-        return ToolResult.text(_listing(file_entries, is_cut=len(found) == MAX_WALKED))
+        return ToolResult.text(_listing(file_entries, is_cut=len(entries) == MAX_WALKED))
 
-    def invalid(given: Mapping[str, object]) -> str | None:
-        return glob.invalid(given) or glob_error(given.get("pattern"))
+    def invalid(args: Mapping[str, object]) -> str | None:
+        return glob.invalid(args) or glob_error(args.get("pattern"))
 
     return files.reading_tool(replace(glob, invalid=invalid), "path")
 
@@ -86,33 +86,33 @@ def glob_error(glob: object) -> str | None:
 
 
 def relative_names(
-    workspace: Workspace, path: str, found: list[FileEntry]
+    workspace: Workspace, path: str, entries: list[FileEntry]
 ) -> list[tuple[str, FileEntry]]:
     """Each file with its path relative to the start of the search."""
-    begun = workspace.locate(path)
-    if begun.is_relative_to(workspace.root):
-        begun = begun.relative_to(workspace.root)
-    skip = 0 if str(begun) == "." else len(str(begun)) + 1
-    return [(str(entry.path)[skip:], entry) for entry in found if not entry.is_folder]
+    start = workspace.locate(path)
+    if start.is_relative_to(workspace.root):
+        start = start.relative_to(workspace.root)
+    skip = 0 if str(start) == "." else len(str(start)) + 1
+    return [(str(entry.path)[skip:], entry) for entry in entries if not entry.is_folder]
 
 
 def _matching_entries(
-    workspace: Workspace, path: str, pattern: str, found: list[FileEntry]
+    workspace: Workspace, path: str, pattern: str, entries: list[FileEntry]
 ) -> list[FileEntry]:
     is_meant = compile_search(pattern)
     file_entries = [
-        entry for name, entry in relative_names(workspace, path, found) if is_meant(name)
+        entry for name, entry in relative_names(workspace, path, entries) if is_meant(name)
     ]
     return sorted(file_entries, key=lambda entry: (-entry.modified_ns, str(entry.path)))
 
 
-def _listing(wanted: list[FileEntry], *, is_cut: bool) -> str:
-    lines = [printable_path(str(entry.path)) for entry in wanted[:_MAX_RESULTS]]
-    if len(wanted) > _MAX_RESULTS:
-        lines.append(f"[the newest {_MAX_RESULTS:,} of {len(wanted):,}; narrow the pattern]")
+def _listing(entries: list[FileEntry], *, is_cut: bool) -> str:
+    lines = [printable_path(str(entry.path)) for entry in entries[:_MAX_RESULTS]]
+    if len(entries) > _MAX_RESULTS:
+        lines.append(f"[the newest {_MAX_RESULTS:,} of {len(entries):,}; narrow the pattern]")
     if is_cut:
         lines.append(f"[only the first {MAX_WALKED:,} files were searched; give a path]")
-    return "\n".join(lines) if wanted or is_cut else "No file matches."
+    return "\n".join(lines) if entries or is_cut else "No file matches."
 
 
 def printable_path(path: str) -> str:

@@ -93,21 +93,21 @@ def grep_tool(files: SessionFiles, ripgrep: str | None) -> Tool:
             return failed_result(error)
         return lines.outcome(is_late=limit.cancelled_caught)
 
-    def invalid(given: Mapping[str, object]) -> str | None:
-        return grep.invalid(given) or _input_error(given)
+    def invalid(args: Mapping[str, object]) -> str | None:
+        return grep.invalid(args) or _input_error(args)
 
     return files.reading_tool(replace(grep, invalid=invalid), "path")
 
 
-def _input_error(given: Mapping[str, object]) -> str | None:
-    expression = str(given["pattern"])
+def _input_error(args: Mapping[str, object]) -> str | None:
+    expression = str(args["pattern"])
     if "\n" in expression or "\\n" in expression.replace("\\\\", ""):
         return "the pattern contains a line break, but the search is line by line"
     try:
         compile_regex(expression)
     except InvalidInput as error:
         return str(error)
-    return None if given.get("glob") is None else glob_error(given["glob"])
+    return None if args.get("glob") is None else glob_error(args["glob"])
 
 
 async def _paths(workspace: Workspace, path: str, glob: str | None) -> list[str]:
@@ -189,15 +189,15 @@ class _Lines:
 def _format_lines(path: str, lines: Sequence[MatchedLine], *, is_first: bool) -> list[str]:
     """The format of grep: `path:12:text`, `path-13-text` around a match, `--` between parts."""
     has_context = any(not line.is_match for line in lines)
-    told: list[str] = [] if is_first or not has_context else ["--"]
+    formatted: list[str] = [] if is_first or not has_context else ["--"]
     before = lines[0].number - 1
     for line in lines:
         if has_context and line.number != before + 1:
-            told.append("--")
+            formatted.append("--")
         before = line.number
         sign = ":" if line.is_match else "-"
-        told.append(f"{path}{sign}{line.number}{sign}{_text(line.text)}")
-    return told
+        formatted.append(f"{path}{sign}{line.number}{sign}{_text(line.text)}")
+    return formatted
 
 
 def _text(line: bytes) -> str:

@@ -23,8 +23,8 @@ class StartTag:
 
     def attribute(self, name: str) -> str:
         """`href` or `alt`; empty if there is none."""
-        for found, value in _ATTRIBUTE.findall(self.rest):
-            if found.lower() == name:
+        for attribute_name, value in _ATTRIBUTE.findall(self.rest):
+            if attribute_name.lower() == name:
                 return unescape_html(value.strip("\"'"))
         return ""
 

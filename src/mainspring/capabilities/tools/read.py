@@ -52,17 +52,17 @@ def _lines(notebook: _Notebook) -> Iterator[str]:
         yield f"[cell {number}: {cell.cell_type}]"
         yield _join_lines(cell.source)
         for output in cell.outputs:
-            if shown := _output_text(output):
+            if text := _output_text(output):
                 yield f"[output of cell {number}]"
-                yield shown[:_MAX_OUTPUT_CHARS]
+                yield text[:_MAX_OUTPUT_CHARS]
 
 
 def _output_text(output: _Output) -> str:
     if output.ename:
         return f"{output.ename}: {output.evalue}"
     pictures = [kind for kind in output.data if kind.startswith("image/")]
-    said = _join_lines(output.text) or _join_lines(output.data.get("text/plain", ""))
-    return f"{said} [{', '.join(pictures)}]" if pictures else said
+    text = _join_lines(output.text) or _join_lines(output.data.get("text/plain", ""))
+    return f"{text} [{', '.join(pictures)}]" if pictures else text
 
 
 def _join_lines(text: object) -> str:
@@ -96,8 +96,8 @@ def image_type(content: bytes) -> str | None:
 
 def describe_binary(content: bytes) -> str:
     """The likely type of a file that is not text."""
-    known = (kind for start, kind in _OTHERS if content.startswith(start))
-    return next(known, "of an unknown type")
+    kinds = (kind for start, kind in _OTHERS if content.startswith(start))
+    return next(kinds, "of an unknown type")
 
 
 MAX_BYTES = 80_000
@@ -160,19 +160,19 @@ def _image(path: str, content: bytes, media_type: str) -> ToolResult:
 def _number_lines(text: str, view_range: list[int] | None) -> str:
     lines = text.removesuffix("\n").split("\n")
     first, last = _bounds(view_range, len(lines))
-    shown: list[str] = []
+    numbered: list[str] = []
     size = 0
     for number in range(first, last + 1):
         line = f"{number:>6}\t{_truncate_line(lines[number - 1])}"
         size += len(line.encode("utf-8", "replace")) + 1
         if size > MAX_BYTES:
             break
-        shown.append(line)
-    end = first + len(shown) - 1
+        numbered.append(line)
+    end = first + len(numbered) - 1
     if end < last:
-        rest = f"view_range [{end + 1}, {last}]"
-        shown.append(f"[lines {first} to {end} of {len(lines):,}; to continue, {rest}]")
-    return "\n".join(shown)
+        next_range = f"view_range [{end + 1}, {last}]"
+        numbered.append(f"[lines {first} to {end} of {len(lines):,}; to continue, {next_range}]")
+    return "\n".join(numbered)
 
 
 def _bounds(view_range: list[int] | None, lines: int) -> tuple[int, int]:

@@ -31,7 +31,7 @@ class ServiceProgress(Protocol):
 class BackgroundServices(Protocol):
     """Named programs of a session that outlive a call."""
 
-    async def start(self, name: str, wanted: ExecRequest) -> None:
+    async def start(self, name: str, request: ExecRequest) -> None:
         """Start a service. Starting it again under the same key has no effect.
 
         Raises:
@@ -82,9 +82,9 @@ def _start_tool(
             return ToolResult.text(f"Not started: {error}", ok=False, error="unavailable")
         return ToolResult.text(f"{name} has started; service_output shows its output.")
 
-    def traits(given: Mapping[str, object]) -> Traits:
+    def traits(args: Mapping[str, object]) -> Traits:
         # A service is started once per key, however often the call is repeated.
-        return Traits(destructive=judge(str(given.get("command", "")))[1], in_doubt="retry")
+        return Traits(destructive=judge(str(args.get("command", "")))[1], in_doubt="retry")
 
     async def preview(call: Call) -> str | None:
         return str(call.input.get("command", ""))
@@ -145,10 +145,10 @@ def _output_text(result: ExecResult) -> str:
     return output.strip("\n") or "(no output)"
 
 
-def _refusal(given: Mapping[str, object]) -> str | None:
-    if not _NAME.fullmatch(str(given["name"])):
+def _refusal(args: Mapping[str, object]) -> str | None:
+    if not _NAME.fullmatch(str(args["name"])):
         return "The input is not valid:\n- name: must be 1 to 40 lower-case letters, digits, - or _"
-    command = str(given.get("command", "true"))
+    command = str(args.get("command", "true"))
     if not command.strip() or "\0" in command or len(command.encode()) > MAX_COMMAND_BYTES:
         return f"The input is not valid:\n- command: must be 1 to {MAX_COMMAND_BYTES} bytes, no NUL"
     return None

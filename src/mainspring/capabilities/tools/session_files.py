@@ -48,8 +48,8 @@ def diff_of(path: str, before: str, after: str) -> str:
         change = f"{len(old_part):,} lines become {len(new_part):,}"
         return f"{path}: {change}, from line {head + 1:,} on"
     lines = unified_diff(old_part, new_part, path, path, n=_CONTEXT, lineterm="")
-    shown = "\n".join(_HUNK.sub(lambda hunk: _shift_hunk(hunk, first), line, 1) for line in lines)
-    return shown or f"{path}: only line endings differ"
+    text = "\n".join(_HUNK.sub(lambda hunk: _shift_hunk(hunk, first), line, 1) for line in lines)
+    return text or f"{path}: only line endings differ"
 
 
 def _common_lines(old: Sequence[str], new: Sequence[str]) -> int:
@@ -102,9 +102,9 @@ class SessionFiles:
 
     async def read(self, call: Call, path: str) -> FileState:
         """Read a file for the model, which may change it from now on."""
-        found = await self.workspace.read(path, max_bytes=MAX_FILE_BYTES)
-        self._note(call, path, found.version)
-        return found
+        file_state = await self.workspace.read(path, max_bytes=MAX_FILE_BYTES)
+        self._note(call, path, file_state.version)
+        return file_state
 
     async def read_if_present(self, path: str) -> FileState | None:
         try:
@@ -112,34 +112,39 @@ class SessionFiles:
         except FileMissing:
             return None
 
-    def check_read(self, call: Call, path: str, found: FileState) -> None:
+    def check_read(self, call: Call, path: str, file_state: FileState) -> None:
         """Raises ToolError: the model does not know the current content of this file."""
-        seen = self._seen.get(self._key(call, path))
-        read_at = self._read_earlier(path) if seen is None else None
-        if read_at is not None and found.changed_ns > read_at:
+        version = self._seen.get(self._key(call, path))
+        read_at = self._read_earlier(path) if version is None else None
+        if read_at is not None and file_state.changed_ns > read_at:
             raise ToolError(f"{path} has changed since it was read: {READ_AGAIN}")
-        if seen is None and read_at is None and not call.is_approved:
+        if version is None and read_at is None and not call.is_approved:
             raise ToolError(f"{path} has not been read in this session: read it first")
-        if seen not in (None, found.version):
+        if version not in (None, file_state.version):
             raise ToolError(f"{path} has changed since it was read: {READ_AGAIN}")
 
     async def change(self, call: Call, plan: PlanChange) -> ToolResult:
         try:
             planned = await plan(call)
             version = planned.expected
-            written = await self.workspace.write(planned.path, planned.content, expected=version)
+            new_state = await self.workspace.write(planned.path, planned.content, expected=version)
         except (ToolError, ToolEnvironmentError) as error:
             return failed_result(error)
-        self._note(call, planned.path, written.version)
-        return _change_result(planned)
+        self._note(call, planned.path, new_state.version)
+        if planned.expected == "":
+            lines = len(planned.after.splitlines())
+            return ToolResult((TextBlock(f"Created {planned.path} with {lines:,} lines."),))
+        diff = planned.diff
+        text = diff if len(diff) <= _MAX_SHOWN else f"{diff[:_MAX_SHOWN]}\n[diff truncated]"
+        return ToolResult((TextBlock(f"Changed {planned.path}:\n{text}"),), details={"diff": diff})
 
     async def text_if_present(self, path: str) -> DecodedText | None:
         """The text of a file; `None` also if it cannot be read, or is not text."""
         try:
-            found = await self.read_if_present(path)
+            file_state = await self.read_if_present(path)
         except ToolEnvironmentError:
             return None
-        return None if found is None else decode_text(found.content)
+        return None if file_state is None else decode_text(file_state.content)
 
     def changing_tool(self, tool: Tool, plan: PlanChange) -> Tool:
         """A tool that changes the file `file_path`, with its objections and the preview of its
@@ -174,16 +179,16 @@ class SessionFiles:
         normalize = partial(self._normalize_input, field=field)
         return replace(tool, objection=objection, normalize_input=normalize)
 
-    def _normalize_input(self, given: Mapping[str, object], field: str) -> Mapping[str, object]:
+    def _normalize_input(self, args: Mapping[str, object], field: str) -> Mapping[str, object]:
         """The input with an absolute path, as it was named: rules are matched against a link and
         against its target. A path with `..` after a link may lead elsewhere than it seems, so it
         is resolved."""
-        path = str(given.get(field) or ".")
+        path = str(args.get(field) or ".")
         where = self.workspace.named(path)
         if ".." in path.split("/"):
             with suppress(ToolEnvironmentError):
                 where = str(self.workspace.locate(path))
-        return {**given, field: where}
+        return {**args, field: where}
 
     def _read_earlier(self, path: str) -> int | None:
         """When an earlier process last knew the file, under any name."""
@@ -219,15 +224,6 @@ def failed_result(error: Exception) -> ToolResult:
 def failure_text(error: Exception) -> str:
     words = f"{error}: {READ_AGAIN}" if isinstance(error, FileChanged) else str(error)
     return words.encode("utf-8", "replace").decode()
-
-
-def _change_result(change: PlannedChange) -> ToolResult:
-    if change.expected == "":
-        lines = len(change.after.splitlines())
-        return ToolResult((TextBlock(f"Created {change.path} with {lines:,} lines."),))
-    diff = change.diff
-    shown = diff if len(diff) <= _MAX_SHOWN else f"{diff[:_MAX_SHOWN]}\n[diff truncated]"
-    return ToolResult((TextBlock(f"Changed {change.path}:\n{shown}"),), details={"diff": diff})
 
 
 _MARKS = (
@@ -294,11 +290,11 @@ def decode_text(content: bytes) -> DecodedText | None:
     return DecodedText(text=content.decode("latin-1"), encoding="latin-1") if is_text else None
 
 
-def occurrences(text: str, wanted: str) -> Iterator[int]:
-    at = text.find(wanted)
+def occurrences(text: str, part: str) -> Iterator[int]:
+    at = text.find(part)
     while at >= 0:
         yield at
-        at = text.find(wanted, at + len(wanted))
+        at = text.find(part, at + len(part))
 
 
 def replace_text(source: DecodedText, old: str, new: str, *, everywhere: bool) -> str:
@@ -307,10 +303,10 @@ def replace_text(source: DecodedText, old: str, new: str, *, everywhere: bool) -
     Nothing else is changed, even in a file with mixed line ends.
     """
     ends = [at - number for number, at in enumerate(occurrences(source.text, "\r\n"))]
-    written = new.replace("\n", source.newline)
+    replacement = new.replace("\n", source.newline)
     pieces: list[str] = []
-    done = 0
+    copied_to = 0
     for at in list(occurrences(source.plain, old))[: None if everywhere else 1]:
-        pieces += [source.text[done : at + bisect_left(ends, at)], written]
-        done = at + len(old) + bisect_left(ends, at + len(old))
-    return "".join([*pieces, source.text[done:]])
+        pieces += [source.text[copied_to : at + bisect_left(ends, at)], replacement]
+        copied_to = at + len(old) + bisect_left(ends, at + len(old))
+    return "".join([*pieces, source.text[copied_to:]])

@@ -59,17 +59,17 @@ class LiveText:
     def __call__(self, piece: bytes) -> None:
         text = self._held + self._decoder.decode(piece)
         self._held = _unfinished_escape(text)
-        shown = strip_escapes(text[: len(text) - len(self._held)])
-        if shown:
-            self._say(shown)
+        text_shown = strip_escapes(text[: len(text) - len(self._held)])
+        if text_shown:
+            self._say(text_shown)
 
 
 def _unfinished_escape(text: str) -> str:
     """The end of a text that may be the beginning of an escape sequence or of a line end."""
-    finished = max((found.end() for found in _ESCAPES.finditer(text)), default=0)
-    begun = _BEGUN.search(text, finished)
-    held = "" if begun is None else begun[0]
-    return held if len(held) <= _MAX_HELD else ""
+    finished = max((escape.end() for escape in _ESCAPES.finditer(text)), default=0)
+    partial = _BEGUN.search(text, finished)
+    held_text = "" if partial is None else partial[0]
+    return held_text if len(held_text) <= _MAX_HELD else ""
 
 
 CommandJudge: TypeAlias = Callable[[str], tuple[bool, bool]]
@@ -140,15 +140,15 @@ def bash(
         """
         return await shell.run(call, command, restart=restart, seconds=timeout_ms / 1000)
 
-    def refusal(given: Mapping[str, object]) -> str | None:
-        return _refusal(given, max_seconds)
+    def refusal(args: Mapping[str, object]) -> str | None:
+        return _refusal(args, max_seconds)
 
     async def preview(call: Call) -> str | None:
         command = call.input.get("command")
         return command if isinstance(command, str) and command else "(restart the shell)"
 
-    made = replace(bash, traits=shell.traits, probe=shell.probe, preview=preview)
-    return filtered(made, refusal)
+    shell_tool = replace(bash, traits=shell.traits, probe=shell.probe, preview=preview)
+    return filtered(shell_tool, refusal)
 
 
 def _description(default_seconds: float, max_seconds: float) -> str:
@@ -162,9 +162,9 @@ def _description(default_seconds: float, max_seconds: float) -> str:
     )
 
 
-def _refusal(given: Mapping[str, object], max_seconds: float) -> str | None:
-    command, timeout = str(given.get("command", "")), given.get("timeout_ms", 0)
-    if not command.strip() and not given.get("restart"):
+def _refusal(args: Mapping[str, object], max_seconds: float) -> str | None:
+    command, timeout = str(args.get("command", "")), args.get("timeout_ms", 0)
+    if not command.strip() and not args.get("restart"):
         return "The input is not valid:\n- command: missing (or restart: true)"
     if "\0" in command:
         return "The input is not valid:\n- command: has a NUL character"
@@ -191,10 +191,10 @@ class _Shell:
     collected: set[str] = field(default_factory=set[str])
     """Keys of results that the harness has received, and that the sandbox still stores."""
 
-    def traits(self, given: Mapping[str, object]) -> Traits:
-        command = str(given.get("command", ""))
+    def traits(self, args: Mapping[str, object]) -> Traits:
+        command = str(args.get("command", ""))
         read_only, destructive = self.judge(command) if command.strip() else (True, False)
-        stateless = read_only and not self._keeps_state(given)
+        stateless = read_only and not self._keeps_state(args)
         return Traits(
             read_only=read_only,
             concurrent=stateless,
@@ -203,14 +203,16 @@ class _Shell:
             cascades=not stateless,  # a failed read changes nothing for the next call
         )
 
-    def _keeps_state(self, given: Mapping[str, object]) -> bool:
-        command = str(given.get("command", ""))
-        if given.get("restart") or not command.strip():
+    def _keeps_state(self, args: Mapping[str, object]) -> bool:
+        command = str(args.get("command", ""))
+        if args.get("restart") or not command.strip():
             return True
         return _CHANGES_SHELL.search(command) is not None or not self.judge(command)[0]
 
     async def run(self, call: Call, command: str, *, restart: bool, seconds: float) -> ToolResult:
-        shell = _execution_key(call)
+        # The id of the shell; each thread has its own.
+        whole = f"{call.session_id}/{call.thread_id}"
+        shell = hashlib.sha256(whole.encode()).hexdigest()[:16]
         keeps_state = self._keeps_state(call.input)
         if keeps_state:
             await self._forget_collected()
@@ -247,8 +249,8 @@ class _Shell:
 
     def _outcome(self, call: Call, result: ExecResult) -> ToolResult:
         self.collected.add(call.idempotency_key)
-        asked = call.input.get("timeout_ms")
-        seconds = asked / 1000 if isinstance(asked, int) and asked else self.default_seconds
+        timeout = call.input.get("timeout_ms")
+        seconds = timeout / 1000 if isinstance(timeout, int) and timeout else self.default_seconds
         is_restart = not str(call.input.get("command", "")).strip()
         return _command_result(result, seconds, is_restart=is_restart)
 
@@ -257,12 +259,6 @@ class _Shell:
             key = self.collected.pop()
             with suppress(ToolEnvironmentError):  # a result kept too long only costs memory
                 await self.sandbox.forget(key)
-
-
-def _execution_key(call: Call) -> str:
-    """The id of the shell; each thread has its own."""
-    whole = f"{call.session_id}/{call.thread_id}"
-    return hashlib.sha256(whole.encode()).hexdigest()[:16]
 
 
 def _command_result(result: ExecResult, seconds: float, *, is_restart: bool) -> ToolResult:

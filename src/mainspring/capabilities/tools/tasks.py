@@ -133,8 +133,8 @@ def _present(tasks: Mapping[str, Task]) -> Iterable[Task]:
 def _unknown(tasks: Mapping[str, Task], ids: Sequence[str]) -> str | None:
     present = [task.id for task in _present(tasks)]
     missing = [task_id for task_id in ids if task_id not in present]
-    known = f"the tasks are {', '.join(present)}" if present else "the list is empty"
-    return f"there is no task {', '.join(missing)}; {known}" if missing else None
+    listing = f"the tasks are {', '.join(present)}" if present else "the list is empty"
+    return f"there is no task {', '.join(missing)}; {listing}" if missing else None
 
 
 def _problem(tasks: Mapping[str, Task], old: Task, task: Task) -> str | None:
@@ -149,14 +149,14 @@ def _problem(tasks: Mapping[str, Task], old: Task, task: Task) -> str | None:
 
 
 def _is_in_cycle(tasks: Mapping[str, Task], task: Task) -> bool:
-    seen: set[str] = set()
+    visited: set[str] = set()
     ahead = [*task.blocked_by]
     while ahead:
         current = ahead.pop()
         if current == task.id:
             return True
-        if current not in seen and current in tasks:
-            seen.add(current)
+        if current not in visited and current in tasks:
+            visited.add(current)
             ahead += tasks[current].blocked_by
     return False
 

@@ -179,28 +179,28 @@ def one_line(description: str) -> str:
     return sentence if len(sentence) <= _MAX_LINE else f"{sentence[: _MAX_LINE - 1]}…"
 
 
-def _search_result(found: Sequence[ToolSpec], also: Sequence[ToolSpec]) -> ToolResult:
-    if not found:
+def _search_result(specs: Sequence[ToolSpec], also: Sequence[ToolSpec]) -> ToolResult:
+    if not specs:
         text = "No tool fits. Try other words for what it is to do."
         return ToolResult.text(text, ok=False, error="failed")
     lines = [f"- {spec.name}: {one_line(spec.description)}" for spec in also]
     intro = "Not loaded, and less likely; load one with select:name:"
-    return _loaded(found, [intro, *lines] if lines else [])
+    return _loaded(specs, [intro, *lines] if lines else [])
 
 
 def _selection_result(
-    found: Sequence[ToolSpec], missing: Sequence[str], index: Bm25Index | None
+    specs: Sequence[ToolSpec], missing: Sequence[str], index: Bm25Index | None
 ) -> ToolResult:
     notes = [f"There is no deferred tool {name!r}.{_like(name, index)}" for name in missing]
-    if not found:
+    if not specs:
         return ToolResult.text(" ".join(notes) or "No tool is named.", ok=False, error="failed")
-    return _loaded(found, notes)
+    return _loaded(specs, notes)
 
 
-def _loaded(found: Sequence[ToolSpec], notes: Sequence[str]) -> ToolResult:
-    shown = [msgspec.json.encode(spec, order="sorted").decode() for spec in found]
-    text = "\n".join(["Loaded; call them like any other tool:", *shown, *notes])
-    return ToolResult((TextBlock(text),), facts=(ToolsLoaded(names=tuple(s.name for s in found)),))
+def _loaded(specs: Sequence[ToolSpec], notes: Sequence[str]) -> ToolResult:
+    encoded = [msgspec.json.encode(spec, order="sorted").decode() for spec in specs]
+    text = "\n".join(["Loaded; call them like any other tool:", *encoded, *notes])
+    return ToolResult((TextBlock(text),), facts=(ToolsLoaded(names=tuple(s.name for s in specs)),))
 
 
 def _like(name: str, index: Bm25Index | None) -> str:

@@ -68,14 +68,14 @@ def web_fetch(
                 error="failed",
             )
         ok = 200 <= fetched.status < 300
-        shown = _page_text(url, fetched, text, min(max_chars, most_chars or max_chars))
-        return ToolResult.text(shown, ok=ok, error=None if ok else "failed")
+        page = _page_text(url, fetched, text, min(max_chars, most_chars or max_chars))
+        return ToolResult.text(page, ok=ok, error=None if ok else "failed")
 
     return filtered(web_fetch, _refusal)
 
 
-def _refusal(given: Mapping[str, object]) -> str | None:
-    url = str(given["url"])
+def _refusal(args: Mapping[str, object]) -> str | None:
+    url = str(args["url"])
     problem = _url_problem(url)
     return f"The input is not valid:\n- url: {problem}" if problem else None
 
@@ -95,9 +95,9 @@ def _url_problem(url: str) -> str | None:
     return None
 
 
-def _page_text(asked: str, response: FetchResponse, text: str, max_chars: int) -> str:
+def _page_text(requested_url: str, response: FetchResponse, text: str, max_chars: int) -> str:
     notes = [f"{response.url} (status {response.status}, {response.media_type or 'unknown type'})"]
-    came_from, went_to = urlsplit(asked).hostname, urlsplit(response.url).hostname
+    came_from, went_to = urlsplit(requested_url).hostname, urlsplit(response.url).hostname
     if came_from != went_to:
         notes.append(f"Redirected from {came_from} to another host, {went_to}.")
     if len(text) > max_chars:

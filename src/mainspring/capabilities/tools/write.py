@@ -24,25 +24,25 @@ class _Input(Struct, frozen=True):
 
 def write_tool(files: SessionFiles) -> Tool:
     async def plan(call: Call) -> PlannedChange:
-        wanted = msgspec.convert(dict(call.input), _Input)
-        file_state = await files.read_if_present(wanted.file_path)
+        write_input = msgspec.convert(dict(call.input), _Input)
+        file_state = await files.read_if_present(write_input.file_path)
         if file_state is not None:
-            files.check_read(call, wanted.file_path, file_state)
-        there = None if file_state is None else decode_text(file_state.content)
+            files.check_read(call, write_input.file_path, file_state)
+        current = None if file_state is None else decode_text(file_state.content)
         return PlannedChange(
-            path=wanted.file_path,
-            content=_encoded(wanted.content, there or DecodedText(text="")),
+            path=write_input.file_path,
+            content=_encoded(write_input.content, current or DecodedText(text="")),
             expected="" if file_state is None else file_state.version,
-            before="" if there is None else there.plain,
-            after=wanted.content,
+            before="" if current is None else current.plain,
+            after=write_input.content,
         )
 
     async def probe(call: Call) -> ToolResult | None:
-        wanted = msgspec.convert(dict(call.input), _Input)
-        there = await files.text_if_present(wanted.file_path)
-        if there is None or there.plain != to_lf(wanted.content):
+        write_input = msgspec.convert(dict(call.input), _Input)
+        current = await files.text_if_present(write_input.file_path)
+        if current is None or current.plain != to_lf(write_input.content):
             return None
-        return ToolResult.text(f"{wanted.file_path} was written.")
+        return ToolResult.text(f"{write_input.file_path} was written.")
 
     @tool(probe=probe, max_chars=100_000, on_interrupt="block")
     async def write(call: Call, file_path: str, content: str) -> ToolResult:
@@ -59,14 +59,14 @@ def write_tool(files: SessionFiles) -> Tool:
     return files.changing_tool(write, plan)
 
 
-def _encoded(content: str, there: DecodedText) -> bytes:
+def _encoded(content: str, current: DecodedText) -> bytes:
     """In the encoding of the replaced file, or in UTF-8 if that lacks a character."""
-    spelled = there.with_newlines(content)
+    text = current.with_newlines(content)
     try:
-        return there.encoded(spelled)
+        return current.encoded(text)
     except UnicodeEncodeError:
         pass
     try:
-        return spelled.encode()
+        return text.encode()
     except UnicodeEncodeError:
         raise ToolError("the content has half characters (lone surrogates)") from None

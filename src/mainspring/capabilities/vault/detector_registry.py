@@ -40,15 +40,15 @@ class WrappedTokens(Struct, frozen=True):
     _pieces = compile_pattern(rf"({_BREAK})({_CHARACTERS}+)".encode())
 
     def redacted(self, text: bytes) -> bytes:
-        done: list[bytes] = []
+        pieces: list[bytes] = []
         end = 0
         for match in self._pattern.finditer(text):
             begin, stop = match.span(1)
             size = self._continued(text, match)
             if begin >= end and size:
-                done += (text[end:begin], redaction_label(self.kind))
+                pieces += (text[end:begin], redaction_label(self.kind))
                 end = stop + size
-        return b"".join((*done, text[end:])) if done else text
+        return b"".join((*pieces, text[end:])) if pieces else text
 
     def _continued(self, text: bytes, match: re2.Match[bytes]) -> int:
         """How many bytes of the next lines belong to the token."""
@@ -82,18 +82,18 @@ class EncodedSecrets(Struct, frozen=True):
     _breaks = compile_pattern(rf"{_BREAK}".encode())
 
     def redacted(self, text: bytes) -> bytes:
-        done: list[bytes] = []
+        pieces: list[bytes] = []
         end = 0
         for match in self._pattern.finditer(text):
             begin, stop = match.span(1)
             if self.has_secret(_decode_base64(self._breaks.sub(b"", match.group(1)))):
-                done += (text[end:begin], redaction_label(self.kind))
+                pieces += (text[end:begin], redaction_label(self.kind))
                 end = stop
-        return b"".join((*done, text[end:])) if done else text
+        return b"".join((*pieces, text[end:])) if pieces else text
 
 
-def _decode_base64(written: bytes) -> bytes:
-    standard = written.rstrip(b"=").replace(b"-", b"+").replace(b"_", b"/")
+def _decode_base64(encoded: bytes) -> bytes:
+    standard = encoded.rstrip(b"=").replace(b"-", b"+").replace(b"_", b"/")
     return b64decode(standard[: len(standard) - (len(standard) % 4 == 1)] + b"==")
 
 

@@ -14,8 +14,8 @@ SHORTEST_SECRET = 8
 
 def encoded_forms(value: str) -> tuple[bytes, ...]:
     """All encodings of a value that are long enough to be recognised, the longest first."""
-    found = {form for form in _forms(value.strip()) if len(form) >= SHORTEST_SECRET}
-    return tuple(sorted(found, key=lambda form: (-len(form), form)))
+    forms = {form for form in _forms(value.strip()) if len(form) >= SHORTEST_SECRET}
+    return tuple(sorted(forms, key=lambda form: (-len(form), form)))
 
 
 def _forms(value: str) -> Iterator[bytes]:
@@ -35,8 +35,8 @@ def _forms(value: str) -> Iterator[bytes]:
 
 
 def _lower_escapes(quoted: str) -> str:
-    first, *rest = quoted.split("%")
-    return "%".join([first, *(item[:2].lower() + item[2:] for item in rest)])
+    first, *escapes = quoted.split("%")
+    return "%".join([first, *(item[:2].lower() + item[2:] for item in escapes)])
 
 
 def aligned_part(encoded: bytes, before: int, size: int, bits: int) -> bytes:

@@ -76,19 +76,19 @@ class KnownValues:
         readings = self._readings
         if IS_QUOTED_PRINTABLE.search(content) is not None:
             readings += (self._quoted_printable,)
-        found = sorted(chain.from_iterable(reading.find_spans(content) for reading in readings))
+        all_spans = sorted(chain.from_iterable(reading.find_spans(content) for reading in readings))
         spans: list[tuple[int, int, int]] = []
-        for begin, end, number in found:
+        for begin, end, number in all_spans:
             if spans and begin < spans[-1][1]:
-                first, last, known = spans[-1]
-                spans[-1] = (first, max(last, end), known)
+                first, last, value_at = spans[-1]
+                spans[-1] = (first, max(last, end), value_at)
             else:
                 spans.append((begin, end, number))
-        held = min(reading.open(content) for reading in readings)
+        held_from = min(reading.open(content) for reading in readings)
         for begin, end, _ in reversed(spans):
-            if end > held > begin:
-                held = begin
-        return ValueMatches(tuple(spans), held)
+            if end > held_from > begin:
+                held_from = begin
+        return ValueMatches(tuple(spans), held_from)
 
 
 class _DecodedSearch:
@@ -139,25 +139,25 @@ class _DecodedSearch:
 class _EncodingSearch:
     """Searches text, after some steps, for the values in one encoding."""
 
-    def __init__(self, steps: tuple[DecodingStep, ...], written: dict[bytes, int]) -> None:
+    def __init__(self, steps: tuple[DecodingStep, ...], values: dict[bytes, int]) -> None:
         self._steps = steps
-        self._written = written
+        self._written = values
         self._by_head: dict[bytes, list[bytes]] = {}
-        for form in sorted(written, key=len, reverse=True):
+        for form in sorted(values, key=len, reverse=True):
             self._by_head.setdefault(form[:_HEAD], []).append(form)
         self._sizes = sorted({len(head) for head in self._by_head})
         self._heads = compile_pattern(any_literal(self._by_head))
         self._by_start: dict[bytes, list[bytes]] = {}
-        for form in written:
+        for form in values:
             self._by_start.setdefault(form[:1], []).append(form)
             self._by_start.setdefault(form[:2], []).append(form)
-        self.longest = max(map(len, written), default=1)
+        self.longest = max(map(len, values), default=1)
 
     def find_spans(self, text: bytes) -> list[tuple[int, int, int]]:
-        seen = text
+        decoded = text
         for step in self._steps:
-            seen = step.apply(seen)
-        hits = list(self._hits(seen))
+            decoded = step.apply(decoded)
+        hits = list(self._hits(decoded))
         if not hits:
             return []
         _, layers = apply_steps(self._steps, text, is_cut=False)
@@ -166,11 +166,11 @@ class _EncodingSearch:
 
     def open(self, text: bytes) -> int:
         """Where a value may begin that continues after the text."""
-        seen, layers = apply_steps(self._steps, text, is_cut=True)
-        begin = len(seen)
-        for at in range(max(0, len(seen) - self.longest + 1), len(seen)):
-            forms = self._by_start.get(seen[at : at + 2])
-            if forms is not None and any(form.startswith(seen[at:]) for form in forms):
+        decoded, layers = apply_steps(self._steps, text, is_cut=True)
+        begin = len(decoded)
+        for at in range(max(0, len(decoded) - self.longest + 1), len(decoded)):
+            forms = self._by_start.get(decoded[at : at + 2])
+            if forms is not None and any(form.startswith(decoded[at:]) for form in forms):
                 begin = at
                 break
         return original_span(layers, begin, 0)[0]
@@ -191,12 +191,12 @@ def _encoded_values(
     values: Sequence[str], ways: Callable[[str], Iterable[bytes]]
 ) -> dict[bytes, int]:
     """The encoded forms of the values, with the number of each value."""
-    found: dict[bytes, int] = {}
+    encoded: dict[bytes, int] = {}
     for number, value in enumerate(values):
         for form in ways(value):
             for part in _parts(form):
-                found.setdefault(part, number)
-    return found
+                encoded.setdefault(part, number)
+    return encoded
 
 
 def _parts(form: bytes) -> Iterator[bytes]:

@@ -114,8 +114,8 @@ class _Redactor:
         for _ in range(_MAX_PASSES):
             before = text
             for hint in sorted(self._hints(text)):
-                found = hint != _KNOWN_PATTERN
-                text = DETECTORS[hint - 1].redacted(text) if found else self._labelled(text)
+                is_found = hint != _KNOWN_PATTERN
+                text = DETECTORS[hint - 1].redacted(text) if is_found else self._labelled(text)
             if text == before:
                 break
         return text

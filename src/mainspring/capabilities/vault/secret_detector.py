@@ -67,8 +67,8 @@ class PatternSet:
     def __init__(self, patterns: Iterable[bytes]) -> None:
         numbered = list(enumerate(patterns))
         counting = [item for item in numbered if _COUNTS_MANY.search(item[1])]
-        rest = [item for item in numbered if item not in counting]
-        self._automata = [_automaton(group) for group in (rest, counting) if group]
+        others = [item for item in numbered if item not in counting]
+        self._automata = [_automaton(group) for group in (others, counting) if group]
 
     def __call__(self, text: bytes) -> list[int]:
         """The numbers of the patterns that match somewhere in the text, in no order."""
@@ -81,11 +81,11 @@ _COUNTS_MANY = re.compile(rb"\{\d{2,}\}")
 def _automaton(
     numbered: Sequence[tuple[int, bytes]],
 ) -> tuple[Callable[[bytes], list[int] | None], list[int]]:
-    found = re2.Set.SearchSet(_BYTEWISE)
+    matcher = re2.Set.SearchSet(_BYTEWISE)
     for _, pattern in numbered:
-        found.Add(pattern)
-    found.Compile()
-    return found.Match, [number for number, _ in numbered]
+        matcher.Add(pattern)
+    matcher.Compile()
+    return matcher.Match, [number for number, _ in numbered]
 
 
 LINE_PREFIX = r"(?:[^\s\\:]{1,200}[:-])?\d{1,6}(?:\t|\\+t|→|[:|-])"

@@ -95,14 +95,14 @@ class DeleteStep:
         self._pattern = re.compile(b"[" + re.escape(unwanted) + b"]" + words)
 
     def apply(self, text: bytes) -> bytes:
-        rest = text.replace(self._word, b"") if self._word else text
-        return rest.translate(None, self._unwanted)
+        remainder = text.replace(self._word, b"") if self._word else text
+        return remainder.translate(None, self._unwanted)
 
     def traced(self, text: bytes, *, is_cut: bool) -> tuple[bytes, list[OffsetMap]]:
         if is_cut and self._word:
             text = text.removesuffix(self._word[:1])
-        made, layer = _replace_traced(text, self._pattern, lambda _: b"")
-        return made, [layer]
+        decoded, layer = _replace_traced(text, self._pattern, lambda _: b"")
+        return decoded, [layer]
 
 
 class DecodeStep:
@@ -130,41 +130,41 @@ class DecodeStep:
 
 def _without_partial(text: bytes) -> bytes:
     tail = text[-_LONGEST_ESCAPE:]
-    begun = _PARTIAL.search(tail)
-    return text if begun is None else text[: len(text) - len(tail) + begun.start()]
+    partial = _PARTIAL.search(tail)
+    return text if partial is None else text[: len(text) - len(tail) + partial.start()]
 
 
 def _replace_traced(
     text: bytes, pattern: re.Pattern[bytes], made_of: Callable[[re.Match[bytes]], bytes]
 ) -> tuple[bytes, OffsetMap]:
     layer = OffsetMap()
-    made = bytearray()
+    output = bytearray()
     end = 0
     for match in pattern.finditer(text):
-        made += text[end : match.start()]
+        output += text[end : match.start()]
         new = made_of(match)
-        layer.replaced(len(made), len(new), *match.span())
-        made += new
+        layer.replaced(len(output), len(new), *match.span())
+        output += new
         end = match.end()
-    return bytes(made + text[end:]), layer
+    return bytes(output + text[end:]), layer
 
 
 def _character(match: re.Match[bytes]) -> bytes:
     kind = match.lastgroup
     if kind is None:
         return b""
-    written = match[kind]
+    text = match[kind]
     if kind in _BASES:
-        code = int(written, _BASES[kind])
+        code = int(text, _BASES[kind])
         if kind in _BYTES:
             return bytes((code,))
         if kind == "low":
             code += 0x10000 - 0xDC00 + ((int(match["high"], 16) - 0xD800) << 10)
         return chr(code).encode(errors="surrogatepass") if code < 0x110000 else b"?"
     if kind == "entity":
-        known = html5.get(written.decode())
-        return match[0] if known is None else known.encode(errors="surrogatepass")
-    return b"\n" if kind == "blank" else written
+        character = html5.get(text.decode())
+        return match[0] if character is None else character.encode(errors="surrogatepass")
+    return b"\n" if kind == "blank" else text
 
 
 def apply_steps(

@@ -223,12 +223,12 @@ def _check(name: str, value: str) -> None:
 
 
 def _host(host: str) -> str:
-    known = host.strip().lower().rstrip(".")
-    if not _HOST.fullmatch(known) or known.rpartition(".")[2].isdigit():
+    name = host.strip().lower().rstrip(".")
+    if not _HOST.fullmatch(name) or name.rpartition(".")[2].isdigit():
         refused = InvalidInput(f"{host!r} is no name of a host")
         refused.add_note("api.example.com, or *.example.com for all below it; no address, no port")
         raise refused
-    return known
+    return name
 
 
 if sys.platform == "win32":

@@ -28,10 +28,10 @@ def new_key() -> str:
     return urlsafe_b64encode(secrets.token_bytes(KEY_BYTES)).decode()
 
 
-def decoded(written: str, *, source: str) -> bytes:
+def decoded(text: str, *, source: str) -> bytes:
     """Raises: InvalidInput: it is not a key; the error does not contain it."""
     try:
-        key = urlsafe_b64decode(written.strip().replace("+", "-").replace("/", "_"))
+        key = urlsafe_b64decode(text.strip().replace("+", "-").replace("/", "_"))
     except ValueError as error:
         raise _no_key(source) from error
     if len(key) != KEY_BYTES:
@@ -79,12 +79,12 @@ def _make(path: Path) -> None:
         ready.unlink()
 
 
-def _check_private(path: Path, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
+def _check_private(path: Path, state: os.stat_result) -> None:
+    if not stat.S_ISREG(state.st_mode):
         raise InvalidInput(f"{path}: the vault's key is no ordinary file")
     if not hasattr(os, "getuid"):  # Windows controls access in other ways
         return
-    if found.st_mode & 0o077 or found.st_uid not in (os.getuid(), 0):
+    if state.st_mode & 0o077 or state.st_uid not in (os.getuid(), 0):
         exposed = InvalidInput(f"{path}: others can read the vault's key")
         exposed.add_note(f"chmod 600 {path}")
         raise exposed
@@ -98,15 +98,15 @@ def from_keyring(*, create: bool, keyring: Keyring | None = None) -> bytes:
     """
     store = keyring or _system_keyring()
     try:
-        written = store.get_password(_SERVICE, _ENTRY)
-        if written is None and create:
+        text = store.get_password(_SERVICE, _ENTRY)
+        if text is None and create:
             store.set_password(_SERVICE, _ENTRY, new_key())
-            written = store.get_password(_SERVICE, _ENTRY)
+            text = store.get_password(_SERVICE, _ENTRY)
     except Exception as error:  # each keyring backend has errors of its own
         raise InvalidInput(f"the keyring does not open: {type(error).__name__}") from error
-    if written is None:
+    if text is None:
         raise InvalidInput("the keyring has no key of a vault")
-    return decoded(written, source="the keyring")
+    return decoded(text, source="the keyring")
 
 
 def _system_keyring() -> Keyring:

@@ -72,9 +72,9 @@ def put_link(folder: int, name: str, target: bytes) -> None:
 
 
 def write_all(opened: int, content: bytes) -> None:
-    left = memoryview(content)
-    while left:
-        left = left[os.write(opened, left) :]
+    remainder = memoryview(content)
+    while remainder:
+        remainder = remainder[os.write(opened, remainder) :]
 
 
 @contextmanager
@@ -182,14 +182,14 @@ class FolderWorkspace:
                 check_not_guarded(self.bounds, spot.parts, path)
             if spot.folder is None:
                 raise FileChanged(f"{printable_path(path)} no longer exists")
-            there, folder = _regular_file_state(spot), spot.folder
+            state, folder = _regular_file_state(spot), spot.folder
 
             def fill(opened: int) -> None:
                 write_all(opened, content)
                 if expected is not None:  # last, so that the rename follows at once
                     _check_version(spot, path, expected)
 
-            look = FileAttributes(mode) if there is None else _attributes(there, mode)
+            look = FileAttributes(mode) if state is None else _attributes(state, mode)
             put_file(folder, spot.name, fill, look)
             now = os.stat(spot.name, dir_fd=folder, follow_symlinks=False)
             return _state(content, now)
@@ -200,9 +200,9 @@ class FolderWorkspace:
                 raise FileNotFoundError(errno.ENOENT, "nothing there")
             with OpenDescriptor(os.open(spot.name, OPEN_FOLDER, dir_fd=spot.folder)) as folder:
                 walk_entries = walk_tree(self.bounds, folder, spot.parts, depth=depth, skip=skip)
-                begun = self._begun(spot.parts)
+                start = self._begun(spot.parts)
                 listed = (met for met in walk_entries if _is_listed(met.state))
-                return [_entry(begun, met) for met in islice(listed, limit)]
+                return [_entry(start, met) for met in islice(listed, limit)]
 
     def _begun(self, parts: PathParts) -> PurePosixPath:
         main = self.bounds.main
@@ -242,9 +242,9 @@ def _regular_file_state(resolved: ResolvedPath) -> os.stat_result | None:
     return resolved.state
 
 
-def _attributes(there: os.stat_result, mode: int | None) -> FileAttributes:
-    kept = there.st_mode if mode is None else mode
-    return FileAttributes(kept, (there.st_uid, there.st_gid))
+def _attributes(state: os.stat_result, mode: int | None) -> FileAttributes:
+    new_mode = state.st_mode if mode is None else mode
+    return FileAttributes(new_mode, (state.st_uid, state.st_gid))
 
 
 def _check_version(resolved: ResolvedPath, path: str, expected: str) -> None:
@@ -273,9 +273,9 @@ def _is_listed(state: os.stat_result) -> bool:
     return stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)
 
 
-def _entry(begun: PurePosixPath, entry: WalkEntry) -> FileEntry:
+def _entry(start: PurePosixPath, entry: WalkEntry) -> FileEntry:
     return FileEntry(
-        path=begun / entry.path,
+        path=start / entry.path,
         size=entry.state.st_size,
         modified_ns=entry.state.st_mtime_ns,
         is_folder=stat.S_ISDIR(entry.state.st_mode),

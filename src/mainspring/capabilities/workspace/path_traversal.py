@@ -61,12 +61,12 @@ def translate_os_errors(path: str) -> Generator[None]:
 
 def hidden_identities(roots: WorkspaceRoots) -> frozenset[tuple[int, int]]:
     """Device and inode of hidden files, which identify them under any name."""
-    found: set[tuple[int, int]] = set()
+    identities: set[tuple[int, int]] = set()
     for parts in roots.hidden:
         with suppress(OSError):
             state = os.lstat(absolute_path(parts))
-            found.add((state.st_dev, state.st_ino))
-    return frozenset(found)
+            identities.add((state.st_dev, state.st_ino))
+    return frozenset(identities)
 
 
 class PathResolver:
@@ -246,13 +246,13 @@ def open_resolved_file(resolved: ResolvedPath) -> int:
     if resolved.state is None or resolved.folder is None:
         raise FileNotFoundError(errno.ENOENT, "nothing there")
     check_regular_file(resolved.state)
-    found = os.open(resolved.name, OPEN_FILE, dir_fd=resolved.folder)
+    descriptor = os.open(resolved.name, OPEN_FILE, dir_fd=resolved.folder)
     try:
-        check_regular_file(os.fstat(found))
+        check_regular_file(os.fstat(descriptor))
     except OSError:
-        os.close(found)
+        os.close(descriptor)
         raise
-    return found
+    return descriptor
 
 
 def check_regular_file(state: os.stat_result) -> None:

@@ -81,10 +81,10 @@ def _parents(path: bytes) -> Iterable[bytes]:
 
 
 def _change_of(path: bytes, older: ManifestEntry | None, newer: ManifestEntry | None) -> FileChange:
-    told = path.decode("utf-8", "backslashreplace")
+    name = path.decode("utf-8", "backslashreplace")
     if older is None:
-        return FileChange(told, "added")
-    return FileChange(told, "removed" if newer is None else "modified")
+        return FileChange(name, "added")
+    return FileChange(name, "removed" if newer is None else "modified")
 
 
 CHUNK = 1 << 20
@@ -108,16 +108,16 @@ class ObjectStore:
         writes."""
         for name in (self._folder, self._unfinished):
             name.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for left in self._unfinished.iterdir():
-            left.unlink()
+        for file in self._unfinished.iterdir():
+            file.unlink()
 
     def digests(self) -> set[str]:
         """The hashes of all stored contents."""
         return {
-            shelf.name + kept
+            shelf.name + name
             for shelf in self._folder.iterdir()
             if len(shelf.name) == 2
-            for kept in os.listdir(shelf)
+            for name in os.listdir(shelf)
         }
 
     def put(self, pieces: Iterable[bytes]) -> str:
@@ -152,10 +152,10 @@ class ObjectStore:
 
     def keep_only(self, names: set[str]) -> int:
         """Remove all other contents; returns how many were removed."""
-        gone = self.digests() - names
-        for name in gone:
+        removed = self.digests() - names
+        for name in removed:
             self._place(name).unlink()
-        return len(gone)
+        return len(removed)
 
     def _place(self, name: str) -> Path:
         return self._folder / name[:2] / name[2:]

@@ -121,8 +121,8 @@ class SnapshotRestore:
         return False
 
     def _make_folder(self, entry: ManifestEntry, current: ManifestEntries) -> None:
-        there = current.get(entry.path)
-        if there is not None and there.is_folder:
+        entry_there = current.get(entry.path)
+        if entry_there is not None and entry_there.is_folder:
             return
         with self._folder_of(entry.path) as (folder, name), suppress(FileExistsError):
             os.mkdir(name, _USABLE, dir_fd=folder)
@@ -193,8 +193,8 @@ def _paths_to_remove(current: ManifestEntries, target: ManifestEntries) -> list[
 
 def _owner(folder: int, name: str) -> tuple[int, int] | None:
     with suppress(FileNotFoundError):
-        there = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        return there.st_uid, there.st_gid
+        state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        return state.st_uid, state.st_gid
     return None
 
 

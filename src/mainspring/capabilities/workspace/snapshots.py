@@ -67,9 +67,6 @@ class WorkspaceSnapshots:
         self._store = Path(os.path.realpath(store))
         self._bound = limits or ScanLimits()
         self._objects = ObjectStore(self._store / "objects")
-        self._check_store()
-
-    def _check_store(self) -> None:
         parts, main = path_parts(str(self._store)), self._bounds.main
         hidden = any(self._bounds.is_hidden(parts[:size]) for size in range(1, len(parts) + 1))
         if parts[: len(main)] == main and not hidden:
@@ -125,12 +122,12 @@ class WorkspaceSnapshots:
     def _take(self) -> tuple[str, int]:
         self._objects.prepare()
         with self._root() as root:
-            found = self._scan(root, self._objects)
-        name, content = pack_manifest(found.values())
+            scan = self._scan(root, self._objects)
+        name, content = pack_manifest(scan.values())
         place = self._place(name)
         if not place.exists():
             self._put(place, content)
-        return name, sum(item.kind != "folder" for item in found.values())
+        return name, sum(item.kind != "folder" for item in scan.values())
 
     def _restore(self, snapshot: str) -> list[FileChange]:
         self._objects.prepare()
@@ -186,8 +183,8 @@ class WorkspaceSnapshots:
 
     def _forget(self, snapshots: Collection[str]) -> int:
         self._objects.prepare()
-        known = {manifest.name for manifest in self._manifests().iterdir()}
-        return 0 if known.isdisjoint(snapshots) else self._keep_only(known.difference(snapshots))
+        names = {manifest.name for manifest in self._manifests().iterdir()}
+        return 0 if names.isdisjoint(snapshots) else self._keep_only(names.difference(snapshots))
 
     def _keep_only(self, snapshots: Collection[str]) -> int:
         self._objects.prepare()

@@ -69,20 +69,20 @@ class WorkspaceRoots:
             path_parts(os.path.abspath(root.path)): real
             for root, real in zip(roots, self._roots, strict=True)
         }
-        known = {**named, **{real: real for real in self._roots}}
-        self._aliases = frozenset(map(path_parts, aliases)) - known.keys()
-        known |= dict.fromkeys(self._aliases, self._roots[0])
-        self._known = sorted(known.items(), key=lambda known: -len(known[0]))
+        all_roots = {**named, **{real: real for real in self._roots}}
+        self._aliases = frozenset(map(path_parts, aliases)) - all_roots.keys()
+        all_roots |= dict.fromkeys(self._aliases, self._roots[0])
+        self._known = sorted(all_roots.items(), key=lambda all_roots: -len(all_roots[0]))
         self.hidden = frozenset(self._hidden_parts(hidden))
         self._folded_hidden = frozenset(map(_folded_parts, self.hidden))
         self._hidden_depths = frozenset(map(len, self.hidden))
 
     def _hidden_parts(self, hidden: Collection[str]) -> list[PathParts]:
         below = [path_parts(path) for path in hidden if not path.startswith("/")]
-        named = [path_parts(path) for path in hidden if path.startswith("/")]
+        parts = [path_parts(path) for path in hidden if path.startswith("/")]
         if () in below or ".." in {step for path in below for step in path}:
             raise InvalidInput("hidden paths are relative to the root")
-        return [*named, *(root + path for root in self._roots for path in below)]
+        return [*parts, *(root + path for root in self._roots for path in below)]
 
     @property
     def main(self) -> PathParts:
@@ -98,21 +98,21 @@ class WorkspaceRoots:
         steps = path_parts(path)
         if not path.startswith("/"):
             return RequestedPath(self.main, list(steps))
-        for known, root in self._known:
-            if steps[: len(known)] == known:
-                return RequestedPath(root, list(steps[len(known) :]))
+        for alias, root in self._known:
+            if steps[: len(alias)] == alias:
+                return RequestedPath(root, list(steps[len(alias) :]))
         where = absolute_path(self.main)
         raise OutsideWorkspace(f"{printable_path(path)} is outside the workspace {where}")
 
     def named(self, path: str) -> str:
         """The absolute path as text, without aliases: permission rules are matched against this."""
-        named = os.path.normpath(os.path.join(absolute_path(self.main), path))
-        steps = path_parts(named)
-        for known, _ in self._known:  # sorted: a root below an alias comes first
-            if steps[: len(known)] == known:
-                is_alias = known in self._aliases
-                return absolute_path((*self.main, *steps[len(known) :])) if is_alias else named
-        return named
+        absolute = os.path.normpath(os.path.join(absolute_path(self.main), path))
+        steps = path_parts(absolute)
+        for alias, _ in self._known:  # sorted: a root below an alias comes first
+            if steps[: len(alias)] == alias:
+                is_alias = alias in self._aliases
+                return absolute_path((*self.main, *steps[len(alias) :])) if is_alias else absolute
+        return absolute
 
     def is_hidden(self, parts: PathParts) -> bool:
         """Whether exactly this path is hidden; path resolution checks every step."""

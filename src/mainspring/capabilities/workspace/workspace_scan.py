@@ -94,15 +94,12 @@ class WorkspaceScan:
                 return ManifestEntry(path, "unreadable", mode & _FOLDER_MODE, FOLDER)
             return ManifestEntry(path, "folder", mode & _FOLDER_MODE)
         if stat.S_ISLNK(mode):
-            return self._link(path, entry)
+            try:
+                target = os.readlink(os.fsencode(entry.name), dir_fd=entry.folder)
+                return ManifestEntry(path, "link", 0, target)
+            except OSError:
+                return None  # removed or replaced
         return self._file(path, entry) if stat.S_ISREG(mode) else None
-
-    def _link(self, path: bytes, entry: WalkEntry) -> ManifestEntry | None:
-        try:
-            target = os.readlink(os.fsencode(entry.name), dir_fd=entry.folder)
-            return ManifestEntry(path, "link", 0, target)
-        except OSError:
-            return None  # removed or replaced
 
     def _file(self, path: bytes, entry: WalkEntry) -> ManifestEntry | None:
         self._bytes += entry.state.st_size

@@ -47,18 +47,18 @@ _RESTORED_SKILL_NOTE = (
 def restored_skills(context: ThreadContext, *, max_tokens: int) -> list[ContextAdded]:
     """Skills that compaction removed from the context, the newest first, as far as they fit."""
     room = min(max_tokens, MAX_SKILL_TOKENS) * context.facts.bytes_per_token
-    seen = list(_visible_texts(context)) if context.thread.session_state.skill_texts else []
-    found: list[ContextAdded] = []
+    texts = list(_visible_texts(context)) if context.thread.session_state.skill_texts else []
+    restored: list[ContextAdded] = []
     for name, whole in reversed(context.thread.session_state.skill_texts.items()):
         text = whole[:_MAX_SKILL_CHARS]
         room -= len(text.encode())
         if room < 0:
             break
-        if not any(text in item for item in seen):
-            found.append(
+        if not any(text in item for item in texts):
+            restored.append(
                 ContextAdded(text=f"{_RESTORED_SKILL_NOTE}\n{text}", source=f"skill {name}")
             )
-    return found
+    return restored
 
 
 def _visible_texts(context: ThreadContext) -> Iterator[str]:
@@ -97,8 +97,8 @@ def compaction_thresholds(facts: ModelFacts, limits: Iterable[Limits]) -> Compac
     The room above the trigger is for the reply.
     """
     limits = [*limits]
-    window = min([facts.window, *(each.max_context for each in limits if each.max_context)])
-    shares = [each.compact_at for each in limits if each.compact_at is not None]
+    window = min([facts.window, *(item.max_context for item in limits if item.max_context)])
+    shares = [item.compact_at for item in limits if item.compact_at is not None]
     trigger = min([window - min(13_000, window // 4), *(int(window * share) for share in shares)])
     return CompactionThresholds(
         trigger=trigger,
@@ -137,15 +137,15 @@ async def compact_if_needed(context: ThreadContext) -> Step | None:
     return Continue("compacted_retry") if work.has_changed else None
 
 
-async def compact_on_request(context: ThreadContext, wanted: CompactionRequested) -> Step:
+async def compact_on_request(context: ThreadContext, request: CompactionRequested) -> Step:
     """Compaction on request: a summary of all but the newest round or, if that fails, what the
     other layers can free."""
-    work = _Compaction(context, wanted)
+    work = _Compaction(context, request)
     await work.summarize(goal=0, rounds=1)
     if not work.has_changed and not work.is_interrupted:
         await work.run(goal=context.input_tokens() // 3, rounds=1)
     if work.has_changed:
-        await context.run_hooks(hook_events.after_compact(wanted))
+        await context.run_hooks(hook_events.after_compact(request))
         _restore_skills(context)
     if context.thread.is_answered and not work.is_interrupted:
         return Ended("compacted")
@@ -154,8 +154,8 @@ async def compact_on_request(context: ThreadContext, wanted: CompactionRequested
 
 def _restore_skills(context: ThreadContext) -> None:
     """Restore skills in use, in at most half of the free room, or it would soon compact again."""
-    left = thresholds_of(context).trigger - context.input_tokens()
-    context.note(*restored_skills(context, max_tokens=left // 2))
+    room = thresholds_of(context).trigger - context.input_tokens()
+    context.note(*restored_skills(context, max_tokens=room // 2))
 
 
 async def compact_after_overflow(context: ThreadContext, *, media: bool) -> bool:
@@ -178,11 +178,11 @@ async def compact_after_overflow(context: ThreadContext, *, media: bool) -> bool
 class _Compaction:
     """One compaction of a thread's conversation. Hooks run before its first change."""
 
-    def __init__(self, context: ThreadContext, wanted: CompactionRequested | None = None) -> None:
+    def __init__(self, context: ThreadContext, request: CompactionRequested | None = None) -> None:
         self.has_changed = False
         self.is_interrupted = False
         self._context = context
-        self._wanted = wanted
+        self._wanted = request
         self._is_announced = False
         self._is_blocked = False
         self._is_urgent = False
@@ -292,11 +292,11 @@ class _Compaction:
             return
         context = self._context
         trial = context.thread.transcript.copy()
-        tokens = _tokens(context, trial)
+        tokens = context.input_tokens(trial)
         proven: list[ContextCompacted] = []
         for overlay in overlays:
             trial.compact(overlay)
-            before, tokens = tokens, _tokens(context, trial)
+            before, tokens = tokens, context.input_tokens(trial)
             proven.append(msgspec.structs.replace(overlay, freed_tokens=before - tokens))
         if is_harmless(context.thread.transcript, trial):
             context.note(*proven)
@@ -311,11 +311,4 @@ def is_harmless(before: Transcript, after: Transcript) -> bool:
         after.bytes < before.bytes
         and message_order_error(messages) is None
         and not missing_pins(pinned, messages)
-    )
-
-
-def _tokens(context: ThreadContext, transcript: Transcript) -> int:
-    return transcript.tokens(
-        prefix_bytes=len(context.prompt_prefix.encoded),
-        bytes_per_token=context.facts.bytes_per_token,
     )

@@ -29,15 +29,15 @@ def first_kept_message(transcript: Transcript, *, rounds: int, max_bytes: int) -
     """Index of the first message to keep: as many of the newest rounds as fit, at least one."""
     messages = transcript.messages
     total = transcript.bytes - sum(map(message_bytes, messages))
-    start, kept = 0, 0
+    start, round_count = 0, 0
     for index in reversed(range(len(messages))):
         total += message_bytes(messages[index])
         if not isinstance(messages[index], Assistant):
             continue
-        if kept and total > max_bytes:
+        if round_count and total > max_bytes:
             break
-        start, kept = index, kept + 1
-        if kept == rounds:
+        start, round_count = index, round_count + 1
+        if round_count == rounds:
             break
     return start
 
@@ -48,29 +48,29 @@ def referenced_rounds(transcript: Transcript, upto: int, *, max_bytes: int) -> f
     Of several rounds with the same path, only the newest: it has the current state.
     """
     mentioned = _mentions(transcript, upto)
-    found: set[int] = set()
+    indices: set[int] = set()
     for index in reversed(range(upto - 1)):
         names = set(_names(transcript.messages[index])) & mentioned
         if not names:
             continue
         mentioned -= names
         max_bytes -= sum(map(message_bytes, transcript.messages[index : index + 2]))
-        if max_bytes < 0 or len(found) >= 2 * _REFERENCED_ROUNDS:
+        if max_bytes < 0 or len(indices) >= 2 * _REFERENCED_ROUNDS:
             break
-        found |= {index, index + 1}
-    return frozenset(found)
+        indices |= {index, index + 1}
+    return frozenset(indices)
 
 
-def removable_ranges(first: int, upto: int, kept: frozenset[int]) -> list[range]:
+def removable_ranges(first: int, upto: int, kept_indices: frozenset[int]) -> list[range]:
     """The ranges in `first..upto` between the messages to keep."""
-    found: list[range] = []
+    ranges: list[range] = []
     start = first
     for index in range(first, upto + 1):
-        if index == upto or index in kept:
+        if index == upto or index in kept_indices:
             if index > start:
-                found.append(range(start, index))
+                ranges.append(range(start, index))
             start = index + 1
-    return found
+    return ranges
 
 
 def _mentions(transcript: Transcript, upto: int) -> set[str]:
@@ -92,8 +92,8 @@ def _names(message: Message) -> Iterator[str]:
             yield from (text for text in _strings(part.input) if _is_path(text))
 
 
-def _strings(given: Mapping[str, object]) -> Iterator[str]:
-    return (value for value in given.values() if isinstance(value, str))
+def _strings(args: Mapping[str, object]) -> Iterator[str]:
+    return (value for value in args.values() if isinstance(value, str))
 
 
 def _is_path(text: str) -> bool:
@@ -103,14 +103,14 @@ def _is_path(text: str) -> bool:
 
 def results(transcript: Transcript) -> dict[str, ToolResultBlock]:
     """Every result in the context, by call."""
-    found = {
+    by_call = {
         part.tool_use_id: part
         for message in transcript.messages
         for part in message.content
         if isinstance(part, ToolResultBlock)
     }
-    found.update((result.tool_use_id, result) for result in transcript.open_results)
-    return found
+    by_call.update((result.tool_use_id, result) for result in transcript.open_results)
+    return by_call
 
 
 _KEPT_RUNS = 2
@@ -165,16 +165,16 @@ def limit_results(transcript: Transcript, max_bytes: int) -> list[ContextCompact
     }
     if sum(sizes.values()) <= max_bytes:
         return []
-    level, left = 0, max_bytes
+    level, bytes_left = 0, max_bytes
     ordered = sorted(sizes.values())
     for index, size in enumerate(ordered):
-        level = left // (len(ordered) - index)
+        level = bytes_left // (len(ordered) - index)
         if size > level:
             break
-        left -= size
+        bytes_left -= size
     over = tuple(call_id for call_id, size in sizes.items() if size > level)
-    kept = max(0, level - _MIN_GAIN_BYTES)
-    return [ContextCompacted(layer="results", dropped_event_ids=over, kept_bytes=kept)]
+    kept_bytes = max(0, level - _MIN_GAIN_BYTES)
+    return [ContextCompacted(layer="results", dropped_event_ids=over, kept_bytes=kept_bytes)]
 
 
 def drop_finished_tasks(source: CompactionInput) -> list[ContextCompacted]:
@@ -186,12 +186,12 @@ def drop_finished_tasks(source: CompactionInput) -> list[ContextCompacted]:
         if sum(source.sizes[:end]) >= source.excess_bytes:
             break
     overlays: list[ContextCompacted] = []
-    told = [
+    earlier_texts = [
         text.replace(SNIPPED_NOTE, "").strip()
         for text in earlier_digests(source.transcript.messages[:1])
     ]
     for stretch in removable_ranges(0, end, source.kept_rounds):
-        summary = None if stretch.start else "\n\n".join([*told, SNIPPED_NOTE])
+        summary = None if stretch.start else "\n\n".join([*earlier_texts, SNIPPED_NOTE])
         overlays += _replacements(source, stretch, "snip", summary)
     return overlays
 
@@ -215,21 +215,21 @@ def drop_old_results(source: CompactionInput) -> list[ContextCompacted]:
 def collapse_rounds(source: CompactionInput) -> list[ContextCompacted]:
     """Layer 3: replace old rounds by one line each. The first message has nothing to collapse."""
     overlays: list[ContextCompacted] = []
-    freed, wanted = 0, max(source.excess_bytes, source.transcript.bytes // 10)
+    freed, goal_bytes = 0, max(source.excess_bytes, source.transcript.bytes // 10)
     for stretch in removable_ranges(1, source.upto, source.kept_rounds):
         lines: list[str] = []
         end = stretch.start
         for start, stop in _rounds(source, stretch):
-            if freed >= wanted:
+            if freed >= goal_bytes:
                 break
-            told = digest(
+            round_lines = digest(
                 source.transcript.messages[start:stop],
                 source.results,
                 pinned=source.pinned,
                 detail=BRIEF,
             )
-            lines += told
-            freed += sum(source.sizes[start:stop]) - len("\n".join(told).encode())
+            lines += round_lines
+            freed += sum(source.sizes[start:stop]) - len("\n".join(round_lines).encode())
             end = stop
         if end > stretch.start:
             summary = DIGEST_HEADING + "\n".join(lines)
@@ -240,20 +240,20 @@ def collapse_rounds(source: CompactionInput) -> list[ContextCompacted]:
 def drop_media(source: CompactionInput, *, with_newest: bool) -> list[ContextCompacted]:
     """Remove images and documents: the old ones, or all."""
     messages = source.transcript.messages
-    found = [index for index, message in enumerate(messages) if has_media(message)]
+    indices = [index for index, message in enumerate(messages) if has_media(message)]
     if not with_newest:
-        found = [index for index in found if index < source.upto] or found[:-1]
-    if not found:
+        indices = [index for index in indices if index < source.upto] or indices[:-1]
+    if not indices:
         return []
-    first, last = source.span(range(found[0], found[-1] + 1))
+    first, last = source.span(range(indices[0], indices[-1] + 1))
     return [ContextCompacted(layer="media", first_seq=first, last_seq=last)]
 
 
 def _newest_results(transcript: Transcript) -> list[ToolResultBlock]:
     """Results of the newest round that no model has answered, even if they were sent."""
     last = transcript.messages[-1] if transcript.messages else None
-    sent = () if last is None or isinstance(last, Assistant) else last.content
-    return [part for part in sent if isinstance(part, ToolResultBlock)] + transcript.open_results
+    parts = () if last is None or isinstance(last, Assistant) else last.content
+    return [part for part in parts if isinstance(part, ToolResultBlock)] + transcript.open_results
 
 
 def _rounds(source: CompactionInput, stretch: range) -> list[tuple[int, int]]:

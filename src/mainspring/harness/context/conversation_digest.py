@@ -79,7 +79,11 @@ def _assistant_lines(
             case TextBlock(text) if text.strip():
                 yield f"- you said: {_clip(text, detail.said)}"
             case ToolUse():
-                arguments = _arguments(part.input, detail.argument)
+                keys = [key for key in _SHOWN_ARGUMENTS if key in part.input]
+                keys += [key for key in part.input if key not in keys]
+                arguments = ", ".join(
+                    f"{key}={_clip(str(part.input[key]), detail.argument)}" for key in keys[:3]
+                )
                 yield f"- {part.name}({arguments}) -> {_outcome(results.get(part.id), detail)}"
             case _:
                 pass  # thinking is left out: the digest has what followed from it
@@ -94,12 +98,6 @@ def _user_lines(words: Iterable[Block], detail: Detail) -> Iterator[str]:
             continue
         else:
             yield f"- the user said: {_clip(text, detail.words) if text else '[media]'}"
-
-
-def _arguments(given: Mapping[str, object], chars: int) -> str:
-    keys = [key for key in _SHOWN_ARGUMENTS if key in given]
-    keys += [key for key in given if key not in keys]
-    return ", ".join(f"{key}={_clip(str(given[key]), chars)}" for key in keys[:3])
 
 
 def _outcome(result: ToolResultBlock | None, detail: Detail) -> str:

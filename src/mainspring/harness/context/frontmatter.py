@@ -85,18 +85,18 @@ def read_frontmatter(text: str) -> Frontmatter:
         )
         return Frontmatter(body=text, issues=(oddity,))
     body = text[closing.end() :].removeprefix("\n")
-    written = text[opening.end() : closing.start()]
-    if len(written) > MAX_CHARS:
+    header = text[opening.end() : closing.start()]
+    if len(header) > MAX_CHARS:
         oddity = FrontmatterIssue(
             f"its frontmatter has more than {MAX_CHARS} characters", first_line
         )
         return Frontmatter(body=body, issues=(oddity,))
     try:
-        return _frontmatter(body, _pairs(written), first_line)
+        return _frontmatter(body, _pairs(header), first_line)
     except _NotFrontmatter:
         return Frontmatter(body=text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        return _read_key_by_key(body, written, first_line, error)
+        return _read_key_by_key(body, header, first_line, error)
 
 
 def _frontmatter(
@@ -114,11 +114,11 @@ def _frontmatter(
     return Frontmatter(body=body, fields=fields, lines=lines, issues=tuple(odd), is_there=True)
 
 
-def _read_key_by_key(body: str, written: str, first_line: int, error: Exception) -> Frontmatter:
+def _read_key_by_key(body: str, header: str, first_line: int, error: Exception) -> Frontmatter:
     """Parse each key separately, so that an error affects only its own key."""
     pairs: list[_Pair] = []
     odd: list[FrontmatterIssue] = []
-    for block in _blocks(written):
+    for block in _blocks(header):
         try:
             pairs += [_Pair(pair.key, pair.value, block.line) for pair in _pairs(block.text)]
         except (yaml.YAMLError, ValueError, RecursionError):
@@ -142,8 +142,8 @@ class _Block(Struct, frozen=True):
     line: int
 
 
-def _blocks(written: str) -> Iterator[_Block]:
-    lines = dedent(written.expandtabs(2)).split("\n")
+def _blocks(header: str) -> Iterator[_Block]:
+    lines = dedent(header.expandtabs(2)).split("\n")
     keys = {at: key[2] for at, line in enumerate(lines) if (key := _KEY.match(line))}
     for start, end in pairwise([*keys, len(lines)]):
         yield _Block(keys[start], "\n".join(lines[start:end]), start)
@@ -219,14 +219,10 @@ def _scalar(events: Events, event: yaml.ScalarEvent) -> object:
         case "int" if text.lstrip("+-").isdecimal() and len(text) <= _MAX_DIGITS:
             return int(text)
         case "float":
-            return _float(text)
+            try:
+                number = float(text)
+            except ValueError:  # base 60, which YAML has too: more likely a time
+                return text
+            return number if isfinite(number) else text
         case _:
             return text
-
-
-def _float(text: str) -> float | str:
-    try:
-        number = float(text)
-    except ValueError:  # base 60, which YAML has too: more likely a time
-        return text
-    return number if isfinite(number) else text

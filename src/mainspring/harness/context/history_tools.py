@@ -62,9 +62,9 @@ def history_search(search: Callable[[str, int], Awaitable[Sequence[HistoryHit]]]
     return Tool(spec=_SPEC, run=run, traits=lambda _: SAFE_READ, invalid=_invalid)
 
 
-def _invalid(given: Mapping[str, object]) -> str | None:
-    limit = given.get("limit", _DEFAULT_LIMIT)
-    if not isinstance(given.get("query"), str):
+def _invalid(args: Mapping[str, object]) -> str | None:
+    limit = args.get("limit", _DEFAULT_LIMIT)
+    if not isinstance(args.get("query"), str):
         return "history_search needs a query: words to look for, as a string."
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MAX_LIMIT:
         return f"history_search takes a limit of 1 to {_MAX_LIMIT}, not {limit!r}."
@@ -101,9 +101,11 @@ def history_read(fetch: Callable[[str], Awaitable[bytes]]) -> Tool:
         except BlobNotFound as missing:
             return ToolResult.text(str(missing), ok=False)
         part = text[begin : begin + _READ_CHARS]
-        left = len(text) - begin - len(part)
+        unread = len(text) - begin - len(part)
         more = (
-            f"\n[{left} more characters; go on at offset {begin + len(part)}]" if left > 0 else ""
+            f"\n[{unread} more characters; go on at offset {begin + len(part)}]"
+            if unread > 0
+            else ""
         )
         return ToolResult.text(part + more)
 
@@ -115,9 +117,9 @@ def history_read(fetch: Callable[[str], Awaitable[bytes]]) -> Tool:
     )
 
 
-def _invalid_read(given: Mapping[str, object]) -> str | None:
-    offset = given.get("offset", 0)
-    if not isinstance(given.get("blob"), str):
+def _invalid_read(args: Mapping[str, object]) -> str | None:
+    offset = args.get("offset", 0)
+    if not isinstance(args.get("blob"), str):
         return "history_read needs the name of a blob, as a string."
     if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
         return f"history_read takes an offset of 0 or more, not {offset!r}."

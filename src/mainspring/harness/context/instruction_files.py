@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -44,24 +44,53 @@ _MAX_DEPTH = 6
 _MAX_FILES = 200
 
 
-class InstructionFiles(Protocol):
-    """Access to instruction files. Calls may block, so call `load` in a worker thread."""
+_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EMLINK)
+
+
+class InstructionFiles:
+    """Reads only regular files: a pipe or a device could block forever. Calls may block, so call
+    `load` in a worker thread."""
+
+    def __init__(self, is_hidden: Callable[[PurePosixPath], bool] = lambda _: False) -> None:
+        """`is_hidden`: whether a file, by its real path, must not be read."""
+        self._is_hidden = is_hidden
 
     def real(self, path: PurePosixPath) -> PurePosixPath:
         """The path with all symbolic links resolved; it need not exist."""
-        ...
+        try:
+            return PurePosixPath(Path(path).resolve())
+        except (OSError, RuntimeError, ValueError):  # circular links, invalid names
+            return path
 
     def read(self, path: PurePosixPath, max_bytes: int) -> bytes | None:
-        """The beginning of a regular file, reached without links; `None` if there is none.
+        """The beginning of a regular file, reached without links, since programs of a session may
+        change the tree meanwhile; `None` if there is none.
 
         Raises:
             OSError: it exists and cannot be read.
         """
-        ...
+        if self._is_hidden(path):
+            return None
+        try:
+            opened = open_absolute(str(path), os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                if not stat.S_ISREG(os.fstat(opened).st_mode):
+                    return None
+                with os.fdopen(opened, "rb", closefd=False) as file:
+                    return file.read(max_bytes)
+            finally:
+                os.close(opened)
+        except ValueError:  # an invalid name
+            return None
+        except OSError as error:
+            if error.errno in _NO_FILE:
+                return None
+            raise
 
-    def names(self, folder: PurePosixPath) -> Sequence[str]:
+    def names(self, folder: PurePosixPath) -> tuple[str, ...]:
         """The entries of a folder, sorted; empty if it is not a folder."""
-        ...
+        place = Path(folder)
+        return tuple(sorted(entry.name for entry in place.iterdir())) if place.is_dir() else ()
 
 
 class InstructionIssue(Struct, frozen=True, kw_only=True):
@@ -210,21 +239,21 @@ class CandidateFinder(Struct, frozen=True):
     ) -> Iterator[PurePosixPath]:
         """Files of a folder before those of its subfolders; no folder twice."""
         folders = deque([(top, max_depth)])
-        seen = set[PurePosixPath]()
-        found = 0
+        visited = set[PurePosixPath]()
+        file_count = 0
         while folders:
             folder, depth = folders.popleft()
             real = self.files.real(folder)
-            if real in seen:
+            if real in visited:
                 continue
             if not self.roots.allow(real, scope):
                 self._warn(folder, "leads out of the project: not read")
                 continue
-            seen.add(real)
+            visited.add(real)
             names = self._names(folder)
             for name in (name for name in names if name.endswith(suffix)):
-                found += 1
-                if found > _MAX_FILES or len(seen) > _MAX_FILES:
+                file_count += 1
+                if file_count > _MAX_FILES or len(visited) > _MAX_FILES:
                     self._warn(top, f"has too much in it: {_MAX_FILES} files are read")
                     return
                 yield folder / name
@@ -248,44 +277,3 @@ class CandidateFinder(Struct, frozen=True):
 def _chain(top: PurePosixPath, bottom: PurePosixPath) -> tuple[PurePosixPath, ...]:
     steps = bottom.relative_to(top).parts
     return tuple(top.joinpath(*steps[:count]) for count in range(len(steps) + 1))
-
-
-_NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EMLINK)
-
-
-class DiskInstructionFiles:
-    """Reads only regular files: a pipe or a device could block forever."""
-
-    def __init__(self, is_hidden: Callable[[PurePosixPath], bool] = lambda _: False) -> None:
-        """`is_hidden`: whether a file, by its real path, must not be read."""
-        self._is_hidden = is_hidden
-
-    def real(self, path: PurePosixPath) -> PurePosixPath:
-        try:
-            return PurePosixPath(Path(path).resolve())
-        except (OSError, RuntimeError, ValueError):  # circular links, invalid names
-            return path
-
-    def read(self, path: PurePosixPath, max_bytes: int) -> bytes | None:
-        """Open without following links: programs of a session may change the tree meanwhile."""
-        if self._is_hidden(path):
-            return None
-        try:
-            opened = open_absolute(str(path), os.O_RDONLY | os.O_NONBLOCK)
-            try:
-                if not stat.S_ISREG(os.fstat(opened).st_mode):
-                    return None
-                with os.fdopen(opened, "rb", closefd=False) as file:
-                    return file.read(max_bytes)
-            finally:
-                os.close(opened)
-        except ValueError:  # an invalid name
-            return None
-        except OSError as error:
-            if error.errno in _NO_FILE:
-                return None
-            raise
-
-    def names(self, folder: PurePosixPath) -> tuple[str, ...]:
-        place = Path(folder)
-        return tuple(sorted(entry.name for entry in place.iterdir())) if place.is_dir() else ()

@@ -95,14 +95,14 @@ def _in_any_folder(globs: tuple[str, ...]) -> tuple[str, ...]:
 
 def _globs(head: Mapping[str, object], key: str) -> tuple[str, ...]:
     """A list, or one string with commas."""
-    written = head.get(key)
-    if written is None:
+    value = head.get(key)
+    if value is None:
         return ()
-    if isinstance(written, str):
-        parts = (part.strip() for part in re.split(r",(?![^{}]*\})", written))
+    if isinstance(value, str):
+        parts = (part.strip() for part in re.split(r",(?![^{}]*\})", value))
         globs = [part for part in parts if part]
     else:
-        items = cast("list[object]", written) if isinstance(written, list) else [None]
+        items = cast("list[object]", value) if isinstance(value, list) else [None]
         globs = [item for item in items if isinstance(item, str)]
         if len(globs) < len(items):
             raise InvalidInput(f"its `{key}` is not a list of globs")
@@ -143,17 +143,17 @@ _MAX_FENCE_INDENT = 40
 
 def without_comments(text: str) -> str:
     """The text without HTML comments, except in code."""
-    kept = ""
+    result = ""
     is_after_comment = False
     for kind, piece in _pieces(text):
         if kind == "comment":
             is_after_comment = True
             continue
         # A comment on lines of its own is removed with its last line break.
-        had_lines = is_after_comment and (not kept or kept.endswith("\n"))
-        kept += piece.removeprefix("\n") if had_lines else piece
+        had_lines = is_after_comment and (not result or result.endswith("\n"))
+        result += piece.removeprefix("\n") if had_lines else piece
         is_after_comment = False
-    return kept
+    return result
 
 
 def import_mentions(text: str) -> tuple[str, ...]:
@@ -216,8 +216,8 @@ def _fence_end(text: str, mark: re.Match[str]) -> int | None:
     if len(mark[0]) < 3 or not _opens_fence(text, mark):
         return None
     closing = rf"^[ \t>]*{mark[0][0]}{{{len(mark[0])},}}[ \t]*$"
-    found = re.compile(closing, re.MULTILINE).search(text, mark.end())
-    return len(text) if found is None else found.end()
+    closing_fence = re.compile(closing, re.MULTILINE).search(text, mark.end())
+    return len(text) if closing_fence is None else closing_fence.end()
 
 
 def _opens_fence(text: str, mark: re.Match[str]) -> bool:

@@ -36,21 +36,6 @@ from mainspring.harness.context.instruction_parsing import (
 )
 from mainspring.retrieval.globs import matches_glob
 
-__all__ = [
-    "InstructionFiles",
-    "InstructionIssue",
-    "InstructionLimits",
-    "InstructionRoots",
-    "Instructions",
-    "ScopedRule",
-    "Section",
-    "load",
-    "load_nested",
-    "render",
-    "render_section",
-    "rules_for",
-]
-
 MAX_IMPORT_DEPTH = 4
 _MAX_FILE_BYTES = 4_000_000
 _PUNCTUATION = ".,;:!?)]}>'\"*_"  # what may follow a mention in a sentence
@@ -117,8 +102,8 @@ def load_nested(
 
 def rules_for(instructions: Instructions, paths: Iterable[str]) -> tuple[ScopedRule, ...]:
     """The scoped rules that apply to files; paths are relative to the project."""
-    named = tuple(paths)
-    return tuple(rule for rule in instructions.scoped if any(_is_for(rule, path) for path in named))
+    files = tuple(paths)
+    return tuple(rule for rule in instructions.scoped if any(_is_for(rule, path) for path in files))
 
 
 def _is_for(rule: ScopedRule, path: str) -> bool:
@@ -198,11 +183,11 @@ class _Reader:
     def _own(self, document: _Document) -> None:
         if not document.conditions.is_read:
             return
-        known = self.own.setdefault(document.real, document)
-        if document.candidate.imports and document.candidate.kind == known.candidate.kind:
+        first_document = self.own.setdefault(document.real, document)
+        if document.candidate.imports and document.candidate.kind == first_document.candidate.kind:
             # A CLAUDE.md that is a link to AGENTS.md: one file, read as both.
-            candidate = replace(known.candidate, imports=document.candidate.imports)
-            self.own[document.real] = replace(known, candidate=candidate)
+            candidate = replace(first_document.candidate, imports=document.candidate.imports)
+            self.own[document.real] = replace(first_document, candidate=candidate)
 
     def _open(
         self,
@@ -303,12 +288,12 @@ class _Reader:
         candidate, here = document.candidate, document.real.parent
         match candidate.imports:
             case "mentions":
-                found = import_mentions(document.text)
-                return [(f"@{mention}", self._mentioned(here, mention)) for mention in found]
+                names = import_mentions(document.text)
+                return [(f"@{mention}", self._mentioned(here, mention)) for mention in names]
             case "references":
-                found = file_references(document.text)
+                names = file_references(document.text)
                 top = self.roots.project / candidate.folder
-                return [(f"#[[file:{name}]]", self._referred(top, here, name)) for name in found]
+                return [(f"#[[file:{name}]]", self._referred(top, here, name)) for name in names]
             case None:
                 return []
 
@@ -337,9 +322,9 @@ class _Reader:
             candidate = replace(document.candidate, kind="plain", imports="mentions")
         refusals: list[str] = []
         for path in paths:
-            found = self._open(path, candidate, refusals.append)
-            if found is not None:
-                return found
+            imported = self._open(path, candidate, refusals.append)
+            if imported is not None:
+                return imported
             if refusals:
                 return self._report_import(document, spelling, refusals[0])
         bare = spelling.rstrip(_PUNCTUATION)
@@ -364,26 +349,26 @@ class _Reader:
 
     def _within_budget(self) -> tuple[Section, ...]:
         """Shorten files above the limit: specific ones last, without displacing a wider scope."""
-        left = self.limits.max_chars
-        kept = dict[int, Section]()
+        chars_left = self.limits.max_chars
+        shortened = dict[int, Section]()
         closest_first = list(enumerate(self.sections))[::-1]
         ranks: tuple[Scope, ...] = ("managed", "user", "project")
         for rank in ranks:
             for at, section in closest_first:
                 if section.scope == rank:
-                    text = self._cut(section.source, section.text, left)
-                    left = max(0, left - len(section.text))
-                    kept[at] = replace(section, text=text)
-        return tuple(kept[at] for at in sorted(kept))
+                    text = self._cut(section.source, section.text, chars_left)
+                    chars_left = max(0, chars_left - len(section.text))
+                    shortened[at] = replace(section, text=text)
+        return tuple(shortened[at] for at in sorted(shortened))
 
     def _cut(self, source: str, text: str, max_chars: int) -> str:
         if len(text) <= max_chars:
             return text
-        kept = text[: cut_point(text, max_chars)].rstrip()
+        beginning = text[: cut_point(text, max_chars)].rstrip()
         what = (
-            f"is too long: its first {len(kept):,} of {len(text):,} characters are used; all"
+            f"is too long: its first {len(beginning):,} of {len(text):,} characters are used; all"
             f" instruction files together may have {self.limits.max_chars:,}"
         )
         self._report_file(source, what, "shorten it, or move parts of it into rules with `paths`")
         notice = f"[{source} is too long and was cut here; the rest is in the file]"
-        return f"{kept}\n{notice}".lstrip()
+        return f"{beginning}\n{notice}".lstrip()

@@ -121,14 +121,14 @@ def message_order_error(messages: Sequence[Message]) -> str | None:
 
 
 def _result_error(before: Message | None, message: User) -> str | None:
-    asked = [
+    call_ids = [
         part.id
         for part in (before.content if isinstance(before, Assistant) else ())
         if isinstance(part, ToolUse)
     ]
     answered = [part.tool_use_id for part in message.content if isinstance(part, ToolResultBlock)]
-    if asked != answered:
-        return f"calls {asked} have the results {answered}"
+    if call_ids != answered:
+        return f"calls {call_ids} have the results {answered}"
     if any(not isinstance(part, ToolResultBlock) for part in message.content[: len(answered)]):
         return "results do not come first"
     return None
@@ -136,14 +136,14 @@ def _result_error(before: Message | None, message: User) -> str | None:
 
 def missing_pins(pinned: Iterable[Block], messages: Sequence[Message]) -> list[Block]:
     """Pinned blocks that are not in the messages byte for byte."""
-    there = {
+    present_texts = {
         part
         for message in messages
         if isinstance(message, User)
         for part in message.content
         if not isinstance(part, ToolResultBlock)
     }
-    return [block for block in pinned if block not in there]
+    return [block for block in pinned if block not in present_texts]
 
 
 _MEDIA_BYTES = 6_000
@@ -172,8 +172,8 @@ def message_bytes(message: Message) -> int:
         match part:
             case model.ToolResultBlock(content=content):
                 total += result_bytes(content)
-            case model.ToolUse(name=name, input=given):
-                total += len(name) + len(str(given).encode()) + _FRAME_BYTES
+            case model.ToolUse(name=name, input=args):
+                total += len(name) + len(str(args).encode()) + _FRAME_BYTES
             case model.Thinking(text=text):
                 total += len(text.encode()) + _FRAME_BYTES
             case _:

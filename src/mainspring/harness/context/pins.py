@@ -71,14 +71,14 @@ class Pins:
 
     def active(self) -> list[Pin]:
         """All pinned blocks, in the order of the conversation."""
-        kept: list[Pin] = []
+        active_pins: list[Pin] = []
         room = WORDS_CHARS
         for pin in sorted(self._words, key=lambda pin: -pin.seq):
             size = len(plain_text(pin.blocks))
             if size <= min(room, LONGEST_WORDS):
-                kept.append(pin)
+                active_pins.append(pin)
                 room -= size
-        return sorted((*self._rules, *self._goal, *kept), key=lambda pin: pin.seq)
+        return sorted((*self._rules, *self._goal, *active_pins), key=lambda pin: pin.seq)
 
     def blocks(self) -> list[Block]:
         """The pinned blocks in order, each once."""

@@ -132,14 +132,14 @@ def _tool_origin(spec: ToolSpec) -> Origin:
 
 def _sections(text: str) -> Iterator[tuple[Origin, str]]:
     """The tagged parts of a system prompt. Files are nested in the agent's instructions."""
-    rest, position = "", 0
+    other_text, position = "", 0
     for match in _SECTION.finditer(text):
-        rest += text[position : match.start()]
+        other_text += text[position : match.start()]
         position = match.end()
         yield from _tagged(match[1], match[0])
-    rest = (rest + text[position:]).strip()
-    if rest:
-        yield Origin("Mainspring", "how to work with tools"), rest
+    other_text = (other_text + text[position:]).strip()
+    if other_text:
+        yield Origin("Mainspring", "how to work with tools"), other_text
 
 
 def _tagged(tag: str, text: str) -> Iterator[tuple[Origin, str]]:
@@ -177,14 +177,14 @@ def _part_origin(
 
 def _origins(log: Iterable[Event]) -> dict[str, Origin]:
     """The sources of texts in user turns, by text."""
-    found = {
+    origins = {
         PINNED_NOTE.text: Origin("compaction", "heading of what it kept word for word"),
         SNIPPED_NOTE: Origin("compaction", "stands for what it removed"),
     }
     for event in log:
         for block, origin in _texts(event):
-            found.setdefault(plain_text((block,)), origin)
-    return found
+            origins.setdefault(plain_text((block,)), origin)
+    return origins
 
 
 def _texts(event: Event) -> Iterator[tuple[Block, Origin]]:

@@ -55,8 +55,8 @@ def sorted_specs(tools: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
 
 def extend_prefix(prefix: PromptPrefix, more: Iterable[ToolSpec]) -> PromptPrefix:
     """Append definitions that were loaded later; no earlier byte moves."""
-    known = {spec.name for spec in prefix.tools}
-    new = tuple(_canonical_spec(spec) for spec in more if spec.name not in known)
+    known_names = {spec.name for spec in prefix.tools}
+    new = tuple(_canonical_spec(spec) for spec in more if spec.name not in known_names)
     return msgspec.structs.replace(prefix, tools=prefix.tools + new) if new else prefix
 
 

@@ -34,11 +34,11 @@ def due_status(thread: Thread, tiers: Sequence[BudgetTier]) -> str | None:
 def _task_lines(tasks: Mapping[str, Task]) -> list[str]:
     """Open tasks in full, and the number of completed ones. `task_list` has the whole list."""
     present = [task for task in tasks.values() if task.status != "deleted"]
-    done = [task for task in present if task.status == "completed"]
+    completed = [task for task in present if task.status == "completed"]
     if not present:
         return []
-    last = f", last {_named(done[-1])}" if done else ""
-    lines = [f"Done: {len(done)} of {len(present)} tasks{last}"]
+    last = f", last {_named(completed[-1])}" if completed else ""
+    lines = [f"Done: {len(completed)} of {len(present)} tasks{last}"]
     for label, status in (("Now", "in_progress"), ("Left", "pending"), ("Failed", "failed")):
         chosen = [task for task in present if task.status == status]
         if chosen:

@@ -82,18 +82,18 @@ async def summarize(
     if side_request is None:
         return Summary()  # the turn itself reports it
     answer = await side_request.answer()
-    said = reply_text(answer)
-    if said is not None and len(said.encode()) > old_bytes(source) // 2:
-        said = None
-    await side_request.end(answer, is_error=said is None)
-    if said is None:
+    text = reply_text(answer)
+    if text is not None and len(text.encode()) > old_bytes(source) // 2:
+        text = None
+    await side_request.end(answer, is_error=text is None)
+    if text is None:
         return Summary() if answer is not None else None
-    corrected, body = parse_state(said)
-    said = body or said
+    corrected, body = parse_state(text)
+    text = body or text
     overlays: list[ContextCompacted] = []
     for index, part in enumerate(parts):
         first, last = source.span(part)
-        summary = None if index else f"{DIGEST_HEADING}{said}"
+        summary = None if index else f"{DIGEST_HEADING}{text}"
         overlays.append(
             ContextCompacted(layer="auto", first_seq=first, last_seq=last, summary=summary)
         )

@@ -58,8 +58,8 @@ class Transcript:
 
     def withhold(self, seq: int, content: Sequence[Block]) -> None:
         """Remove text that was not sent to the model yet."""
-        gone = {id(block) for block in content}
-        self._said = [block for block in self._said if id(block) not in gone]
+        withheld_ids = {id(block) for block in content}
+        self._said = [block for block in self._said if id(block) not in withheld_ids]
         self._bytes -= blocks_bytes(content)
         self.pins.take_back(seq)
         if len(self._said) == self._unasked and not self._results:
@@ -115,8 +115,8 @@ class Transcript:
     def add_thinking(self, _seq: int, thinking: AgentThinking) -> None:
         self._parts.append(Thinking(text=thinking.text, signature=thinking.signature))
 
-    def add_tool_use(self, _seq: int, call_id: str, name: str, given: dict[str, object]) -> None:
-        self._parts.append(ToolUse(id=call_id, name=name, input=given))
+    def add_tool_use(self, _seq: int, call_id: str, name: str, args: dict[str, object]) -> None:
+        self._parts.append(ToolUse(id=call_id, name=name, input=args))
         self._asked.append(call_id)
 
     def end_reply(self, seq: int, *, is_error: bool) -> None:
@@ -175,8 +175,8 @@ class Transcript:
         grown = self._bytes - self._counted_bytes
         if grown >= 0:
             return self._counted_tokens + int(grown / bytes_per_token) + 1
-        left = (prefix_bytes + self._bytes) / (prefix_bytes + self._counted_bytes)
-        return int(self._counted_tokens * left) + 1
+        growth = (prefix_bytes + self._bytes) / (prefix_bytes + self._counted_bytes)
+        return int(self._counted_tokens * growth) + 1
 
     def copy(self) -> Transcript:
         """A copy, to try a compaction on."""
@@ -215,15 +215,15 @@ class Transcript:
             + sum(result_bytes(result.content) for result in self._results.values())
         )
         return len(before) != len(self.messages) or any(
-            one is not other for one, other in zip(before, self.messages, strict=True)
+            first is not other for first, other in zip(before, self.messages, strict=True)
         )
 
     def _change_results(self, overlay: ContextCompacted) -> None:
         ids = frozenset(overlay.dropped_event_ids)
         if not ids:
             return
-        kept = overlay.kept_bytes
-        change = drop_result if kept is None else partial(cut_result, kept_bytes=kept)
+        kept_bytes = overlay.kept_bytes
+        change = drop_result if kept_bytes is None else partial(cut_result, kept_bytes=kept_bytes)
         self.messages = [with_results(message, ids, change) for message in self.messages]
         for call_id in ids & self._results.keys():
             self._results[call_id] = change(self._results[call_id])
@@ -238,24 +238,24 @@ class Transcript:
 
     def _replace(self, first_seq: int, last_seq: int, summary: str | None) -> None:
         """Remove messages. Their replacement goes to the first message, in order."""
-        found = self._inside(first_seq, last_seq)
-        if not found:
+        indices = self._inside(first_seq, last_seq)
+        if not indices:
             return
         if self._head and isinstance(first := self.messages[0], User):
             self.messages[0] = User(first.content[self._head :])
-        gap = self.spans[found.start][0], self.spans[found.stop - 1][1]
-        is_held = found.start == 0 or (  # two replies need a message between them
-            isinstance(self.messages[found.start - 1], Assistant)
-            and isinstance(self.messages[found.stop - 1], User)
+        gap = self.spans[indices.start][0], self.spans[indices.stop - 1][1]
+        is_held = indices.start == 0 or (  # two replies need a message between them
+            isinstance(self.messages[indices.start - 1], Assistant)
+            and isinstance(self.messages[indices.stop - 1], User)
         )
-        del self.messages[found.start : found.stop], self.spans[found.start : found.stop]
+        del self.messages[indices.start : indices.stop], self.spans[indices.start : indices.stop]
         if is_held:
-            self.messages.insert(found.start, User((TextBlock(summary or SNIPPED_NOTE),)))
-            self.spans.insert(found.start, gap)
+            self.messages.insert(indices.start, User((TextBlock(summary or SNIPPED_NOTE),)))
+            self.spans.insert(indices.start, gap)
         elif summary is not None and isinstance(first := self.messages[0], User):
             self.messages[0] = User((*first.content, TextBlock(summary)))
-        self._join(found.start)
-        self._join(found.start + 1)
+        self._join(indices.start)
+        self._join(indices.start + 1)
         self._restore_pins()
 
     def _join(self, index: int) -> None:
@@ -286,15 +286,15 @@ class Transcript:
 
     def _restore_pins(self) -> None:
         """Insert pinned blocks that are nowhere else at the beginning."""
-        there = {
+        present_blocks = {
             part
             for message in self.messages
             if isinstance(message, User)
             for part in message.content
             if not isinstance(part, ToolResultBlock)
         }
-        there.update(self._said)
-        missing = [block for block in self.pins.blocks() if block not in there]
+        present_blocks.update(self._said)
+        missing = [block for block in self.pins.blocks() if block not in present_blocks]
         head: list[Block] = [PINNED_NOTE, *missing] if missing else []
         if isinstance(first := self.messages[0], User):
             self.messages[0] = User((*head, *first.content))

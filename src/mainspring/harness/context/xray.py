@@ -11,19 +11,10 @@ from difflib import unified_diff
 import msgspec
 from msgspec import Struct
 
+from mainspring.core import events
 from mainspring.core.content import Block, TextBlock, plain_text
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
-from mainspring.core.events import (
-    AgentCustomToolUse,
-    AgentMcpToolUse,
-    AgentMessage,
-    AgentThinking,
-    AgentToolUse,
-    ModelRequestEnded,
-    ModelRequestStarted,
-    Usage,
-)
 from mainspring.core.model import (
     Assistant,
     Message,
@@ -54,11 +45,11 @@ class ModelCall:
     number: int
     """From 1, in the order of the thread."""
     started: Event
-    start: ModelRequestStarted
+    start: events.ModelRequestStarted
     request: Request
     reply: Reply | None
     """`None` if there was none, or it was discarded."""
-    end: ModelRequestEnded | None
+    end: events.ModelRequestEnded | None
 
 
 def prefix_digests(log: Iterable[Event]) -> set[str]:
@@ -66,7 +57,7 @@ def prefix_digests(log: Iterable[Event]) -> set[str]:
     return {
         event.payload.prefix
         for event in log
-        if isinstance(event.payload, ModelRequestStarted) and event.payload.prefix
+        if isinstance(event.payload, events.ModelRequestStarted) and event.payload.prefix
     }
 
 
@@ -81,20 +72,20 @@ def model_calls(
     log: Iterable[Event], *, thread_id: str, prefixes: Mapping[str, PromptPrefix]
 ) -> list[ModelCall]:
     """The calls of all turns in order, without side requests."""
-    taken: list[ModelCall] = []
-    said: list[TextBlock | Thinking | ToolUse] = []
+    calls: list[ModelCall] = []
+    parts: list[TextBlock | Thinking | ToolUse] = []
     for event, thread in _folded(log, thread_id):
         match event.payload:
-            case ModelRequestStarted(purpose=None, prefix=str(digest)) as start:
+            case events.ModelRequestStarted(purpose=None, prefix=str(digest)) as start:
                 request = build_request(
                     thread,
                     prefixes[digest],
                     max_tokens=start.max_tokens or 0,
                     request_id=start.request_id or "",
                 )
-                taken.append(
+                calls.append(
                     ModelCall(
-                        number=len(taken) + 1,
+                        number=len(calls) + 1,
                         started=event,
                         start=start,
                         request=request,
@@ -102,12 +93,12 @@ def model_calls(
                         end=None,
                     )
                 )
-                said = []
-            case ModelRequestEnded(purpose=None) as end if taken and taken[-1].end is None:
-                taken[-1] = _with_reply(taken[-1], end, said)
+                parts = []
+            case events.ModelRequestEnded(purpose=None) as end if calls and calls[-1].end is None:
+                calls[-1] = _with_reply(calls[-1], end, parts)
             case _:
-                said += _reply_parts(event)
-    return taken
+                parts += _reply_parts(event)
+    return calls
 
 
 def _folded(log: Iterable[Event], thread_id: str) -> Iterator[tuple[Event, Thread]]:
@@ -123,12 +114,12 @@ def _folded(log: Iterable[Event], thread_id: str) -> Iterator[tuple[Event, Threa
 
 
 def _with_reply(
-    call: ModelCall, end: ModelRequestEnded, said: list[TextBlock | Thinking | ToolUse]
+    call: ModelCall, end: events.ModelRequestEnded, parts: list[TextBlock | Thinking | ToolUse]
 ) -> ModelCall:
     reply = None
     if not end.is_error:
         reply = Reply(
-            content=tuple(said),
+            content=tuple(parts),
             usage=end.model_usage,
             reason=_REASONS.get(end.stop_reason, "end_turn"),
             model=end.model or call.request.model,
@@ -138,16 +129,16 @@ def _with_reply(
 
 def _reply_parts(event: Event) -> list[TextBlock | Thinking | ToolUse]:
     match event.payload:
-        case AgentMessage(content=content):
+        case events.AgentMessage(content=content):
             return [block for block in content if isinstance(block, TextBlock)]
-        case AgentThinking(text=text, signature=signature):
+        case events.AgentThinking(text=text, signature=signature):
             return [Thinking(text=text, signature=signature)]
         case (
-            AgentToolUse(name=name, input=given)
-            | AgentMcpToolUse(name=name, input=given)
-            | AgentCustomToolUse(name=name, input=given)
+            events.AgentToolUse(name=name, input=args)
+            | events.AgentMcpToolUse(name=name, input=args)
+            | events.AgentCustomToolUse(name=name, input=args)
         ):
-            return [ToolUse(id=event.id, name=name, input=given)]
+            return [ToolUse(id=event.id, name=name, input=args)]
         case _:
             return []
 
@@ -231,25 +222,25 @@ def _counted_tokens(call: ModelCall) -> int:
     return prompt_tokens(call.end.model_usage) if call.end is not None else 0
 
 
-def cached_share(usage: Usage) -> float | None:
+def cached_share(usage: events.Usage) -> float | None:
     """Of the prompt's tokens, how many were read from the provider's cache; `None` of nothing."""
     whole = prompt_tokens(usage)
     return usage.cache_read_input_tokens / whole if whole else None
 
 
 def request_diff(call: ModelCall, before: ModelCall | None) -> RequestDiff:
-    ours = call.request.messages
-    theirs = before.request.messages if before is not None else ()
-    kept = 0
-    for one, other in zip(ours, theirs, strict=False):
-        if one != other:
+    messages = call.request.messages
+    earlier_messages = before.request.messages if before is not None else ()
+    kept_count = 0
+    for message, other in zip(messages, earlier_messages, strict=False):
+        if message != other:
             break
-        kept += 1
+        kept_count += 1
     return RequestDiff(
         cache_break=call.start.cache_break,
-        kept_messages=kept,
-        gone=theirs[kept:],
-        added=ours[kept:],
+        kept_messages=kept_count,
+        gone=earlier_messages[kept_count:],
+        added=messages[kept_count:],
         prefix=() if before is None else _prefix_diff(before.request, call.request),
     )
 
@@ -265,8 +256,8 @@ def _render_part(part: Block | ToolResultBlock | ToolUse | Thinking) -> str:
             return text
         case Thinking(text=text):
             return f"[thinking] {text}"
-        case ToolUse(name=name, input=given):
-            return f"[calls {name}] {msgspec.json.encode(given).decode()}"
+        case ToolUse(name=name, input=args):
+            return f"[calls {name}] {msgspec.json.encode(args).decode()}"
         case ToolResultBlock(content=content, is_error=is_error):
             return f"[{'failed' if is_error else 'result'}] {plain_text(content)}"
         case _:

@@ -20,15 +20,16 @@ from mainspring.harness.permissions.tool_names import (
 )
 
 
-def always_allow_rule(tool: str, given: Mapping[str, object]) -> RuleText | None:
+def always_allow_rule(tool: str, args: Mapping[str, object]) -> RuleText | None:
     """`None` if no rule that is narrow enough would cover it."""
     name = canonical_name(tool)
     if name in SHELL_TOOLS:
-        return _command(str(given.get("command", "")))
+        pattern = bash.suggest_rule(str(args.get("command", "")))
+        return None if pattern is None else RuleText(tool_name="Bash", rule_content=pattern)
     if name in EDIT_TOOLS or name in READ_TOOLS:
-        return _folder(name, given)
+        return _folder(name, args)
     if name == "web_fetch":
-        return _host(str(given.get("url", "")))
+        return _host(str(args.get("url", "")))
     return RuleText(tool_name=claude_code_name(name))
 
 
@@ -42,14 +43,9 @@ def _host(url: str) -> RuleText | None:
     return rule
 
 
-def _command(command: str) -> RuleText | None:
-    pattern = bash.suggest_rule(command)
-    return None if pattern is None else RuleText(tool_name="Bash", rule_content=pattern)
-
-
-def _folder(name: str, given: Mapping[str, object]) -> RuleText | None:
+def _folder(name: str, args: Mapping[str, object]) -> RuleText | None:
     """The folder that a file is in, or that is searched, and what is below it."""
-    path = given.get("file_path") or given.get("path")
+    path = args.get("file_path") or args.get("path")
     if not isinstance(path, str) or not path:
         return None
     folder = (path if name in ("glob", "grep") else posixpath.dirname(path)).rstrip("/")

@@ -94,9 +94,9 @@ def analyze_call(
     if name not in SHELL_TOOLS:
         paths = tuple(_file_paths(name, values, location))
         is_harmless = name in _ON_FILES or traits.read_only
-        named = () if is_harmless else tuple(_possible_paths(values, location))
+        named_paths = () if is_harmless else tuple(_possible_paths(values, location))
         return AnalyzedCall(
-            tool=name, input=values, traits=traits, paths=paths, surely_written=named
+            tool=name, input=values, traits=traits, paths=paths, surely_written=named_paths
         )
     command = str(values.get("command", ""))
     commands = bash.parse_commands(command).commands
@@ -116,7 +116,7 @@ def analyze_call(
         for base in bases
         for path in dict.fromkeys((*analysis.paths, *analysis.writes))
     ]
-    trees = [found for base in bases for path in analysis.trees for found in _trees(path, base)]
+    trees = [access for base in bases for path in analysis.trees for access in _trees(path, base)]
     if not all(item.target for item in (*paths, *trees)):
         analysis = replace(analysis, opaque=True, hides_reads=True)
     removes = any(posixpath.basename(item.name) in bash.REMOVING for item in commands)
@@ -132,7 +132,7 @@ def analyze_call(
         analysis = replace(analysis, critical=True)
     guesses = [_guessed_path(path, base) for base in bases for path in analysis.guesses]
     words = bash.written_words(commands)
-    written = [_path_access(word, "write", base) for base in bases for word in words]
+    writes = [_path_access(word, "write", base) for base in bases for word in words]
     return AnalyzedCall(
         tool=name,
         input=values,
@@ -142,7 +142,7 @@ def analyze_call(
         analysis=analysis,
         trees=tuple(dict.fromkeys(tree for tree in trees if not _is_file(tree.target, location))),
         guesses=tuple(dict.fromkeys(guesses)),
-        surely_written=tuple(dict.fromkeys(written)),
+        surely_written=tuple(dict.fromkeys(writes)),
     )
 
 
@@ -160,9 +160,9 @@ def _is_file(path: str, location: CallLocation) -> bool:
 
 
 def _guessed_path(path: str, location: CallLocation) -> PathAccess:
-    named = absolute_path(path, cwd=location.cwd, home=location.home)
-    link = without_alias(named, location.aliases, location.workspace)
-    alias = "" if link == named else named
+    absolute = absolute_path(path, cwd=location.cwd, home=location.home)
+    link = without_alias(absolute, location.aliases, location.workspace)
+    alias = "" if link == absolute else absolute
     return PathAccess(link=link, target=link, access="read", alias=alias)
 
 
@@ -183,18 +183,18 @@ def _leads_to_workspace(path: str, location: CallLocation) -> bool:
         if _is_repository(location.names(path)):
             return False
         path = posixpath.dirname(path)
-    found = location.names(path)
-    return ".git" in found or not _is_repository(found)
+    names = location.names(path)
+    return ".git" in names or not _is_repository(names)
 
 
-def _is_repository(found: Collection[str]) -> bool:
+def _is_repository(names: Collection[str]) -> bool:
     """With `.git`, or as git keeps one without a work tree."""
-    return ".git" in found or ("HEAD" in found and ("objects" in found or "commondir" in found))
+    return ".git" in names or ("HEAD" in names and ("objects" in names or "commondir" in names))
 
 
 def _has_modules(location: CallLocation) -> bool:
-    found = location.names(location.cwd)
-    return any(item.partition(".")[0] in _MODULES for item in found)
+    names = location.names(location.cwd)
+    return any(item.partition(".")[0] in _MODULES for item in names)
 
 
 def location_after(commands: Sequence[str], location: CallLocation) -> CallLocation:
@@ -205,11 +205,11 @@ def location_after(commands: Sequence[str], location: CallLocation) -> CallLocat
         at = replace(location, cwd=base, others=())
         for command in commands:
             targets = _targets(bash.parse_commands(command).commands)
-            for went in (went for target in targets for went in _cd_targets(at, target)):
-                real = without_alias(went, location.aliases, location.workspace)
-                is_new = went not in stands and is_inside(real, (location.workspace,))
+            for folder in (folder for target in targets for folder in _cd_targets(at, target)):
+                real = without_alias(folder, location.aliases, location.workspace)
+                is_new = folder not in stands and is_inside(real, (location.workspace,))
                 if is_new and len(stands) < _MAX_BASES and location.is_folder(real):
-                    stands.append(went)
+                    stands.append(folder)
     is_known = not any(map(_goes_anywhere, commands))
     return replace(location, others=tuple(stands[1:]), is_known=is_known)
 
@@ -256,14 +256,14 @@ def _file_paths(
     listed = values.get("paths")
     several = cast("list[object]", listed) if isinstance(listed, list) else []
     every = [*(values.get(field) for field in _FIELDS), *several]
-    named = [path for path in every if isinstance(path, str) and path]
+    paths = [path for path in every if isinstance(path, str) and path]
     is_search = tool in _SEARCHES
-    if is_search and not named:
-        named = [location.workspace]
+    if is_search and not paths:
+        paths = [location.workspace]
     if tool == "glob":
         begin = _fixed_part(str(values.get("pattern", "")))
-        named = [posixpath.join(path, begin) for path in named]
-    for path in named:
+        paths = [posixpath.join(path, begin) for path in paths]
+    for path in paths:
         whole = posixpath.join(location.workspace, path) if not path.startswith("~") else path
         yield _path_access(whole, access, location, is_folder=is_search)
 
@@ -301,12 +301,12 @@ def _fixed_part(pattern: str) -> str:
 def _path_access(
     path: str, access: Access, location: CallLocation, *, is_folder: bool = False
 ) -> PathAccess:
-    named = absolute_path(path, cwd=location.cwd, home=location.home)
-    link = without_alias(named, location.aliases, location.workspace)
+    absolute = absolute_path(path, cwd=location.cwd, home=location.home)
+    link = without_alias(absolute, location.aliases, location.workspace)
     try:
-        found = location.resolve(joined_path(path, cwd=location.cwd, home=location.home))
-        target = without_alias(found, location.aliases, location.workspace)
+        resolved = location.resolve(joined_path(path, cwd=location.cwd, home=location.home))
+        target = without_alias(resolved, location.aliases, location.workspace)
     except (OSError, ValueError):
         target = ""
-    alias = "" if link == named else named
+    alias = "" if link == absolute else absolute
     return PathAccess(link=link, target=target, access=access, is_folder=is_folder, alias=alias)

@@ -52,11 +52,11 @@ class _RawAnswer(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def classifier_prompt(
-    said: Sequence[str], done: Sequence[ProposedCall], proposed: ProposedCall
+    prompts: Sequence[str], earlier_calls: Sequence[ProposedCall], proposed: ProposedCall
 ) -> str:
     """What goes with `SYSTEM`: the user's words, earlier calls, and the one to judge."""
-    parts = [f"<user>\n{_escape_tags(_cut(text, _MAX_TEXT))}\n</user>" for text in said]
-    earlier = done[-_MAX_CALLS:]
+    parts = [f"<user>\n{_escape_tags(_cut(text, _MAX_TEXT))}\n</user>" for text in prompts]
+    earlier = earlier_calls[-_MAX_CALLS:]
     if earlier:
         parts.append("Earlier actions, oldest first:")
         parts.extend(_render_call(call) for call in earlier)
@@ -68,27 +68,27 @@ def classifier_prompt(
 def parse_answer(text: str) -> ClassifierAnswer:
     """Anything but a plain yes is a no."""
     try:
-        said = msgspec.convert(json.loads(text, object_pairs_hook=_unambiguous), _RawAnswer)
+        answer = msgspec.convert(json.loads(text, object_pairs_hook=_unambiguous), _RawAnswer)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return ClassifierAnswer(False, "the classifier gave no clear answer")
-    if said.decision == "allow":
-        return ClassifierAnswer(True, said.reason or "the classifier found it harmless")
-    if said.decision == "block":
-        return ClassifierAnswer(False, said.reason or "the classifier found it risky")
+    if answer.decision == "allow":
+        return ClassifierAnswer(True, answer.reason or "the classifier found it harmless")
+    if answer.decision == "block":
+        return ClassifierAnswer(False, answer.reason or "the classifier found it risky")
     return ClassifierAnswer(False, "the classifier gave no clear answer")
 
 
 def _unambiguous(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
         raise ValueError("a name stands twice")
-    return found
+    return fields
 
 
 def _render_call(call: ProposedCall, *, most: int | None = _MAX_CALL) -> str:
-    given = msgspec.json.encode(call.input, order="sorted").decode()
-    shown = given if most is None else _cut(given, most)
-    return f"<action>\n{_escape_tags(call.tool)} {_escape_tags(shown)}\n</action>"
+    encoded = msgspec.json.encode(call.input, order="sorted").decode()
+    text = encoded if most is None else _cut(encoded, most)
+    return f"<action>\n{_escape_tags(call.tool)} {_escape_tags(text)}\n</action>"
 
 
 def _cut(text: str, most: int) -> str:

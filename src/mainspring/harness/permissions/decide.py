@@ -193,9 +193,9 @@ def _possible_writes(case: _Case) -> tuple[PathAccess, ...]:
         return (*call.paths, *call.surely_written)
     # a sandbox prevents programs from changing files that they only name
     writes_no_files = call.tool in INTERNAL_TOOLS | NETWORK_TOOLS | NEEDS_A_PERSON
-    named = () if writes_no_files else call.surely_written
-    written = () if call.analysis else (path for path in call.paths if path.access == "write")
-    return (*written, *named)
+    named_paths = () if writes_no_files else call.surely_written
+    written_paths = () if call.analysis else (path for path in call.paths if path.access == "write")
+    return (*written_paths, *named_paths)
 
 
 def _is_guarded(case: _Case, access: PathAccess) -> bool:
@@ -289,16 +289,16 @@ def _matching_command_rules(
     return ", ".join(text for text, pattern in patterns.items() if pattern in needed)
 
 
-def _smallest_cover(command: str, chosen: list[str], candidates: list[str]) -> list[str]:
-    """The fewest `candidates` that together with `chosen` cover a command, by halving."""
-    if chosen and bash.is_covered(chosen, command):
+def _smallest_cover(command: str, selected: list[str], candidates: list[str]) -> list[str]:
+    """The fewest `candidates` that together with `selected` cover a command, by halving."""
+    if selected and bash.is_covered(selected, command):
         return []
     if len(candidates) == 1:
         return candidates
     middle = len(candidates) // 2
-    left, right = candidates[:middle], candidates[middle:]
-    from_right = _smallest_cover(command, [*chosen, *left], right)
-    from_left = _smallest_cover(command, [*chosen, *from_right], left)
+    first_half, right = candidates[:middle], candidates[middle:]
+    from_right = _smallest_cover(command, [*selected, *first_half], right)
+    from_left = _smallest_cover(command, [*selected, *from_right], first_half)
     return [*from_left, *from_right]
 
 

@@ -83,9 +83,8 @@ class PermissionEngine:
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         result = await self.hooks.run(hook_events.before_tool(call))
-        if result.permission == "deny" or result.blocked:
-            reason = result.reason or "a hook denied it"
-            return with_hook_output(result, Decision(decision="deny", gate="hook", reason=reason))
+        if (denied := deny_before_call(result)) is not None:
+            return denied
         if result.updated_input is not None:
             call = replace(call, input=tool.normalize_input(result.updated_input))
             traits = tool.traits(result.updated_input)
@@ -111,46 +110,38 @@ class PermissionEngine:
     def decide_by_rules(self, call: Call, traits: Traits) -> Decision:
         """What the rules and the mode say, without hooks."""
         location = location_after(self.thread.session_state.commands, self.location())
+        # With the rules of the skills in use in this run; they apply to their own thread only.
+        used = self.thread.session_state.skills if call.thread_id == self.thread.id else ()
         return decide(
             analyze_call(call.name, call.input, traits, location),
-            self._policy_for(call),
+            with_skill_rules(self.policy, used),
             self.grant_state,
             now=self.clock(),
             is_sandboxed=self.is_sandboxed,
         )
 
-    def _policy_for(self, call: Call) -> Policy:
-        """With the rules of the skills in use in this run; they apply to their own thread only."""
-        used = self.thread.session_state.skills if call.thread_id == self.thread.id else ()
-        return with_skill_rules(self.policy, used)
-
     async def _ask(self, call: Call, tool: Tool, decision: Decision) -> Decision:
         """Before a person: the classifier, if the mode says so, and hooks."""
         if decision.asks == "classifier" and self.classifier is not None:
             return await self._classify(call, self.classifier)
+
+        async def decide_again(call: Call, traits: Traits) -> Decision:
+            return self._with_ask_target(self.decide_by_rules(call, traits))
+
         result = await self.hooks.run(hook_events.permission_requested(call, decision.reason))
-        answer = decision
-        if result.permission == "deny" or result.blocked:
-            answer = deny_by_hook(result)
-        elif result.permission == "allow":
-            changed = result.updated_input
-            if changed is not None:  # the rules apply to the changed call too
-                call = replace(call, input=tool.normalize_input(changed))
-                decision = self._with_ask_target(self.decide_by_rules(call, tool.traits(changed)))
-            allowed = Decision(decision="allow", gate="hook", reason=result.reason)
-            is_open = decision.decision == "ask" and decision.gate not in ("rule", "guardrail")
-            answer = replace(allowed if is_open else decision, updated_input=changed)
-        return with_hook_output(replace(result, updated_input=None), answer)
+        return await answer_by_hooks(result, call, tool, decision, decide_again)
 
     async def _classify(self, call: Call, classifier: Classifier) -> Decision:
         pending = self.thread.round.get(call.id)
-        done = [
-            classify.ProposedCall(name, given)
-            for name, given in self.thread.session_state.calls
-            if pending is None or given is not pending.input
+        calls = [
+            classify.ProposedCall(name, args)
+            for name, args in self.thread.session_state.calls
+            if pending is None or args is not pending.input
         ]
         question = classify.classifier_prompt(
-            self.thread.session_state.prompts, done, classify.ProposedCall(call.name, call.input)
+            self.thread.session_state.prompts,
+            calls,
+            classify.ProposedCall(call.name, call.input),
         )
         text, facts = await classifier(classify.SYSTEM, question)
         answer = classify.parse_answer(text)
@@ -187,11 +178,37 @@ def apply_hook_permission(result: HookResult, decision: Decision) -> Decision:
     return decision
 
 
-def deny_by_hook(result: HookResult) -> Decision:
-    """What a hook denies in a person's place; with `interrupt`, the run ends too."""
+def deny_before_call(result: HookResult) -> Decision | None:
+    """The decision, if hooks deny a call before the rules are asked."""
+    if result.permission != "deny" and not result.blocked:
+        return None
     reason = result.reason or "a hook denied it"
-    stop = reason if result.interrupt else None
-    return Decision(decision="deny", gate="hook", reason=reason, stop=stop)
+    return with_hook_output(result, Decision(decision="deny", gate="hook", reason=reason))
+
+
+async def answer_by_hooks(
+    result: HookResult,
+    call: Call,
+    tool: Tool,
+    decision: Decision,
+    decide_again: Callable[[Call, Traits], Awaitable[Decision]],
+) -> Decision:
+    """The answer of hooks in a person's place, if they have one. A rule that asks, asks a person
+    whatever a hook allows."""
+    answer = decision
+    if result.permission == "deny" or result.blocked:
+        reason = result.reason or "a hook denied it"
+        stop = reason if result.interrupt else None  # with `interrupt`, the run ends too
+        answer = Decision(decision="deny", gate="hook", reason=reason, stop=stop)
+    elif result.permission == "allow":
+        changed = result.updated_input
+        if changed is not None:  # the rules apply to the changed call too
+            call = replace(call, input=tool.normalize_input(changed))
+            decision = await decide_again(call, tool.traits(changed))
+        allowed = Decision(decision="allow", gate="hook", reason=result.reason)
+        is_open = decision.decision == "ask" and decision.gate not in ("rule", "guardrail")
+        answer = replace(allowed if is_open else decision, updated_input=changed)
+    return with_hook_output(replace(result, updated_input=None), answer)
 
 
 def with_hook_output(result: HookResult, decision: Decision) -> Decision:

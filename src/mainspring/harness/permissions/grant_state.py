@@ -8,15 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from mainspring.core import events
 from mainspring.core.envelope import AnyPayload
 from mainspring.core.errors import InvalidInput
-from mainspring.core.events import (
-    PermissionUpdate,
-    PermissionUpdated,
-    SessionForked,
-    SessionReceived,
-    ToolCallAuthorized,
-)
 from mainspring.harness.permissions.policy import Mode, PolicyRule, parse_mode
 from mainspring.harness.permissions.rule import parse_rule, rule_text
 
@@ -64,7 +58,7 @@ class GrantState:
         return self.blocks_in_a_row >= MAX_BLOCKS_IN_A_ROW or self.blocks >= MAX_BLOCKS
 
 
-def check_updates(updates: tuple[PermissionUpdate, ...]) -> None:
+def check_updates(updates: tuple[events.PermissionUpdate, ...]) -> None:
     """Raises: InvalidInput: an update cannot be applied. Call it before writing them to the log."""
     for update in updates:
         for rule in update.rules:
@@ -83,44 +77,44 @@ def check_updates(updates: tuple[PermissionUpdate, ...]) -> None:
 def apply(grants: GrantState, payload: AnyPayload) -> GrantState:
     """Apply one event. An update that cannot be understood grants nothing."""
     match payload:
-        case PermissionUpdated(updates=updates, by=by):
+        case events.PermissionUpdated(updates=updates, by=by):
             for update in updates:
                 if update.type == "allowProtected":
                     paths = update.paths if by == "operator" else ()
-                    known = grants.allowed_protected.union(paths)
-                    grants = replace(grants, allowed_protected=known)
+                    paths_allowed = grants.allowed_protected.union(paths)
+                    grants = replace(grants, allowed_protected=paths_allowed)
                 else:
                     grants = _UPDATES[update.type](grants, update)
             return grants
-        case ToolCallAuthorized():
+        case events.ToolCallAuthorized():
             return _count_decision(grants, payload)
-        case SessionReceived():
+        case events.SessionReceived():
             return GrantState()  # the grants were made on another installation
-        case SessionForked():
+        case events.SessionForked():
             # the grants were made to the other session
             return replace(grants, grants={}, allowed_protected=frozenset())
         case _:
             return grants
 
 
-def _count_decision(grants: GrantState, payload: ToolCallAuthorized) -> GrantState:
+def _count_decision(grants: GrantState, payload: events.ToolCallAuthorized) -> GrantState:
     match payload:
-        case ToolCallAuthorized(decision="deny", gate="mode", rule="auto"):
+        case events.ToolCallAuthorized(decision="deny", gate="mode", rule="auto"):
             row = grants.blocks_in_a_row + 1
             return replace(grants, blocks=grants.blocks + 1, blocks_in_a_row=row)
-        case ToolCallAuthorized(decision="allow", gate="grant", rule=str(grant_id)):
+        case events.ToolCallAuthorized(decision="allow", gate="grant", rule=str(grant_id)):
             grant = grants.grants.get(grant_id)
             if grant is None:
                 return grants
             used = replace(grant, uses=grant.uses + 1)
             return replace(grants, grants={**grants.grants, grant_id: used})
-        case ToolCallAuthorized(decision="allow", gate="mode" | "person"):
+        case events.ToolCallAuthorized(decision="allow", gate="mode" | "person"):
             return replace(grants, blocks_in_a_row=0) if grants.blocks_in_a_row else grants
         case _:
             return grants
 
 
-def _add(grants: GrantState, update: PermissionUpdate) -> GrantState:
+def _add(grants: GrantState, update: events.PermissionUpdate) -> GrantState:
     behavior = update.behavior
     if behavior is None:
         return grants
@@ -141,13 +135,13 @@ def _add(grants: GrantState, update: PermissionUpdate) -> GrantState:
     return replace(grants, rules=grants.rules + new, revoked=revoked)
 
 
-def _replace(grants: GrantState, update: PermissionUpdate) -> GrantState:
-    kept = tuple(rule for rule in grants.rules if rule.behavior != update.behavior)
+def _replace(grants: GrantState, update: events.PermissionUpdate) -> GrantState:
+    rules = tuple(rule for rule in grants.rules if rule.behavior != update.behavior)
     kept_grants = {} if update.behavior == "allow" else dict(grants.grants)
-    return _add(replace(grants, rules=kept, grants=kept_grants), update)
+    return _add(replace(grants, rules=rules, grants=kept_grants), update)
 
 
-def _remove(state: GrantState, update: PermissionUpdate) -> GrantState:
+def _remove(state: GrantState, update: events.PermissionUpdate) -> GrantState:
     """By the grant's id, or by the text of its rules."""
     texts = {rule_text(item) for item in update.rules}
     behavior = update.behavior or "allow"
@@ -162,7 +156,7 @@ def _remove(state: GrantState, update: PermissionUpdate) -> GrantState:
     return replace(state, rules=rules, grants=grants, revoked=state.revoked | texts)
 
 
-def _set_mode(grants: GrantState, update: PermissionUpdate) -> GrantState:
+def _set_mode(grants: GrantState, update: events.PermissionUpdate) -> GrantState:
     try:
         mode = parse_mode(update.mode or "")
     except InvalidInput:
@@ -170,7 +164,7 @@ def _set_mode(grants: GrantState, update: PermissionUpdate) -> GrantState:
     return replace(grants, mode=mode, blocks=0, blocks_in_a_row=0)
 
 
-def _add_directories(grants: GrantState, update: PermissionUpdate) -> GrantState:
+def _add_directories(grants: GrantState, update: events.PermissionUpdate) -> GrantState:
     return replace(
         grants,
         directories=tuple(dict.fromkeys((*grants.directories, *update.directories))),
@@ -178,7 +172,7 @@ def _add_directories(grants: GrantState, update: PermissionUpdate) -> GrantState
     )
 
 
-def _remove_directories(grants: GrantState, update: PermissionUpdate) -> GrantState:
+def _remove_directories(grants: GrantState, update: events.PermissionUpdate) -> GrantState:
     return replace(
         grants,
         directories=tuple(
@@ -188,7 +182,7 @@ def _remove_directories(grants: GrantState, update: PermissionUpdate) -> GrantSt
     )
 
 
-_UPDATES: dict[str, Callable[[GrantState, PermissionUpdate], GrantState]] = {
+_UPDATES: dict[str, Callable[[GrantState, events.PermissionUpdate], GrantState]] = {
     "addRules": _add,
     "replaceRules": _replace,
     "removeRules": _remove,

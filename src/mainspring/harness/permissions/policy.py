@@ -81,13 +81,13 @@ def parse_mode(text: str) -> Mode:
     for mode in MODES:
         if text == mode:
             return mode
-    chosen = ", ".join(mode for mode in MODES if mode != "bubble")  # which nobody chooses
-    raise InvalidInput(f"{text!r} is not a mode; the modes are {chosen}")
+    choices = ", ".join(mode for mode in MODES if mode != "bubble")  # which nobody chooses
+    raise InvalidInput(f"{text!r} is not a mode; the modes are {choices}")
 
 
-def stricter_mode(one: Mode, other: Mode) -> Mode:
+def stricter_mode(first: Mode, other: Mode) -> Mode:
     """The stricter of two modes."""
-    return one if _MODES_BY_FREEDOM.index(one) <= _MODES_BY_FREEDOM.index(other) else other
+    return first if _MODES_BY_FREEDOM.index(first) <= _MODES_BY_FREEDOM.index(other) else other
 
 
 def merge_policies(under: Policy, over: Policy) -> Policy:
@@ -111,22 +111,22 @@ def _override(under: T | None, over: T | None) -> T | None:
 
 def remove_denied(tools: Mapping[str, T], policy: Policy) -> dict[str, T]:
     """The tools that the model sees: without those that a rule denies for every input."""
-    denying = [rule_of(held) for held in policy.rules if held.behavior == "deny"]
+    denying = [rule_of(entry) for entry in policy.rules if entry.behavior == "deny"]
     bare = [rule for rule in denying if rule is not None and rule.specifier is None]
     return {name: tool for name, tool in tools.items() if not any(is_about(r, name) for r in bare)}
 
 
-def rule_of(held: PolicyRule) -> Rule | None:
+def rule_of(entry: PolicyRule) -> Rule | None:
     """`None` if it is invalid: if it was meant to forbid, the caller must assume the worst."""
     try:
-        return parse_rule(held.text, behavior=held.behavior)
+        return parse_rule(entry.text, behavior=entry.behavior)
     except InvalidInput:
         return None
 
 
 def relocate_policy(policy: Policy, workspace: str) -> Policy:
     """For work in a copy of the workspace: a file's rules apply to its copy."""
-    rules = (item for held in policy.rules for item in _relocate_rule(held, policy, workspace))
+    rules = (item for entry in policy.rules for item in _relocate_rule(entry, policy, workspace))
     copies = (
         f"{workspace}{path.removeprefix(policy.workspace)}"
         for path in policy.protected
@@ -136,21 +136,21 @@ def relocate_policy(policy: Policy, workspace: str) -> Policy:
     return replace(policy, workspace=workspace, rules=tuple(rules), protected=protected)
 
 
-def _relocate_rule(held: PolicyRule, policy: Policy, workspace: str) -> list[PolicyRule]:
+def _relocate_rule(entry: PolicyRule, policy: Policy, workspace: str) -> list[PolicyRule]:
     """A rule for the copy; one with the workspace's absolute path applies to both."""
-    within = f"{held.folder}/".removeprefix(f"{policy.workspace}/")
-    if held.folder and within != f"{held.folder}/":
-        held = replace(held, folder=f"{workspace}/{within}".rstrip("/"))
-    named = held.text.replace("(~/", f"(/{policy.home.rstrip('/')}/", 1)
-    copied = named.replace(f"(/{policy.workspace}/", f"(/{workspace}/", 1)
-    return [held] if copied == named else [held, replace(held, text=copied)]
+    within = f"{entry.folder}/".removeprefix(f"{policy.workspace}/")
+    if entry.folder and within != f"{entry.folder}/":
+        entry = replace(entry, folder=f"{workspace}/{within}".rstrip("/"))
+    rule_text = entry.text.replace("(~/", f"(/{policy.home.rstrip('/')}/", 1)
+    copied = rule_text.replace(f"(/{policy.workspace}/", f"(/{workspace}/", 1)
+    return [entry] if copied == rule_text else [entry, replace(entry, text=copied)]
 
 
 def is_guarded(policy: Policy, path: str) -> bool:
     """Whether changing an absolute path needs approval, whatever the mode and the rules."""
     # relative to the workspace: the folder that contains the workspace does not matter
-    seen = path.removeprefix(policy.workspace) if is_inside(path, (policy.workspace,)) else path
-    return is_protected(seen) or is_inside(fold_path(path), map(fold_path, policy.protected))
+    inner = path.removeprefix(policy.workspace) if is_inside(path, (policy.workspace,)) else path
+    return is_protected(inner) or is_inside(fold_path(path), map(fold_path, policy.protected))
 
 
 def is_hidden(policy: Policy, link: str, target: str) -> bool:
@@ -165,11 +165,11 @@ def is_unchangeable(policy: Policy, link: str, target: str) -> bool:
 
 
 def _is_denied(policy: Policy, path: PathAccess, tools: frozenset[str]) -> bool:
-    for held in policy.rules:
-        rule = rule_of(held) if held.behavior == "deny" else None
+    for entry in policy.rules:
+        rule = rule_of(entry) if entry.behavior == "deny" else None
         if rule is None or rule.tool not in tools or rule.specifier is None:
             continue
-        if forbids_path(rule.specifier, path, policy.roots(held)):
+        if forbids_path(rule.specifier, path, policy.roots(entry)):
             return True
     return False
 

@@ -104,12 +104,12 @@ def _is_memory(path: str) -> bool:
 def has_memories(folders: Collection[str], files: Collection[str]) -> bool:
     """Whether a folder with these entries is one of memories. One with an index or with versions
     is; else one without files of other kinds, for `memory/` may also be source code."""
-    shown = {fold_name(name) for name in files if not name.startswith(".")}
-    if MEMORY_HISTORY in folders or _MEMORY_INDEX in shown:
+    visible = {fold_name(name) for name in files if not name.startswith(".")}
+    if MEMORY_HISTORY in folders or _MEMORY_INDEX in visible:
         return True
-    if any(not name.endswith(".md") for name in shown):
+    if any(not name.endswith(".md") for name in visible):
         return False
-    return bool(shown) or all(name.startswith(".") for name in folders)
+    return bool(visible) or all(name.startswith(".") for name in folders)
 
 
 def fold_path(path: str) -> str:

@@ -68,16 +68,16 @@ class GitRepositories(Struct, frozen=True):
 def find_repositories(workspace: Path, hidden: Collection[str]) -> GitRepositories:
     steering: list[str] = []
     trees: list[str] = []
-    kept: list[str] = []
+    repositories: list[str] = []
     pending = deque([""])
     looked = 0
-    while pending and looked < _MAX_FOLDERS and len(kept) < _MAX_REPOSITORIES:
+    while pending and looked < _MAX_FOLDERS and len(repositories) < _MAX_REPOSITORIES:
         looked += 1
         at = pending.popleft()
         folders, files = _list_folder(workspace, at)
         names = folders | files
         if names >= _LOOKS_LIKE_GIT:
-            kept.append(at)
+            repositories.append(at)
             steering += [os.path.join(at, name) for name in IN_GIT]
         elif names >= _LOOKS_LIKE_WORKTREE:
             steering += [os.path.join(at, name) for name in (*IN_GIT, "gitdir")]
@@ -88,7 +88,7 @@ def find_repositories(workspace: Path, hidden: Collection[str]) -> GitRepositori
             steering += [os.path.join(at, name) for name in protected_names(names, is_root=not at)]
         below = [os.path.join(at, name) for name in sorted(folders - _SKIPPED_FOLDERS)]
         pending += [path for path in below if path.count("/") < _MAX_DEPTH and path not in hidden]
-    return GitRepositories(tuple(steering), tuple(trees), tuple(kept))
+    return GitRepositories(tuple(steering), tuple(trees), tuple(repositories))
 
 
 def is_memory_folder(folder: Path) -> bool:
@@ -146,8 +146,8 @@ class ProtectedPathWatcher:
         # a service may have made what is new; and once there was one, nobody can tell
         if self._running > 1 or (self.state / "services").exists():
             return False
-        known, self._known = self._known, self._look()
-        return bool(self._known.items() - known.items())
+        earlier, self._known = self._known, self._look()
+        return bool(self._known.items() - earlier.items())
 
     def end(self) -> list[str]:
         """It has ended, whichever way: what it made is moved out of the way, and named.
@@ -165,7 +165,7 @@ class ProtectedPathWatcher:
 
     def _look(self) -> dict[str, str]:
         """What there is of what is watched, and where it leads if it is a link."""
-        found: dict[str, str] = {}
+        paths: dict[str, str] = {}
         for path in (".git", ".git/modules", *PROJECT_PATHS, *self.watched, *self._listed()):
             parts = path.split("/")
             for size in range(1, len(parts) + 1):
@@ -174,11 +174,11 @@ class ProtectedPathWatcher:
                 if kind is None:
                     break
                 if kind or size == len(parts):
-                    found[upper] = kind
+                    paths[upper] = kind
                     break
         for path in (".git", *self.git_repositories.folders):
-            found |= self._rebase_programs(path)
-        return found
+            paths |= self._rebase_programs(path)
+        return paths
 
     def _listed(self) -> Iterator[str]:
         """By the names that there are: those that count can be spelled in many ways."""
@@ -237,8 +237,8 @@ class ProtectedPathWatcher:
         """`None`: there is no such thing; empty: it is no link."""
         name = os.path.basename(path)
         with suppress(OSError), self._folder_of(path) as folder:
-            known = os.stat(name, dir_fd=folder, follow_symlinks=False)
-            return os.readlink(name, dir_fd=folder) if stat.S_ISLNK(known.st_mode) else ""
+            state = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            return os.readlink(name, dir_fd=folder) if stat.S_ISLNK(state.st_mode) else ""
         return None
 
     def _set_aside(self, path: str) -> bool:
@@ -282,8 +282,8 @@ class ProtectedPathWatcher:
             os.close(folder)
 
 
-def _make_accessible(folder: int, wanted: int) -> None:
+def _make_accessible(folder: int, access: int) -> None:
     """For whoever owns it: a program may have closed it, for what it made not to be found."""
     mode = stat.S_IMODE(os.fstat(folder).st_mode)
-    if mode & wanted != wanted:
-        os.chmod(f"/dev/fd/{folder}", mode | wanted)
+    if mode & access != access:
+        os.chmod(f"/dev/fd/{folder}", mode | access)

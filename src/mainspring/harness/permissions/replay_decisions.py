@@ -66,11 +66,11 @@ class _Replay:
                 self.policy = replace(self.policy, workspace=workspace)
             case PolicyAdopted(mode=mode) if self.policy.mode is None:
                 self.policy = replace(self.policy, mode=parse_mode(mode))
-            case AgentToolUse(name=name, input=given):
-                self._judge(event, name, given, past)
-            case AgentMcpToolUse(mcp_server_name=server, name=name, input=given):
+            case AgentToolUse(name=name, input=args):
+                self._judge(event, name, args, past)
+            case AgentMcpToolUse(mcp_server_name=server, name=name, input=args):
                 whole = name if name.startswith("mcp__") else f"mcp__{server}__{name}"
-                self._judge(event, whole, given, past)
+                self._judge(event, whole, args, past)
             case SkillUsed() as used:
                 self.skills.setdefault(event.thread_id, []).append(used)
             case StatusIdle(reason=reason) if reason != "requires_action":
@@ -82,11 +82,11 @@ class _Replay:
         self,
         event: Event,
         name: str,
-        given: Mapping[str, object],
+        args: Mapping[str, object],
         past: Mapping[str, _PastDecision],
     ) -> None:
         then = past.get(event.id, _PastDecision())
-        judged = analyze_call(name, given, traits_by_name(name), lexical_location(self.policy))
+        judged = analyze_call(name, args, traits_by_name(name), lexical_location(self.policy))
         decision = decide(
             judged,
             with_skill_rules(self.policy, self.skills.get(event.thread_id, ())),
@@ -99,7 +99,7 @@ class _Replay:
                 call_id=event.id,
                 seq=event.seq,
                 tool=name,
-                input=given,
+                input=args,
                 was=then.was,
                 person=then.person,
                 now=decision,
@@ -113,22 +113,18 @@ def replay_decisions(events: Iterable[Event], policy: Policy) -> list[ReplayedDe
     Links are not followed: what they led to is not known any more.
     """
     log = list(events)
-    said: dict[str, _PastDecision] = {}
+    decisions: dict[str, _PastDecision] = {}
     for event in log:
         if isinstance(event.payload, ToolCallAuthorized):
-            past = said.setdefault(event.payload.tool_use_id, _PastDecision())
-            _note_decision(past, event.payload)
+            past = decisions.setdefault(event.payload.tool_use_id, _PastDecision())
+            if event.payload.gate == "person":
+                past.person = event.payload.decision
+            elif past.was is None:
+                past.was = event.payload.decision
     trial = _Replay(policy=policy)
     for event in log:
-        trial.take(event, said)
+        trial.take(event, decisions)
     return trial.decisions
-
-
-def _note_decision(past: _PastDecision, payload: ToolCallAuthorized) -> None:
-    if payload.gate == "person":
-        past.person = payload.decision
-    elif past.was is None:
-        past.was = payload.decision
 
 
 def traits_by_name(tool: str) -> Traits:

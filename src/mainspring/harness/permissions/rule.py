@@ -59,16 +59,16 @@ def parse_rule(text: str, *, behavior: Permission | None = None) -> Rule:
     Raises:
         InvalidInput: it is not a rule, or none that can have this behaviour.
     """
-    name, opening, rest = text.strip().partition("(")
+    name, opening, remainder = text.strip().partition("(")
     if not _NAME.fullmatch(name):
         raise InvalidInput(
             f"{text!r}: a rule is Tool or Tool(specifier), and {name!r} is not a tool name"
         )
     if not opening:
         return _check_rule(Rule(canonical_name(name), None, text), behavior)
-    if not rest.endswith(")"):
+    if not remainder.endswith(")"):
         raise InvalidInput(f"{text!r}: the closing parenthesis is missing at the end")
-    specifier = rest[:-1].strip()
+    specifier = remainder[:-1].strip()
     if not specifier:
         raise InvalidInput(
             f"{text!r}: the parentheses are empty; write {name} alone for every call"

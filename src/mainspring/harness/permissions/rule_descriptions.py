@@ -31,24 +31,29 @@ def mode_notice(mode: Mode) -> str:
     return f"The permission mode is now {mode}: {MODE_DESCRIPTIONS[mode]}.{more}"
 
 
-def describe_rule(held: PolicyRule) -> str:
-    rule = rule_of(held)
+def describe_rule(entry: PolicyRule) -> str:
+    rule = rule_of(entry)
     if rule is None:
         return "invalid rule"
-    return f"{_VERBS[held.behavior]} {_subject(rule, held)}"
+    return f"{_VERBS[entry.behavior]} {_subject(rule, entry)}"
 
 
-def _subject(rule: Rule, held: PolicyRule) -> str:
+def _subject(rule: Rule, entry: PolicyRule) -> str:
     specifier = rule.specifier
     if specifier is None:
-        return _any_call(rule)
+        if "*" in rule.tool:
+            return f"every tool called {rule.tool}"
+        if rule.tool.startswith("mcp__") and "__" not in rule.tool.removeprefix("mcp__"):
+            return f"every tool of the MCP server {rule.tool.removeprefix('mcp__')}"
+        names = sorted(claude_code_name(tool) for tool in tool_family(rule.tool))
+        return f"every call of {', '.join(names)}"
     if rule.tool == "bash":
-        is_allow = held.behavior == "allow"
+        is_allow = entry.behavior == "allow"
         subject = "commands whose parts all match" if is_allow else "commands with a part matching"
         return f"{subject} `{specifier}`"
     if rule.tool in FILE_TOOLS:
         does = "reading" if rule.tool in READ_TOOLS else "changing"
-        return f"{does} {specifier} {_describe_path(specifier, held)}".rstrip()
+        return f"{does} {specifier} {_describe_path(specifier, entry)}".rstrip()
     if rule.tool == "web_fetch" and specifier.startswith("domain:"):
         return f"fetching from {specifier.removeprefix('domain:')}"
     if rule.tool in ("agent", "skill"):
@@ -57,18 +62,9 @@ def _subject(rule: Rule, held: PolicyRule) -> str:
     return f"calls of {claude_code_name(rule.tool)} whose {name} is {value}"
 
 
-def _any_call(rule: Rule) -> str:
-    if "*" in rule.tool:
-        return f"every tool called {rule.tool}"
-    if rule.tool.startswith("mcp__") and "__" not in rule.tool.removeprefix("mcp__"):
-        return f"every tool of the MCP server {rule.tool.removeprefix('mcp__')}"
-    names = sorted(claude_code_name(tool) for tool in tool_family(rule.tool))
-    return f"every call of {', '.join(names)}"
-
-
-def _describe_path(specifier: str, held: PolicyRule) -> str:
+def _describe_path(specifier: str, entry: PolicyRule) -> str:
     if specifier.startswith(("//", "~/")):
         return ""
     if specifier.startswith("/"):
-        return f"in {held.folder}"
+        return f"in {entry.folder}"
     return "in the workspace"

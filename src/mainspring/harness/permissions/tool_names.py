@@ -99,12 +99,12 @@ def select_tools(tools: Mapping[str, _Tool], names: Sequence[str]) -> dict[str, 
     """The tools that an agent may use: those that `names` names, or all of them, without groups
     that have to be named."""
     unnamed = {name for group in ONLY_IF_NAMED if not group.intersection(names) for name in group}
-    chosen = {*names, *(TASK_TOOLS if TASK_TOOLS.intersection(names) else ())}
+    selected = {*names, *(TASK_TOOLS if TASK_TOOLS.intersection(names) else ())}
     return {
         name: tool
         for name, tool in tools.items()
         if name not in unnamed
-        and (ALL_TOOLS in names or name in chosen or _covers_server_tool(names, name))
+        and (ALL_TOOLS in names or name in selected or _covers_server_tool(names, name))
     }
 
 

@@ -5,24 +5,17 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mainspring.core import events
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
-from mainspring.core.events import (
-    OutcomeEvaluationEnded,
-    OutcomeEvaluationStarted,
-    SessionForked,
-    SessionReceived,
-    TextRubric,
-    UserDefineOutcome,
-)
 
 RELEVANT = frozenset[type](
     (
-        UserDefineOutcome,
-        OutcomeEvaluationStarted,
-        OutcomeEvaluationEnded,
-        SessionForked,
-        SessionReceived,
+        events.UserDefineOutcome,
+        events.OutcomeEvaluationStarted,
+        events.OutcomeEvaluationEnded,
+        events.SessionForked,
+        events.SessionReceived,
     )
 )
 """Types of events that may change it."""
@@ -45,7 +38,7 @@ class OpenOutcome(Struct, frozen=True, kw_only=True):
 
 def outcome_definition(
     description: str, rubric: str, max_iterations: int | None = None
-) -> UserDefineOutcome:
+) -> events.UserDefineOutcome:
     """Have an agent work until a grader finds that the rubric is met.
 
     Raises:
@@ -55,23 +48,23 @@ def outcome_definition(
         raise InvalidInput("an outcome needs a description and a rubric")
     if max_iterations is not None and not 1 <= max_iterations <= MAX_ITERATIONS:
         raise InvalidInput(f"max_iterations: from 1 to {MAX_ITERATIONS}")
-    return UserDefineOutcome(
+    return events.UserDefineOutcome(
         description=description,
-        rubric=TextRubric(content=rubric),
+        rubric=events.TextRubric(content=rubric),
         max_iterations=max_iterations,
     )
 
 
-def outcome_id(event_id: str, defined: UserDefineOutcome) -> str:
+def outcome_id(event_id: str, defined: events.UserDefineOutcome) -> str:
     """Its own, or one derived from its event."""
     return defined.outcome_id or f"outc_{event_id.partition('_')[2]}"
 
 
 def fold(outcome: OpenOutcome | None, event: Event) -> OpenOutcome | None:
     match event.payload:
-        case UserDefineOutcome() as defined:
+        case events.UserDefineOutcome() as defined:
             rubric = defined.rubric
-            text = rubric.content if isinstance(rubric, TextRubric) else ""
+            text = rubric.content if isinstance(rubric, events.TextRubric) else ""
             allowed = defined.max_iterations or DEFAULT_ITERATIONS
             return OpenOutcome(
                 id=outcome_id(event.id, defined),
@@ -79,13 +72,13 @@ def fold(outcome: OpenOutcome | None, event: Event) -> OpenOutcome | None:
                 rubric=text,
                 max_iterations=min(allowed, MAX_ITERATIONS),
             )
-        case OutcomeEvaluationStarted(iteration=iteration) if outcome is not None:
+        case events.OutcomeEvaluationStarted(iteration=iteration) if outcome is not None:
             return replace(outcome, iteration=iteration, started=event.id)
-        case OutcomeEvaluationEnded(result="needs_revision") if outcome is not None:
+        case events.OutcomeEvaluationEnded(result="needs_revision") if outcome is not None:
             return replace(outcome, started=None)
-        case OutcomeEvaluationEnded():
+        case events.OutcomeEvaluationEnded():
             return None
-        case SessionForked() | SessionReceived() if outcome is not None:
+        case events.SessionForked() | events.SessionReceived() if outcome is not None:
             return replace(outcome, started=None)
         case _:
             return outcome

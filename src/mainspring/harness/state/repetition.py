@@ -16,20 +16,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mainspring.core import events
 from mainspring.core.content import Block
 from mainspring.core.envelope import AnyPayload
-from mainspring.core.events import (
-    AgentCustomToolUse,
-    AgentMcpToolResult,
-    AgentMcpToolUse,
-    AgentToolResult,
-    AgentToolUse,
-    LoopContinued,
-    ModelRequestStarted,
-    UserCustomToolResult,
-    UserMessage,
-    UserToolResult,
-)
 
 NUDGE = (
     "You are going in circles: the last steps repeat earlier ones and bring nothing new. Do not"
@@ -93,16 +82,16 @@ class Repetition(Struct, frozen=True, kw_only=True):
 
 RELEVANT = frozenset[type](
     (
-        AgentCustomToolUse,
-        AgentMcpToolResult,
-        AgentMcpToolUse,
-        AgentToolResult,
-        AgentToolUse,
-        LoopContinued,
-        ModelRequestStarted,
-        UserCustomToolResult,
-        UserMessage,
-        UserToolResult,
+        events.AgentCustomToolUse,
+        events.AgentMcpToolResult,
+        events.AgentMcpToolUse,
+        events.AgentToolResult,
+        events.AgentToolUse,
+        events.LoopContinued,
+        events.ModelRequestStarted,
+        events.UserCustomToolResult,
+        events.UserMessage,
+        events.UserToolResult,
     )
 )
 """Types of events that may change the state."""
@@ -113,29 +102,34 @@ def fold(
 ) -> Repetition:
     """The state after one more event of a thread."""
     match payload:
-        case UserMessage():
+        case events.UserMessage():
             return Repetition()
-        case LoopContinued(detail=detail) if detail == NUDGE:
+        case events.LoopContinued(detail=detail) if detail == NUDGE:
             return Repetition(known=state.known, has_nudged=True)
         case (
-            AgentToolUse(name=name, input=input_)
-            | AgentCustomToolUse(name=name, input=input_)
-            | AgentMcpToolUse(name=name, input=input_)
+            events.AgentToolUse(name=name, input=input_)
+            | events.AgentCustomToolUse(name=name, input=input_)
+            | events.AgentMcpToolUse(name=name, input=input_)
         ) if state.waits < tolerance.waits and _is_wait(name, input_):
             return replace(state, recent=(), stale_turns=0, waits=state.waits + 1)
-        case AgentToolUse(name=name, input=input_) | AgentCustomToolUse(name=name, input=input_):
-            return _add_call(state, CallHash(id=event_id, call=_digest(name, input_)), tolerance)
-        case AgentMcpToolUse(mcp_server_name=server, name=name, input=input_):
-            made = CallHash(id=event_id, call=_digest(f"{server}/{name}", input_))
-            return _add_call(state, made, tolerance)
         case (
-            AgentToolResult(tool_use_id=id_, content=content, is_error=is_error)
-            | AgentMcpToolResult(mcp_tool_use_id=id_, content=content, is_error=is_error)
-            | UserCustomToolResult(custom_tool_use_id=id_, content=content, is_error=is_error)
-            | UserToolResult(tool_use_id=id_, content=content, is_error=is_error)
+            events.AgentToolUse(name=name, input=input_)
+            | events.AgentCustomToolUse(name=name, input=input_)
+        ):
+            return _add_call(state, CallHash(id=event_id, call=_digest(name, input_)), tolerance)
+        case events.AgentMcpToolUse(mcp_server_name=server, name=name, input=input_):
+            call_hash = CallHash(id=event_id, call=_digest(f"{server}/{name}", input_))
+            return _add_call(state, call_hash, tolerance)
+        case (
+            events.AgentToolResult(tool_use_id=id_, content=content, is_error=is_error)
+            | events.AgentMcpToolResult(mcp_tool_use_id=id_, content=content, is_error=is_error)
+            | events.UserCustomToolResult(
+                custom_tool_use_id=id_, content=content, is_error=is_error
+            )
+            | events.UserToolResult(tool_use_id=id_, content=content, is_error=is_error)
         ):
             return _add_result(state, id_, _digest(is_error, content), tolerance)
-        case ModelRequestStarted(purpose=None):
+        case events.ModelRequestStarted(purpose=None):
             return _end_turn(state, tolerance)
         case _:
             return state
@@ -153,11 +147,11 @@ def _add_result(state: Repetition, call_id: str, result: str, tolerance: Toleran
     )
     learned = next((_step(made) for made in recent if made.id == call_id), call_id)
     is_new = learned not in state.known
-    known = tuple(step for step in state.known if step != learned)
+    known_steps = tuple(step for step in state.known if step != learned)
     state = replace(
         state,
         recent=recent,
-        known=(*known, learned)[-_MAX_KNOWN_STEPS:],
+        known=(*known_steps, learned)[-_MAX_KNOWN_STEPS:],
         is_turn_fresh=bool(state.is_turn_fresh) or is_new,
     )
     return _with_action(state, is_circling(recent, tolerance))
@@ -179,17 +173,17 @@ def _with_action(state: Repetition, is_stuck: bool) -> Repetition:
 
 def is_circling(recent: tuple[CallHash, ...], tolerance: Tolerance = TOLERANCE) -> bool:
     """Whether the settled calls end in one call, or two in turn, over and over."""
-    settled = tuple(made for made in recent if made.result is not None)
-    steps = [_step(made) for made in settled]
+    settled = tuple(item for item in recent if item.result is not None)
+    steps = [_step(item) for item in settled]
     return any(
         _repeats(steps, period, times)
         for period, times in ((1, tolerance.same_calls), (2, tolerance.same_pairs))
     )
 
 
-def _is_wait(name: str, given: Mapping[str, object]) -> bool:
+def _is_wait(name: str, args: Mapping[str, object]) -> bool:
     """By the tool's name, or by the command that a shell is given."""
-    command = given.get("command")
+    command = args.get("command")
     is_shell_wait = isinstance(command, str) and _WAITING_COMMAND.search(command[:_MAX_COMMAND])
     return bool(is_shell_wait) or any(word in _WAITING_NAMES for word in _WORDS.findall(name))
 

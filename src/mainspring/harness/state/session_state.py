@@ -200,8 +200,8 @@ def skill_model(state: SessionState) -> str | None:
 def effective_effort(state: SessionState, own: Effort) -> Effort:
     """The effort of the newest skill in use that names one. After `ultrathink` it is at least
     high, and at least one level above that."""
-    named: list[Effort] = [used.effort for used in state.skills if used.effort is not None]
-    effort = named[-1] if named else own
+    efforts: list[Effort] = [used.effort for used in state.skills if used.effort is not None]
+    effort = efforts[-1] if efforts else own
     if not state.thinks_hard:
         return effort
     above = min(_EFFORT_LEVELS.index(effort) + 1, len(_EFFORT_LEVELS) - 1)

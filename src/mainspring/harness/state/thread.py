@@ -17,7 +17,7 @@ from mainspring.core.envelope import AnyPayload, Event
 from mainspring.harness.context.prompts import outcome_prompt
 from mainspring.harness.context.transcript import Transcript
 from mainspring.harness.context.working_state import WORKING_STATE, SavedState
-from mainspring.harness.state import outcome_state, pending_compaction, repetition, session_state
+from mainspring.harness.state import outcome_state, repetition, session_state
 from mainspring.harness.state.open_call import CallResult, OpenCall, call_id_of, proposed_call
 from mainspring.harness.state.outcome_state import OpenOutcome
 from mainspring.harness.state.repetition import Repetition
@@ -87,6 +87,7 @@ class Thread(Struct, kw_only=True):
     compacted: bool = False
     """A compaction came after the last model request."""
     pending_compaction: events.CompactionRequested | None = None
+    """Requested, and not done yet."""
     last_reason: str | None = None
     """Why the last run ended."""
     outcome: OpenOutcome | None = None
@@ -107,8 +108,6 @@ class Thread(Struct, kw_only=True):
         kind = type(payload)
         if kind in repetition.RELEVANT:
             self.repetition = repetition.fold(self.repetition, event.id, payload)
-        if kind in pending_compaction.RELEVANT:
-            self.pending_compaction = pending_compaction.fold(self.pending_compaction, payload)
         if kind in outcome_state.RELEVANT:
             self.outcome = outcome_state.fold(self.outcome, event)
         if kind in session_state.RELEVANT:
@@ -170,26 +169,21 @@ def _withhold(thread: Thread, _event: Event, payload: events.MessageWithheld) ->
         thread.transcript.withhold(event.seq, event.payload.content)
 
 
-def _system_message(thread: Thread, event: Event, payload: events.SystemMessage) -> None:
-    thread.transcript.add_system(event.seq, payload.content)
-
-
-def _thread_message(thread: Thread, event: Event, payload: events.ThreadMessageReceived) -> None:
-    thread.transcript.add_user(event.seq, payload.content)
-
-
 def _interrupt(thread: Thread, _event: Event, payload: events.UserInterrupt) -> None:
+    thread.pending_compaction = None
     if payload.session_thread_id in (None, thread.id):
         thread.interrupt()
 
 
 def _thread_stop(thread: Thread, _event: Event, _payload: events.ThreadStopped) -> None:
+    thread.pending_compaction = None
     thread.interrupt()
 
 
 def _fork_or_move(
     thread: Thread, event: Event, _payload: events.SessionForked | events.SessionReceived
 ) -> None:
+    thread.pending_compaction = None
     thread.discard_in_progress(event.seq)
 
 
@@ -201,6 +195,8 @@ def _idle(thread: Thread, event: Event, payload: events.StatusIdle) -> None:
     thread.running = False
     thread.interrupted = thread.redirected = False
     thread.last_reason = payload.reason
+    if payload.reason == "compacted":
+        thread.pending_compaction = None
     thread.retries = RetryCounts()
     thread.summary_failures = 0
     thread.transcript.end_run(event.seq, is_completed=payload.reason == "completed")
@@ -233,7 +229,10 @@ def _request_ended(thread: Thread, event: Event, payload: events.ModelRequestEnd
     thread.open_request = thread.open_purpose = None
     if purpose is not None:
         if purpose == SUMMARY:
-            _count_summary(thread, payload)
+            if not payload.is_error:
+                thread.summary_failures = 0
+            elif payload.stop_reason != "interrupted":
+                thread.summary_failures += 1
         return
     thread.transcript.end_reply(event.seq, is_error=payload.is_error)
     if not payload.is_error:
@@ -241,17 +240,6 @@ def _request_ended(thread: Thread, event: Event, payload: events.ModelRequestEnd
         thread.transcript.apply_usage(payload.model_usage)
         if payload.stop_reason not in ("max_tokens", "pause_turn"):
             thread.retries = RetryCounts(stop_feedback=thread.retries.stop_feedback)
-
-
-def _count_summary(thread: Thread, payload: events.ModelRequestEnded) -> None:
-    if not payload.is_error:
-        thread.summary_failures = 0
-    elif payload.stop_reason != "interrupted":
-        thread.summary_failures += 1
-
-
-def _message(thread: Thread, event: Event, payload: events.AgentMessage) -> None:
-    thread.transcript.add_text(event.seq, payload.content)
 
 
 def _tool_use(thread: Thread, event: Event, _payload: AnyPayload) -> None:
@@ -305,6 +293,8 @@ def _loop_continue(thread: Thread, event: Event, payload: events.LoopContinued) 
     match payload.reason:
         case "output_escalated":
             retries.escalated = True
+        case "compacted_retry":
+            thread.pending_compaction = None
         case reason if reason in _COUNTED_RETRIES:
             count = _COUNTED_RETRIES[reason]
             setattr(retries, count, getattr(retries, count) + 1)
@@ -340,6 +330,10 @@ def _add_context(thread: Thread, event: Event, payload: events.ContextAdded) -> 
         thread.saved_state = SavedState(payload.text, thread.turns, thread.messages)
 
 
+def _request_compaction(thread: Thread, _event: Event, payload: events.CompactionRequested) -> None:
+    thread.pending_compaction = payload
+
+
 def _compact(thread: Thread, _event: Event, payload: events.ContextCompacted) -> None:
     if thread.transcript.compact(payload):
         thread.compacted = True
@@ -358,8 +352,10 @@ _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     events.UserMessage: _user_message,
     events.UserDefineOutcome: _define_outcome,
     events.MessageWithheld: _withhold,
-    events.SystemMessage: _system_message,
-    events.ThreadMessageReceived: _thread_message,
+    events.SystemMessage: lambda it, event, said: it.transcript.add_system(event.seq, said.content),
+    events.ThreadMessageReceived: lambda it, event, said: it.transcript.add_user(
+        event.seq, said.content
+    ),
     events.UserInterrupt: _interrupt,
     events.ThreadStopped: _thread_stop,
     events.SessionForked: _fork_or_move,
@@ -370,7 +366,7 @@ _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     events.SessionWoken: _wake,
     events.ModelRequestStarted: _request_started,
     events.ModelRequestEnded: _request_ended,
-    events.AgentMessage: _message,
+    events.AgentMessage: lambda it, event, said: it.transcript.add_text(event.seq, said.content),
     events.AgentThinking: lambda it, event, said: it.transcript.add_thinking(event.seq, said),
     events.AgentToolUse: _tool_use,
     events.AgentMcpToolUse: _tool_use,
@@ -394,6 +390,7 @@ _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     events.TaskWritten: _write_task,
     events.TodosWritten: _write_todos,
     events.ContextAdded: _add_context,
+    events.CompactionRequested: _request_compaction,
     events.ContextCompacted: _compact,
     events.BudgetReserved: _reserve_budget,
     events.BudgetSettled: _settle_budget,

@@ -11,7 +11,6 @@ from msgspec import UNSET, Struct, field
 
 from mainspring.core import events
 from mainspring.core.envelope import AnyPayload, Event
-from mainspring.core.events import ModelRequestEnded, ThreadMessageReceived, Usage
 from mainspring.harness import limits
 from mainspring.harness.limits import Spending
 from mainspring.harness.state.open_call import call_id_of
@@ -20,11 +19,11 @@ from mainspring.harness.state.thread import Thread
 from mainspring.harness.state.utility import RELEVANT, UtilityFold
 from mainspring.harness.stop_reasons import INTERRUPTED_REASONS
 
-ThreadMessage: TypeAlias = events.ThreadMessageSent | ThreadMessageReceived
+ThreadMessage: TypeAlias = events.ThreadMessageSent | events.ThreadMessageReceived
 _CONCERNING_OTHERS = frozenset[type](
     (
-        ModelRequestEnded,
-        ThreadMessageReceived,
+        events.ModelRequestEnded,
+        events.ThreadMessageReceived,
         events.AgentMcpToolResult,
         events.AgentToolResult,
         events.StatusIdle,
@@ -57,23 +56,23 @@ class SpendAccount(Struct):
     """What a thread and all threads below it have spent; for the main thread, the whole session."""
 
     spending: Spending = field(default_factory=Spending)
-    usage: Usage = field(default_factory=Usage)
+    usage: events.Usage = field(default_factory=events.Usage)
 
     def apply(self, event: Event) -> None:
         self.spending = limits.fold(self.spending, event.payload, event.time)
-        if isinstance(event.payload, ModelRequestEnded):
+        if isinstance(event.payload, events.ModelRequestEnded):
             self.usage = add_usage(self.usage, event.payload.model_usage)
 
 
-def add_usage(one: Usage, other: Usage) -> Usage:
+def add_usage(first: events.Usage, other: events.Usage) -> events.Usage:
     """The sum of both."""
-    return Usage(
-        input_tokens=one.input_tokens + other.input_tokens,
-        cache_creation_input_tokens=one.cache_creation_input_tokens
+    return events.Usage(
+        input_tokens=first.input_tokens + other.input_tokens,
+        cache_creation_input_tokens=first.cache_creation_input_tokens
         + other.cache_creation_input_tokens,
-        cache_read_input_tokens=one.cache_read_input_tokens + other.cache_read_input_tokens,
-        output_tokens=one.output_tokens + other.output_tokens,
-        thinking_tokens=one.thought_tokens + other.thought_tokens or UNSET,
+        cache_read_input_tokens=first.cache_read_input_tokens + other.cache_read_input_tokens,
+        output_tokens=first.output_tokens + other.output_tokens,
+        thinking_tokens=first.thought_tokens + other.thought_tokens or UNSET,
     )
 
 
@@ -112,7 +111,7 @@ class ThreadTree:
         """The thread that has the conversation with the user: the main one, until it hands off."""
         self.nodes: dict[str, ThreadNode] = {main_id: self.main}
         """By thread id, in the order of creation."""
-        self._mail: dict[str, dict[str, ThreadMessageReceived]] = {}
+        self._mail: dict[str, dict[str, events.ThreadMessageReceived]] = {}
         """Messages that were not received yet, by addressee and by the event that sent them."""
         self._by_call: dict[str, ThreadNode] = {}
         self.utility = UtilityFold()
@@ -171,7 +170,7 @@ class ThreadTree:
         call = None if parent is None else parent.thread.round.get(birth.tool_use_id)
         return call is not None and not call.settled
 
-    def messages_for(self, thread_id: str) -> list[ThreadMessageReceived]:
+    def messages_for(self, thread_id: str) -> list[events.ThreadMessageReceived]:
         """Messages that a thread has not received yet, in the order they were sent."""
         is_gone = thread_id in self.nodes and self.nodes[thread_id].is_terminated
         return [] if is_gone else list(self._mail.get(thread_id, {}).values())
@@ -196,10 +195,10 @@ class ThreadTree:
         match event.payload:
             case events.ThreadCreated() as birth:
                 self._create(node, birth)
-            case events.ThreadMessageSent() | ThreadMessageReceived() as letter:
+            case events.ThreadMessageSent() | events.ThreadMessageReceived() as letter:
                 self._apply_message(node, event.id, letter)
-            case events.ThreadStatusTerminated(session_thread_id=gone):
-                self._terminate(gone)
+            case events.ThreadStatusTerminated(session_thread_id=thread_id):
+                self._terminate(thread_id)
             case events.AgentToolResult(tool_use_id=call_id):
                 self._settle(call_id)
             case events.StatusRunning() | events.StatusIdle() as status:
@@ -262,14 +261,16 @@ class ThreadTree:
         if birth.mode == "handoff":
             self.active = member
 
-    def _send(self, sender: ThreadNode, event_id: str, sent: events.ThreadMessageSent) -> None:
-        if sent.to_session_thread_id == sender.parent_id:
+    def _send(self, sender: ThreadNode, event_id: str, message: events.ThreadMessageSent) -> None:
+        if message.to_session_thread_id == sender.parent_id:
             sender.is_reported = True
-        self._mail.setdefault(sent.to_session_thread_id, {})[event_id] = ThreadMessageReceived(
-            from_session_thread_id=sender.id,
-            from_agent_name=sender.name,
-            content=sent.content,
-            sent_id=event_id,
+        self._mail.setdefault(message.to_session_thread_id, {})[event_id] = (
+            events.ThreadMessageReceived(
+                from_session_thread_id=sender.id,
+                from_agent_name=sender.name,
+                content=message.content,
+                sent_id=event_id,
+            )
         )
 
     def _settle(self, call_id: str) -> None:
@@ -291,7 +292,7 @@ def _note_worktree(node: ThreadNode, change: events.WorktreeOpened | events.Work
 
 def _is_progress(payload: AnyPayload) -> bool:
     match payload:
-        case ModelRequestEnded(is_error=is_error, purpose=None):
+        case events.ModelRequestEnded(is_error=is_error, purpose=None):
             return not is_error
         case events.AgentToolResult() | events.AgentMcpToolResult():
             return True

@@ -11,7 +11,6 @@ from typing import Literal
 
 from mainspring.core import events
 from mainspring.core.envelope import AnyPayload, Event, event_types
-from mainspring.core.events import UtilityCredited, UtilitySubject
 from mainspring.core.sender import OriginType
 
 NOT_LEARNED_FROM: frozenset[OriginType] = frozenset(("eval", "grader", "dream", "campaign"))
@@ -47,7 +46,7 @@ class _Reward:
     outcome_id: str
     source: Literal["outcome", "test", "eval", "person"]
     value: float
-    subjects: tuple[UtilitySubject, ...]
+    subjects: tuple[events.UtilitySubject, ...]
 
 
 @dataclass(slots=True)
@@ -55,7 +54,7 @@ class UtilityFold:
     """Any prefix of a log is valid; what is due is due until the log says that it was credited."""
 
     is_learned_from: bool = True
-    _uses: list[UtilitySubject] = field(default_factory=list[UtilitySubject])
+    _uses: list[events.UtilitySubject] = field(default_factory=list[events.UtilitySubject])
     _credited_uses: dict[str, int] = field(default_factory=dict[str, int])
     """How many uses were there at the last reward of a source: the next one is for later uses."""
     _rewards: dict[str, _Reward] = field(default_factory=dict[str, _Reward])
@@ -86,18 +85,21 @@ class UtilityFold:
             case events.OutcomeEvaluationEnded(result=result) if result in _REWARDS:
                 self._reward(payload.outcome_id, "outcome", _REWARDS[result])
             case events.StatusIdle(reason=reason) if reason != "requires_action":
-                self._end_run()
-            case UtilityCredited(outcome_id=outcome_id):
+                # Tests that failed on the way say nothing; the last ones of a run do.
+                if self._last_test is not None:
+                    self._reward(self._last_test[0], "test", self._last_test[1])
+                    self._last_test = None
+            case events.UtilityCredited(outcome_id=outcome_id):
                 self._rewards.pop(outcome_id, None)
             case _:
                 pass
 
-    def due(self) -> list[UtilityCredited]:
+    def due(self) -> list[events.UtilityCredited]:
         """What is to be credited now."""
         if not self.is_learned_from:
             return []
         return [
-            UtilityCredited(
+            events.UtilityCredited(
                 subject=subject,
                 reward=reward.value,
                 source=reward.source,
@@ -110,19 +112,13 @@ class UtilityFold:
     def _use(
         self, kind: Literal["memory", "skill", "tool"], id_: str, version: str | None = None
     ) -> None:
-        self._uses.append(UtilitySubject(type=kind, id=id_, version=version))
+        self._uses.append(events.UtilitySubject(type=kind, id=id_, version=version))
 
-    def _call(self, call_id: str, name: str, given: dict[str, object]) -> None:
+    def _call(self, call_id: str, name: str, args: dict[str, object]) -> None:
         self._use("tool", name)
-        command = str(given.get("command", "")) if name in _SHELL_TOOLS else ""
+        command = str(args.get("command", "")) if name in _SHELL_TOOLS else ""
         if _RUNS_TESTS.search(command) and not _RUNS_NOTHING.search(command):
             self._test_calls.add(call_id)
-
-    def _end_run(self) -> None:
-        """Tests that failed on the way say nothing; the last ones of a run do."""
-        if self._last_test is not None:
-            self._reward(self._last_test[0], "test", self._last_test[1])
-            self._last_test = None
 
     def _rate(self, event_id: str, feedback: events.FeedbackGiven) -> None:
         """A rating of one thing is for that thing; of a message, for all that went into it."""
@@ -131,7 +127,7 @@ class UtilityFold:
         if rated.type in ("session", "message", "tool_call"):
             self._reward(event_id, "person", value)
         else:
-            subject = UtilitySubject(type=rated.type, id=rated.id, version=rated.version)
+            subject = events.UtilitySubject(type=rated.type, id=rated.id, version=rated.version)
             self._rewards[event_id] = _Reward(event_id, "person", value, (subject,))
 
     def _reward(

@@ -50,15 +50,15 @@ class Broadcast:
         self._anything.set()
 
     @contextmanager
-    def listen(self, topic: str, heard: Callable[[str], None]) -> Generator[None]:
+    def listen(self, topic: str, on_message: Callable[[str], None]) -> Generator[None]:
         """Hear what other processes say on a topic, until the block ends."""
         listeners = self._listeners.setdefault(topic, [])
-        listeners.append(heard)
+        listeners.append(on_message)
         self._someone.set()
         try:
             yield
         finally:
-            listeners.remove(heard)
+            listeners.remove(on_message)
             if not listeners:
                 del self._listeners[topic]
 
@@ -71,9 +71,9 @@ class Broadcast:
         while True:
             await self._anything.wait()
             self._anything = anyio.Event()
-            said, self._waiting = self._waiting, []
+            messages, self._waiting = self._waiting, []
             try:
-                await self._pool.run(partial(_send, list(pack_messages(self._name, said))))
+                await self._pool.run(partial(_send, list(pack_messages(self._name, messages))))
             except StoreFailed:  # then nobody hears it
                 await anyio.sleep(_PATIENCE_SECONDS)
             await anyio.sleep(_GATHER_SECONDS)
@@ -104,23 +104,23 @@ class Broadcast:
                 await connection.close()
 
     def _pass_on(self, payload: str) -> None:
-        sender, *said = payload.split("\n")
+        sender, *messages = payload.split("\n")
         if sender == self._name:
             return
-        for item in said:
+        for item in messages:
             topic, _, text = item.partition(" ")
-            for heard in tuple(self._listeners.get(topic, ())):
-                heard(text)
+            for on_message in tuple(self._listeners.get(topic, ())):
+                on_message(text)
 
 
 async def _send(payloads: list[str], db: Connection) -> None:
     await db.asking.execute(_SEND, [payloads], prepare=True)
 
 
-def pack_messages(name: str, said: Iterable[str]) -> Iterable[str]:
+def pack_messages(name: str, messages: Iterable[str]) -> Iterable[str]:
     """Payloads that hold as many texts as fit, in order; a text that fits in none is dropped."""
     letter, size = name, len(name)
-    for item in said:
+    for item in messages:
         bytes_more = len(item.encode(errors="surrogatepass")) + 1
         if len(name) + bytes_more > _PAYLOAD_BYTES:
             continue

@@ -247,10 +247,10 @@ async def _migrate(
 async def _version(address: Address, connection: Connection) -> int:
     found = await (await connection.execute(_LOOK)).fetchone()
     assert found is not None
-    encoding, ours, anything = found
+    encoding, schema_version, anything = found
     if encoding != "UTF8":
         raise StoreMismatch(f"{address}: keeps text as {encoding}; Mainspring needs UTF8")
-    if not ours:
+    if not schema_version:
         if anything:
             raise StoreMismatch(f"{address}: has a schema 'mainspring' that is not Mainspring's")
         return 0

@@ -43,10 +43,10 @@ def _columns(rows: Sequence[Row]) -> list[list[Any]]:
 
 
 async def key_of(db: Connection, session_id: str, how: LiteralString = sql.KNOWN) -> int:
-    found = await ask(db, how, [session_id])
-    if not found:
+    rows = await ask(db, how, [session_id])
+    if not rows:
         raise SessionNotFound(session_id)
-    return int(found[0][0])
+    return int(rows[0][0])
 
 
 async def create(
@@ -90,16 +90,16 @@ async def _create(db: Connection, session: SessionRow, rows: Sequence[Row]) -> N
 
 
 async def session(db: Connection, session_id: str) -> SessionRow:
-    found = await ask(db, sql.SESSION, [session_id])
-    if not found:
+    rows = await ask(db, sql.SESSION, [session_id])
+    if not rows:
         raise SessionNotFound(session_id)
-    return session_row(found[0])
+    return session_row(rows[0])
 
 
 async def sessions(db: Connection, before: SessionRow | None, limit: int) -> list[SessionRow]:
     cursor = (2**62, "") if before is None else (before.created, before.id)
-    found = await ask(db, sql.SESSIONS, [*cursor, limit])
-    return [session_row(item) for item in found]
+    rows = await ask(db, sql.SESSIONS, [*cursor, limit])
+    return [session_row(item) for item in rows]
 
 
 async def stale(db: Connection, updated_before: int, limit: int) -> list[str]:
@@ -111,8 +111,8 @@ async def runnable(db: Connection, limit: int) -> list[str]:
 
 
 async def heads(db: Connection, session_ids: Sequence[str]) -> dict[str, SessionHeads]:
-    found = await ask(db, sql.HEADS, [session_ids])
-    return {session_id: SessionHeads(seq, inbox) for session_id, seq, inbox in found}
+    rows = await ask(db, sql.HEADS, [session_ids])
+    return {session_id: SessionHeads(seq, inbox) for session_id, seq, inbox in rows}
 
 
 async def delete(db: Connection, session_id: str) -> None:
@@ -163,10 +163,10 @@ async def append(db: Connection, append: Append) -> None:
 
 async def _refusal(db: Connection, append: Append) -> Fenced | Conflict | SessionNotFound:
     lease = append.lease
-    found = await ask(db, sql.STANDING, [lease.session_id])
-    if not found:
+    rows = await ask(db, sql.STANDING, [lease.session_id])
+    if not rows:
         return SessionNotFound(lease.session_id)
-    seq, epoch = found[0]
+    seq, epoch = rows[0]
     if epoch != lease.epoch:
         return Fenced(lease.session_id, epoch=lease.epoch, current=epoch)
     return Conflict(lease.session_id, expected=append.expected.seq, actual=seq)
@@ -183,13 +183,13 @@ async def read(db: Connection, event_range: EventRange) -> list[Row]:
         statement = sql.READ_BACKWARDS if event_range.backwards else sql.READ
     else:
         statement = sql.READ_FILTERED_BACKWARDS if event_range.backwards else sql.READ_FILTERED
-        for name, wanted in (("types", event_range.types), ("threads", event_range.threads)):
-            values[name] = None if wanted is None else sorted(wanted)
+        for name, allowed in (("types", event_range.types), ("threads", event_range.threads)):
+            values[name] = None if allowed is None else sorted(allowed)
     return list(map(Row._make, await ask(db, statement, values)))
 
 
 async def submit(db: Connection, session_id: str, item: InboxItem) -> InboxItem:
-    found = await ask(
+    rows = await ask(
         db,
         sql.SUBMIT,
         {
@@ -205,21 +205,21 @@ async def submit(db: Connection, session_id: str, item: InboxItem) -> InboxItem:
             "seq": item.seq,
         },
     )
-    if not found:
+    if not rows:
         raise SessionNotFound(session_id)
-    return inbox_item(found[0])
+    return inbox_item(rows[0])
 
 
 async def pending(
     db: Connection, session_id: str, after: int, types: frozenset[str] | None, limit: int
 ) -> list[InboxItem]:
-    asked = {
+    values = {
         "key": await key_of(db, session_id),
         "after": after,
         "types": None if types is None else sorted(types),
         "limit": limit,
     }
-    return [inbox_item(item) for item in await ask(db, sql.PENDING, asked)]
+    return [inbox_item(item) for item in await ask(db, sql.PENDING, values)]
 
 
 async def inbox(db: Connection, session_id: str, after: int, limit: int) -> list[InboxItem]:
@@ -235,32 +235,32 @@ async def acquire(
     instead_of: tuple[str, int] | None,
 ) -> Lease:
     holder, epoch = instead_of or (None, None)
-    asked = {
+    values = {
         "session_id": session_id,
         "owner": owner,
         "seconds": seconds,
         "holder": holder,
         "epoch": epoch,
     }
-    taken = await ask(db, sql.ACQUIRE, asked)
-    if not taken:
+    rows = await ask(db, sql.ACQUIRE, values)
+    if not rows:
         held = await _holder(db, session_id)
         if held.seconds > 0:
             raise held
         async with db.transaction():  # released in the meantime: try again in the same statement
             await key_of(db, session_id, sql.LOCKED)
-            taken = await ask(db, sql.ACQUIRE, asked)
-            if not taken:
+            rows = await ask(db, sql.ACQUIRE, values)
+            if not rows:
                 raise await _holder(db, session_id)
-    return Lease(session_id=session_id, owner=owner, epoch=taken[0][0], seconds=seconds)
+    return Lease(session_id=session_id, owner=owner, epoch=rows[0][0], seconds=seconds)
 
 
 async def _holder(db: Connection, session_id: str) -> LeaseHeld:
-    found = await ask(db, sql.HOLDER, [session_id])
-    if not found:
+    rows = await ask(db, sql.HOLDER, [session_id])
+    if not rows:
         raise SessionNotFound(session_id)
-    owner, epoch, left = found[0]
-    return LeaseHeld(session_id, owner=owner or "nobody", epoch=epoch, seconds=max(0.0, left))
+    owner, epoch, seconds = rows[0]
+    return LeaseHeld(session_id, owner=owner or "nobody", epoch=epoch, seconds=max(0.0, seconds))
 
 
 async def renew(db: Connection, lease: Lease) -> None:
@@ -274,16 +274,16 @@ async def release(db: Connection, lease: Lease) -> None:
 
 
 async def put_blob(db: Connection, session_id: str, digest: str, content: bytes) -> None:
-    asked = {"session_id": session_id, "hash": digest, "content": content}
-    if not await ask(db, sql.PUT_BLOB, asked):
+    values = {"session_id": session_id, "hash": digest, "content": content}
+    if not await ask(db, sql.PUT_BLOB, values):
         raise SessionNotFound(session_id)
 
 
 async def blob(db: Connection, digest: str) -> bytes:
-    found = await ask(db, sql.BLOB, [digest])
-    if not found:
+    rows = await ask(db, sql.BLOB, [digest])
+    if not rows:
         raise BlobNotFound(digest)
-    return bytes(found[0][0])
+    return bytes(rows[0][0])
 
 
 async def blobs(db: Connection, session_id: str) -> list[str]:

@@ -118,28 +118,29 @@ class PostgresRecords:
         self._write = write
 
     async def get(self, kind: str, id_: str) -> RecordRow:
-        found = await self._one(_GET, [kind, id_]) if is_storable_text(id_) else None
-        if found is None:
+        row = await self._one(_GET, [kind, id_]) if is_storable_text(id_) else None
+        if row is None:
             raise NotFound(kind, id_)
-        return found
+        return row
 
     async def named(self, kind: str, name: str, *, tenant: str, parent: str = "") -> RecordRow:
-        found = None
+        row = None
         if is_storable_text(name) and is_storable_text(parent):
-            found = await self._one(_NAMED, [tenant, kind, parent, name])
-        if found is None:
+            row = await self._one(_NAMED, [tenant, kind, parent, name])
+        if row is None:
             raise NotFound(kind, name)
-        return found
+        return row
 
     async def list(self, query: RecordQuery) -> list[RecordRow]:
-        asked, values = record_page(query, "%s")
-        found = await self._ask(f"select {RECORD_COLUMNS} from mainspring.record {asked}", values)
-        return [record_row(item) for item in found]
+        clauses, values = record_page(query, "%s")
+        rows = await self._ask(f"select {RECORD_COLUMNS} from mainspring.record {clauses}", values)
+        return [record_row(item) for item in rows]
 
     async def count(self, query: RecordQuery) -> int:
-        asked = record_conditions(query)
+        terms = record_conditions(query)
         [(number,)] = await self._ask(
-            f"select count(*) from mainspring.record where {asked.where('%s')}", asked.values
+            f"select count(*) from mainspring.record where {terms.where('%s')}",
+            terms.values,
         )
         return int(number)
 
@@ -154,24 +155,24 @@ class PostgresRecords:
         return content
 
     async def whole(self, kind: str, id_: str) -> RecordWithContent:
-        found = await self._ask(_WHOLE, [kind, id_]) if is_storable_text(id_) else None
-        if not found:
+        rows = await self._ask(_WHOLE, [kind, id_]) if is_storable_text(id_) else None
+        if not rows:
             raise NotFound(kind, id_)
-        return RecordWithContent(row=record_row(found[0]), content=found[0][-1])
+        return RecordWithContent(row=record_row(rows[0]), content=rows[0][-1])
 
     async def everything(
         self, *, after: RecordRow | None = None, limit: int = 100
     ) -> list[RecordRow]:
-        seen = ("", "") if after is None else (after.kind, after.id)
-        return [record_row(item) for item in await self._ask(_EVERYTHING, [*seen, limit])]
+        position = ("", "") if after is None else (after.kind, after.id)
+        return [record_row(item) for item in await self._ask(_EVERYTHING, [*position, limit])]
 
     async def tally(self, counters: Sequence[tuple[str, int]]) -> list[int]:
         sums: dict[str, int] = {}
         for name, amount in counters:
             sums[name] = sums.get(name, 0) + amount
         require_storable([*sums, *sums.values()])
-        asked = {"names": list(sums), "amounts": list(sums.values())}
-        reached = dict(await self._write(lambda db: ask(db, _TALLY, asked)))
+        values = {"names": list(sums), "amounts": list(sums.values())}
+        reached = dict(await self._write(lambda db: ask(db, _TALLY, values)))
         return [reached[name] for name, _ in counters]
 
     async def tallies(self, *, after: str = "", limit: int = 1000) -> list[tuple[str, int]]:
@@ -179,12 +180,12 @@ class PostgresRecords:
 
     async def forget_tallies(self, prefix: str) -> None:
         require_storable([prefix])
-        asked = {"begin": prefix, "end": prefix_end(prefix)}
-        await self._write(lambda db: db.asking.execute(_FORGET, asked, prepare=True))
+        values = {"begin": prefix, "end": prefix_end(prefix)}
+        await self._write(lambda db: db.asking.execute(_FORGET, values, prepare=True))
 
     async def _one(self, statement: LiteralString, values: Sequence[Any]) -> RecordRow | None:
-        found = await self._ask(statement, values)
-        return record_row(found[0]) if found else None
+        rows = await self._ask(statement, values)
+        return record_row(rows[0]) if rows else None
 
     async def _ask(self, statement: LiteralString, values: Sequence[Any]) -> ResultRows:
         return await self._read(lambda db: ask(db, statement, values))
@@ -194,11 +195,11 @@ async def _write_all(
     db: Connection, record_changes: Sequence[RecordChange]
 ) -> tuple[RecordRow, ...]:
     if len(record_changes) == 1:
-        kept = await _apply(db, record_changes[0])
-        return () if kept is None else (kept,)
+        row = await _apply(db, record_changes[0])
+        return () if row is None else (row,)
     async with db.transaction():
-        written = [await _apply(db, change) for change in record_changes]
-    return tuple(kept for kept in written if kept is not None)
+        rows = [await _apply(db, change) for change in record_changes]
+    return tuple(row for row in rows if row is not None)
 
 
 async def _apply(db: Connection, record_change: RecordChange) -> RecordRow | None:
@@ -211,43 +212,43 @@ async def _apply(db: Connection, record_change: RecordChange) -> RecordRow | Non
 
 
 async def _is_applied(db: Connection, record_change: RecordChange) -> bool:
-    known = record_change.row
+    row = record_change.row
     match record_change:
         case Put(content=content):
             statement = _PUT if content is None else _PUT_WITH_CONTENT
-            values = record_values(_next_revision(known))
+            values = record_values(_next_revision(row))
         case Replace(content=content):
             statement = _REPLACE if content is None else _REPLACE_WITH_CONTENT
-            values = (*record_values(_next_revision(known)), known.kind, known.id, known.rev)
+            values = (*record_values(_next_revision(row)), row.kind, row.id, row.rev)
         case Remove():
             statement, content = _REMOVE, None
-            values = (known.kind, known.id, known.rev)
+            values = (row.kind, row.id, row.rev)
         case _:
             assert_never(record_change)
     try:
-        written = await ask(db, statement, values if content is None else (*values, content))
+        rows = await ask(db, statement, values if content is None else (*values, content))
     except errors.UniqueViolation as error:  # only a change of name gets here
-        raise _name_taken(known) from error
-    return bool(written)
+        raise _name_taken(row) from error
+    return bool(rows)
 
 
 async def _refusal(db: Connection, record_change: RecordChange) -> ServiceError | None:
     """`None` if the conflicting record is gone by now."""
-    known = record_change.row
-    found = await ask(db, _GET, [known.kind, known.id])
+    row = record_change.row
+    rows = await ask(db, _GET, [row.kind, row.id])
     if not isinstance(record_change, Put):
-        if not found:
-            return NotFound(known.kind, known.id)
-        return StaleVersion(f"{known.kind} {known.id} has changed meanwhile")
-    if found:
-        return AlreadyExists(f"{known.kind} {known.id}: there is one already")
-    namesakes = [known.tenant, known.kind, known.parent, known.name]
-    return _name_taken(known) if await ask(db, _NAMED, namesakes) else None
+        if not rows:
+            return NotFound(row.kind, row.id)
+        return StaleVersion(f"{row.kind} {row.id} has changed meanwhile")
+    if rows:
+        return AlreadyExists(f"{row.kind} {row.id}: there is one already")
+    namesakes = [row.tenant, row.kind, row.parent, row.name]
+    return _name_taken(row) if await ask(db, _NAMED, namesakes) else None
 
 
-def _name_taken(known: RecordRow) -> AlreadyExists:
-    return AlreadyExists(f"{known.kind} {known.name!r}: there is one already")
+def _name_taken(row: RecordRow) -> AlreadyExists:
+    return AlreadyExists(f"{row.kind} {row.name!r}: there is one already")
 
 
-def _next_revision(known: RecordRow) -> RecordRow:
-    return replace(known, rev=known.rev + 1)
+def _next_revision(row: RecordRow) -> RecordRow:
+    return replace(row, rev=row.rev + 1)

@@ -113,9 +113,9 @@ class PostgresStore:
         return await self._pool.read(lambda db: queries.read(db, event_range))
 
     async def submit(self, session_id: str, item: InboxItem) -> InboxItem:
-        kept = await self._collide(lambda db: queries.submit(db, session_id, item))
+        stored = await self._collide(lambda db: queries.submit(db, session_id, item))
         self.wakeups.tell(session_id)
-        return kept
+        return stored
 
     async def pending(
         self,
@@ -243,8 +243,8 @@ async def _append_redaction(db: Connection, append: Append) -> None:
     async with db.transaction():
         await queries.append(db, append)
         for seq, body in append.redacted_bodies:
-            given = {"body": body, "session_id": append.lease.session_id, "seq": seq}
+            values = {"body": body, "session_id": append.lease.session_id, "seq": seq}
             for statement in statements.REDACT:
-                await db.execute(statement, given)
+                await db.execute(statement, values)
         await db.execute(statements.REMOVE_BLOB_USES, [list(append.removed_blobs)])
         await db.execute(statements.REMOVE_BLOBS, [list(append.removed_blobs)])

@@ -23,8 +23,8 @@ _BEFORE = 8
 def normalize_words(text: str) -> str:
     """Lower-case words without accents, one space between."""
     plain = unicodedata.normalize("NFKD", text).casefold()
-    kept = (item for item in plain if not unicodedata.combining(item))
-    return " ".join("".join(item if item.isalnum() else " " for item in kept).split())
+    characters = (item for item in plain if not unicodedata.combining(item))
+    return " ".join("".join(item if item.isalnum() else " " for item in characters).split())
 
 
 def indexable_text(text: str) -> str:
@@ -35,34 +35,34 @@ def indexable_text(text: str) -> str:
 def snippet(text: str, words: Sequence[str]) -> str:
     """The words around the first of `words`, with an ellipsis where text was left out."""
     pieces = text.split()
-    wanted = {part for word in words for part in normalize_words(word).split()}
-    at = next(_matching_words(pieces, wanted), 0)
+    word_parts = {part for word in words for part in normalize_words(word).split()}
+    at = next(_matching_words(pieces, word_parts), 0)
     begin = max(0, min(at - _BEFORE, len(pieces) - _SNIPPET_WORDS))
     end = begin + _SNIPPET_WORDS
     shown = " ".join(pieces[begin:end])
     return f"{'…' if begin else ''}{shown}{'…' if end < len(pieces) else ''}"
 
 
-def _matching_words(pieces: Sequence[str], wanted: set[str]) -> Iterator[int]:
+def _matching_words(pieces: Sequence[str], word_parts: set[str]) -> Iterator[int]:
     return (
         at
         for at, piece in enumerate(pieces)
-        if not wanted.isdisjoint(normalize_words(piece).split())
+        if not word_parts.isdisjoint(normalize_words(piece).split())
     )
 
 
 async def unindexed(db: Connection, session_id: str | None, limit: int) -> list[tuple[str, Row]]:
     if session_id is None:
-        found = await queries.ask(db, sql.UNINDEXED, [limit])
+        rows = await queries.ask(db, sql.UNINDEXED, [limit])
     else:
-        found = await queries.ask(db, sql.UNINDEXED_IN, [session_id, limit])
-    return [(item[0], Row._make(item[1:])) for item in found]
+        rows = await queries.ask(db, sql.UNINDEXED_IN, [session_id, limit])
+    return [(item[0], Row._make(item[1:])) for item in rows]
 
 
 async def index(
     db: Connection, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]
 ) -> None:
-    kept = [indexable_text(indexed_text.text) for indexed_text in indexed_texts]
+    texts = [indexable_text(indexed_text.text) for indexed_text in indexed_texts]
     await db.asking.execute(
         sql.INDEX,
         {
@@ -70,8 +70,8 @@ async def index(
             "uptos": [seq for _, seq in upto],
             "ids": [indexed_text.session_id for indexed_text in indexed_texts],
             "seqs": [indexed_text.seq for indexed_text in indexed_texts],
-            "texts": kept,
-            "folded": [normalize_words(text) for text in kept],
+            "texts": texts,
+            "folded": [normalize_words(text) for text in texts],
         },
         prepare=True,
     )
@@ -110,12 +110,12 @@ async def search(
         "limit": limit,
     }
     if scope is None:
-        found = await queries.ask(db, sql.SEARCH, values)
+        rows = await queries.ask(db, sql.SEARCH, values)
     else:
-        found = await queries.ask(db, sql.SEARCH_IN_SCOPE, {**values, **_scope_values(scope)})
+        rows = await queries.ask(db, sql.SEARCH_IN_SCOPE, {**values, **_scope_values(scope)})
     return [
         SearchHit(session_id=session_id, seq=seq, snippet=snippet(text, query.words))
-        for session_id, seq, text in found
+        for session_id, seq, text in rows
     ]
 
 

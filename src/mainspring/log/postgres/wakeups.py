@@ -13,7 +13,6 @@ from typing import Final
 import anyio
 import psycopg
 from anyio import CancelScope
-from psycopg import Notify
 
 from mainspring.core.errors import StoreFailed
 from mainspring.log.postgres import queries
@@ -96,18 +95,15 @@ class Wakeups:
             await connection.execute("listen mainspring")
             connected()
             self._signals.poke(self._signals.watched())  # notifications in the meantime were lost
-            async for heard in connection.notifies():
-                self._pass_on(heard)
+            async for notification in connection.notifies():
+                sender, _, session_ids = notification.payload.partition(
+                    " "
+                )  # any client of the database may send here
+                if sender != self._name:
+                    self._signals.poke(session_ids.split())
         finally:
             with CancelScope(shield=True):
                 await connection.close()
-
-    def _pass_on(self, heard: Notify) -> None:
-        sender, _, session_ids = heard.payload.partition(
-            " "
-        )  # any client of the database may send here
-        if sender != self._name:
-            self._signals.poke(session_ids.split())
 
     async def poll(self) -> None:
         """Poll watched sessions, until cancelled."""

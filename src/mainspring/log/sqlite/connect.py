@@ -115,7 +115,12 @@ def prepare(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> sqlit
         StoreMismatch: it is another program's database, or that of a newer Mainspring.
     """
     with translate_errors(path):
-        _make_place(path)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        if sys.platform != "win32":
+            for suffix in ("", "-wal", "-shm"):
+                close_to_others(Path(f"{path}{suffix}"))
         connection = connect(path)
         try:
             _claim(path, connection)
@@ -127,17 +132,6 @@ def prepare(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> sqlit
         return connection
 
 
-def _make_place(path: Path) -> None:
-    """Create the folder and the file, readable only by their owner, unless they exist. SQLite
-    gives its other files the same permissions."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with suppress(FileExistsError):
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    if sys.platform != "win32":
-        for suffix in ("", "-wal", "-shm"):
-            close_to_others(Path(f"{path}{suffix}"))
-
-
 def close_to_others(file: Path) -> None:
     """Remove other users' access, which a copy or an old version may have left.
 
@@ -145,29 +139,29 @@ def close_to_others(file: Path) -> None:
     process have on it (fcntl(2)), and could corrupt the log.
     """
     try:
-        found = file.lstat()
+        state = file.lstat()
     except FileNotFoundError:
         return
-    if not stat.S_ISREG(found.st_mode) or not found.st_mode & OTHERS:
+    if not stat.S_ISREG(state.st_mode) or not state.st_mode & OTHERS:
         return
-    if found.st_uid != os.geteuid():
+    if state.st_uid != os.geteuid():
         _LOG.warning("%s can be read by other users: chmod 600 it", file)
         return
-    _set_mode(file, found)
+    _set_mode(file, state)
     _LOG.warning("%s could be read by other users; its mode is 0600 now", file)
 
 
-def _set_mode(file: Path, found: os.stat_result) -> None:
-    mode = stat.S_IMODE(found.st_mode) & ~OTHERS
+def _set_mode(file: Path, state: os.stat_result) -> None:
+    mode = stat.S_IMODE(state.st_mode) & ~OTHERS
     if sys.platform != "linux":
         os.chmod(file, mode, follow_symlinks=False)
         return
-    named = os.open(file, os.O_PATH | os.O_NOFOLLOW)  # a path descriptor has no locks to release
+    opened = os.open(file, os.O_PATH | os.O_NOFOLLOW)  # a path descriptor has no locks to release
     try:
-        if os.path.samestat(os.fstat(named), found):
-            os.chmod(f"/proc/self/fd/{named}", mode)
+        if os.path.samestat(os.fstat(opened), state):
+            os.chmod(f"/proc/self/fd/{opened}", mode)
     finally:
-        os.close(named)
+        os.close(opened)
 
 
 def _claim(path: Path, connection: sqlite3.Connection) -> None:

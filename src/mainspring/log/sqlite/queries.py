@@ -48,10 +48,10 @@ _STALE = (
 
 
 def key_of(db: sqlite3.Connection, session_id: str) -> int:
-    found = db.execute("select key from session where id = ?", (session_id,)).fetchone()
-    if found is None:
+    row = db.execute("select key from session where id = ?", (session_id,)).fetchone()
+    if row is None:
         raise SessionNotFound(session_id)
-    return int(found[0])
+    return int(row[0])
 
 
 def create(
@@ -86,23 +86,23 @@ def create(
 
 
 def session(db: sqlite3.Connection, session_id: str) -> SessionRow:
-    found = db.execute(f"{_SESSION} where s.id = ?", (session_id,)).fetchone()
-    if found is None:
+    row = db.execute(f"{_SESSION} where s.id = ?", (session_id,)).fetchone()
+    if row is None:
         raise SessionNotFound(session_id)
-    return session_row(found)
+    return session_row(row)
 
 
 def sessions(db: sqlite3.Connection, before: SessionRow | None, limit: int) -> list[SessionRow]:
     cursor = (2**62, "") if before is None else (before.created, before.id)
-    found = db.execute(
+    rows = db.execute(
         f"{_SESSION} where (s.created, s.id) < (?, ?) order by s.created desc, s.id desc limit ?",
         (*cursor, limit),
     )
-    return [session_row(item) for item in found]
+    return [session_row(item) for item in rows]
 
 
 def runnable(db: sqlite3.Connection, limit: int) -> list[str]:
-    found = db.execute(  # a union, because `or` would scan all sessions
+    rows = db.execute(  # a union, because `or` would scan all sessions
         f"""
         select id from session
          where key in (
@@ -113,26 +113,26 @@ def runnable(db: sqlite3.Connection, limit: int) -> list[str]:
         """,
         (limit,),
     )
-    return [session_id for (session_id,) in found]
+    return [session_id for (session_id,) in rows]
 
 
 def stale(db: sqlite3.Connection, updated_before: int, limit: int) -> list[str]:
-    found = db.execute(
+    rows = db.execute(
         f"select id from session s where {_STALE} order by updated limit ?",
         (updated_before, limit),
     )
-    return [session_id for (session_id,) in found]
+    return [session_id for (session_id,) in rows]
 
 
 def expire(db: sqlite3.Connection, session_id: str, updated_before: int) -> bool:
-    found = db.execute(
+    row = db.execute(
         f"select key from session s where id = ? and {_STALE}"
         " and not exists (select 1 from session f where f.parent_key = s.key)",
         (session_id, updated_before),
     ).fetchone()
-    if found is not None:
-        _delete(db, found[0])
-    return found is not None
+    if row is not None:
+        _delete(db, row[0])
+    return row is not None
 
 
 def heads(db: sqlite3.Connection, session_ids: Sequence[str]) -> dict[str, SessionHeads]:
@@ -216,27 +216,25 @@ def _redact(db: sqlite3.Connection, key: int, append: Append) -> None:
 
 def _refusal(db: sqlite3.Connection, append: Append) -> Fenced | Conflict | SessionNotFound:
     lease = append.lease
-    found = db.execute(
-        "select seq, epoch from session where id = ?", (lease.session_id,)
-    ).fetchone()
-    if found is None:
+    row = db.execute("select seq, epoch from session where id = ?", (lease.session_id,)).fetchone()
+    if row is None:
         return SessionNotFound(lease.session_id)
-    seq, epoch = found
+    seq, epoch = row
     if epoch != lease.epoch:
         return Fenced(lease.session_id, epoch=lease.epoch, current=epoch)
     return Conflict(lease.session_id, expected=append.expected.seq, actual=seq)
 
 
 def read(db: sqlite3.Connection, event_range: EventRange) -> list[Row]:
-    found = db.execute("select key from session where id = ?", (event_range.session_id,)).fetchone()
-    if found is None:
+    row = db.execute("select key from session where id = ?", (event_range.session_id,)).fetchone()
+    if row is None:
         return []
     where = ["session_key = ?", "seq > ?", "seq <= ?"]
-    values: list[Any] = [found[0], event_range.after, event_range.upto]
-    for column, wanted in (("type", event_range.types), ("thread_id", event_range.threads)):
-        if wanted is not None:
-            where.append(f"{column} in ({', '.join('?' * len(wanted))})")
-            values += sorted(wanted)
+    values: list[Any] = [row[0], event_range.after, event_range.upto]
+    for column, allowed in (("type", event_range.types), ("thread_id", event_range.threads)):
+        if allowed is not None:
+            where.append(f"{column} in ({', '.join('?' * len(allowed))})")
+            values += sorted(allowed)
     order = "desc" if event_range.backwards else "asc"
     rows = db.execute(
         f"select {_ROW} from event where {' and '.join(where)} order by seq {order} limit ?",
@@ -247,18 +245,18 @@ def read(db: sqlite3.Connection, event_range: EventRange) -> list[Row]:
 
 def submit(db: sqlite3.Connection, session_id: str, item: InboxItem) -> InboxItem:
     key = key_of(db, session_id)
-    seen = db.execute(
+    row = db.execute(
         f"select {_ITEM} from inbox where session_key = ? and client_id = ?",
         (key, item.client_id),
     ).fetchone()
-    if seen is not None:
-        return inbox_item(seen)
+    if row is not None:
+        return inbox_item(row)
     [(position,)] = db.execute(
         "update session set inbox_head = inbox_head + 1, updated = max(updated, ?)"
         " where key = ? returning inbox_head",
         (item.time, key),
     ).fetchall()
-    kept = db.execute(
+    stored = db.execute(
         f"insert into inbox(session_key, {_ITEM})"
         f" values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning {_ITEM}",
         (
@@ -275,28 +273,28 @@ def submit(db: sqlite3.Connection, session_id: str, item: InboxItem) -> InboxIte
             item.seq,
         ),
     ).fetchall()
-    return inbox_item(kept[0])
+    return inbox_item(stored[0])
 
 
 def pending(
     db: sqlite3.Connection, session_id: str, after: int, types: frozenset[str] | None, limit: int
 ) -> list[InboxItem]:
     only = "" if types is None else f"and type in ({', '.join('?' * len(types))})"
-    found = db.execute(
+    rows = db.execute(
         f"select {_ITEM} from inbox where session_key = ? and position > ? and seq is null {only}"
         " order by position limit ?",
         (key_of(db, session_id), after, *sorted(types or ()), limit),
     )
-    return [inbox_item(item) for item in found]
+    return [inbox_item(item) for item in rows]
 
 
 def inbox(db: sqlite3.Connection, session_id: str, after: int, limit: int) -> list[InboxItem]:
-    found = db.execute(
+    rows = db.execute(
         f"select {_ITEM} from inbox where session_key = ? and position > ?"
         " order by position limit ?",
         (key_of(db, session_id), after, limit),
     )
-    return [inbox_item(item) for item in found]
+    return [inbox_item(item) for item in rows]
 
 
 def acquire(
@@ -306,20 +304,20 @@ def acquire(
     seconds: float,
     instead_of: tuple[str, int] | None,
 ) -> Lease:
-    taken = db.execute(
+    row = db.execute(
         f"update session set epoch = epoch + 1, owner = ?, lease_until = {_NOW} + ?"
         f" where id = ? and (owner is null or lease_until <= {_NOW} or (owner, epoch) = (?, ?))"
         " returning epoch",
         (owner, seconds, session_id, *(instead_of or (None, None))),
     ).fetchall()
-    if taken:
-        return Lease(session_id=session_id, owner=owner, epoch=taken[0][0], seconds=seconds)
-    held = db.execute(
+    if row:
+        return Lease(session_id=session_id, owner=owner, epoch=row[0][0], seconds=seconds)
+    holder = db.execute(
         f"select owner, epoch, lease_until - {_NOW} from session where id = ?", (session_id,)
     ).fetchone()
-    if held is None:
+    if holder is None:
         raise SessionNotFound(session_id)
-    raise LeaseHeld(session_id, owner=held[0], epoch=held[1], seconds=max(0.0, held[2]))
+    raise LeaseHeld(session_id, owner=holder[0], epoch=holder[1], seconds=max(0.0, holder[2]))
 
 
 def renew(db: sqlite3.Connection, lease: Lease) -> None:
@@ -347,7 +345,7 @@ def put_blob(db: sqlite3.Connection, session_id: str, digest: str, content: byte
 
 
 def blobs(db: sqlite3.Connection, session_id: str) -> list[str]:
-    found = db.execute(
+    rows = db.execute(
         "select hash from blob_use where session_key = ? order by hash", (key_of(db, session_id),)
     )
-    return [digest for (digest,) in found]
+    return [digest for (digest,) in rows]

@@ -56,32 +56,30 @@ class SqliteRecords:
         self._run_write = run_write
 
     async def get(self, kind: str, id_: str) -> RecordRow:
-        found = (
-            await self._glance(lambda db: _find(db, kind, id_)) if is_storable_text(id_) else None
-        )
-        if found is None:
+        row = await self._glance(lambda db: _find(db, kind, id_)) if is_storable_text(id_) else None
+        if row is None:
             raise NotFound(kind, id_)
-        return found
+        return row
 
     async def named(self, kind: str, name: str, *, tenant: str, parent: str = "") -> RecordRow:
-        found = None
+        row = None
         if is_storable_text(name) and is_storable_text(parent):
-            found = await self._glance(lambda db: _find_by_name(db, tenant, kind, parent, name))
-        if found is None:
+            row = await self._glance(lambda db: _find_by_name(db, tenant, kind, parent, name))
+        if row is None:
             raise NotFound(kind, name)
-        return found
+        return row
 
     async def list(self, query: RecordQuery) -> list[RecordRow]:
-        asked, values = record_page(query, "?")
+        tail, values = record_page(query, "?")
         return await self._run_read(
-            lambda db: _records(db.execute(f"select {RECORD_COLUMNS} from record {asked}", values))
+            lambda db: _records(db.execute(f"select {RECORD_COLUMNS} from record {tail}", values))
         )
 
     async def count(self, query: RecordQuery) -> int:
-        asked = record_conditions(query)
-        statement = f"select count(*) from record where {asked.where('?')}"
-        found = await self._run_read(lambda db: db.execute(statement, asked.values).fetchone())
-        return int(found[0])
+        conditions = record_conditions(query)
+        statement = f"select count(*) from record where {conditions.where('?')}"
+        row = await self._run_read(lambda db: db.execute(statement, conditions.values).fetchone())
+        return int(row[0])
 
     async def write(self, *changes: RecordChange) -> tuple[RecordRow, ...]:
         require_changes_storable(changes)
@@ -97,25 +95,25 @@ class SqliteRecords:
         return content
 
     async def whole(self, kind: str, id_: str) -> RecordWithContent:
-        found = (
+        record = (
             await self._run_read(lambda db: _find_with_content(db, kind, id_))
             if is_storable_text(id_)
             else None
         )
-        if found is None:
+        if record is None:
             raise NotFound(kind, id_)
-        return found
+        return record
 
     async def everything(
         self, *, after: RecordRow | None = None, limit: int = 100
     ) -> list[RecordRow]:
-        seen = ("", "") if after is None else (after.kind, after.id)
+        position = ("", "") if after is None else (after.kind, after.id)
         return await self._run_read(
             lambda db: _records(
                 db.execute(
                     f"select {RECORD_COLUMNS} from record where (kind, id) > (?, ?)"
                     " order by kind, id limit ?",
-                    (*seen, limit),
+                    (*position, limit),
                 )
             )
         )
@@ -144,24 +142,24 @@ class SqliteRecords:
         )
 
 
-def _records(found: sqlite3.Cursor) -> list[RecordRow]:
-    return [record_row(item) for item in found]
+def _records(rows: sqlite3.Cursor) -> list[RecordRow]:
+    return [record_row(item) for item in rows]
 
 
 def _write(db: sqlite3.Connection, record_changes: Sequence[RecordChange]) -> tuple[RecordRow, ...]:
     """A refusal writes nothing and leaves the other jobs of the transaction intact."""
     if len(record_changes) == 1:  # which looks first and writes then
-        kept = _apply(db, record_changes[0])
-        return () if kept is None else (kept,)
+        row = _apply(db, record_changes[0])
+        return () if row is None else (row,)
     db.execute("savepoint changes")
     try:
-        written = [_apply(db, change) for change in record_changes]
+        rows = [_apply(db, change) for change in record_changes]
     except BaseException:
         db.execute("rollback to changes")
         raise
     finally:
         db.execute("release changes")
-    return tuple(kept for kept in written if kept is not None)
+    return tuple(row for row in rows if row is not None)
 
 
 def _apply(db: sqlite3.Connection, record_change: RecordChange) -> RecordRow | None:
@@ -181,38 +179,38 @@ def _put(db: sqlite3.Connection, put: Put) -> RecordRow:
     if _find(db, new.kind, new.id) is not None:
         raise AlreadyExists(f"{new.kind} {new.id}: there is one already")
     _require_free_name(db, new)
-    kept = replace(new, rev=new.rev + 1)
-    db.execute(f"insert into record({RECORD_COLUMNS}) values ({_MARKS})", record_values(kept))
-    _keep_content(db, kept, put.content)
-    return kept
+    row = replace(new, rev=new.rev + 1)
+    db.execute(f"insert into record({RECORD_COLUMNS}) values ({_MARKS})", record_values(row))
+    _keep_content(db, row, put.content)
+    return row
 
 
 def _replace(db: sqlite3.Connection, change: Replace) -> RecordRow:
     new = change.row
     _require_current(db, new)
     _require_free_name(db, new)
-    kept = replace(new, rev=new.rev + 1)
+    row = replace(new, rev=new.rev + 1)
     db.execute(
         f"update record set ({RECORD_COLUMNS}) = ({_MARKS}) where kind = ? and id = ?",
-        (*record_values(kept), kept.kind, kept.id),
+        (*record_values(row), row.kind, row.id),
     )
-    _keep_content(db, kept, change.content)
-    return kept
+    _keep_content(db, row, change.content)
+    return row
 
 
 def _remove(db: sqlite3.Connection, change: Remove) -> None:
-    gone = (change.row.kind, change.row.id)
+    key = (change.row.kind, change.row.id)
     _require_current(db, change.row)
-    db.execute("delete from record where kind = ? and id = ?", gone)
-    db.execute("delete from record_content where kind = ? and id = ?", gone)
+    db.execute("delete from record where kind = ? and id = ?", key)
+    db.execute("delete from record_content where kind = ? and id = ?", key)
 
 
-def _require_current(db: sqlite3.Connection, known: RecordRow) -> None:
-    found = _find(db, known.kind, known.id)
-    if found is None:
-        raise NotFound(known.kind, known.id)
-    if found.rev != known.rev:
-        raise StaleVersion(f"{known.kind} {known.id} has changed meanwhile")
+def _require_current(db: sqlite3.Connection, row: RecordRow) -> None:
+    current = _find(db, row.kind, row.id)
+    if current is None:
+        raise NotFound(row.kind, row.id)
+    if current.rev != row.rev:
+        raise StaleVersion(f"{row.kind} {row.id} has changed meanwhile")
 
 
 def _require_free_name(db: sqlite3.Connection, new: RecordRow) -> None:
@@ -223,39 +221,39 @@ def _require_free_name(db: sqlite3.Connection, new: RecordRow) -> None:
         raise AlreadyExists(f"{new.kind} {new.name!r}: there is one already")
 
 
-def _keep_content(db: sqlite3.Connection, kept: RecordRow, content: bytes | None) -> None:
+def _keep_content(db: sqlite3.Connection, row: RecordRow, content: bytes | None) -> None:
     if content is not None:
         db.execute(
             "insert or replace into record_content(kind, id, content) values (?, ?, ?)",
-            (kept.kind, kept.id, content),
+            (row.kind, row.id, content),
         )
 
 
 def _find(db: sqlite3.Connection, kind: str, id_: str) -> RecordRow | None:
-    found = db.execute(
+    row = db.execute(
         f"select {RECORD_COLUMNS} from record where kind = ? and id = ?", (kind, id_)
     ).fetchone()
-    return None if found is None else record_row(found)
+    return None if row is None else record_row(row)
 
 
 def _find_by_name(
     db: sqlite3.Connection, tenant: str, kind: str, parent: str, name: str
 ) -> RecordRow | None:
-    found = db.execute(
+    row = db.execute(
         f"select {RECORD_COLUMNS} from record where tenant = ? and kind = ? and "
         "parent = ? and name = ?",
         (tenant, kind, parent, name),
     ).fetchone()
-    return None if found is None else record_row(found)
+    return None if row is None else record_row(row)
 
 
 def _find_with_content(db: sqlite3.Connection, kind: str, id_: str) -> RecordWithContent | None:
-    found = db.execute(
+    row = db.execute(
         f"select {RECORD_COLUMNS}, content from record left join record_content using (kind, id)"
         " where kind = ? and id = ?",
         (kind, id_),
     ).fetchone()
-    return None if found is None else RecordWithContent(row=record_row(found), content=found[-1])
+    return None if row is None else RecordWithContent(row=record_row(row), content=row[-1])
 
 
 def _tally(db: sqlite3.Connection, counters: Sequence[tuple[str, int]]) -> list[int]:
@@ -269,5 +267,5 @@ def _tally(db: sqlite3.Connection, counters: Sequence[tuple[str, int]]) -> list[
 
 
 def _amount(db: sqlite3.Connection, name: str) -> int:
-    found = db.execute("select amount from tally where name = ?", (name,)).fetchone()
-    return 0 if found is None else int(found[0])
+    row = db.execute("select amount from tally where name = ?", (name,)).fetchone()
+    return 0 if row is None else int(row[0])

@@ -131,13 +131,13 @@ class SqliteStore:
         self.signals.poke([append.lease.session_id], is_inbox=False)
 
     async def read(self, event_range: EventRange) -> list[Row]:
-        read = self._glance if event_range.limit <= _FEW_ROWS else self._read
-        return await read(lambda db: queries.read(db, event_range))
+        run_read = self._glance if event_range.limit <= _FEW_ROWS else self._read
+        return await run_read(lambda db: queries.read(db, event_range))
 
     async def submit(self, session_id: str, item: InboxItem) -> InboxItem:
-        kept = await self._write(lambda db: queries.submit(db, session_id, item))
+        stored = await self._write(lambda db: queries.submit(db, session_id, item))
         self.signals.poke([session_id])
-        return kept
+        return stored
 
     async def pending(
         self,
@@ -185,12 +185,12 @@ class SqliteStore:
         )
 
     async def blob(self, digest: str) -> bytes:
-        found = await self._read(
+        row = await self._read(
             lambda db: db.execute("select content from blob where hash = ?", (digest,)).fetchone()
         )
-        if found is None:
+        if row is None:
             raise BlobNotFound(digest)
-        return bytes(found[0])
+        return bytes(row[0])
 
     async def blobs(self, session_id: str) -> list[str]:
         return await self._read(lambda db: queries.blobs(db, session_id))
@@ -244,24 +244,24 @@ class SqliteStore:
 
     async def poll(self) -> None:
         """Wake followers of sessions that other processes have changed, until cancelled."""
-        seen = 0
+        known_version = 0
         changed = time.monotonic()
         while True:
             await self.signals.someone()
-            begun = time.monotonic()
+            begin = time.monotonic()
             try:
-                if (version := self._commits.foreign_version()) != seen:
+                if (version := self._commits.foreign_version()) != known_version:
                     watched = self.signals.watched()
                     heads = await self._glance(partial(queries.heads, session_ids=watched))
                     self.signals.compare(heads)
-                    seen, changed = version, begun
+                    known_version, changed = version, begin
             except StoreFailed:
                 await anyio.sleep(_PATIENCE_SECONDS)  # followers get the error when they read
                 continue
-            seconds = _QUIET_POLL_SECONDS if begun - changed > _QUIET_SECONDS else _POLL_SECONDS
+            seconds = _QUIET_POLL_SECONDS if begin - changed > _QUIET_SECONDS else _POLL_SECONDS
             if not self.signals.has_followers():
                 seconds = _INBOX_POLL_SECONDS
-            await anyio.sleep(max(seconds, (time.monotonic() - begun) * _POLL_SHARE))
+            await anyio.sleep(max(seconds, (time.monotonic() - begin) * _POLL_SHARE))
 
     async def checkpoint(self) -> None:
         """Checkpoint the write-ahead log on another connection, so that writers need not wait."""

@@ -31,13 +31,13 @@ _ALLOWED = """
 
 def unindexed(db: sqlite3.Connection, session_id: str | None, limit: int) -> list[tuple[str, Row]]:
     only = "" if session_id is None else "and s.id = ?"
-    found = db.execute(
+    rows = db.execute(
         "select s.id, e.seq, e.id, e.thread_id, e.time, e.version, e.type, e.body, e.prev, e.sender"
         " from session s join event e on e.session_key = s.key and e.seq > s.indexed"
         f" where s.indexed < s.seq {only} order by s.key, e.seq limit ?",
         (*(() if session_id is None else (session_id,)), limit),
     )
-    return [(item[0], Row._make(item[1:])) for item in found]
+    return [(item[0], Row._make(item[1:])) for item in rows]
 
 
 def index(
@@ -83,14 +83,14 @@ def search(
     if scope is not None:
         where.append(f"rowid >> {SEQ_BITS} in ({_ALLOWED})")
         values += _scope_values(scope)
-    found = db.execute(
+    rows = db.execute(
         "select s.id, found.id & 4294967295, found.snippet from ("
         "  select rowid id, rank, snippet(words, 0, '', '', '…', 24) snippet from words"
         f"  where {' and '.join(where)} order by rank limit ?"
         ") found join session s on s.key = found.id >> 32 order by found.rank",
         [*values, limit],
     )
-    return [SearchHit(session_id=item[0], seq=item[1], snippet=item[2]) for item in found]
+    return [SearchHit(session_id=item[0], seq=item[1], snippet=item[2]) for item in rows]
 
 
 def _scope_values(scope: SessionScope) -> list[Any]:

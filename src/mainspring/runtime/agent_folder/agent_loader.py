@@ -12,7 +12,9 @@ from typing import Literal, TypeAlias
 
 from mainspring import error_table
 from mainspring.core.errors import InvalidInput
-from mainspring.harness.context.instructions import InstructionFiles, InstructionLimits, render
+from mainspring.harness.context.instruction_files import InstructionFiles
+from mainspring.harness.context.instruction_parsing import InstructionLimits
+from mainspring.harness.context.instructions import render
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder.folder_instructions import (
     FolderInstructions,

@@ -16,12 +16,13 @@ from msgspec import Struct
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
-from mainspring.harness.context.instruction_files import DiskInstructionFiles
-from mainspring.harness.context.instructions import (
+from mainspring.harness.context.instruction_files import (
     InstructionFiles,
     InstructionIssue,
-    InstructionLimits,
     InstructionRoots,
+)
+from mainspring.harness.context.instruction_parsing import InstructionLimits
+from mainspring.harness.context.instructions import (
     Instructions,
     Section,
     load,
@@ -60,7 +61,7 @@ def read_instructions(
     around the agent's folder whose instructions apply too; `cwd` is the folder further down where
     the work is done."""
     places = places_of(scopes, project=project, cwd=cwd)
-    instructions = load(instruction_files or DiskInstructionFiles(), places, instruction_limits)
+    instructions = load(instruction_files or InstructionFiles(), places, instruction_limits)
     findings = tuple(finding_of(issue) for issue in instructions.issues)
     return FolderInstructions(
         instructions=instructions, instruction_roots=places, findings=findings
@@ -121,7 +122,7 @@ class PathInstructions:
         instruction_files: InstructionFiles | None = None,
         also: Sequence[ExtraSections] = (),
     ) -> None:
-        self._files = instruction_files or DiskInstructionFiles()
+        self._files = instruction_files or InstructionFiles()
         self._instruction_roots = instruction_roots
         self._instructions = instructions
         self._known = frozenset(section.source for section in instructions.sections)
@@ -184,7 +185,7 @@ async def load_path_instructions(
         own = path.as_posix()
         return any(path.is_relative_to(item) for item in folders) or is_hidden(policy, own, own)
 
-    files = DiskInstructionFiles(is_hidden=is_out_of_sight)
+    files = InstructionFiles(is_hidden=is_out_of_sight)
     places = places_of(scopes)
     instructions = await to_thread.run_sync(load, files, places)
     return PathInstructions(places, instructions, instruction_files=files, also=also)

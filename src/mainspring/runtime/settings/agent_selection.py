@@ -15,7 +15,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model_facts import ModelFacts
 from mainspring.harness.context import instructions
-from mainspring.harness.context.instruction_files import DiskInstructionFiles
+from mainspring.harness.context.instruction_files import InstructionFiles
 from mainspring.harness.permissions.policy import Policy, is_hidden
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder import folder_versions
@@ -193,9 +193,9 @@ def _is_allowed(part: Skill | Subagent, scopes: Scopes) -> bool:
     return is_plugins or part.scope in (None, "managed")
 
 
-def _readable_disk(policy: Policy) -> DiskInstructionFiles:
+def _readable_disk(policy: Policy) -> InstructionFiles:
     """Without files that rules forbid to read: no instruction file may import them."""
-    return DiskInstructionFiles(
+    return InstructionFiles(
         is_hidden=lambda path: is_hidden(policy, path.as_posix(), path.as_posix())
     )
 

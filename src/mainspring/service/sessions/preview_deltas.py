@@ -109,7 +109,9 @@ class PubSub(Protocol):
 
     def say(self, topic: str, text: str) -> None: ...
 
-    def listen(self, topic: str, heard: Callable[[str], None]) -> AbstractContextManager[None]: ...
+    def listen(
+        self, topic: str, on_message: Callable[[str], None]
+    ) -> AbstractContextManager[None]: ...
 
 
 class SharedDeltas:

@@ -200,7 +200,11 @@ class MessageParser:
         match block.type:
             case "tool_use":
                 use = ToolUse(id=block.id, name=block.name, input=parse_input(block.pieces))
-                return self._settle(index, use)
+                self._content[index] = use
+                if not use.input:
+                    self._unwritten[index] = use
+                    return ()
+                return () if use.invalid_json is not None else (ToolUseReady(use),)
             case "text":
                 if text := "".join(block.pieces):
                     self._content[index] = TextBlock(text)
@@ -210,13 +214,6 @@ class MessageParser:
             case _:
                 pass  # blocks of server tools, which we never use
         return ()
-
-    def _settle(self, index: int, use: ToolUse) -> Sequence[Delta]:
-        self._content[index] = use
-        if not use.input:
-            self._unwritten[index] = use
-            return ()
-        return () if use.invalid_json is not None else (ToolUseReady(use),)
 
     def _end(self, event: _WireEvent) -> Sequence[Delta]:
         self._count(event.usage)

@@ -112,8 +112,8 @@ def _content(message: Message, quirks: Quirks, marker: Json | None) -> list[Json
     if isinstance(message, User):
         given = [_user_block(block, quirks) for block in message.content]
         return _with_cache_marker([block for block in given if block], marker)
-    said = [_assistant_block(block, quirks) for block in message.content]
-    return _with_cache_marker([block for block in said if block], marker)
+    blocks = [_assistant_block(block, quirks) for block in message.content]
+    return _with_cache_marker([block for block in blocks if block], marker)
 
 
 def _assistant_block(block: TextBlock | Thinking | ToolUse, quirks: Quirks) -> Json | None:
@@ -159,13 +159,13 @@ def _user_block(block: Block | ToolResultBlock, quirks: Quirks) -> Json | None:
 
 
 def _media(block: ImageBlock | DocumentBlock, quirks: Quirks) -> Json:
-    sent = resolve_source(block.source)
+    source = resolve_source(block.source)
     if isinstance(sent_as := to_text_or_media(block, quirks), str) and isinstance(
         block, ImageBlock
     ):
         return _text(sent_as)
     media: Json = {"type": "image" if isinstance(block, ImageBlock) else "document"}
-    media["source"] = msgspec.to_builtins(sent)
+    media["source"] = msgspec.to_builtins(source)
     if isinstance(block, DocumentBlock):
         media |= {"title": block.title} if block.title else {}
         media |= {"context": block.context} if block.context else {}
@@ -177,12 +177,12 @@ def _text(text: str) -> Json:
 
 
 def _thinking(request: Request, quirks: Quirks) -> Json:
-    asked: Json = {}
+    fields: Json = {}
     if effort := supported_effort(request.effort, quirks):
-        asked["output_config"] = {"effort": effort}
+        fields["output_config"] = {"effort": effort}
     if thinking := _thinking_config(request, quirks):
-        asked["thinking"] = thinking
-    return asked
+        fields["thinking"] = thinking
+    return fields
 
 
 def _thinking_config(request: Request, quirks: Quirks) -> Json | None:
@@ -190,11 +190,11 @@ def _thinking_config(request: Request, quirks: Quirks) -> Json | None:
         return None
     if request.effort == "none":
         return {"type": "disabled"} if quirks.can_disable_thinking else None
-    shown: Json = {"display": quirks.thinking_display} if quirks.thinking_display else {}
+    display: Json = {"display": quirks.thinking_display} if quirks.thinking_display else {}
     if quirks.thinking == "adaptive":
-        return {"type": "adaptive"} | shown
+        return {"type": "adaptive"} | display
     limit = output_limit(request, quirks)
     budget = min(_BUDGETS[request.effort], limit * 3 // 4)  # thinking counts as output
     if budget < _MIN_BUDGET:
         return None
-    return {"type": "enabled", "budget_tokens": budget} | shown
+    return {"type": "enabled", "budget_tokens": budget} | display

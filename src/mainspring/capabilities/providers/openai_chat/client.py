@@ -136,7 +136,11 @@ class ChatParser:
             self.is_over = True
             return self._finish(self._finish_reason) if self.has_begun else ()
         chunk = _CHUNKS.decode(data)
-        self._note(chunk)
+        if chunk.error:
+            raise stream_failure(self._provider, chunk.error, secret=self._secret)
+        self._model = chunk.model or self._model
+        self._usage = chunk.usage or self._usage
+        self.has_begun = self.has_begun or bool(chunk.choices)
         if not chunk.choices:
             return ()
         choice = chunk.choices[0]
@@ -151,13 +155,6 @@ class ChatParser:
         self.is_over = True
         if self.has_begun:
             self._finish(self._finish_reason)
-
-    def _note(self, chunk: _Chunk) -> None:
-        if chunk.error:
-            raise stream_failure(self._provider, chunk.error, secret=self._secret)
-        self._model = chunk.model or self._model
-        self._usage = chunk.usage or self._usage
-        self.has_begun = self.has_begun or bool(chunk.choices)
 
     def _hear(self, message: _Message) -> list[Delta]:
         deltas: list[Delta] = []
@@ -177,18 +174,18 @@ class ChatParser:
     def _call(self, call: _Call) -> list[Delta]:
         function = call.function or _Function()
         index = len(self._calls) if call.index is None else call.index
-        known = self._at_index.get(index)
+        open_call = self._at_index.get(index)
         deltas: list[Delta] = []
-        if known is None or _is_new_call(known, call, function):
+        if open_call is None or _is_new_call(open_call, call, function):
             name = function.name or ""
-            known = _OpenCall(self._ids.unique(call.id), name, call.id)
-            self._calls.append(known)
-            self._at_index[index] = known
-            deltas.append(ToolInputDelta(id=known.id, name=name, json=""))
-        known.extras = call.extra_content or known.extras
+            open_call = _OpenCall(self._ids.unique(call.id), name, call.id)
+            self._calls.append(open_call)
+            self._at_index[index] = open_call
+            deltas.append(ToolInputDelta(id=open_call.id, name=name, json=""))
+        open_call.extras = call.extra_content or open_call.extras
         if piece := _json(function.arguments):
-            known.pieces.append(piece)
-            deltas.append(ToolInputDelta(id=known.id, name=known.name, json=piece))
+            open_call.pieces.append(piece)
+            deltas.append(ToolInputDelta(id=open_call.id, name=open_call.name, json=piece))
         return deltas
 
     def _finish(self, reason: str) -> list[Delta]:
@@ -242,13 +239,13 @@ class ChatParser:
         return "tool_use" if self._calls else "end_turn"
 
 
-def _is_new_call(known: _OpenCall, call: _Call, function: _Function) -> bool:
+def _is_new_call(open_call: _OpenCall, call: _Call, function: _Function) -> bool:
     """Whether a server has begun a new call under an index that it had already used."""
     if not function.name:
         return False
     if call.id:
-        return call.id != known.given_id
-    return bool(known.pieces)
+        return call.id != open_call.given_id
+    return bool(open_call.pieces)
 
 
 def _merge_details(fragments: Sequence[dict[str, object]]) -> list[dict[str, object]]:
@@ -274,16 +271,16 @@ def _json(value: object) -> str:
 def _parse_usage(usage: _WireUsage) -> Usage | None:
     prompt = usage.prompt_tokens or 0
     details = usage.prompt_tokens_details or _PromptDetails()
-    read = min(prompt, details.cached_tokens or usage.prompt_cache_hit_tokens or 0)
-    written = min(prompt - read, details.cache_write_tokens or 0)
+    cache_read = min(prompt, details.cached_tokens or usage.prompt_cache_hit_tokens or 0)
+    cache_written = min(prompt - cache_read, details.cache_write_tokens or 0)
     # Some servers leave reasoning out of `completion_tokens`; the total includes it.
     output = max(usage.completion_tokens or 0, (usage.total_tokens or 0) - prompt)
     if not prompt and not output:
         return None
     return Usage(
-        input_tokens=prompt - read - written,
-        cache_creation_input_tokens=written,
-        cache_read_input_tokens=read,
+        input_tokens=prompt - cache_read - cache_written,
+        cache_creation_input_tokens=cache_written,
+        cache_read_input_tokens=cache_read,
         output_tokens=output,
         thinking_tokens=(usage.completion_tokens_details or _CompletionDetails()).reasoning_tokens
         or UNSET,

@@ -84,8 +84,8 @@ def _messages(request: Request, quirks: Quirks, provider: str) -> Iterator[Json]
     for message in request.messages:
         if isinstance(message, User):
             yield from _user(message, quirks)
-        elif said := _assistant(message, quirks, provider):
-            yield said
+        elif encoded := _assistant(message, quirks, provider):
+            yield encoded
 
 
 def _user(message: User, quirks: Quirks) -> Iterator[Json]:
@@ -105,11 +105,11 @@ def _user(message: User, quirks: Quirks) -> Iterator[Json]:
 
 
 def _result(block: ToolResultBlock, quirks: Quirks) -> tuple[str, list[Media]]:
-    read = [to_text_or_media(part, quirks) for part in block.content]
-    text = "\n".join(part for part in read if isinstance(part, str))
-    media = [part for part in read if not isinstance(part, str)]
-    shown = text or ("(shown below)" if media else NO_OUTPUT)
-    return (FAILED + shown if block.is_error else shown), media
+    parts = [to_text_or_media(part, quirks) for part in block.content]
+    text = "\n".join(part for part in parts if isinstance(part, str))
+    media = [part for part in parts if not isinstance(part, str)]
+    content = text or ("(shown below)" if media else NO_OUTPUT)
+    return (FAILED + content if block.is_error else content), media
 
 
 def _content(parts: Sequence[str | Media]) -> str | list[Json]:
@@ -142,11 +142,11 @@ def _assistant(message: Assistant, quirks: Quirks, provider: str) -> Json | None
     text = "".join(texts)
     if not text.strip() and not calls:
         return None
-    said: Json = {"role": "assistant", "content": text or None}
-    said |= _reasoning_fields(thoughts, quirks, provider)
+    encoded: Json = {"role": "assistant", "content": text or None}
+    encoded |= _reasoning_fields(thoughts, quirks, provider)
     if calls:
-        said["tool_calls"] = calls
-    return said
+        encoded["tool_calls"] = calls
+    return encoded
 
 
 def _calls(content: Iterable[TextBlock | Thinking | ToolUse], provider: str) -> Iterator[Json]:

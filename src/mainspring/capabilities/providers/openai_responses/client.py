@@ -128,7 +128,10 @@ class ResponseParser:
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 return _deltas(ThinkingDelta, event.delta)
             case "response.function_call_arguments.delta":
-                return self._grow(event)
+                if not isinstance(event.delta, str) or event.output_index not in self._calls:
+                    return ()
+                id_, name = self._calls[event.output_index]
+                return (ToolInputDelta(id=id_, name=name, json=event.delta),)
             case "response.output_item.added" if event.item is not None:
                 return self._start(event.output_index, event.item)
             case "response.output_item.done" if event.item is not None:
@@ -146,16 +149,10 @@ class ResponseParser:
                     self._provider, (event.response or _Response()).error, secret=self._secret
                 )
             case "error":
-                told = {"code": event.code, "message": event.message}
-                raise stream_failure(self._provider, event.error or told, secret=self._secret)
+                reported = {"code": event.code, "message": event.message}
+                raise stream_failure(self._provider, event.error or reported, secret=self._secret)
             case _:
                 pass  # begin and end of parts, and future events
-
-    def _grow(self, event: _Event) -> Sequence[Delta]:
-        if not isinstance(event.delta, str) or event.output_index not in self._calls:
-            return ()
-        id_, name = self._calls[event.output_index]
-        return (ToolInputDelta(id=id_, name=name, json=event.delta),)
 
     def _start(self, index: int, item: _Item) -> Sequence[Delta]:
         if item.type != "function_call":
@@ -257,11 +254,11 @@ def _parse_usage(usage: _WireUsage) -> Usage | None:
     if not usage.input_tokens and not usage.output_tokens:
         return None
     details = usage.input_tokens_details or _InputDetails()
-    read = min(usage.input_tokens, details.cached_tokens)
+    cache_read = min(usage.input_tokens, details.cached_tokens)
     output = usage.output_tokens_details or _OutputDetails()
     return Usage(
-        input_tokens=usage.input_tokens - read,
-        cache_read_input_tokens=read,
+        input_tokens=usage.input_tokens - cache_read,
+        cache_read_input_tokens=cache_read,
         output_tokens=usage.output_tokens,
         thinking_tokens=output.reasoning_tokens or UNSET,
     )

@@ -100,13 +100,13 @@ def _user_items(message: User, quirks: Quirks) -> Iterator[Json]:
 
 
 def _result(block: ToolResultBlock, quirks: Quirks) -> Json:
-    read = [to_text_or_media(part, quirks) for part in block.content]
+    parts = [to_text_or_media(part, quirks) for part in block.content]
     if block.is_error:
-        read.insert(0, FAILED.strip())
-    if any(not isinstance(part, str) for part in read):
-        output: object = _content(read)
+        parts.insert(0, FAILED.strip())
+    if any(not isinstance(part, str) for part in parts):
+        output: object = _content(parts)
     else:
-        output = "\n".join(part for part in read if isinstance(part, str)) or NO_OUTPUT
+        output = "\n".join(part for part in parts if isinstance(part, str)) or NO_OUTPUT
     return {
         "type": "function_call_output",
         "call_id": valid_id(block.tool_use_id, pattern=_ID),

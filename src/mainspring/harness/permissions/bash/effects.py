@@ -185,8 +185,8 @@ def basename(command: Command) -> str:
 
 def is_destructive(command: Command) -> bool:
     name = basename(command)
-    spelled = " ".join([name, *(word.pathlike for word in command.words[1:])])
-    return name in _DESTRUCTIVE or _DESTRUCTIVE_FORMS.match(spelled) is not None
+    text = " ".join([name, *(word.pathlike for word in command.words[1:])])
+    return name in _DESTRUCTIVE or _DESTRUCTIVE_FORMS.match(text) is not None
 
 
 def uses_network(command: Command) -> bool:
@@ -275,8 +275,8 @@ def _removal_operands(name: str, arguments: Sequence[Word]) -> list[Word]:
         return [word for word in arguments if not (word.value or "").startswith("-")]
     values = {word.value for word in arguments}
     if name == "find" and values & {"-delete", "-exec", "-execdir"}:
-        named = {"~", "..", "$HOME"}
-        return [word for word in arguments if "/" in word.pathlike or word.pathlike in named][:1]
+        names = {"~", "..", "$HOME"}
+        return [word for word in arguments if "/" in word.pathlike or word.pathlike in names][:1]
     return []
 
 

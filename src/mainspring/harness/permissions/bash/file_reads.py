@@ -100,10 +100,10 @@ def find_table(command: Command) -> tuple[str, tuple[Word, ...]] | None:
 
 def asks_version(name: str, arguments: tuple[Word, ...]) -> bool:
     """`npm --version` and its like, of programs that are known; `./x --version` runs x."""
-    asked = arguments[0].value if len(arguments) == 1 else None
-    if asked in {"--version", "--help"}:
+    option = arguments[0].value if len(arguments) == 1 else None
+    if option in {"--version", "--help"}:
         return name in VERSIONED
-    return name in SHORT_VERSIONS.get(asked or "", frozenset())
+    return name in SHORT_VERSIONS.get(option or "", frozenset())
 
 
 def _is_expanded(name: str, text: str) -> bool:
@@ -121,9 +121,9 @@ def file_reads(command: Command) -> FileReads:
     if name in SILENT or asks_version(name, arguments):
         return FileReads()
     special = _SPECIAL.get(name)
-    found = special(arguments) if special else _by_table(command)
-    if found is not None:
-        return found
+    reads = special(arguments) if special else _by_table(command)
+    if reads is not None:
+        return reads
     if name in COPYING:
         return _copied_files(name, arguments)
     texts = [redirect.target for redirect in command.redirects if redirect.operator == "<<<"]
@@ -133,33 +133,33 @@ def file_reads(command: Command) -> FileReads:
 
 
 def _by_table(command: Command) -> FileReads | None:
-    found = find_table(command)
-    if found is None:
+    table = find_table(command)
+    if table is None:
         return None
-    spec, arguments = found
+    spec, arguments = table
     kinds = option_table(spec).words
     if "free" in kinds:
         return FileReads()
     line = parse_arguments(arguments, spec)
     if line is None:
         return None
-    known = _by_kind(spec, line)
-    known.is_dynamic |= line.has(*_FOLLOWING.get(system_program(command), ()))
-    return known
+    reads = _by_kind(spec, line)
+    reads.is_dynamic |= line.has(*_FOLLOWING.get(system_program(command), ()))
+    return reads
 
 
 def _by_kind(spec: str, line: ParsedArguments) -> FileReads:
-    known = option_table(spec)
+    options = option_table(spec)
     operands = line.operands
-    if "pattern" in known.words and not line.has(*known.scripts, *_pattern_files(spec)):
+    if "pattern" in options.words and not line.has(*options.scripts, *_pattern_files(spec)):
         operands = operands[1:]
-    files = [] if known.words & {"text", "none"} else operands
-    found = FileReads(files=[*files, *line.values(*known.files)])
-    found.is_dynamic = "text" not in known.words and any(map(_may_expand, line.operands))
-    is_recursive = "tree" in known.words or line.has(*known.recursive)
+    files = [] if options.words & {"text", "none"} else operands
+    reads = FileReads(files=[*files, *line.values(*options.files)])
+    reads.is_dynamic = "text" not in options.words and any(map(_may_expand, line.operands))
+    is_recursive = "tree" in options.words or line.has(*options.recursive)
     if is_recursive and not line.has("--files", "--type-list", "--version"):
-        found.trees = operands or [literal_word(".")]
-    return found
+        reads.trees = operands or [literal_word(".")]
+    return reads
 
 
 def _pattern_files(spec: str) -> set[str]:
@@ -175,13 +175,13 @@ def _may_expand(word: Word) -> bool:
 def _copied_files(name: str, arguments: Sequence[Word]) -> FileReads:
     operands = [argument for argument in arguments if not (argument.value or "").startswith("-")]
     values = [_after_equals(word) for word in arguments if (word.value or "").startswith("--")]
-    found = FileReads(files=[*operands, *(value for value in values if value)])
-    found.is_dynamic = any(map(_may_expand, arguments))
+    reads = FileReads(files=[*operands, *(value for value in values if value)])
+    reads.is_dynamic = any(map(_may_expand, arguments))
     if name == "mv" or (
         name == "cp" and any(_RECURSIVE.fullmatch(argument.value or "-r") for argument in arguments)
     ):
-        found.trees = operands
-    return found
+        reads.trees = operands
+    return reads
 
 
 def _after_equals(word: Word) -> Word | None:
@@ -191,18 +191,18 @@ def _after_equals(word: Word) -> Word | None:
 
 def _unknown_program(arguments: Sequence[Word]) -> FileReads:
     """As far as the text tells: what looks like a path is one, any other name may be a file."""
-    found = FileReads(is_known=False)
-    found.files = [word for word in arguments if word.value is None and not word.is_process]
+    reads = FileReads(is_known=False)
+    reads.files = [word for word in arguments if word.value is None and not word.is_process]
     guesses: dict[str, None] = {}
     for value in dict.fromkeys(part for word in arguments for part in _values(word.value or "")):
         is_path = "/" in value or value.startswith(("~", "."))
         if is_path:
-            found.files.append(literal_word(value))
+            reads.files.append(literal_word(value))
         else:
             guesses[value] = None
         guesses.update(dict.fromkeys(_NAMES.findall(value)))
-    found.guesses = [literal_word(guess) for guess in list(guesses)[:_MAX_GUESSES]]
-    return found
+    reads.guesses = [literal_word(guess) for guess in list(guesses)[:_MAX_GUESSES]]
+    return reads
 
 
 def _values(word: str) -> Iterator[str]:
@@ -217,7 +217,7 @@ def _values(word: str) -> Iterator[str]:
 
 
 def _find(arguments: tuple[Word, ...]) -> FileReads:
-    found = FileReads()
+    reads = FileReads()
     roots = True
     for at, word in enumerate(arguments):
         value = word.value or ""
@@ -226,32 +226,32 @@ def _find(arguments: tuple[Word, ...]) -> FileReads:
         if value.startswith(("-", "(", ")", "!", ",")):
             roots = False
         if roots:
-            found.files.append(word)
+            reads.files.append(word)
         elif value in FIND_FILES:
-            found.files.extend(arguments[at + 1 : at + 2])
+            reads.files.extend(arguments[at + 1 : at + 2])
     lists = any(word.value in {"-files0-from", "-L", "-follow"} for word in arguments)
-    found.is_dynamic = lists or any(map(_may_expand, found.files))
-    return found
+    reads.is_dynamic = lists or any(map(_may_expand, reads.files))
+    return reads
 
 
 def _test(arguments: tuple[Word, ...]) -> FileReads:
-    found = FileReads()
+    reads = FileReads()
     for at, word in enumerate(arguments):
         if _FILE_TESTS.fullmatch(word.value or ""):
-            found.files.extend(arguments[at + 1 : at + 2])
+            reads.files.extend(arguments[at + 1 : at + 2])
         elif word.value in _FILE_COMPARISONS:
-            found.files.extend((*arguments[max(0, at - 1) : at], *arguments[at + 1 : at + 2]))
-    return found
+            reads.files.extend((*arguments[max(0, at - 1) : at], *arguments[at + 1 : at + 2]))
+    return reads
 
 
 def _git(arguments: tuple[Word, ...]) -> FileReads:
-    found = git_reads(arguments)
-    known = FileReads(files=found.files, trees=found.trees, shows_history=found.unlimited)
-    if found.unlimited or not is_git_read_only(arguments):
+    reads = git_reads(arguments)
+    result = FileReads(files=reads.files, trees=reads.trees, shows_history=reads.unlimited)
+    if reads.unlimited or not is_git_read_only(arguments):
         guessed = _unknown_program(without_messages(arguments))
-        known.files.extend(guessed.files)
-        known.guesses = guessed.guesses
-    return known
+        result.files.extend(guessed.files)
+        result.guesses = guessed.guesses
+    return result
 
 
 def _tar(arguments: tuple[Word, ...]) -> FileReads | None:
@@ -275,13 +275,13 @@ def _table_reader(
         line = parse_arguments(arguments, spec)
         if line is None:
             return None
-        found = _by_kind(spec, line)
+        reads = _by_kind(spec, line)
         scripts = program_texts(spec, line) if is_harmless else []
         for script in scripts:
             if is_harmless and not is_harmless(script.value):
-                found.is_dynamic = True
-                found.guesses.extend(map(literal_word, _NAMES.findall(script.value or "")))
-        return found
+                reads.is_dynamic = True
+                reads.guesses.extend(map(literal_word, _NAMES.findall(script.value or "")))
+        return reads
 
     return read
 

@@ -258,8 +258,8 @@ def git_reads(arguments: tuple[Word, ...]) -> GitReads:
         return GitReads(unlimited=True)
     name, own = _equivalent_log(git)
     line = parse_arguments(own, TABLES[name]) if name in CONTENT else None
-    found = _plain_reads(name, own) if line is None else _content(name, line)
-    return found if git.folder is None else _in_folder(found, git.folder)
+    reads = _plain_reads(name, own) if line is None else _content(name, line)
+    return reads if git.folder is None else _in_folder(reads, git.folder)
 
 
 def _equivalent_log(git: GitCommand) -> tuple[str, tuple[Word, ...]]:
@@ -280,46 +280,46 @@ def _plain_reads(name: str, own: Sequence[Word]) -> GitReads:
 
 def without_messages(own: Sequence[Word]) -> list[Word]:
     """The message of a commit is not a file."""
-    said = {at + 1 for at, each in enumerate(own) if each.value in _MESSAGES}
-    return [each for at, each in enumerate(own) if at not in said]
+    positions = {at + 1 for at, word in enumerate(own) if word.value in _MESSAGES}
+    return [word for at, word in enumerate(own) if at not in positions]
 
 
 def _content(name: str, line: ParsedArguments) -> GitReads:
-    found = GitReads(files=line.values(*option_table(TABLES[name]).files))
+    reads = GitReads(files=line.values(*option_table(TABLES[name]).files))
     words, before = line.operands, line.operands_before_dashes
     if name == "grep" and not line.has("-e", "-f"):  # the pattern, which may stand behind the `--`
         words, before = words[1:], before and before - 1
     operands, paths = words[:before], [] if before is None else words[before:]
     if line.has("--no-index"):
-        found.trees.extend((*operands, *paths) or (literal_word("."),))
-        return found
+        reads.trees.extend((*operands, *paths) or (literal_word("."),))
+        return reads
     for word in operands:
-        _add_object(word, found)
+        _add_object(word, reads)
     if name == "cat-file":
-        shown = [operand for operand in operands if operand.value not in _KINDS]
+        objects = [operand for operand in operands if operand.value not in _KINDS]
         asks = line.has("-t", "-s", "-e", "--batch-check")
-        found.unlimited = not asks and not all(map(_names_path, shown))
+        reads.unlimited = not asks and not all(map(_names_path, objects))
     elif name == "blame":
-        found.files.extend(paths)
+        reads.files.extend(paths)
     elif not _hides_content(name, line):
-        found.trees.extend(paths)
+        reads.trees.extend(paths)
         is_plain = all(path.value and not _MAGIC.search(path.value) for path in paths)
         limited = bool(paths) and is_plain and not line.has("--follow", "--stdin", "-L")
         only_paths = name == "show" and operands and all(map(_names_path, operands))
-        found.unlimited = found.unlimited or not (limited or only_paths)
-    return found
+        reads.unlimited = reads.unlimited or not (limited or only_paths)
+    return reads
 
 
-def _add_object(word: Word, found: GitReads) -> None:
+def _add_object(word: Word, reads: GitReads) -> None:
     """`HEAD:path` is a file as it was, `:path` as it is staged; a hash may be that of any."""
     if word.value is None or _HASH.fullmatch(word.value):
-        found.unlimited = True
+        reads.unlimited = True
     elif ":" in word.value:
         path = re.sub(r"^[^:]*:(?:[0-3]:)?", "", word.value)
-        found.files.append(literal_word(path or "."))
-        found.unlimited = found.unlimited or not _names_path(word)
+        reads.files.append(literal_word(path or "."))
+        reads.unlimited = reads.unlimited or not _names_path(word)
     else:
-        found.files.append(word)  # or a commit, which is no file
+        reads.files.append(word)  # or a commit, which is no file
 
 
 def _names_path(word: Word) -> bool:
@@ -335,13 +335,13 @@ def _hides_content(name: str, line: ParsedArguments) -> bool:
     return line.has(*NAMES_ONLY) or name in NO_PATCHES
 
 
-def _in_folder(found: GitReads, folder: Word) -> GitReads:
+def _in_folder(reads: GitReads, folder: Word) -> GitReads:
     def inside(word: Word) -> Word:
         return word if word.value is None else literal_word(f"{folder.value}/{word.value}")
 
     # the path in an object's name begins at the top of the repository
     return replace(
-        found,
-        files=[*found.files, *map(inside, found.files)],
-        trees=[*found.trees, *map(inside, found.trees)],
+        reads,
+        files=[*reads.files, *map(inside, reads.files)],
+        trees=[*reads.trees, *map(inside, reads.trees)],
     )

@@ -141,9 +141,9 @@ def _declaration_hazard(name: str, arguments: Iterable[Word]) -> str | None:
             ):
                 return f"`{name}` with unusual options"
             continue
-        variable, _, given = word.source.partition("=")
+        variable, _, value = word.source.partition("=")
         variable = variable.removesuffix("+")
-        if word.pathlike.partition("=")[2].startswith("(") and not given.startswith("("):
+        if word.pathlike.partition("=")[2].startswith("(") and not value.startswith("("):
             return f"`{name}` with a value that may be parsed as an array"
         if not _IDENTIFIER.fullmatch(variable) or changes_meaning(variable):
             return f"`{name}` on something that changes what other commands do"

@@ -141,7 +141,11 @@ class Lexer:
         """The word that begins here, or None if none does."""
         piece = WordBuilder(self.at)
         if self.peek(2) in {"<(", ">("}:
-            self._process_substitution(piece)
+            start = self.at
+            self.at += 2
+            self._substitution()
+            piece.expands(self.text[start : self.at], quoted=True)
+            piece.optionlike = False  # /dev/fd/63
         elif self.peek() == "~":
             self.at += 1
             piece.value.append("~")
@@ -177,7 +181,11 @@ class Lexer:
                 builder.literal("")
                 self.double_quoted(builder, '"')
             case "\\":
-                self._escaped(builder)
+                escaped = self.text[self.at + 1 : self.at + 2]
+                if escaped in {"", "\n"}:
+                    raise AmbiguousSyntax("a line is continued inside a word")
+                builder.literal(escaped)
+                self.at += 2
             case "$":
                 self._dollar(builder, quoted=False)
             case "`":
@@ -201,13 +209,6 @@ class Lexer:
         inner = self.text[self.at + 1 : end]
         self.at = end + 1
         return inner
-
-    def _escaped(self, builder: WordBuilder) -> None:
-        escaped = self.text[self.at + 1 : self.at + 2]
-        if escaped in {"", "\n"}:
-            raise AmbiguousSyntax("a line is continued inside a word")
-        builder.literal(escaped)
-        self.at += 2
 
     def _refuse_history(self) -> None:
         before = self.text[self.at - 1 : self.at]
@@ -277,13 +278,6 @@ class Lexer:
         with self.deeper():
             self.read_nested(self)
 
-    def _process_substitution(self, builder: WordBuilder) -> None:
-        start = self.at
-        self.at += 2
-        self._substitution()
-        builder.expands(self.text[start : self.at], quoted=True)
-        builder.optionlike = False  # /dev/fd/63
-
     def _dollar(self, builder: WordBuilder, *, quoted: bool) -> None:
         start, following = self.at, self.text[self.at + 1 : self.at + 2]
         if not quoted and following in {"'", '"'}:
@@ -298,7 +292,13 @@ class Lexer:
         elif following == "[":
             raise AmbiguousSyntax("an arithmetic expansion of the old kind")
         else:
-            self._simple()
+            # `$name`, `$1`, `$@`; or a lone `$`.
+            self.at += 1
+            name = _NAME.match(self.text, self.at)
+            if name:
+                self.at = name.end()
+            elif self.peek() and self.peek() in "0123456789@*#?$!-":
+                self.at += 1
         source = self.text[start : self.at]
         if source == "$":
             builder.literal(source)
@@ -325,15 +325,6 @@ class Lexer:
         if numbers is None or numbers[0].count("(") != numbers[0].count(")") - 2:
             raise AmbiguousSyntax("arithmetic on more than numbers can run commands")
         self.at = numbers.end()
-
-    def _simple(self) -> None:
-        """`$name`, `$1`, `$@`; or a lone `$`."""
-        self.at += 1
-        named = _NAME.match(self.text, self.at)
-        if named:
-            self.at = named.end()
-        elif self.peek() and self.peek() in "0123456789@*#?$!-":
-            self.at += 1
 
     def _braced(self, *, quoted: bool) -> None:
         if self.peek(2) != "#}":

@@ -82,7 +82,7 @@ def parse_arguments(arguments: Sequence[Word], spec: str) -> ParsedArguments | N
     An abbreviated long option counts as one outside the table: which it stands for depends on all
     that the program has, in the version at hand.
     """
-    known, line = option_table(spec), ParsedArguments()
+    options, line = option_table(spec), ParsedArguments()
     waiting = list(reversed(arguments))
     while waiting:
         word = waiting.pop()
@@ -91,50 +91,50 @@ def parse_arguments(arguments: Sequence[Word], spec: str) -> ParsedArguments | N
             line.operands.extend(reversed(waiting))
             return line
         is_option = word.optionlike and word.value != "-"
-        if not is_option or (word.value is None and "any" in known.words):
+        if not is_option or (word.value is None and "any" in options.words):
             line.operands.append(word)
-            if "+" in known.words:
+            if "+" in options.words:
                 line.operands.extend(reversed(waiting))
                 return line
-        elif word.value is None or not _option(word.value, waiting, known, line):
+        elif word.value is None or not _option(word.value, waiting, options, line):
             return None
     return line
 
 
-def _option(value: str, waiting: list[Word], known: OptionTable, line: ParsedArguments) -> bool:
-    if "-#" in known.words and re.fullmatch(r"-[0-9]+", value):
+def _option(value: str, waiting: list[Word], options: OptionTable, line: ParsedArguments) -> bool:
+    if "-#" in options.words and re.fullmatch(r"-[0-9]+", value):
         line.options.append(("-#", literal_word(value[1:])))
         return True
     if value.startswith("--"):
-        return _long(value, waiting, known, line)
-    return _short(value, waiting, known, line)
+        return _long(value, waiting, options, line)
+    return _short(value, waiting, options, line)
 
 
-def _long(value: str, waiting: list[Word], known: OptionTable, line: ParsedArguments) -> bool:
+def _long(value: str, waiting: list[Word], options: OptionTable, line: ParsedArguments) -> bool:
     name, equals, attached = value.partition("=")
-    if equals and name in known.valued | known.optional:
+    if equals and name in options.valued | options.optional:
         line.options.append((name, literal_word(attached)))
         return True
-    if not equals and name in known.flags | known.optional:
+    if not equals and name in options.flags | options.optional:
         line.options.append((name, None))
         return True
-    if not equals and name in known.pairs:
+    if not equals and name in options.pairs:
         return _takes_next(name, waiting, line) and _takes_next(name, waiting, line)
-    return not equals and name in known.valued and _takes_next(name, waiting, line)
+    return not equals and name in options.valued and _takes_next(name, waiting, line)
 
 
-def _short(value: str, waiting: list[Word], known: OptionTable, line: ParsedArguments) -> bool:
+def _short(value: str, waiting: list[Word], options: OptionTable, line: ParsedArguments) -> bool:
     for at, letter in enumerate(value[1:], start=1):
         name, attached = f"-{letter}", value[at + 1 :]
-        if name in known.flags:
-            if attached and "unbundled" in known.words:
+        if name in options.flags:
+            if attached and "unbundled" in options.words:
                 return False
             line.options.append((name, None))
-        elif name in known.optional or (name in known.valued and attached):
+        elif name in options.optional or (name in options.valued and attached):
             line.options.append((name, literal_word(attached)))
             return True
         else:
-            return name in known.valued and _takes_next(name, waiting, line)
+            return name in options.valued and _takes_next(name, waiting, line)
     return True
 
 

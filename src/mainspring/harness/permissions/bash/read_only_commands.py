@@ -92,10 +92,10 @@ def loads_modules(command: Command) -> bool:
 
 
 def _by_table(command: Command) -> bool:
-    found = find_table(command)
-    if found is None:
+    table = find_table(command)
+    if table is None:
         return False
-    spec, arguments = found
+    spec, arguments = table
     name, kinds = system_program(command), option_table(spec).words
     if "free" in kinds:
         return name != "printf" or not (arguments and arguments[0].optionlike)

@@ -167,11 +167,11 @@ def _is_escape(name: str, word: Word, letters: frozenset[str]) -> bool:
 
 def _is_risky(name: str, value: str, letters: frozenset[str]) -> bool:
     risky = _OPTIONS.get(name, "").split()
-    spelled = value.partition("=")[0]
-    if spelled in risky:
+    option = value.partition("=")[0]
+    if option in risky:
         return True
-    if spelled.startswith("--"):
-        return len(spelled) > 2 and any(item.startswith(spelled) for item in risky)
+    if option.startswith("--"):
+        return len(option) > 2 and any(item.startswith(option) for item in risky)
     return name not in _SINGLE_DASH and not letters.isdisjoint(_bundle(value))
 
 

@@ -37,15 +37,15 @@ def rule_matches(pattern: str, text: str, *, behavior: Behavior) -> bool:
     them does, whatever quoting, wrapper, `VAR=` prefix or path hides it; a text that cannot be
     parsed is searched for the words of the rule.
     """
-    found = parse_commands(text)
+    parsed = parse_commands(text)
     if behavior != "allow":
-        by_command = any(_matches_any_spelling(pattern, command) for command in found.commands)
-        return by_command or (isinstance(found, UnclearCommands) and _mentions(pattern, text))
-    if isinstance(found, UnclearCommands):
+        by_command = any(_matches_any_spelling(pattern, command) for command in parsed.commands)
+        return by_command or (isinstance(parsed, UnclearCommands) and _mentions(pattern, text))
+    if isinstance(parsed, UnclearCommands):
         return False
     if _is_same(pattern, text):
         return True
-    spoken = [command for command in found.commands if command.words or not is_read_only(command)]
+    spoken = [command for command in parsed.commands if command.words or not is_read_only(command)]
     return bool(spoken) and all(_allows(pattern, item) for item in spoken)
 
 
@@ -54,18 +54,18 @@ def is_covered(patterns: Sequence[str], text: str, *, foreign_git: bool | None =
 
     foreign_git: see `CommandAnalysis`; None: by the text alone.
     """
-    found = parse_commands(text)
-    if isinstance(found, UnclearCommands):
+    parsed = parse_commands(text)
+    if isinstance(parsed, UnclearCommands):
         return False
     if any(_is_same(pattern, text) for pattern in patterns):
         return True
-    is_foreign = runs_git_elsewhere(found.commands) if foreign_git is None else foreign_git
+    is_foreign = runs_git_elsewhere(parsed.commands) if foreign_git is None else foreign_git
     return all(
         any(
             _allows(pattern, command)
             for pattern in _applicable_patterns(patterns, command, is_foreign)
         )
-        for command in found.commands
+        for command in parsed.commands
         if not is_read_only(command) or (is_foreign and basename(command) == "git")
     )
 
@@ -85,27 +85,27 @@ def might_match(pattern: str, text: str) -> bool:
 
 
 def _might_be(pattern: str, command: Command) -> bool:
-    wanted = pattern.removesuffix(":*").partition("*")[0].split()
+    prefix = pattern.removesuffix(":*").partition("*")[0].split()
     words = list(command.words)
     if not any(word.value is None for word in words):
         return False
-    if not wanted:
+    if not prefix:
         return True
-    if wanted[0] not in {basename(command), command.name}:
+    if prefix[0] not in {basename(command), command.name}:
         return False
     has_options = len(words) > 1 and (words[1].value or "-").startswith("-")
     ends = range(1, min(len(words), _MAX_SKIPPED) + 1 if has_options else 2)
-    return any(_might_follow(wanted[1:], words[at:]) for at in ends)
+    return any(_might_follow(prefix[1:], words[at:]) for at in ends)
 
 
-def _might_follow(wanted: Sequence[str], words: Sequence[Word]) -> bool:
+def _might_follow(prefix: Sequence[str], words: Sequence[Word]) -> bool:
     """Only if bash makes one of them what is wanted."""
-    for want, word in zip(wanted, words, strict=False):
+    for want, word in zip(prefix, words, strict=False):
         if word.value is None and word.many and _could_be(word, want):
             return True
         if not _could_be(word, want):
             return False
-    return len(words) >= len(wanted) and any(item.value is None for item in words[: len(wanted)])
+    return len(words) >= len(prefix) and any(item.value is None for item in words[: len(prefix)])
 
 
 def _could_be(word: Word, want: str) -> bool:
@@ -204,10 +204,10 @@ def _mentions(pattern: str, text: str) -> bool:
     plain = re.sub(r"\$\{?IFS\}?|\$\{[\w@*#?!]+:?[-=+]|[,{}]", " ", plain)
     at = 0
     for word in re.split(r"[*\s]+", pattern.removesuffix(":*")):
-        found = re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])").search(plain, at)
-        if word and found is None:
+        match = re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])").search(plain, at)
+        if word and match is None:
             return False
-        at = found.end() if word and found else at
+        at = match.end() if word and match else at
     return True
 
 
@@ -243,10 +243,10 @@ def suggest_rule(text: str) -> str | None:
 
     A text of several commands has a suggestion only if all but one of them are read-only.
     """
-    found = parse_commands(text)
-    if isinstance(found, UnclearCommands):
+    parsed = parse_commands(text)
+    if isinstance(parsed, UnclearCommands):
         return None
-    suggested = {_rule(command) for command in found.commands if not is_read_only(command)}
+    suggested = {_rule(command) for command in parsed.commands if not is_read_only(command)}
     if len(suggested) != 1:
         return None
     rule = suggested.pop()
@@ -261,22 +261,18 @@ def _rule(command: Command) -> str | None:
     if name in _NEVER or any(value is not None and "*" in value for value in values[:3]):
         return None
     if name in _INTERPRETERS:
-        return _script(values)
-    known = [value or "" for value in values[:3]]
-    if tuple(known[:2]) in _EXACT:
+        # `python tool.py` and `python -m pytest`; never code on the command line.
+        if len(values) > 2 and values[1] == "-m" and values[2]:
+            return f"{values[0]} -m {values[2]} *"
+        script = values[1] if len(values) > 1 else None
+        return None if script is None or script.startswith("-") else f"{values[0]} {script} *"
+    first_words = [value or "" for value in values[:3]]
+    if tuple(first_words[:2]) in _EXACT:
         return None if None in values else command.text
-    return f"{' '.join(known[: _prefix_length(known)])} *"
+    return f"{' '.join(first_words[: _prefix_length(first_words)])} *"
 
 
 def _prefix_length(words: list[str]) -> int:
     if tuple(words[:2]) in _PAIRS and len(words) > 2 and re.fullmatch(r"[\w:.-]+", words[2]):
         return 3
     return 2 if len(words) > 1 and _SUBCOMMAND.fullmatch(words[1]) else 1
-
-
-def _script(values: list[str | None]) -> str | None:
-    """`python tool.py` and `python -m pytest`; never code on the command line."""
-    if len(values) > 2 and values[1] == "-m" and values[2]:
-        return f"{values[0]} -m {values[2]} *"
-    script = values[1] if len(values) > 1 else None
-    return None if script is None or script.startswith("-") else f"{values[0]} {script} *"

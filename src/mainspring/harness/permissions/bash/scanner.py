@@ -323,25 +323,22 @@ class _Scanner:
         if target is None:
             raise AmbiguousSyntax("a redirection to nowhere")
         if operator[1] in {"<<", "<<-"}:
-            self._await(target, columns=operator[1] == "<<-")
+            delimiter = _DELIMITER.fullmatch(target.source)
+            if delimiter is None:
+                raise AmbiguousSyntax("an unusual here-document")
+            literal = delimiter[2] != target.source
+            self._awaited.append(PendingHeredoc(delimiter[2], literal, (operator[1] == "<<-")))
         draft.redirects.append(Redirect(operator[1], target))
         return True
-
-    def _await(self, target: Word, *, columns: bool) -> None:
-        delimiter = _DELIMITER.fullmatch(target.source)
-        if delimiter is None:
-            raise AmbiguousSyntax("an unusual here-document")
-        literal = delimiter[2] != target.source
-        self._awaited.append(PendingHeredoc(delimiter[2], literal, columns))
 
     def _keep(self, lexer: Lexer, draft: CommandDraft) -> None:
         if draft.empty:
             return
-        made = Command(tuple(draft.words), tuple(draft.assignments), tuple(draft.redirects))
-        self._scan_result.commands.append(made)
+        command = Command(tuple(draft.words), tuple(draft.assignments), tuple(draft.redirects))
+        self._scan_result.commands.append(command)
         if len(self._scan_result.commands) > MAX_COMMANDS:
             raise AmbiguousSyntax("too many commands")
-        if made.words and made.words[0].source == "[":
+        if command.words and command.words[0].source == "[":
             self._scan_result.signatures.append((lexer.text[draft.start : draft.end],))
         elif draft.sources:
             self._scan_result.signatures.append(tuple(draft.sources))

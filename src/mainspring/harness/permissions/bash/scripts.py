@@ -78,8 +78,8 @@ def is_sed_script_pure(script: str | None) -> bool:
             at += 1
         elif group := _GROUP.match(script, at):
             at = group.end()
-        elif (one := _ONE.match(script, at)) and _END.match(script, one.end()):
-            at = one.end()
+        elif (single := _ONE.match(script, at)) and _END.match(script, single.end()):
+            at = single.end()
         else:
             return False
     return True

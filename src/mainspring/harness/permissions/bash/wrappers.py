@@ -117,8 +117,8 @@ def _inner(
     if not words:
         return NO_WRAPPED_COMMANDS
     prefix = command.words[: len(command.words) - len(words)]
-    taken = " ".join(word.text for word in prefix)
-    inner = replace(command, words=tuple(words), wrappers=(*command.wrappers, taken))
+    prefix_text = " ".join(word.text for word in prefix)
+    inner = replace(command, words=tuple(words), wrappers=(*command.wrappers, prefix_text))
     return WrappedCommands(commands=(inner,), transparent=transparent)
 
 
@@ -158,8 +158,8 @@ def _assignment(word: Word) -> Assignment | None:
     name, equals, value = word.pathlike.partition("=")
     if not equals:
         return None
-    known = literal_word(value)
-    return Assignment(name, known if word.value is not None else replace(known, value=None))
+    literal = literal_word(value)
+    return Assignment(name, literal if word.value is not None else replace(literal, value=None))
 
 
 def _exec(command: Command) -> WrappedCommands:
@@ -210,8 +210,8 @@ def _shell(command: Command) -> WrappedCommands:
         if value is None or (value.startswith("--") and value not in _SHELL_FLAGS):
             return WrappedCommands(unclear="a shell whose script is not known before it runs")
         if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", value):
-            rest = [argument for argument in arguments[at + 1 :] if argument.value != "--"]
-            return _inline(command.name.rsplit("/", 1)[-1], rest)
+            others = [argument for argument in arguments[at + 1 :] if argument.value != "--"]
+            return _inline(command.name.rsplit("/", 1)[-1], others)
         if not value.startswith(("-", "+")):
             return NO_WRAPPED_COMMANDS  # a script file
         if not re.fullmatch(r"[-+][eluxv]+|--[a-z]+", value):
@@ -227,8 +227,8 @@ def _shell(command: Command) -> WrappedCommands:
 _SHELL_FLAGS = frozenset({"--version", "--help", "--norc", "--noprofile", "--posix", "--login"})
 
 
-def _inline(shell: str, rest: Sequence[Word]) -> WrappedCommands:
-    text = rest[0].value if rest else None
+def _inline(shell: str, others: Sequence[Word]) -> WrappedCommands:
+    text = others[0].value if others else None
     if text is None or text.startswith(("-", "+")):
         return WrappedCommands(unclear="a shell whose script is not known before it runs")
     if shell == "bash" or (shell in _POSIX and not _BASHISMS.search(text)):
