@@ -10,7 +10,10 @@ from typing import Any
 import anyio
 from anthropic import AsyncAnthropic
 from anthropic.types.beta import BetaManagedAgentsSession
-from anthropic.types.beta.sessions import BetaManagedAgentsSessionStatusIdleEvent
+from anthropic.types.beta.sessions import (
+    BetaManagedAgentsSendSessionEvents,
+    BetaManagedAgentsSessionStatusIdleEvent,
+)
 from anyio.abc import TaskGroup
 from tests.api.agents_api import CUSTOM, MODEL
 from tests.api.api_server import Tags, official_client
@@ -235,6 +238,18 @@ def text(words: str) -> dict[str, Any]:
 
 def message(words: str) -> Any:  # noqa: ANN401 (one of the SDK's many params)
     return {"type": "user.message", "content": [text(words)]}
+
+
+def confirmation(call_id: str, result: str = "allow", **fields: str) -> Any:  # noqa: ANN401 (as above)
+    return {"type": "user.tool_confirmation", "tool_use_id": call_id, "result": result, **fields}
+
+
+async def send(
+    client: AsyncAnthropic,
+    session_id: str,
+    *events: Any,  # noqa: ANN401 (as above)
+) -> BetaManagedAgentsSendSessionEvents:
+    return await client.beta.sessions.events.send(session_id, events=list(events))
 
 
 async def kinds(client: AsyncAnthropic, session_id: str, **asked: object) -> list[str]:

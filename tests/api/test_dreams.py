@@ -1,5 +1,6 @@
 """`/v1/dreams` as the official SDK knows it: over memory stores and sessions, at most once."""
 
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from mainspring.service.service import Service
 from mainspring.wiring.service_assembly import open_service
 
 MODEL = "claude-sonnet-4-5"
+BUDGET = {"type": "limit", "max_list_cost": {"amount": "100", "currency": "USD"}}
 ANNA = Sender(kind="person", id="key_anna")
 
 
@@ -35,10 +37,11 @@ class World:
     service: Service
     url: str
     acme: AsyncAnthropic
+    tenant: str = "acme"
 
     async def run(self, dream_id: str) -> None:
         """What a worker does with the job."""
-        await self.service.dreams.run(Job(task=TASK, key=dream_id, tenant="acme"))
+        await self.service.dreams.run(Job(task=TASK, key=dream_id, tenant=self.tenant))
 
     async def session(self, *said: str, agent_id: str = "") -> str:
         agents = self.acme.beta.agents
@@ -62,17 +65,19 @@ class World:
 
 
 @asynccontextmanager
-async def open_world(folder: Path) -> AsyncGenerator[World]:
+async def open_world(folder: Path, *, tenant: str = "acme") -> AsyncGenerator[World]:
     settings = read_settings(
-        store=str(folder / "mainspring.db"), environ={"MAINSPRING_VAULT": str(folder / "vault")}
+        store=str(folder / "mainspring.db"),
+        environ={"MAINSPRING_VAULT": str(folder / "vault")},
+        folder=folder,
     )
     async with open_service(settings) as service:
         api = Api(all_routes(service), access_control=Tags())
         async with (
             http_server(api.application()) as url,
-            official_client(url, "acme:admin") as acme,
+            official_client(url, f"{tenant}:admin") as acme,
         ):
-            yield World(service, url, acme)
+            yield World(service, url, acme, tenant)
 
 
 def inputs(store_id: str, *sessions: str) -> list[Any]:
@@ -218,3 +223,70 @@ async def test_a_deployment_dreams_when_it_is_due(tmp_path: Path):
         assert any("French" in text for text in (await world.texts(store.id)).values())
         again = await beta.deployments.run(reflection.id)
         assert again.error is not None
+
+
+def write_suite(folder: Path) -> None:
+    """A suite that passes as long as a session is shown the right day."""
+    (folder / "agent.yaml").write_text("name: tested\nmodel: scripted:model.json\n")
+    (folder / "model.json").write_text(json.dumps([{"steps": [{"says": "hello"}]}]))
+    (folder / "evals").mkdir()
+    shown = {"type": "trajectory", "in_context": ["We release on Thursdays"]}
+    case = {"id": "day", "input": "On which day do we release?", "graders": [shown]}
+    (folder / "evals/basics.yaml").write_text(json.dumps({"cases": [case]}))
+
+
+async def test_a_dream_with_which_a_suite_does_worse_writes_nothing(tmp_path: Path):
+    write_suite(tmp_path)
+    async with open_world(tmp_path, tenant="default") as world:
+        dreams, stores = world.acme.beta.dreams, world.acme.beta.memory_stores
+        store = await stores.create(name="notes")
+        day = "---\ntype: project\ntrust: agent\n---\n\nWe release on Thursdays.\n"
+        await stores.memories.create(store.id, path="/project_release.md", content=day)
+        before = await world.texts(store.id)
+        bad = await world.session("No, we release on Fridays.")
+        good = await world.session("Remember that the staging host is blue.")
+        update: Any = {"type": "update_existing", "memory_store_id": store.id}
+        suite: Any = {"suite": "basics", "suite_budget": BUDGET}
+        for behavior in ({"type": "create_new"}, update):
+            made = await dreams.create(
+                inputs=inputs(store.id, bad),
+                model=MODEL,
+                output_behavior=behavior,  # pyright: ignore[reportArgumentType] (either)
+                extra_body=suite,
+            )
+            for _ in range(2):  # a worker that died
+                await world.run(made.id)
+            done = await dreams.retrieve(made.id)
+            assert (done.status, done.outputs) == ("failed", [])
+            assert done.error is not None
+            assert done.error.type == "rolled_back"
+            assert done.error.message.startswith("suite basics fell from 100% to 0%")
+            assert await world.texts(store.id) == before
+            assert [item.id for item in await collect(stores.list())] == [store.id]
+        made = await dreams.create(
+            inputs=inputs(store.id, good), model=MODEL, output_behavior=update, extra_body=suite
+        )
+        await world.run(made.id)
+        done = await dreams.retrieve(made.id)
+        assert done.status == "completed"
+        score = done.to_dict()["score"]
+        assert isinstance(score, dict)
+        assert (score["before"], score["after"]) == (1.0, 1.0)
+        assert any(
+            "staging host is blue" in text for text in (await world.texts(store.id)).values()
+        )
+
+
+async def test_suites_test_dreams_of_the_operator_only(tmp_path: Path):
+    write_suite(tmp_path)
+    for tenant, suite, problem in (
+        ("acme", "basics", "suites belong to the tenant default"),
+        ("default", "../../etc", "no suite ../../etc where the service runs; there: basics"),
+    ):
+        async with open_world(tmp_path, tenant=tenant) as world:
+            store = await world.acme.beta.memory_stores.create(name="notes")
+            session = await world.session("Hello.")
+            with pytest.raises(anthropic.BadRequestError, match=problem):
+                await world.acme.beta.dreams.create(
+                    inputs=inputs(store.id, session), model=MODEL, extra_body={"suite": suite}
+                )

@@ -8,10 +8,12 @@ from anthropic import AsyncAnthropic
 from tests.api.api_server import collect
 from tests.api.sessions_api import (
     SessionsApi,
+    confirmation,
     environment_id,
     idles,
     kinds,
     message,
+    send,
     service,
     session,
     text,
@@ -43,30 +45,12 @@ async def test_calls_wait_for_a_person_and_partial_answers_leave_the_rest(tmp_pa
         listed = await collect(client.beta.sessions.events.list(made.id, types=["agent.tool_use"]))
         assert [item.id for item in listed] == [first, second]
         assert {i.evaluated_permission for i in listed if i.type == "agent.tool_use"} == {"ask"}
-        await client.beta.sessions.events.send(
-            made.id,
-            events=[{"type": "user.tool_confirmation", "tool_use_id": first, "result": "allow"}],
-        )
+        await send(client, made.id, confirmation(first))
         await api.worker.settled()
         assert await waiting(client, made.id) == [second]
         with pytest.raises(anthropic.BadRequestError, match=f"does not wait.*{second}"):
-            await client.beta.sessions.events.send(
-                made.id,
-                events=[
-                    {"type": "user.tool_confirmation", "tool_use_id": "sevt_no", "result": "allow"}
-                ],
-            )
-        await client.beta.sessions.events.send(
-            made.id,
-            events=[
-                {
-                    "type": "user.tool_confirmation",
-                    "tool_use_id": second,
-                    "result": "deny",
-                    "deny_message": "not that one",
-                }
-            ],
-        )
+            await send(client, made.id, confirmation("sevt_no"))
+        await send(client, made.id, confirmation(second, "deny", deny_message="not that one"))
         await api.worker.settled()
         assert [idle.stop_reason.type for idle in await idles(client, made.id)] == [
             "requires_action",
@@ -82,24 +66,19 @@ async def test_a_custom_tool_is_the_clients_to_run(tmp_path: Path):
         await api.worker.settled()
         [call] = await waiting(client, made.id)
         with pytest.raises(anthropic.BadRequestError, match="confirmation"):
-            await client.beta.sessions.events.send(
-                made.id,
-                events=[{"type": "user.tool_confirmation", "tool_use_id": call, "result": "allow"}],
-            )
+            await send(client, made.id, confirmation(call))
         result: Any = {
             "type": "user.custom_tool_result",
             "custom_tool_use_id": call,
             "content": [text("Because.")],
         }
         with pytest.raises(anthropic.BadRequestError, match="answered already"):
-            await client.beta.sessions.events.send(made.id, events=[result, result])
+            await send(client, made.id, result, result)
         with pytest.raises(anthropic.BadRequestError, match="self_hosted"):
-            await client.beta.sessions.events.send(
-                made.id, events=[{"type": "user.tool_result", "tool_use_id": call}]
-            )
+            await send(client, made.id, {"type": "user.tool_result", "tool_use_id": call})
         assert "user.custom_tool_result" not in await kinds(client, made.id)
         system: Any = {"type": "system.message", "content": [text("Be kind.")]}
-        await client.beta.sessions.events.send(made.id, events=[result, system])
+        await send(client, made.id, result, system)
         await api.worker.settled()
         assert (await idles(client, made.id))[-1].stop_reason.type == "end_turn"
         assert "Be kind." in str(model.requests[-1].messages)
@@ -122,21 +101,21 @@ async def test_a_repeated_answer_gets_the_same_reply_and_another_answer_a_confli
             else:
                 same["content"], other["content"] = [text("Because.")], [text("No idea.")]
             api.worker.is_asleep = True
-            first = await client.beta.sessions.events.send(made.id, events=[same])
-            waits = await client.beta.sessions.events.send(made.id, events=[same])
+            first = await send(client, made.id, same)
+            waits = await send(client, made.id, same)
             with pytest.raises(anthropic.ConflictError, match="answered already"):
-                await client.beta.sessions.events.send(made.id, events=[other])
+                await send(client, made.id, other)
             api.worker.is_asleep = False
             api.worker.run(made.id)
             await api.worker.settled()
-            taken = await client.beta.sessions.events.send(made.id, events=[same])
+            taken = await send(client, made.id, same)
             with pytest.raises(anthropic.ConflictError, match="answered already"):
-                await client.beta.sessions.events.send(made.id, events=[other])
+                await send(client, made.id, other)
             assert first.to_json() == waits.to_json() == taken.to_json()
             assert (await kinds(client, made.id)).count(f"user.{type_}") == 1
         assert (await idles(client, made.id))[-1].stop_reason.type == "end_turn"
         await client.beta.sessions.archive(made.id)
-        again = await client.beta.sessions.events.send(made.id, events=[same])
+        again = await send(client, made.id, same)
         assert again.to_json() == taken.to_json()
 
 
@@ -158,16 +137,15 @@ async def test_an_outcome_becomes_work_that_is_graded_by_its_rubric(tmp_path: Pa
     model = Scripted(says("Written."), says(verdict))
     async with service(tmp_path, model) as api, api.client() as client:
         made = await session(client)
-        sent = await client.beta.sessions.events.send(
+        sent = await send(
+            client,
             made.id,
-            events=[
-                {
-                    "type": "user.define_outcome",
-                    "description": "A report on rates",
-                    "rubric": {"type": "file", "file_id": "file_text"},
-                    "max_iterations": 5,
-                }
-            ],
+            {
+                "type": "user.define_outcome",
+                "description": "A report on rates",
+                "rubric": {"type": "file", "file_id": "file_text"},
+                "max_iterations": 5,
+            },
         )
         assert sent.data is not None
         [echo] = sent.data
@@ -314,9 +292,7 @@ async def test_a_client_gives_results_of_built_in_tools(api: SessionsApi, acme: 
     api.worker.is_asleep = True
     writer = await api.log.hold(made.id, owner="test")
     _, call = await writer.append(StatusRunning(), AgentToolUse(name="bash", input={}))
-    sent = await acme.beta.sessions.events.send(
-        made.id, events=[{"type": "user.tool_result", "tool_use_id": call.id}]
-    )
+    sent = await send(acme, made.id, {"type": "user.tool_result", "tool_use_id": call.id})
     assert sent.data is not None
     assert sent.data[0].type == "user.tool_result"
 

@@ -12,6 +12,7 @@ import pytest
 from anyio import to_thread
 from tests.cli.conftest import Run
 from tests.mcp.package_registry import running_registry, wheel
+from tests.repositories import git
 
 pytestmark = [
     pytest.mark.slow,
@@ -40,12 +41,6 @@ PLAN = {
     "setup": ["mkdir made && echo made by setup > made/text"],
 }
 PATH = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
-
-
-def git(place: Path, *words: str) -> str:
-    who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
-    done = subprocess.run(["git", *who, *words], cwd=place, check=True, capture_output=True)
-    return done.stdout.decode()
 
 
 def script(place: Path, name: str, *steps: dict[str, object]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.cli.upstream import Upstream, call
 from tests.fork_server import Run
+from tests.repositories import git
 
 
 def lines(output: str) -> list[dict[str, Any]]:
@@ -221,8 +222,7 @@ def test_a_session_works_in_a_worktree(mainspring: Run, upstream: Upstream, plac
     lonely = mainspring("-p", "go", "--worktree", "feature", **upstream.variables)
     assert lonely.returncode == 1
     for command in ("init -q", "add .", "commit -qm first --allow-empty"):
-        who = ("-c", "user.name=x", "-c", "user.email=x@example.com")
-        subprocess.run(["git", *who, *command.split()], cwd=place, check=True)
+        git(place, *command.split())
     upstream.says(call("write", file_path="new.txt", content="x"))
     first = mainspring(
         *("run", "-p", "go", "--worktree", "feature", "--mode=acceptEdits"), **upstream.variables

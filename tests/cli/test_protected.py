@@ -1,7 +1,6 @@
 """Protected paths hold in every mode, also in `bypassPermissions` and with nobody to be asked."""
 
 import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from tests.cli.conftest import opened
 from tests.cli.upstream import Upstream, call
 from tests.fork_server import Run
+from tests.repositories import git
 
 from mainspring.core.envelope import Event
 from mainspring.core.events import PermissionUpdated, ToolCallAuthorized
@@ -30,7 +30,7 @@ async def events_of(store: Path) -> list[Event]:
 
 @pytest.fixture
 def repository(place: Path) -> Path:
-    subprocess.run(["git", "init", "-q"], cwd=place, check=True, timeout=60)
+    git(place, "init", "-q")
     (place / "docs").symlink_to(".git")
     return place
 

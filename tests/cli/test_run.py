@@ -13,6 +13,7 @@ from typing import Any
 from tests.cli.terminal import at_terminal
 from tests.cli.upstream import Upstream, call
 from tests.fork_server import Run
+from tests.repositories import git
 from tests.written_files import write_file
 
 STORY = """\
@@ -106,19 +107,16 @@ def test_a_model_without_a_key_is_refused_before_anything_begins(mainspring: Run
 
 
 def test_git_sees_what_a_team_shares_and_not_what_sessions_leave(mainspring: Run, place: Path):
-    git = ["git", "-C", str(place)]
-    subprocess.run([*git, "init", "-q"], check=True)
+    git(place, "init", "-q")
     write_file(place / "poet" / "AGENTS.md", "Rhyme.")
-    subprocess.run([*git, "add", "poet"], check=True)
+    git(place, "add", "poet")
     for agent in ("poet", "."):
         assert mainspring("run", "hello", "-m", "demo", "--agent", agent).returncode == 0
-    status = [*git, "status", "--porcelain", "--untracked-files=all"]
-    seen = subprocess.run(status, check=True, capture_output=True, text=True)
-    assert seen.stdout == "A  poet/AGENTS.md\n"
+    status = ("status", "--porcelain", "--untracked-files=all")
+    assert git(place, *status) == "A  poet/AGENTS.md"
     shared = place / ".mainspring" / "skills" / "hi" / "SKILL.md"
     write_file(shared, "---\nname: hi\n---\n")
-    seen = subprocess.run(status, check=True, capture_output=True, text=True)
-    assert seen.stdout.splitlines()[1:] == ["?? .mainspring/skills/hi/SKILL.md"]
+    assert git(place, *status).splitlines()[1:] == ["?? .mainspring/skills/hi/SKILL.md"]
     (place / ".mainspring" / ".gitignore").write_text("mine\n")
     (place / ".mainspring" / "mainspring.db").unlink()
     assert mainspring("run", "hello", "-m", "demo").returncode == 0

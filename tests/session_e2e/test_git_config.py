@@ -1,9 +1,9 @@
 """What an existing git configuration names is protected: the host's next `git` would run it."""
 
-import subprocess
 from pathlib import Path
 
 import pytest
+from tests.repositories import git
 from tests.session_e2e.session_setup import Scene
 
 from mainspring.capabilities.providers.scripted import calls
@@ -21,13 +21,6 @@ NAMED = {
     "credential.https://x.test.helper": ("!bin/cred", "bin/cred"),
     "unheard.of": ("bin/later --x", "bin/later"),
 }
-
-
-def git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        ["git", *arguments], cwd=folder, check=True, timeout=60, capture_output=True, text=True
-    )
-    return done.stdout
 
 
 @pytest.fixture
@@ -66,7 +59,7 @@ async def test_a_planted_rebase_step_does_not_stay_and_a_rebase_of_its_own_does(
     for name in ("one", "two"):
         scene.write("a", name)
         git(scene.workspace, "add", "a")
-        git(scene.workspace, "-c", "user.name=x", "-c", "user.email=x@y", "commit", "-qm", name)
+        git(scene.workspace, "commit", "-qm", name)
     planted = (
         "mkdir -p .git/rebase-merge; echo 'exec touch ran' > .git/rebase-merge/git-rebase-todo"
     )

@@ -1,21 +1,9 @@
 """What programs leave behind must not run on the host, when a person next uses git there."""
 
-import subprocess
-from pathlib import Path
-
+from tests.repositories import git
 from tests.session_e2e.session_setup import Scene
 
 from mainspring.capabilities.providers.scripted import calls
-
-
-def git(folder: Path, *arguments: str) -> str:
-    return subprocess.run(
-        ["git", "-c", "user.name=x", "-c", "user.email=x@y", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
 
 
 async def test_another_config_cannot_be_slipped_in_under_git(scene: Scene):

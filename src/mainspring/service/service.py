@@ -29,7 +29,7 @@ from mainspring.service.access.kill_switch import Halts
 from mainspring.service.access.tenants import Tenants
 from mainspring.service.approvals.approval_policy import AnswerPermission, ApprovalPolicies
 from mainspring.service.approvals.approvals import Approvals
-from mainspring.service.dreams.dreams import DreamDependencies, Dreams
+from mainspring.service.dreams.dreams import DreamDependencies, Dreams, SuiteSource
 from mainspring.service.evals.alarms import Alarms
 from mainspring.service.evals.production_watch import ProductionWatch
 from mainspring.service.evals.scheduled_evals import OpenSuiteRunner, ScheduledEvals
@@ -46,7 +46,7 @@ from mainspring.service.resources.skill_resources import Skills
 from mainspring.service.schedules.deployment_runner import DeploymentRunner, run_repository
 from mainspring.service.schedules.deployment_store import DeploymentStore
 from mainspring.service.schedules.deployments import Deployments
-from mainspring.service.schedules.local_schedule import LocalSchedule, ScheduleStatus
+from mainspring.service.schedules.local_schedule import TENANT, LocalSchedule, ScheduleStatus
 from mainspring.service.schedules.session_starter import ServiceSessionStarter
 from mainspring.service.schedules.trigger_intake import TriggerIntake
 from mainspring.service.schedules.triggers import Triggers
@@ -226,6 +226,7 @@ def _build_memory(infrastructure: Infrastructure) -> MemoryServices:
 def _build_dreams(
     infrastructure: Infrastructure, memory: MemoryServices, sessions: SessionServices
 ) -> Dreams:
+    place = infrastructure.agent_folder
     needs = DreamDependencies(
         log=infrastructure.log,
         models=infrastructure.models,
@@ -233,6 +234,7 @@ def _build_dreams(
         memories=memory.memories,
         sessions=sessions.sessions,
         put=infrastructure.dispatcher.put,
+        suites=SuiteSource(folder=place.folder, tenant=TENANT, open_runner=place.open_runner),
     )
     return Dreams(infrastructure.store.records, needs)
 

@@ -149,7 +149,7 @@ async def run_worker(
     worker.on_parked(steps.after_parking)
     worker.register(FIRE_TASK, service.schedules.deployment_runner.fire)
     worker.register(DELIVER, service.webhooks.deliveries.deliver)
-    worker.register(dreams.TASK, service.dreams.run)
+    worker.register(dreams.TASK, partial(service.dreams.run, model=config.model))
     run_suite = partial(service.evals.scheduled.run, model=config.model)
     worker.register(scheduled_evals.TASK, run_suite)
     worker.register(approval_keeping.TASK, service.sessions.approvals.attend)

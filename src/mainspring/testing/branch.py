@@ -64,7 +64,7 @@ async def branch(runtime: Runtime, session_id: str, branch_change: BranchChange)
         raise InvalidInput(f"session {session_id} has not called a model")
     at = _start(log, session.thread_id, branch_change.start)
     recording = read_recording(log, thread_id=session.thread_id, model_calls=shots)
-    said = [
+    prompts = [
         plain_text(event.payload.content)
         for event in log
         if event.seq > at
@@ -72,7 +72,7 @@ async def branch(runtime: Runtime, session_id: str, branch_change: BranchChange)
         and event.id not in recording.withheld
     ]
     if branch_change.prompt is not None:
-        said = [branch_change.prompt, *said[1:]]
+        prompts = [branch_change.prompt, *prompts[1:]]
     request = next((shot.request for shot in shots if shot.started.seq > at), shots[-1].request)
     specs = [spec for spec in recording.specs() if spec.name not in _BUILT_IN]
     model = runtime.models.resolve(branch_change.model or request.model)
@@ -102,7 +102,7 @@ async def branch(runtime: Runtime, session_id: str, branch_change: BranchChange)
         session=Session(replaying, agent, forked.id),
         at=at,
         is_open=branch_change.prompt is None and (thread.running or not thread.is_answered),
-        messages=tuple(said),
+        messages=tuple(prompts),
     )
 
 

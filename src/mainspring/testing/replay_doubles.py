@@ -121,10 +121,10 @@ class RecordedModel:
             self.replay_cursor.begun, "replay: as recorded"
         )
         provider, _, what = message.partition(": ")
-        known: ProviderFailure = next(
+        failure: ProviderFailure = next(
             (name for name in get_args(ProviderFailure) if name == kind), "exhausted"
         )
-        return ProviderFailed(provider, known, what or message)
+        return ProviderFailed(provider, failure, what or message)
 
 
 class RecordedAuthorizer:
@@ -192,14 +192,14 @@ class RecordedThreadContext(ThreadContext):
         self._own_tiers = self.tiers
 
     async def receive_inbox(self, *, if_changed: bool = False) -> list[Event]:
-        heard = await super().receive_inbox(if_changed=if_changed)
+        events_ = await super().receive_inbox(if_changed=if_changed)
         self.note(*self.replay_cursor.late())
         while due := self.replay_cursor.due():
-            heard += self.note(*due)
+            events_ += self.note(*due)
         self.tiers = self._own_tiers
         if self.replay_cursor.end_reason() in LIMIT_REASONS:
             self.tiers = [replace(tier, limits=Limits(max_turns=0)) for tier in self._own_tiers]
-        return heard
+        return events_
 
     def status(self) -> str | None:
         """The recorded one; an agent of today has limits of its own."""
@@ -222,9 +222,9 @@ class RecordedThreadContext(ThreadContext):
         )
 
     def _apply(self, events: Iterable[Event]) -> None:
-        told = list(events)
-        super()._apply(told)
-        for event in told:
+        batch = list(events)
+        super()._apply(batch)
+        for event in batch:
             self.replay_cursor.observe(event)
 
 

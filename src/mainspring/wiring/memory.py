@@ -104,7 +104,10 @@ def session_recall(
 ) -> Recall:
     model = settings.environment.get("MAINSPRING_RECALL_MODEL")
     utility = utility_reader(setup.log, partial(open_utility_table, settings))
-    return memory_setup.session_recall(setup, models, memory, utility, model=model)
+    caption = settings.environment.get("MAINSPRING_CAPTION_MODEL")
+    return memory_setup.session_recall(
+        setup, models, memory, utility, model=model, caption_model=caption
+    )
 
 
 def knowledge_folder(settings: Settings, workspace: Path) -> KnowledgeFolder:

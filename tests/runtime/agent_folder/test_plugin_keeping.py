@@ -3,11 +3,11 @@
 import json
 import os
 import shutil
-import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.repositories import git
 
 from mainspring.core.errors import AlreadyExists, InvalidInput, NotFound, TooLarge
 from mainspring.runtime.agent_folder import plugin_installation
@@ -155,20 +155,14 @@ def test_whoever_is_killed_while_replacing_leaves_what_was_there(home: Path, pin
 def test_a_plugin_comes_from_a_known_commit(home: Path, pins: TrustPins, tmp_path: Path):
     repository = tmp_path / "steward.git"
     shutil.copytree(PLUGINS / "steward", repository)
-
-    def git(*arguments: str) -> str:
-        identity = ("-c", "user.name=t", "-c", "user.email=t@example.com")
-        command = ["git", "-C", str(repository), *identity, *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-    git("init", "-q", "-b", "main")
-    git("add", ".")
-    git("commit", "-qm", "one")
-    first = git("rev-parse", "HEAD")
+    git(repository, "init", "-q", "-b", "main")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "one")
+    first = git(repository, "rev-parse", "HEAD")
     (repository / ".plugin" / "plugin.json").write_text('{"name": "steward", "version": "2"}')
-    git("commit", "-qam", "two")
+    git(repository, "commit", "-qam", "two")
     candidate, kept = install(f"file://{repository}", home, pins)
-    assert (candidate.package.commit, kept.version) == (git("rev-parse", "HEAD"), "2")
+    assert (candidate.package.commit, kept.version) == (git(repository, "rev-parse", "HEAD"), "2")
     assert not (kept.root / ".git").exists()
     known = pins.of(kept.root)
     assert known is not None

@@ -3,13 +3,13 @@
 import io
 import os
 import stat
-import subprocess
 import zipfile
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.repositories import git
 
 from mainspring.core.errors import AlreadyExists, InvalidInput, TooLarge
 from mainspring.runtime.packages import installer
@@ -47,17 +47,6 @@ def install(source: object, home: Path, pins: TrustPins, *, name: str | None = N
 
 def left(home: Path) -> list[str]:
     return sorted(path.name for path in (home / ".mainspring").iterdir())
-
-
-def git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        ["git", "-c", "user.name=a", "-c", "user.email=a@b.test", *arguments],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return done.stdout.strip()
 
 
 def zipped(file: Path, entries: Mapping[str, bytes | str], link: str | None = None) -> Path:

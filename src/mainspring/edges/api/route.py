@@ -48,6 +48,11 @@ class PageQuery(Struct, frozen=True, kw_only=True):
     page: str | None = None
 
 
+class ShortPageQuery(Struct, frozen=True, kw_only=True):
+    limit: Annotated[int, Meta(ge=1, le=100)] = 20
+    page: str | None = None
+
+
 def list_query(query: Struct, **fields: Any) -> ListQuery:  # noqa: ANN401 (of any field)
     """The list that a route's query asks for. `fields`: those of `ListQuery` that it has by other
     names."""

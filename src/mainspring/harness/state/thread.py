@@ -32,7 +32,9 @@ RECALL = "recall"
 """The purpose of one that picks memories for a message."""
 SEARCH = "search"
 """The purpose of one by which the model's API searches the web."""
-BESIDE = frozenset((JUDGEMENT, RECALL, SEARCH))
+EXTRACT = "extract"
+"""The purpose of one that reads something to remember."""
+BESIDE = frozenset((JUDGEMENT, RECALL, SEARCH, EXTRACT))
 """Purposes of requests that only their end is recorded of."""
 SUMMARY = "summary"
 """The purpose of one that shortens the conversation."""

@@ -15,6 +15,7 @@ from anyio import to_thread
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import DreamScore
 from mainspring.core.sender import Sender
+from mainspring.improve.dreams.dreamer import DreamStore
 from mainspring.improve.evals.evaluation import evaluate
 from mainspring.improve.evals.runner import SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
@@ -83,7 +84,7 @@ def write_copy(folder: Path, texts: Mapping[str, str], edits: Sequence[MemoryEdi
 class SuiteTest:
     """Scores changes of memories by a suite of the agent."""
 
-    store: FolderStore
+    store: DreamStore
     suite_file: SuiteFile
     place: Path
     """For copies of the memories."""

@@ -13,13 +13,14 @@ from anyio import to_thread
 from msgspec import structs
 
 from mainspring.core.errors import InvalidInput, MemoryChanged
-from mainspring.core.events import MemoryWritten
+from mainspring.core.events import KnownPayload, MemoryWritten
 from mainspring.core.sender import Sender
 from mainspring.log.session_log import SessionLog
 from mainspring.log.writer import Writer
 from mainspring.runtime.memory.consolidation import Consolidation
 from mainspring.runtime.memory.extraction import Candidate, extract_candidates
 from mainspring.runtime.memory.learnings import promoted, record_learnings
+from mainspring.runtime.memory.media_notes import media_notes, wanted_media
 from mainspring.runtime.memory.memory_edits import MemoryEdit, apply_edits
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_index import MemoryHit
@@ -60,8 +61,35 @@ def learn(
 
 async def learn_from_run(memory: SessionMemory, log: SessionLog, writer: Writer) -> None:
     """Remember what the run of a session taught. The run is over: nothing waits for it."""
-    if new := await learned_facts(memory, log):
+    if new := [*await learned_facts(memory, log), *await _remember_media(memory, log)]:
         await writer.append(*new)
+
+
+async def _remember_media(memory: SessionMemory, log: SessionLog) -> list[KnownPayload]:
+    """Images and recordings that a person asked to remember, each once."""
+    if memory.is_read_only or not memory.own_folders:
+        return []
+    scope, folder = next(iter(memory.own_folders.items()))
+    if not (media := wanted_media(await log.read(memory.session_id))):
+        return []
+    try:
+        known = {version.path for version in await to_thread.run_sync(folder.history)}
+        new = [item for item in media if item.path not in known]
+        notes, facts = await media_notes(log, new, memory.caption)
+        for note in notes:
+            change = Change(
+                author=memory.author,
+                reason="a person asked to remember it",
+                session_id=memory.session_id,
+                event_ids=note.events,
+                source=note.trust,
+            )
+            version = await to_thread.run_sync(folder.save, note, change)
+            facts.append(_written(memory.store_id(scope), version, {note.path: note.trust}))
+    except (OSError, InvalidInput, MemoryChanged) as error:
+        memory.warn(f"an image could not be remembered: {error}")
+        return []
+    return facts
 
 
 async def save_before_compaction(

@@ -18,6 +18,7 @@ from typing import cast
 from anyio import to_thread
 
 from mainspring.core.clock import Clock
+from mainspring.core.content import ImageBlock
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.events import ContextAdded, KnownPayload, MemoryRecalled
 from mainspring.core.sender import Sender
@@ -61,6 +62,8 @@ class SessionMemory:
     """Whether the model was shown text of pages or of MCP servers, as the log says: what it writes
     then may come from there, whatever it says."""
 
+    caption: Callable[[ImageBlock], Awaitable[tuple[str, Sequence[KnownPayload]]]] | None = None
+    """Describes an image that is to be remembered, if a model does."""
     before_compact: Callable[[str, str], Awaitable[Sequence[KnownPayload]]] | None = None
     """Saves what is worth it before a compaction."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple, cast
 
-from msgspec import Struct, inspect
+from msgspec import inspect
 
 from mainspring.core.errors import NotFound
 from mainspring.core.ids import KIND, MAY_BE_GONE
@@ -97,7 +97,9 @@ def _children(
     info: inspect.Type,
 ) -> Iterator[tuple[Any, inspect.Type, str]]:
     """The parts of a value, each with its type and path."""
-    if isinstance(info, inspect.StructType) and isinstance(value, _field_values(info.cls)):
+    if isinstance(info, inspect.StructType) and isinstance(
+        value, getattr(info.cls, "__origin__", info.cls)
+    ):
         for field in info.fields:
             yield getattr(value, field.name), field.type, f".{field.encode_name}"
     elif isinstance(info, inspect.DictType) and isinstance(value, dict):
@@ -106,10 +108,6 @@ def _children(
     elif isinstance(info, _LIST_TYPES) and isinstance(value, (list, tuple, set, frozenset)):
         for index, item in enumerate(cast("list[Any]", value)):
             yield item, info.item_type, f"[{index}]"
-
-
-def _field_values(struct: Any) -> type[Struct]:  # noqa: ANN401 (a struct, or one with its parameters)
-    return getattr(struct, "__origin__", struct)
 
 
 @cache

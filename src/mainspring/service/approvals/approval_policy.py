@@ -214,8 +214,8 @@ class AnswerPermission:
     ) -> bool:
         if policy.escalated_role is None:
             return False
-        for call_id, asked in askings.items():
-            id_ = approval_id(session_id, call_id, asked)
+        for call_id, asked_seq in askings.items():
+            id_ = approval_id(session_id, call_id, asked_seq)
             approval = await self._approvals.find(tenant, id_)  # `None`: too new
             if approval is not None and approval.escalated_at is not None:
                 return True

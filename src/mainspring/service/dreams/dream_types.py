@@ -8,10 +8,13 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import Meta, Struct
 
 from mainspring.core.errors import InvalidInput
-from mainspring.core.events import Usage
+from mainspring.core.events import DreamScore, Usage
 from mainspring.core.ids import MemoryStoreId, ModelId, SessionId
+from mainspring.service.sessions.session_record import ListCostBudget
 
 MAX_SESSIONS = 100
+ROLLED_BACK = "rolled_back"
+"""The type of the error of a dream that the suite has refused."""
 DreamState: TypeAlias = Literal["pending", "running", "completed", "failed", "canceled"]
 ENDED: frozenset[DreamState] = frozenset(("completed", "failed", "canceled"))
 
@@ -69,6 +72,10 @@ class DreamObject(Struct, frozen=True, kw_only=True):
     ended_at: datetime | None = None
     archived_at: datetime | None = None
     error: DreamError | None = None
+    suite: str | None = None
+    """An extension: the suite that tests the changes."""
+    suite_budget: ListCostBudget | None = None
+    score: DreamScore | None = None
     type: Literal["dream"] = "dream"
 
     @property
@@ -85,6 +92,11 @@ class CreateDream(Struct, frozen=True, kw_only=True):
     model: Model | DreamModel
     instructions: Annotated[str, Meta(min_length=1, max_length=4_096)] | None = None
     output_behavior: OutputBehavior = CreateNew()
+    suite: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
+    """An extension: tests the changes with a suite of the folder that the service runs in; if they
+    do worse, nothing is written."""
+    suite_budget: ListCostBudget | None = None
+    """The most that each of the two runs of the suite may cost."""
 
     def checked_inputs(self) -> tuple[StoreInput, SessionsInput]:
         """Raises: InvalidInput."""

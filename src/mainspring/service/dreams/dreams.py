@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from functools import partial
-from typing import Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
+from anyio import to_thread
 from msgspec.structs import replace
 
 from mainspring.core import clock as clocks
@@ -21,19 +25,22 @@ from mainspring.core.errors import (
     NotFound,
     StaleVersion,
 )
-from mainspring.core.events import DreamCreated, ModelRequestEnded, Usage
+from mainspring.core.events import DreamCreated, DreamScore, ModelRequestEnded, Usage
+from mainspring.core.lazy_module import LazyModule
 from mainspring.core.sender import Sender
 from mainspring.harness.state.thread_tree import add_usage
-from mainspring.improve.dreams.dream_log import create_dream, dream_session
+from mainspring.improve.dreams.dream_log import Dream, create_dream, dream_session
 from mainspring.improve.dreams.dreamer import Dreamer
 from mainspring.improve.dreams.session_choice import is_due, sessions_read
 from mainspring.log.records import Records
 from mainspring.log.session_log import SessionLog
+from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session_context import Models
 from mainspring.service.access.principal import Principal
 from mainspring.service.dreams.dream_types import (
     ENDED,
     MAX_SESSIONS,
+    ROLLED_BACK,
     CreateDream,
     DreamError,
     DreamModel,
@@ -57,6 +64,12 @@ from mainspring.service.storage.repository import (
     all_pages,
 )
 
+if TYPE_CHECKING:
+    from mainspring.improve.evals.runner import SuiteRunner
+    from mainspring.service.dreams import suite_score
+else:
+    suite_score = LazyModule("mainspring.service.dreams.suite_score")  # most have no suite
+
 TASK = "dream"
 _BATCH = 100
 
@@ -73,9 +86,22 @@ class ScheduledDream(Protocol):
     @property
     def instructions(self) -> str | None: ...
 
+    @property
+    def suite(self) -> str | None: ...
+
 
 class _Canceled(MainspringError):
     """The dream was canceled: it stops before it writes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteSource:
+    """The folder whose suites test dreams."""
+
+    folder: Path
+    tenant: str
+    """The only one whose dreams they test: they run with the operator's keys."""
+    open_runner: Callable[[RunOptions, bool], AbstractAsyncContextManager[SuiteRunner]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +112,7 @@ class DreamDependencies:
     memories: Memories
     sessions: Sessions
     put: PutJob
+    suites: SuiteSource
     clock: Clock = clocks.now
 
 
@@ -113,6 +140,8 @@ class Dreams:
             await needs.sessions.get(principal, session_id)
         model = DreamModel(id=request.model) if isinstance(request.model, str) else request.model
         needs.models.facts(needs.models.resolve(model.id))
+        if request.suite is not None:
+            await self._check_suite(tenant, request.suite)
         if isinstance(request.output_behavior, UpdateExisting):
             await self._require_only(tenant, store.memory_store_id)
         dream = DreamObject(
@@ -122,6 +151,8 @@ class Dreams:
             model=replace(model, speed="standard"),
             output_behavior=request.output_behavior,
             instructions=request.instructions,
+            suite=request.suite,
+            suite_budget=request.suite_budget,
         )
         await self._repository.put(tenant, dream)
         await needs.put(Job(task=TASK, key=dream.id, tenant=tenant))
@@ -152,6 +183,7 @@ class Dreams:
             model=action.model,
             instructions=action.instructions,
             output_behavior=UpdateExisting(memory_store_id=action.memory_store_id),
+            suite=action.suite,
         )
         await self.create(principal, request, dream_id=dream_id)
         return dream_session(dream_id)
@@ -176,8 +208,9 @@ class Dreams:
 
         return await self._repository.update(tenant, dream_id, change)
 
-    async def run(self, job: Job) -> None:
-        """Handle a job: run a dream, or continue one whose worker died."""
+    async def run(self, job: Job, *, model: str | None = None) -> None:
+        """Handle a job: run a dream, or continue one whose worker died. `model`: the operator's,
+        for suites."""
         tenant = job.tenant
         try:
             dream = await self._repository.get(tenant, job.key)
@@ -187,8 +220,11 @@ class Dreams:
             return
         try:
             dream = await self._start(tenant, dream)
-            await self._dream(tenant, dream)
-            await self._end(tenant, dream.id, "completed")
+            ended = await self._dream(tenant, dream, model)
+            if ended.rolled_back is not None:
+                await self._discard(tenant, dream, ended)
+            else:
+                await self._end(tenant, dream.id, "completed", score=_score(ended))
         except _Canceled:
             return
         except LeaseHeld:
@@ -218,7 +254,7 @@ class Dreams:
         await self._require_wanted(tenant, dream.id)
         return started
 
-    async def _dream(self, tenant: str, dream: DreamObject) -> None:
+    async def _dream(self, tenant: str, dream: DreamObject, model: str | None) -> Dream:
         needs = self._needs
         created = DreamCreated(
             dream_id=dream.id,
@@ -239,8 +275,39 @@ class Dreams:
             clock=needs.clock,
             check=lambda: self._require_wanted(tenant, dream.id),
         )
-        dreamer = Dreamer(log=needs.log, store=door, clock=needs.clock, models=needs.models)
-        await dreamer.run(dream.id)
+        score = None
+        if dream.suite is not None:
+            await self._check_suite(tenant, dream.suite)
+            cents = dream.suite_budget and dream.suite_budget.max_list_cost.amount
+            score = suite_score.SuiteScore(
+                store=door,
+                folder=needs.suites.folder,
+                suite=dream.suite,
+                budget_usd=Decimal(cents) / 100 if cents else None,
+                model=model,
+                open_runner=needs.suites.open_runner,
+            )
+        dreamer = Dreamer(
+            log=needs.log, store=door, clock=needs.clock, models=needs.models, score=score
+        )
+        return await dreamer.run(dream.id)
+
+    async def _check_suite(self, tenant: str, suite: str) -> None:
+        """Raises: InvalidInput."""
+        suites = self._needs.suites
+        if tenant != suites.tenant:
+            raise InvalidInput(f"suite: suites belong to the tenant {suites.tenant}")
+        await to_thread.run_sync(suite_score.find_suite, suites.folder, suite)
+
+    async def _discard(self, tenant: str, dream: DreamObject, ended: Dream) -> None:
+        """The suite did worse with its changes: nothing was written, and a new store goes."""
+        for output in dream.outputs:
+            if output.memory_store_id != dream.store_id:
+                with suppress(NotFound):
+                    await self._needs.stores.delete(tenant, output.memory_store_id)
+        reason = ended.rolled_back.reason if ended.rolled_back else ""
+        error = DreamError(type=ROLLED_BACK, message=reason)
+        await self._end(tenant, dream.id, "failed", error, score=_score(ended))
 
     async def _require_wanted(self, tenant: str, dream_id: str) -> None:
         if (await self._repository.get(tenant, dream_id)).status == "canceled":
@@ -254,13 +321,20 @@ class Dreams:
                 raise StaleVersion(f"dream {dream.id} is writing memory store {store_id}")
 
     async def _end(
-        self, tenant: str, dream_id: str, status: DreamState, error: DreamError | None = None
+        self,
+        tenant: str,
+        dream_id: str,
+        status: DreamState,
+        error: DreamError | None = None,
+        *,
+        score: DreamScore | None = None,
     ) -> None:
         usage = await self._usage(dream_id)
 
         def change(dream: DreamObject) -> DreamObject:
             ended = dream if dream.status in ENDED else self._ended(dream, status, error)
-            return replace(ended, usage=usage)
+            outputs = () if error is not None and error.type == ROLLED_BACK else ended.outputs
+            return replace(ended, usage=usage, score=score, outputs=outputs)
 
         await self._repository.update(tenant, dream_id, change)
 
@@ -279,6 +353,10 @@ class Dreams:
             return dream
         now: datetime = self._needs.clock()
         return replace(dream, status=status, ended_at=now, error=error)
+
+
+def _score(dream: Dream) -> DreamScore | None:
+    return None if dream.proposed is None else dream.proposed.score
 
 
 def _index_columns(dream: DreamObject) -> IndexColumns:

@@ -94,7 +94,9 @@ class ScheduledEvals:
                 id=run_id,
                 action=action,
                 created_at=clock.now(),
-                budget_usd=None if budget is None else str(_dollars(budget)),
+                budget_usd=None
+                if budget is None
+                else str(Decimal(budget.max_list_cost.amount) / 100),
             )
             try:
                 await self._jobs.put(tenant, job)
@@ -144,7 +146,3 @@ class ScheduledEvals:
             )
             reasons = await (run.run_drill() if action.is_drill else run.run())
         return "; ".join(reasons) or None
-
-
-def _dollars(budget: ListCostBudget) -> Decimal:
-    return Decimal(budget.max_list_cost.amount) / 100

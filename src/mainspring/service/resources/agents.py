@@ -201,7 +201,9 @@ class Agents:
             if content_hash(agent) == content_hash(current):
                 return current, []
             agent = self._next(agent)
-            parent = _ledger_entry(current)
+            parent = ledger.Version(
+                number=current.version, hash=content_hash(current), time=current.updated_at
+            )
             return agent, [
                 self._agents.replace_change(row, agent),
                 self._version_change(tenant, agent, parent, author),
@@ -300,10 +302,6 @@ class Agents:
             version=parent.next(hash_, agent.updated_at, author=author),
         )
         return self._versions.put_change(tenant, version)
-
-
-def _ledger_entry(agent: AgentObject) -> ledger.Version:
-    return ledger.Version(number=agent.version, hash=content_hash(agent), time=agent.updated_at)
 
 
 def content_hash(agent: AgentObject) -> str:

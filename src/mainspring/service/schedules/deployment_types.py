@@ -111,6 +111,8 @@ class DreamAction(Struct, frozen=True, kw_only=True, tag_field="type", tag="drea
     """The store that the dream updates."""
     model: Annotated[str, Meta(min_length=1, max_length=256)]
     instructions: Annotated[str, Meta(min_length=1, max_length=4_096)] | None = None
+    suite: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
+    """Tests the changes; if they do worse, they are not made."""
 
 
 class EvalAction(Struct, frozen=True, kw_only=True, tag_field="type", tag="eval"):

@@ -125,8 +125,8 @@ class EventPages:
                 return Page(data=rendered, next_page=encode_cursor("seq", last))
         else:
             waiting = [item for item in waiting if item.position > place]
-        last_seq = {event["id"] for event in rendered}
-        waiting = [item for item in waiting if item.event_id not in last_seq]
+        logged_ids = {event["id"] for event in rendered}
+        waiting = [item for item in waiting if item.event_id not in logged_ids]
         room = query.limit - len(rendered)
         rendered += [await self._pending_event(query, item) for item in waiting[:room]]
         if len(waiting) > room:
@@ -139,16 +139,16 @@ class EventPages:
     ) -> Page[WireEvent]:
         kind, place = decode_cursor(cursor, _CursorType) if cursor else ("inbox", _LAST)
         newest = [item for item in reversed(waiting) if kind == "inbox" and item.position < place]
-        shown = [await self._pending_event(query, item) for item in newest[: query.limit]]
+        rendered = [await self._pending_event(query, item) for item in newest[: query.limit]]
         if len(newest) >= query.limit:
             return Page(
-                data=shown, next_page=encode_cursor("inbox", newest[query.limit - 1].position)
+                data=rendered, next_page=encode_cursor("inbox", newest[query.limit - 1].position)
             )
         start = place if kind == "seq" else ENDLESS
-        seen = {event["id"] for event in shown}
-        logged, last = await self._from_log(query, start, room=query.limit - len(shown))
-        shown += [event for event in logged if event["id"] not in seen]
-        return Page(data=shown, next_page=None if last is None else encode_cursor("seq", last))
+        pending_ids = {event["id"] for event in rendered}
+        logged, last = await self._from_log(query, start, room=query.limit - len(rendered))
+        rendered += [event for event in logged if event["id"] not in pending_ids]
+        return Page(data=rendered, next_page=None if last is None else encode_cursor("seq", last))
 
     async def _waiting(self, query: EventQuery) -> list[InboxItem]:
         view = query.view
@@ -173,24 +173,24 @@ class EventPages:
         more."""
         room = query.limit if room is None else room
         place = await self._skipped(query, place)
-        shown: list[WireEvent] = []
-        read = 0
-        while read < MAX_READ:
-            size = _CHUNK if read else min(_CHUNK, room + 1)
+        visible: list[WireEvent] = []
+        read_count = 0
+        while read_count < MAX_READ:
+            size = _CHUNK if read_count else min(_CHUNK, room + 1)
             chunk = await self._chunk(query, place, size)
             fitting, is_over = _within_times(query, chunk)
             rendered = await self._wire.render(query.view, fitting)
             for item in filter(query.names, rendered.events):
-                if len(shown) == room:
-                    return shown, place
-                shown.append(item.wire)
+                if len(visible) == room:
+                    return visible, place
+                visible.append(item.wire)
                 place = item.event.seq
             if is_over or len(chunk) < size or (rendered.held and not query.is_backwards):
-                return shown, None  # nothing is shown after a call that is held back
-            if len(shown) < room:
+                return visible, None  # nothing is shown after a call that is held back
+            if len(visible) < room:
                 place = chunk[-1].seq
-            read += len(chunk)
-        return shown, place
+            read_count += len(chunk)
+        return visible, place
 
     async def _chunk(self, query: EventQuery, place: int, size: int) -> list[Event]:
         view = query.view

@@ -100,7 +100,10 @@ class EventSender:
         """
         _check_sender(principal, sent)
         session = await self._sessions.find(principal, session_id)
-        await self._check_answer_permission(principal, session, sent)
+        calls = [item.tool_use_id for item in sent if isinstance(item, SendConfirmation)]
+        if calls:
+            askings = {call.id: call.asked for id_ in calls if (call := session.digest.call(id_))}
+            await self._answers.check(principal, session.record, askings)
         lookups = with_shared_file_limit(self._sessions.dependencies.lookups)
         payloads = [
             await self._payload(principal, session, lookups, event, f"events[{index}]")
@@ -137,14 +140,6 @@ class EventSender:
         return await expand_skill_command(
             self._sessions.dependencies, principal.tenant, session.record, payload
         )
-
-    async def _check_answer_permission(
-        self, principal: Principal, session: LoadedSession, sent: Sequence[SentEvent]
-    ) -> None:
-        calls = [item.tool_use_id for item in sent if isinstance(item, SendConfirmation)]
-        if calls:
-            askings = {call.id: call.asked for id_ in calls if (call := session.digest.call(id_))}
-            await self._answers.check(principal, session.record, askings)
 
     async def _repeated(
         self, session: LoadedSession, payloads: Sequence[ClientPayload]

@@ -133,16 +133,16 @@ class EventStream:
         page = partial(log.read, self._event_view.session_id, after=self._after, limit=_PAGE)
         try:
             events = await retry_unavailable(page)
-            shown, held = await self._renderer.render(self._event_view, events)
+            rendered, held_seq = await self._renderer.render(self._event_view, events)
         except SessionNotFound:
             return [self._deleted()]
-        if held is not None:  # the decision of a gate will wake the stream
-            events = [event for event in events if event.seq < held]
+        if held_seq is not None:  # the decision of a gate will wake the stream
+            events = [event for event in events if event.seq < held_seq]
         if len(events) < _PAGE:
             self._pokes = pokes
-        return self._messages(events, shown)
+        return self._messages(events, rendered)
 
-    def _messages(self, events: list[Event], shown: list[RenderedEvent]) -> list[StreamMessage]:
+    def _messages(self, events: list[Event], rendered: list[RenderedEvent]) -> list[StreamMessage]:
         for event in events:
             self._after = event.seq
             if self._previewing is not None and event.type in _ENDS_PREVIEWS:
@@ -150,7 +150,7 @@ class EventStream:
             self.is_over = self.is_over or event.type == _DELETED
         return [
             StreamMessage(item.wire["type"], _ENCODER.encode(item.wire), item.event.seq)
-            for item in shown
+            for item in rendered
         ]
 
     async def _preview(self) -> list[StreamMessage]:

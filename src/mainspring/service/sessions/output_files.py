@@ -133,7 +133,8 @@ class SessionOutputs:
         left for the next call."""
         listed = await folder.list()
         current = await self._load(tenant, session_id)
-        changed = [item for item in listed if _stored_stamp(current, item.path) != item.stamp]
+        stamps = {path: stored.stamp for path, stored in current.items()}
+        changed = [item for item in listed if stamps.get(item.path) != item.stamp]
         if not changed:
             return 0
         await self._drop_gone(tenant, current, {item.path for item in listed})
@@ -179,13 +180,13 @@ class SessionOutputs:
     ) -> None:
         """Remove paths that are neither in the folder nor stored. Stored files count towards the
         limits: else a session could hand over any number of files, one after another."""
-        gone = {
+        absent = {
             stored.file_id: path
             for path, stored in paths.items()
             if stored.file_id is not None and path not in present
         }
-        there = {file.id for file in await self._files.get_many(tenant, list(gone))}
-        for file_id, path in gone.items():
+        there = {file.id for file in await self._files.get_many(tenant, list(absent))}
+        for file_id, path in absent.items():
             if file_id not in there:
                 del paths[path]
 
@@ -236,7 +237,3 @@ class SessionOutputs:
         outputs = await self._repository.find(tenant, session_id)
         paths = {} if outputs is None else outputs.paths
         return {path: stored for path, stored in paths.items() if stored.file_id}
-
-
-def _stored_stamp(paths: dict[str, _StoredPath], path: str) -> str | None:
-    return paths[path].stamp if path in paths else None

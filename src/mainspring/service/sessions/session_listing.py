@@ -87,34 +87,34 @@ class SessionList:
         """Raises: InvalidInput: a cursor of another list."""
         start = PagePosition() if request.page is None else _decode_position(request.page)
         batch = await self._gather(_records_query(tenant, request, start), request)
-        shown = batch.shown[::-1] if start.is_back else batch.shown
-        forth = shown[-1][0] if shown else batch.last
-        back = shown[0][0] if shown else None
+        sessions = batch.shown[::-1] if start.is_back else batch.shown
+        forth = sessions[-1][0] if sessions else batch.last
+        back = sessions[0][0] if sessions else None
         has_next = start.is_back or batch.has_more
         has_previous = batch.has_more if start.is_back else request.page is not None
         return TwoWayPage(
-            data=[session for _, session in shown],
+            data=[session for _, session in sessions],
             next_page=_cursor("next", forth) if has_next else None,
             prev_page=_cursor("prev", back) if has_previous else None,
         )
 
     async def _gather(self, query: RecordQuery, request: ListSessions) -> SessionBatch:
-        shown: list[tuple[RecordRow, LoadedSession]] = []
+        sessions: list[tuple[RecordRow, LoadedSession]] = []
         last = query.after
         looked_at = 0
         while looked_at < MAX_SCANNED:
             chunk = await self._records.list(replace(query, after=last))
             for row in chunk:
                 session = await self._load_if_matching(row, request)
-                if session is not None and len(shown) == request.limit:
-                    return SessionBatch(shown, has_more=True, last=last)
+                if session is not None and len(sessions) == request.limit:
+                    return SessionBatch(sessions, has_more=True, last=last)
                 last = row
                 if session is not None:
-                    shown.append((row, session))
+                    sessions.append((row, session))
             looked_at += len(chunk)
             if len(chunk) < query.limit:
-                return SessionBatch(shown, has_more=False, last=last)
-        return SessionBatch(shown, has_more=True, last=last)
+                return SessionBatch(sessions, has_more=False, last=last)
+        return SessionBatch(sessions, has_more=True, last=last)
 
     async def _load_if_matching(
         self, row: RecordRow, request: ListSessions

@@ -35,12 +35,8 @@ RESULT_BLOCKS: AllowedBlocks = (TextBlock, ImageBlock, DocumentBlock, SearchResu
 """The blocks that a tool's result may contain."""
 
 
-def wire_blocks(content: tuple[Block, ...], allowed: AllowedBlocks, blobs: Blobs) -> list[object]:
-    return [_block(block, allowed, blobs) for block in content]
-
-
 def blob_digests(content: tuple[Block, ...]) -> list[str]:
-    """Digests of the blobs that `wire_blocks` needs."""
+    """Digests of the blobs that `wire_block` needs."""
     return [
         block.source.hash
         for block in content
@@ -50,7 +46,7 @@ def blob_digests(content: tuple[Block, ...]) -> list[str]:
     ]
 
 
-def _block(block: Block, allowed: AllowedBlocks, blobs: Blobs) -> object:
+def wire_block(block: Block, allowed: AllowedBlocks, blobs: Blobs) -> object:
     if isinstance(block, BlobBlock):
         stored = {"hash": block.hash, "size": block.size, "media_type": block.media_type}
         return {"type": "text", "text": block.preview, "blob": stored}

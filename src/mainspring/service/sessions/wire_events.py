@@ -34,7 +34,7 @@ from mainspring.service.sessions.wire_content import (
     AllowedBlocks,
     Blobs,
     blob_digests,
-    wire_blocks,
+    wire_block,
 )
 
 DEFAULT_ITERATIONS = 3
@@ -291,7 +291,7 @@ def _fields(event_id: str, payload: AnyPayload, body: bytes, blobs: Blobs) -> Wi
         content: tuple[Block, ...] | None = getattr(payload, "content", None)
         if content is not None:
             allowed = _CONTENT.get(type(payload), RESULT_BLOCKS)
-            fields["content"] = wire_blocks(content, allowed, blobs)
+            fields["content"] = [wire_block(block, allowed, blobs) for block in content]
         if fix := _FIELD_FIXES.get(type(payload)):
             fix(event_id, payload, fields)
     fields["id"] = event_id

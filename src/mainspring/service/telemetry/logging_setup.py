@@ -19,11 +19,7 @@ from mainspring.log.event_chain import Scrub
 
 _NO_FIELDS: Mapping[str, str] = {}
 _LOG_FIELDS: ContextVar[Mapping[str, str]] = ContextVar("mainspring_subject", default=_NO_FIELDS)
-
-
-def log_fields() -> Mapping[str, str]:
-    """`request_id`, `session_id` and `tenant`, as far as they are known."""
-    return _LOG_FIELDS.get()
+"""`request_id`, `session_id` and `tenant`, as far as they are known."""
 
 
 @contextmanager
@@ -93,7 +89,7 @@ class _LogLine:
         self.logger = record.name
         self.message = record.getMessage()
         own = cast("Mapping[str, object]", getattr(record, "subject", {}))
-        self.subject = {**log_fields(), **own}
+        self.subject = {**_LOG_FIELDS.get(), **own}
         error = record.exc_info[1] if record.exc_info else None
         self.error = None if error is None else "".join(_error_lines(error, has_words=has_words))
 

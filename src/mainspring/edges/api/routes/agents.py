@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from mainspring.edges.api.route import ApiCall, Empty, Timestamp, list_query, route
+from mainspring.edges.api.route import ApiCall, Empty, ShortPageQuery, Timestamp, list_query, route
 from mainspring.service.resources.agent_multiagent import Version
 from mainspring.service.resources.agents import AgentObject, Agents, CreateAgent, UpdateAgent
 from mainspring.service.storage.pagination import Page
 
-AgentLimit = Annotated[int, Meta(ge=1, le=100)]
 
-
-class ListAgents(Struct, frozen=True, kw_only=True):
-    limit: AgentLimit = 20
-    page: str | None = None
+class ListAgents(ShortPageQuery, frozen=True, kw_only=True):
     include_archived: bool = False
     created_at_gte: Timestamp | None = None
     created_at_lte: Timestamp | None = None
@@ -26,11 +21,6 @@ class ListAgents(Struct, frozen=True, kw_only=True):
 
 class GetAgent(Struct, frozen=True, kw_only=True):
     version: Version | None = None
-
-
-class ListVersions(Struct, frozen=True, kw_only=True):
-    limit: AgentLimit = 20
-    page: str | None = None
 
 
 async def _ignore_archived(_tenant: str, _agent_id: str) -> None:
@@ -72,5 +62,5 @@ class AgentRoutes:
         return agent
 
     @route("GET /v1/agents/{agent_id}/versions", "List the versions of an agent")
-    async def versions(self, call: ApiCall[ListVersions, Empty]) -> Page[AgentObject]:
+    async def versions(self, call: ApiCall[ShortPageQuery, Empty]) -> Page[AgentObject]:
         return await self.agents.versions(call.tenant, call["agent_id"], list_query(call.query))

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
-
-from msgspec import Meta, Struct
+from typing import Literal
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.ids import AgentId, DeploymentId
-from mainspring.edges.api.route import ApiCall, Empty, PageQuery, Timestamp, list_query, route
+from mainspring.edges.api.route import (
+    ApiCall,
+    Empty,
+    PageQuery,
+    ShortPageQuery,
+    Timestamp,
+    list_query,
+    route,
+)
 from mainspring.service.schedules.deployment_runner import (
     DeploymentRunner,
     RunRepository,
@@ -25,9 +31,7 @@ from mainspring.service.schedules.deployments import Deployments
 from mainspring.service.storage.pagination import Page
 
 
-class ListDeployments(Struct, frozen=True, kw_only=True):
-    limit: Annotated[int, Meta(ge=1, le=100)] = 20
-    page: str | None = None
+class ListDeployments(ShortPageQuery, frozen=True, kw_only=True):
     agent_id: AgentId | None = None
     status: Literal["active", "paused"] | None = None
     include_archived: bool = False

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
 
-from msgspec import Meta, Struct
-
-from mainspring.edges.api.route import ApiCall, Empty, Timestamp, list_query, route
+from mainspring.edges.api.route import ApiCall, Empty, ShortPageQuery, Timestamp, list_query, route
 from mainspring.service.dreams.dream_types import CreateDream, DreamObject, DreamState
 from mainspring.service.dreams.dreams import Dreams
 from mainspring.service.storage.pagination import Page
 
 
-class ListDreams(Struct, frozen=True, kw_only=True):
-    limit: Annotated[int, Meta(ge=1, le=100)] = 20
-    page: str | None = None
+class ListDreams(ShortPageQuery, frozen=True, kw_only=True):
     include_archived: bool = False
     statuses: tuple[DreamState, ...] = ()
     created_at_gt: Timestamp | None = None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from mainspring.edges.api.route import ApiCall, Empty, Timestamp, list_query, route
+from mainspring.edges.api.route import ApiCall, Empty, ShortPageQuery, Timestamp, list_query, route
 from mainspring.service.memory_stores.memories import Memories, MemoryListing
 from mainspring.service.memory_stores.memory_records import (
     ContentDigest,
@@ -34,9 +34,7 @@ from mainspring.service.memory_stores.memory_versions import MemoryVersions, Ver
 from mainspring.service.storage.pagination import Page
 
 
-class ListMemoryStores(Struct, frozen=True, kw_only=True):
-    limit: Annotated[int, Meta(ge=1, le=100)] = 20
-    page: str | None = None
+class ListMemoryStores(ShortPageQuery, frozen=True, kw_only=True):
     include_archived: bool = False
     created_at_gte: Timestamp | None = None
     created_at_lte: Timestamp | None = None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Literal
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
-from mainspring.edges.api.route import ApiCall, Empty, list_query, route
+from mainspring.edges.api.route import ApiCall, Empty, ShortPageQuery, list_query, route
 from mainspring.service.storage.pagination import Page
 from mainspring.service.vaults.credential_validation import (
     CredentialValidation,
@@ -23,9 +23,7 @@ from mainspring.service.vaults.vaults import (
 )
 
 
-class ListVaults(Struct, frozen=True, kw_only=True):
-    limit: Annotated[int, Meta(ge=1, le=100)] = 20
-    page: str | None = None
+class ListVaults(ShortPageQuery, frozen=True, kw_only=True):
     include_archived: bool = False
 
 

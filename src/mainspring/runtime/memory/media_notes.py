@@ -1,0 +1,146 @@
+"""Images and recordings that a person wants remembered: a note with a caption and a link to where
+it is. The caption is the person's own words, the name of the file and its alternative text; a model
+that reads images adds what is on one, which is text of others.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import TypeAlias
+
+from anyio import move_on_after
+
+from mainspring.core.content import (
+    Base64Source,
+    BlobSource,
+    ImageBlock,
+    plain_text,
+)
+from mainspring.core.envelope import Event
+from mainspring.core.events import KnownPayload, SessionCreated, UserMessage
+from mainspring.log.session_log import SessionLog
+from mainspring.runtime.memory.absolute_dates import make_dates_absolute
+from mainspring.runtime.memory.extraction import is_learned_from
+from mainspring.runtime.memory.note import Note, Trust, note_path
+
+MAX_CAPTIONS = 5
+"""Of one run."""
+_SECONDS = 30
+"""For all captions of a run."""
+_MAX_WORDS = 600
+_WANTED = re.compile(r"\b(?:remember|memorize|keep in mind|don'?t forget|note)\b", re.IGNORECASE)
+_AUDIO = re.compile(r"(?<![\w/])(?:[\w.-]+/)*[\w.-]+\.(?:mp3|wav|ogg|m4a|flac)\b", re.IGNORECASE)
+_IMAGE = re.compile(r"(?<![\w/])(?:[\w.-]+/)*[\w.-]+\.(?:png|jpe?g|gif|webp)\b", re.IGNORECASE)
+_ALTERNATIVE = re.compile(r"!\[([^\]\n]{1,200})\]\(")
+
+Caption: TypeAlias = Callable[[ImageBlock], Awaitable[tuple[str, Sequence[KnownPayload]]]]
+"""What is on an image, and what it cost to find out; empty if that is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Medium:
+    session_id: str
+    event_id: str
+    number: int
+    """From 1, in its message."""
+    time: datetime
+    kind: str
+    """`image` or `recording`."""
+    words: str
+    file: str = ""
+    image: ImageBlock | None = None
+
+    @property
+    def path(self) -> str:
+        return note_path("reference", f"{self.kind} {self.event_id} {self.number}")
+
+    def note(self, caption: str) -> Note:
+        """With `caption`, which a model made, it is text of others."""
+        day: date = self.time.date()
+        link = f"{self.kind} {self.number} of event {self.event_id} in session {self.session_id}"
+        place = f"{self.file}, {link}" if self.file else link
+        shown = f"It shows, as a model says: {' '.join(caption.split())}" if caption else ""
+        words = make_dates_absolute(self.words, day)
+        trust: Trust = "foreign" if caption else "agent"
+        return Note(
+            path=self.path,
+            name=f"{self.kind} {self.file or day.isoformat()}",
+            description=" ".join(words.split())[:200],
+            type="reference",
+            body="\n\n".join(filter(None, (words, shown, f"Where it is: {place}"))),
+            session=self.session_id,
+            events=(self.event_id,),
+            trust=trust,
+        )
+
+
+def wanted_media(log: Iterable[Event]) -> list[Medium]:
+    """Those of messages in which a person asks to remember them."""
+    media: list[Medium] = []
+    for event in log:
+        payload = event.payload
+        if isinstance(payload, SessionCreated) and not is_learned_from(payload):
+            return []
+        is_person = event.sender is not None and event.sender.kind == "person"
+        if isinstance(payload, UserMessage) and is_person:
+            media += _media_of(event, payload)
+    return media
+
+
+def _media_of(event: Event, message: UserMessage) -> Iterator[Medium]:
+    words = " ".join(plain_text(message.content).split())[:_MAX_WORDS]
+    if not _WANTED.search(words):
+        return
+    alternatives = _ALTERNATIVE.findall(words)
+    names = _IMAGE.findall(words)
+    images = [block for block in message.content if isinstance(block, ImageBlock)]
+    recordings = list(dict.fromkeys(_AUDIO.findall(words)))
+    for index, block in enumerate(images):
+        said = f"{words} ({alternatives[index]})" if index < len(alternatives) else words
+        yield Medium(
+            session_id=event.session_id,
+            event_id=event.id,
+            number=index + 1,
+            time=event.time,
+            kind="image",
+            words=said,
+            file=names[index] if index < len(names) else "",
+            image=block,
+        )
+    for index, name in enumerate(recordings, len(images)):
+        yield Medium(
+            session_id=event.session_id,
+            event_id=event.id,
+            number=index + 1,
+            time=event.time,
+            kind="recording",
+            words=words,
+            file=name,
+        )
+
+
+async def media_notes(
+    log: SessionLog, media: Sequence[Medium], caption: Caption | None
+) -> tuple[list[Note], list[KnownPayload]]:
+    """Notes of media, and what the captions cost."""
+    facts: list[KnownPayload] = []
+    captions: dict[str, str] = {}
+    with move_on_after(_SECONDS):
+        for medium in media[: MAX_CAPTIONS if caption is not None else 0]:
+            if caption is not None and medium.image is not None:
+                said, cost = await caption(await _with_content(log, medium.image))
+                captions[medium.path] = said
+                facts += cost
+    notes = [medium.note(captions.get(medium.path, "")) for medium in media]
+    return notes, facts
+
+
+async def _with_content(log: SessionLog, image: ImageBlock) -> ImageBlock:
+    if not isinstance(source := image.source, BlobSource):
+        return image
+    data = b64encode(await log.blob(source.hash)).decode()
+    return ImageBlock(source=Base64Source(media_type=source.media_type, data=data))
