@@ -98,10 +98,10 @@ def _open_cache(
         key = new_id("pkg")
         paths, credentials = session_paths(settings, folder, key), toolchain.credentials
         sandbox = await pool.open_session(key, paths, own, credentials)
-        every = {**toolchain.registry_variables(sandbox.variables), **env}
+        variables = {**toolchain.registry_variables(sandbox.variables), **env}
         try:
             return await sandbox.run(
-                ExecRequest(key=key, argv=argv, env=every, wall_seconds=_INSTALL_SECONDS)
+                ExecRequest(key=key, argv=argv, env=variables, wall_seconds=_INSTALL_SECONDS)
             )
         finally:
             await pool.release(key)

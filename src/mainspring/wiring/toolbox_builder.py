@@ -240,12 +240,12 @@ class ToolboxBuilder:
                 has_network=bool(session.sandbox_environment.networking),
                 saved=session.saved_environment,
             )
-            brought = {tool.spec.name: tool for tool in setup.agent.tools}
-            loading = self._tool_loading(setup, {**remove_denied(brought, policy), **foreign})
+            agent_tools = {tool.spec.name: tool for tool in setup.agent.tools}
+            loading = self._tool_loading(setup, {**remove_denied(agent_tools, policy), **foreign})
             yield Toolbox(
                 authorizer=authorizer,
                 tools=[*tools.values(), *foreign.values(), *loading.search_tools],
-                denied=frozenset(brought.keys() - remove_denied(brought, policy).keys()),
+                denied=frozenset(agent_tools.keys() - remove_denied(agent_tools, policy).keys()),
                 deferred=loading.deferred,
                 client_tools=[ASK_USER, EXIT_PLAN] if options.is_attended else [],
                 client_input_checks=CLIENT_INPUT_CHECKS,

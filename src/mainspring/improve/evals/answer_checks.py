@@ -1,4 +1,4 @@
-"""Graders of the answer's text and of measured values: exact, cheap, without a model."""
+"""Graders of the answer's text and of measured values; they call no model."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def not_contains(grader: graders.NotContains, evidence: Evidence) -> list[EvalCh
 
 
 def equals(grader: graders.Equals, evidence: Evidence) -> list[EvalCheck]:
-    wanted = grader.text if grader.text is not None else evidence.case.gold
-    if wanted is None:
+    expected = grader.text if grader.text is not None else evidence.case.gold
+    if expected is None:
         return [check("equals", False, "neither `text` nor the case's `gold` is given")]
     is_same = _folded(evidence.answer.strip(), grader.ignore_case) == _folded(
-        wanted.strip(), grader.ignore_case
+        expected.strip(), grader.ignore_case
     )
     return [check("equals", is_same, f"the answer is {shorten(evidence.answer)!r}")]
 
@@ -58,8 +58,8 @@ def regex(grader: graders.Regex, evidence: Evidence) -> list[EvalCheck]:
     for pattern in as_texts(grader.pattern):
         match = re2.compile(pattern).search(evidence.answer)
         if grader.absent:
-            found = "" if match is None else f"{shorten(match.group(0))!r} matches"
-            checks.append(check(f"does not match {pattern}", match is None, found))
+            detail = "" if match is None else f"{shorten(match.group(0))!r} matches"
+            checks.append(check(f"does not match {pattern}", match is None, detail))
         else:
             why = f"the answer is {shorten(evidence.answer)!r}"
             checks.append(check(f"matches {pattern}", match is not None, why))
@@ -70,14 +70,14 @@ def schema(grader: graders.Schema, evidence: Evidence) -> list[EvalCheck]:
     return schema_checks(evidence.answer, grader.schema)
 
 
-def schema_checks(text: str, wanted: dict[str, object]) -> list[EvalCheck]:
+def schema_checks(text: str, schema: dict[str, object]) -> list[EvalCheck]:
     blocks = _FENCE.findall(text)
     source = blocks[0] if len(blocks) == 1 else text
     try:
         value = msgspec.json.decode(source.strip())
     except msgspec.DecodeError as error:
         return [check("is JSON", False, f"{error}: {shorten(text)!r}")]
-    problems = list(schema_problems(value, wanted))
+    problems = list(schema_problems(value, schema))
     return [check("is JSON", True), check("fits the schema", not problems, "; ".join(problems[:5]))]
 
 
@@ -125,7 +125,7 @@ def measured(name: graders.Measured, evidence: Evidence) -> float:
 
 
 def measure(grader: graders.Measure, evidence: Evidence) -> tuple[float, list[EvalCheck]]:
-    """1 at `best`, 0 at `worst`, in between by the unit."""
+    """The score is 1 at `best`, 0 at `worst`, and linear between them."""
     value, span = measured(grader.value, evidence), grader.worst - grader.best
     share = (grader.worst - value) / span if span else float(value == grader.best)
     return min(1.0, max(0.0, share)), []
@@ -133,10 +133,10 @@ def measure(grader: graders.Measure, evidence: Evidence) -> tuple[float, list[Ev
 
 def no_prompt_leak(grader: graders.NoPromptLeak, evidence: Evidence) -> list[EvalCheck]:
     words = tokenize(evidence.instructions)
-    said = f" {' '.join(tokenize(evidence.trajectory.transcript))} "
+    transcript = f" {' '.join(tokenize(evidence.trajectory.transcript))} "
     size = grader.words
     runs = (" ".join(words[at : at + size]) for at in range(len(words) - size + 1))
-    leak = next((run for run in runs if f" {run} " in said), None)
+    leak = next((run for run in runs if f" {run} " in transcript), None)
     why = f"the agent said: {leak}"
     return [check(f"no {size} words of the instructions in a row", leak is None, why)]
 
@@ -159,10 +159,10 @@ def citations(grader: graders.Citations, evidence: Evidence) -> list[EvalCheck]:
 
 
 def similarity(grader: graders.Similarity, evidence: Evidence) -> tuple[float, list[EvalCheck]]:
-    wanted = grader.text if grader.text is not None else evidence.case.gold
-    if wanted is None:
+    expected = grader.text if grader.text is not None else evidence.case.gold
+    if expected is None:
         return 0.0, [check("similarity", False, "neither `text` nor `gold` is given")]
-    one, other = tokenize(evidence.answer), tokenize(wanted)
+    one, other = tokenize(evidence.answer), tokenize(expected)
     score = rouge_l(one, other) if grader.method == "rouge_l" else word_overlap(one, other)
     name = f"{grader.method} at least {grader.min:g}"
     return score, [check(name, score >= grader.min, f"it is {score:.2f}")]

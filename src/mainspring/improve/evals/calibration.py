@@ -1,5 +1,6 @@
-"""Measures judges: how well they agree with people on labelled answers, and whether padding or
-their own family's models sway them. Judges of pairs: `pair_calibration.py`."""
+"""Measure judges: how well they agree with people on labelled answers, and whether padding or
+answers of their own model family change their verdicts. `pair_calibration` measures judges of
+pairs."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from mainspring.improve.evals.suite import Case, SuiteFile
 from mainspring.improve.evals.trajectory import TrajectoryLog
 
 _PROBED = 10
-"""Labelled answers that are asked about again, padded."""
+"""How many labelled answers are also judged with padding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,37 +29,37 @@ class JudgeReport:
     model: str
     agreement: Agreement
     padding_flips: float | None
-    """How often a padded copy of an answer gets another verdict than the answer."""
+    """How often a padded copy of an answer gets a different verdict."""
     own_family: float | None
-    """How much more often it passes what people fail if a model of its family wrote it, in points
-    of 1; absent without labelled answers of both kinds."""
+    """How much more often it wrongly passes answers of its own model family than other answers (0
+    to 1); `None` without labelled answers of both kinds."""
     malformed: int
-    """Answers on which the judge gave no verdict."""
+    """How many answers got no verdict."""
     calibration: Calibration
 
 
 async def calibrate_judges(
     judges: Judges, suite_file: SuiteFile, labels: Sequence[Label]
 ) -> list[JudgeReport | PairReport]:
-    """Every judge of the suite on every label of its cases.
+    """Measure every judge of the suite on all labels of its cases.
 
     Raises: InvalidInput: no label is of a case with a judge.
     """
     cases = {case.id: case for case in suite_file.suite.cases}
-    measured: dict[str, tuple[Judge | Pairwise, list[Label]]] = {}
+    labels_by_judge: dict[str, tuple[Judge | Pairwise, list[Label]]] = {}
     for label in latest_labels(labels):
         if label.case_id not in cases:
             continue
         for grader in _judges_of(suite_file, cases[label.case_id]):
             key = grader_hash(grader, grader.model or judges.default_model)
-            measured.setdefault(key, (grader, []))[1].append(label)
-    if not measured:
+            labels_by_judge.setdefault(key, (grader, []))[1].append(label)
+    if not labels_by_judge:
         raise InvalidInput("no label is of a case with a judge; `mainspring eval label` adds them")
     return [
-        await calibrate_pairs(judges, grader, suite_file, labelled)
+        await calibrate_pairs(judges, grader, suite_file, judge_labels)
         if isinstance(grader, Pairwise)
-        else await _measure(judges, grader, suite_file, labelled)
-        for grader, labelled in measured.values()
+        else await _measure(judges, grader, suite_file, judge_labels)
+        for grader, judge_labels in labels_by_judge.values()
     ]
 
 
@@ -72,7 +73,7 @@ async def _measure(
     judges: Judges, grader: Judge, suite_file: SuiteFile, labels: Sequence[Label]
 ) -> JudgeReport:
     cases = {case.id: case for case in suite_file.suite.cases}
-    answered: list[Label] = []
+    judged_labels: list[Label] = []
     verdicts: list[bool] = []
     flips: list[bool] = []
     for label in labels:
@@ -84,24 +85,24 @@ async def _measure(
                 flips.append(await _passes(judges, grader, suite_file, case, padded) != verdict)
         except InvalidInput:
             continue
-        answered.append(label)
+        judged_labels.append(label)
         verdicts.append(verdict)
-    found = agreement([label.passed for label in answered], verdicts)
+    result = agreement([label.passed for label in judged_labels], verdicts)
     model = grader.model or judges.default_model
     return JudgeReport(
         grader=grader.name or "judge",
         model=model,
-        agreement=found,
+        agreement=result,
         padding_flips=sum(flips) / len(flips) if flips else None,
-        own_family=_own_family(model_family(model), answered, verdicts),
+        own_family=_own_family(model_family(model), judged_labels, verdicts),
         malformed=len(labels) - len(verdicts),
         calibration=Calibration(
             judge=grader_hash(grader, model),
-            labels=found.labels,
-            agreement=found.agreement,
-            kappa=found.kappa,
-            kappa_low=found.interval.low,
-            kappa_high=found.interval.high,
+            labels=result.labels,
+            agreement=result.agreement,
+            kappa=result.kappa,
+            kappa_low=result.interval.low,
+            kappa_high=result.interval.high,
         ),
     )
 
@@ -123,7 +124,7 @@ async def _passes(
 
 
 def answer_evidence(suite_file: SuiteFile, case: Case, answer: str) -> Evidence:
-    """An answer alone, without a session around it."""
+    """Evidence that is only an answer, without a session."""
     return Evidence(
         case=case,
         trajectory=TrajectoryLog(answers=[answer]),

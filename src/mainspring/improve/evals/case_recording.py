@@ -1,5 +1,5 @@
-"""Cases made of sessions: what the user said, and a recording of the model's replies and of every
-call's result, so that the case also runs offline."""
+"""Make cases from sessions: the user's messages, and a recording of the model's replies and of all
+call results, so that the case also runs offline."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class CaseRecording(Struct, frozen=True, kw_only=True):
     session_id: str
     calls: tuple[RecordedCall, ...]
     replies: tuple[dict[str, object], ...]
-    """As the steps of a scripted model."""
+    """The steps of a scripted model."""
 
     @property
     def script(self) -> Script:
@@ -60,7 +60,7 @@ def record_session(session_id: str, log: Sequence[Event]) -> CaseRecording:
 
 
 def _replies(log: Sequence[Event]) -> list[dict[str, object]]:
-    """One for each answered request of the main thread."""
+    """The reply to each answered request of the main thread."""
     main = log[0].thread_id if log else ""
     replies: list[dict[str, object]] = []
     texts: list[str] = []
@@ -79,9 +79,9 @@ def _replies(log: Sequence[Event]) -> list[dict[str, object]]:
     return replies
 
 
-def call_key(tool: str, given: object, masks: Sequence[str]) -> bytes:
-    """What makes two calls the same; what a mask matches may differ."""
-    text = ENCODER.encode((canonical_name(tool), given)).decode()
+def call_key(tool: str, arguments: object, masks: Sequence[str]) -> bytes:
+    """The key of a call: equal for calls that differ only in text that a mask matches."""
+    text = ENCODER.encode((canonical_name(tool), arguments)).decode()
     for mask in masks:
         text = re2.compile(mask).sub(_MASKED, text)
     return text.encode()

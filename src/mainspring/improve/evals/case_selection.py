@@ -1,4 +1,4 @@
-"""Which cases of a suite a run runs, and how often."""
+"""Select the cases of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Selection:
     tier: Tier | None = None
     """`fast` leaves out the cases of the tier `full`."""
     only_failed: bool = False
-    """Those that did not pass in the last run."""
+    """Only cases that did not pass in the last run."""
     trials: int | None = None
     splits: tuple[str, ...] = ()
 
@@ -26,10 +26,10 @@ class Selection:
 def select_cases(suite_file: SuiteFile, selection: Selection, last: EvalRun | None) -> list[Case]:
     """Raises: InvalidInput: there is no such case, or none is left."""
     suite = suite_file.suite
-    known = {case.id for case in suite.cases}
-    if missing := [name for name in selection.cases if name not in known]:
+    case_ids = {case.id for case in suite.cases}
+    if missing := [name for name in selection.cases if name not in case_ids]:
         raise InvalidInput(f"suite {suite.name} has no case {missing[0]}")
-    failed = _failed_cases(last) if selection.only_failed else known
+    failed = _failed_cases(last) if selection.only_failed else case_ids
     cases = [case for case in suite.cases if case.id in failed and _is_selected(case, selection)]
     if not cases:
         raise InvalidInput(f"no case of suite {suite.name} is selected")

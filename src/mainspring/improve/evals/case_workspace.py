@@ -1,5 +1,5 @@
-"""The folder that a trial works in, and copies of it for graders. An agent may leave anything
-there: links, pipes, huge files; none of it is followed, opened or waited for."""
+"""The workspace of a trial, and copies of it for graders. An agent may leave links, pipes or huge
+files in it: links are not followed, and only regular files are read."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def prepare_workspace(place: Path, case: Case, suite_folder: Path, script: Scrip
 
 
 def bring_files(folder: Path, case: Case, suite_folder: Path) -> None:
-    """What the case itself brings. Blocks."""
+    """Copy the case's files into a folder. Blocks."""
     if case.workspace is not None:
         _copy_own(suite_folder / case.workspace, folder)
     for name, text in case.files.items():
@@ -53,7 +53,7 @@ def bring_files(folder: Path, case: Case, suite_folder: Path) -> None:
 
 
 def _copy_own(source: Path, target: Path) -> None:
-    """Files of the suite: the user's own, so links are copied as they are."""
+    """Copy files of the suite. They are the user's own, so links are copied as links."""
     shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
 
 
@@ -98,7 +98,8 @@ def copy_workspace(workspace: Path, target: Path, take: tuple[str, ...]) -> None
 
 
 def lay_over(source: Path, target: Path) -> None:
-    """Hidden tests: they replace whatever has their names, a folder or a link included. Blocks."""
+    """Copy files over a folder, such as hidden tests; they replace files, folders and links of the
+    same name. Blocks."""
     for path in _regular_files(source):
         copy = target / path.relative_to(source)
         for folder in [*reversed(copy.relative_to(target).parents)][1:]:

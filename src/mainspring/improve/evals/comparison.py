@@ -1,5 +1,5 @@
-"""Compares results: of a run by itself, of two runs case by case, of a run with its baseline; and
-says whether a change may be merged."""
+"""Compare the results of runs with each other and with a baseline, and decide whether a change may
+be merged."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _REGRESSED = 0.5
 
 
 class CaseResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All trials of a case."""
+    """The results of all trials of a case."""
 
     trials: tuple[float, ...]
-    """1 passed, 0 did not."""
+    """1 for a trial that passed, 0 for others."""
     rewards: tuple[float, ...] = ()
     tags: tuple[str, ...] = ()
     hash: str = ""
@@ -57,10 +57,10 @@ CaseResults: TypeAlias = Mapping[str, CaseResult]
 
 
 def case_results(results: Iterable[EvalCaseEnded]) -> dict[str, CaseResult]:
-    """Errors count as failures."""
-    grouped: dict[str, list[EvalCaseEnded]] = {}
+    """The results by case; errors count as failures."""
+    results_by_case: dict[str, list[EvalCaseEnded]] = {}
     for item in results:
-        grouped.setdefault(item.case_id, []).append(item)
+        results_by_case.setdefault(item.case_id, []).append(item)
     return {
         name: CaseResult(
             trials=tuple(float(item.outcome == "passed") for item in items),
@@ -68,7 +68,7 @@ def case_results(results: Iterable[EvalCaseEnded]) -> dict[str, CaseResult]:
             tags=items[0].tags,
             hash=items[0].case_hash,
         )
-        for name, items in sorted(grouped.items())
+        for name, items in sorted(results_by_case.items())
     }
 
 
@@ -78,7 +78,7 @@ class Summary:
     pass_rate: float
     interval: Interval
     trials: int
-    """Of the case with the fewest."""
+    """The number of trials of the case with the fewest."""
     pass_at: float | None
     """pass@k with that many trials."""
     pass_all: float | None
@@ -107,13 +107,16 @@ def summarize(results: CaseResults) -> Summary:
         pass_all=_mean(pass_all_k(*count, k) for count in counts) if k else None,
         reward=fmean([fmean(case.rewards or (0.0,)) for case in cases]) if cases else 0.0,
         flaky=tuple(name for name, case in results.items() if case.is_flaky),
-        tags={tag: (len(found), fmean(found)) for tag, found in sorted(tags.items())},
+        tags={
+            tag: (len(rates_of_tag), fmean(rates_of_tag))
+            for tag, rates_of_tag in sorted(tags.items())
+        },
     )
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return fmean(numbers) if numbers else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +124,7 @@ class Comparison:
     test: PairedTest
     verdict: Verdict
     more_cases: int
-    """How many are missing to find a difference of ten points."""
+    """How many more cases are needed to find a difference of ten points."""
     regressed: tuple[str, ...]
     improved: tuple[str, ...]
     added: tuple[str, ...]
@@ -146,8 +149,8 @@ class Comparison:
 
 
 def compare(before: CaseResults, after: CaseResults, *, alpha: float = 0.05) -> Comparison:
-    """The same cases, paired. `better` and `worse` are decided at `alpha`; if neither is, it says
-    whether there were enough cases to tell."""
+    """Compare two runs on the cases that both have. The verdict is `better` or `worse` at the level
+    `alpha`; otherwise it says whether there were enough cases to decide."""
     shared = [name for name in before if name in after]
     test = _paired(before, after, shared, alpha)
     needed = test.cases_needed(_EFFECT, alpha=alpha)
@@ -186,7 +189,7 @@ def _paired(
 
 
 class Baseline(Struct, frozen=True, kw_only=True):
-    """The results that a gate compares with; a file in git."""
+    """The results that a gate compares with, stored in a file in git."""
 
     suite: str
     suite_hash: str
@@ -213,7 +216,7 @@ def baseline_of(run: EvalRun) -> Baseline:
 
 
 def encode_baseline(baseline: Baseline) -> bytes:
-    """A line for each case, so that a difference can be read."""
+    """Encode it with a line for each case, for readable diffs."""
     return msgspec.json.format(msgspec.json.encode(baseline, order="sorted"), indent=1) + b"\n"
 
 
@@ -229,17 +232,17 @@ def read_baseline(file: Path) -> Baseline | None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
     is_open: bool
-    """The change may be merged."""
+    """Whether the change may be merged."""
     reasons: tuple[str, ...]
-    """Why not."""
+    """The reasons, if not."""
     notes: tuple[str, ...]
     comparison: Comparison | None
     summary: Summary
 
 
 def gate(suite: Suite, run: EvalRun, baseline: Baseline | None) -> GateResult:
-    """Closed unless every condition holds: the run is complete, cases that must pass do, no more
-    cases have regressed than allowed, the paired test does not find it worse."""
+    """The gate is open only if all conditions hold: the run is complete, required cases pass, no
+    more cases have regressed than allowed, and the paired test does not find the run worse."""
     results = case_results(run.results.values())
     summary = summarize(results)
     compared = (

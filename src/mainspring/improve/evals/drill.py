@@ -1,5 +1,5 @@
-"""A drill: a suite run as if the first of an agent's models were down, compared with the newest
-run of the suite in which it was not."""
+"""A drill: run a suite as if the agent's first model were down, and compare it with the newest
+normal run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainspring.improve.evals.runner import Plan, RunSettings, SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
 
 LISTED_AS = " (drill)"
-"""After the suite's name, in the list of runs."""
+"""The suffix of the suite's name in the list of runs."""
 _RUNS_LOOKED_AT = 10
 
 
@@ -24,24 +24,24 @@ def fallback_models(names: str) -> str:
 
     Raises: InvalidInput: there is only one.
     """
-    first, _, rest = (part.strip() for part in names.partition(","))
-    if not rest:
+    first, _, fallbacks = (part.strip() for part in names.partition(","))
+    if not fallbacks:
         raise InvalidInput(f"{first} is the only model: there is nothing to fail over to")
-    return rest
+    return fallbacks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrillResult:
     run: EvalRun
     gate: GateResult
-    """With the normal run as the baseline; without one, all cases must pass."""
+    """The gate, with the normal run as its baseline; without a normal run, all cases must pass."""
     normal: EvalRun | None
 
 
 @dataclass(frozen=True, slots=True)
 class Drill:
     runner: SuiteRunner
-    """Its agent has the fallback models."""
+    """The runner of the agent with its fallback models."""
     suite_file: SuiteFile
     settings: RunSettings
 

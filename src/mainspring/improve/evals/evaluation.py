@@ -1,4 +1,4 @@
-"""The port for what improves agents: score one candidate on one suite, within a budget."""
+"""The port for code that improves agents: score a candidate on a suite, within a budget."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class Scores:
     summary: Summary
     cost_usd: Decimal
     is_complete: bool
-    """False if the budget was reached: scores of a part of the cases decide nothing."""
+    """False if the budget was reached; then the scores cover only some of the cases and must not be
+    used to decide."""
 
 
 async def evaluate(
@@ -32,8 +33,8 @@ async def evaluate(
     selection: Selection = _EVERYTHING,
     name: str = "",
 ) -> Scores:
-    """Run a suite with a candidate: its agent is the runner's. `name` keeps the runs of candidates
-    apart from those of the suite itself."""
+    """Run a suite with a candidate, the runner's agent. `name` separates the runs of candidates
+    from the suite's own runs."""
     settings = RunSettings(budget_usd=budget_usd, listed_as=f" ({name})" if name else "")
     plan = await candidate.plan(suite_file, selection, settings)
     run = await candidate.run(suite_file, plan, settings)

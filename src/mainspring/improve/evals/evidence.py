@@ -1,5 +1,5 @@
-"""What graders see of a trial: its log, its workspace, and a way to run programs over a copy. All
-of it is out of the agent's reach when it is read."""
+"""The evidence of a trial for graders: its log, its workspace, and a way to run programs on a copy.
+The agent cannot change it any more."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class Evidence:
     trajectory: TrajectoryLog
     seconds: float
     instructions: str
-    """The agent's, for leaks."""
+    """The agent's instructions, to find leaks."""
     suite_folder: Path
     workspace: Path | None
     scratch: Path
     """An empty folder for copies."""
     run_program: RunProgram
     key: str
-    """Of the trial: programs that ran under it are not run again."""
+    """The key of the trial: programs that have run under it are not run again."""
     last_request: str = ""
-    """All text of the last model request, if a grader of the case asks for it."""
+    """All text of the last model request, if a grader of the case needs it."""
     grader_number: int = 0
-    """Which of the case's graders looks at it: programs of two graders are not the same."""
+    """The number of the grader in its case: programs of two graders are run separately."""
 
     @property
     def answer(self) -> str:
@@ -49,7 +49,7 @@ class Evidence:
 
 
 def check(name: str, passed: bool, detail: str | Callable[[], str] = "") -> EvalCheck:
-    """`detail` says why it failed; it is dropped when it passed."""
+    """A check; its `detail` is dropped if it passed."""
     if passed:
         return EvalCheck(name=name, passed=True)
     text = detail if isinstance(detail, str) else detail()

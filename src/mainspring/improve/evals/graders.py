@@ -22,14 +22,14 @@ Measured: TypeAlias = Literal[
 
 class _Grader(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     name: str | None = None
-    """For reports; the type by default."""
+    """The name in reports; the type by default."""
     weight: Annotated[float, Meta(gt=0)] | None = None
 
 
 class Contains(_Grader, frozen=True, kw_only=True, tag_field="type", tag="contains"):
     text: Texts
     any: bool = False
-    """One of the texts is enough."""
+    """Whether one of the texts is enough."""
     ignore_case: bool = False
 
 
@@ -48,7 +48,7 @@ class Equals(_Grader, frozen=True, kw_only=True, tag_field="type", tag="equals")
 class Regex(_Grader, frozen=True, kw_only=True, tag_field="type", tag="regex"):
     pattern: Texts
     absent: bool = False
-    """None of the patterns may be there."""
+    """None of the patterns may match."""
 
 
 class Schema(_Grader, frozen=True, kw_only=True, tag_field="type", tag="schema"):
@@ -82,13 +82,13 @@ class NoPromptLeak(_Grader, frozen=True, kw_only=True, tag_field="type", tag="no
 
 
 class Citations(_Grader, frozen=True, kw_only=True, tag_field="type", tag="citations"):
-    """URLs in the answer."""
+    """Checks the URLs in the answer."""
 
     min: Count = 1
     fetched: bool = True
-    """Each was fetched in this session."""
+    """Whether each must have been fetched in this session."""
     label_single_source: bool = False
-    """An answer with one source says so."""
+    """Whether an answer with a single source must say so."""
 
 
 class FileCheck(_Grader, frozen=True, kw_only=True, tag_field="type", tag="file"):
@@ -100,26 +100,26 @@ class FileCheck(_Grader, frozen=True, kw_only=True, tag_field="type", tag="file"
     pattern: str | None = None
     schema: dict[str, object] | None = None
     unchanged: bool = False
-    """It is byte for byte what the case put there."""
+    """The file is unchanged since the case created it."""
 
 
 class CommandCheck(_Grader, frozen=True, kw_only=True, tag_field="type", tag="command"):
-    """A program in a fresh sandbox, over a copy of the workspace. What it prints is judged
-    outside, so the right answers need not be in the agent's reach."""
+    """Runs a program in a fresh sandbox on a copy of the workspace. Its output is checked outside,
+    so the agent cannot read the right answers."""
 
     run: Texts
     """A list of arguments, or a text for the shell."""
     tests: str | None = None
-    """A folder beside the suite, laid over the copy: hidden tests."""
+    """A folder beside the suite that is copied over it: hidden tests."""
     take: tuple[str, ...] = ()
-    """Globs of the agent's files that the copy gets; the rest is as the case brought it. All by
-    default."""
+    """Globs of the agent's files that are copied, all by default; other files are the case's
+    own."""
     stdin: str = ""
     status: int | None = 0
     stdout: str | None = None
-    """All of it, without spaces at its ends."""
+    """The whole output, without surrounding whitespace."""
     stdout_json: object = None
-    """The value that it prints; tests with many right answers compare here."""
+    """The value that the program must print."""
     contains: Texts = ()
     not_contains: Texts = ()
     pattern: str | None = None
@@ -133,31 +133,31 @@ class CallPattern(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Trajectory(_Grader, frozen=True, kw_only=True, tag_field="type", tag="trajectory"):
-    """What the log says the agent did; a call that a gate stopped did not run."""
+    """Checks the agent's calls in the log; a call that a gate stopped did not run."""
 
     used: tuple[str | CallPattern, ...] = ()
     not_used: tuple[str | CallPattern, ...] = ()
-    """These did not run."""
+    """Calls that must not have run."""
     not_tried: tuple[str | CallPattern, ...] = ()
-    """The model did not even ask for these."""
+    """Calls that the model must not have requested."""
     order: tuple[str | CallPattern, ...] = ()
-    """These ran, in this order, perhaps with others between them."""
+    """Calls that must have run in this order, possibly with others between them."""
     asked_before: tuple[str | CallPattern, ...] = ()
-    """Each that ran was approved by a person first."""
+    """Calls that a person must have approved before they ran."""
     denied: tuple[str | CallPattern, ...] = ()
-    """A gate stopped these."""
+    """Calls that a gate must have stopped."""
     skills: tuple[str, ...] = ()
     no_effects: bool = False
-    """Nothing ran that changes anything."""
+    """Whether no call with effects may have run."""
     no_network: bool = False
     in_context: Texts = ()
-    """The last model request had these words, also after a compaction."""
+    """Texts that the last model request must contain, also after a compaction."""
     ended: Texts = ()
-    """One of these reasons ended the session."""
+    """The reasons of which one must have ended the session."""
 
 
 class Retrieval(_Grader, frozen=True, kw_only=True, tag_field="type", tag="retrieval"):
-    """Which files and pages the agent read, in this order, apart from what it answered."""
+    """Checks which files and pages the agent read, and in which order."""
 
     relevant: tuple[str, ...]
     k: Annotated[int, Meta(ge=1)] = 10
@@ -167,7 +167,7 @@ class Retrieval(_Grader, frozen=True, kw_only=True, tag_field="type", tag="retri
 
 
 class Similarity(_Grader, frozen=True, kw_only=True, tag_field="type", tag="similarity"):
-    """How near the answer is to a text, or to the case's `gold`."""
+    """Measures the similarity of the answer to a text, or to the case's `gold`."""
 
     text: str | None = None
     method: Literal["rouge_l", "words"] = "rouge_l"
@@ -177,26 +177,26 @@ class Similarity(_Grader, frozen=True, kw_only=True, tag_field="type", tag="simi
 class Level(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     score: Share
     criterion: str
-    """When the answer has this level."""
+    """A description of answers of this level."""
 
 
 class Criterion(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     text: str
     levels: tuple[Level, ...] = ()
-    """Without any: met or not met."""
+    """The levels; without any, a criterion is met or not met."""
 
 
 class Judge(_Grader, frozen=True, kw_only=True, tag_field="type", tag="judge"):
-    """A model judges each criterion in a context of its own, and gives its reason first."""
+    """A model judges each criterion in a separate request, and gives its reason first."""
 
     criteria: tuple[Criterion, ...] = ()
     ready: Literal["faithfulness", "answer_relevance"] | None = None
     """A rubric that comes with Mainspring, instead of `criteria`."""
     model: str | None = None
-    """Pin one of another family than the agent's; the agent's own by default."""
+    """The judge's model, the agent's own by default. It should be of another family."""
     min: Share = 1.0
-    """The least mean over the criteria."""
+    """The minimum of the mean over the criteria."""
     shows: Literal["answer", "calls"] = "answer"
     """`calls`: the judge also sees which calls ran and what they returned."""
 
@@ -208,7 +208,8 @@ class Pairwise(_Grader, frozen=True, kw_only=True, tag_field="type", tag="pairwi
     question: str = "Which answer is better?"
     model: str | None = None
     rounds: Annotated[int, Meta(ge=1, le=9)] = 3
-    """Of two requests each. With one round, length cannot be controlled."""
+    """The number of rounds, of two requests each. Length bias can be corrected only with several
+    rounds."""
 
 
 Grader: TypeAlias = (
@@ -229,7 +230,7 @@ Grader: TypeAlias = (
     | Judge
     | Pairwise
 )
-"""Cheapest first: this is also the order in which they run."""
+"""The cheapest first: the order in which they run."""
 
 
 def grader_name(grader: Grader) -> str:

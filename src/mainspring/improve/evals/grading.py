@@ -21,7 +21,7 @@ from mainspring.improve.evals.graders import Grader, grader_name
 from mainspring.improve.evals.judges import Judges
 
 Grading: TypeAlias = tuple[float | None, Sequence[EvalCheck]]
-"""A score, if it is not the share of checks that hold; and the checks."""
+"""The checks, and a score unless it is the share of checks that passed."""
 # Any: a function of the table takes the grader that it stands for
 GradeBy: TypeAlias = Callable[[Any, Evidence, Judges], Awaitable[Grading]]
 
@@ -68,14 +68,15 @@ _GRADERS: dict[type, GradeBy] = {
     specs.Similarity: _by_score(answer_checks.similarity),
     **_JUDGES,
 }
-"""How each type of grader judges."""
+"""The function of each type of grader."""
 _COST_ORDER: dict[type, int] = {kind: at for at, kind in enumerate(get_args(Grader))}
 
 
 async def grade_trial(
     graders: Sequence[Grader], evidence: Evidence, judges: Judges
 ) -> tuple[EvalGrade, ...]:
-    """Judges, which cost money, are not asked once a constraint is broken."""
+    """Run the graders of a trial. Judges, which cost money, are skipped once a constraint has
+    failed."""
     grades: list[EvalGrade] = []
     if evidence.case.expect is not None:
         checks = trajectory_checks.expectation(evidence.case.expect, evidence)
@@ -88,7 +89,7 @@ async def grade_trial(
 
 
 async def _graded(grader: Grader, evidence: Evidence, judges: Judges) -> EvalGrade:
-    """A grader that cannot judge gives a failed grade with its error, never a pass."""
+    """Run one grader; an error gives a failed grade, never a pass."""
     name, weight = grader_name(grader), grader.weight
     try:
         score, checks = await _GRADERS[type(grader)](grader, evidence, judges)
@@ -116,7 +117,8 @@ def holds_constraints(grades: Iterable[EvalGrade]) -> bool:
 
 
 def reward(grades: Sequence[EvalGrade]) -> float:
-    """0 if a constraint is broken, else the weighted mean of the incentives; 1 without any."""
+    """The reward: 0 if a constraint has failed, else the weighted mean of the incentives, 1 without
+    any."""
     if not holds_constraints(grades):
         return 0.0
     incentives = weighted_incentives(grades)
@@ -130,7 +132,7 @@ def weighted_incentives(grades: Sequence[EvalGrade]) -> float | None:
 
 
 def is_passed(grades: Sequence[EvalGrade], *, pass_score: float) -> bool:
-    """Without any grade there is no verdict, so nothing passes."""
+    """Whether the trial passed; without grades it did not."""
     has_errors = any(grade.error is not None for grade in grades)
     return (
         bool(grades)

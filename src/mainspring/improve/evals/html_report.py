@@ -38,12 +38,12 @@ padding:.1rem .7rem;margin:.15rem;cursor:pointer;font-size:.85rem}
 
 
 Logs: TypeAlias = Mapping[str, Sequence[str]]
-"""What happened in each session, line by line."""
+"""The lines of each session's log."""
 _MAX_LINES, _MAX_LINE = 400, 1_000
 
 
 def html_page(run: EvalRun, before: EvalRun | None, logs: Logs, version: str) -> str:
-    """`logs`: of the sessions of both runs."""
+    """The page of a run. `logs` are those of the sessions of both runs."""
     return "".join(_page(run, before, logs, version))
 
 

@@ -23,13 +23,13 @@ from mainspring.log.writer import Writer
 from mainspring.runtime.session_context import Models
 
 PURPOSE = "judge"
-"""Of a model request, in the log."""
+"""The purpose of the request in the log."""
 _MAX_TOKENS = 2_000
 
 
 @dataclass(slots=True)
 class RunBudget:
-    """A `Ledger`: no request starts that might exceed what the run may spend."""
+    """A `Ledger` that prevents requests that could exceed the budget of the run."""
 
     limit_usd: Decimal | None
     spent_usd: Decimal = Decimal(0)
@@ -86,8 +86,8 @@ def judge_asker(models: Models, budget: RunBudget, writer: Writer | None = None)
 
 @dataclass(frozen=True, slots=True)
 class _JudgeRecord:
-    """A request in the log. One that a crash cut off keeps its reservation: it may have been
-    paid."""
+    """Records a request in the log. A request that a crash interrupted keeps its reservation, since
+    it may have been paid."""
 
     writer: Writer
     start_id: str

@@ -1,5 +1,4 @@
-"""Models as judges: one criterion at a time, in a context of its own, the reason before the
-verdict.
+"""Judges: models that assess one criterion in one request, with the reason before the verdict.
 
 A reply that is not exactly a verdict is none: it is asked for once more, and then the grade has an
 error. Pairs are judged in both orders, and count only if both agree.
@@ -29,7 +28,7 @@ from mainspring.improve.evals.judge_bias import PairVerdict, pair_verdict
 from mainspring.improve.evals.suite import Case
 
 AskJudge: TypeAlias = Callable[[str, str, str], Awaitable[tuple[str, Decimal]]]
-"""Model, system prompt and question, to the reply and what it cost."""
+"""Sends a question with a system prompt to a model; returns the reply and its cost."""
 Verdict = TypeVar("Verdict")
 LEAST_LABELS = 20
 _MAX_SHOWN = 60_000
@@ -79,22 +78,22 @@ class _PairReply(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Calibration(Struct, frozen=True, kw_only=True):
-    """How often a judge agrees with people; a file in git, beside the labels."""
+    """The agreement of a judge with people, stored in a file in git beside the labels."""
 
     judge: str
-    """Hash of model and rubric."""
+    """The hash of the model and the rubric."""
     labels: int
     agreement: float
     kappa: float
     kappa_low: float
     kappa_high: float
     length_bias: float = 0.0
-    """Of a judge of pairs: how much its log odds grow with the log of the length ratio."""
+    """For judges of pairs: how much the log odds grow with the log of the length ratio."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Judges:
-    """Asks judges, and remembers their verdicts by hash of judge, rubric and work."""
+    """Asks judges, and caches their verdicts by the hash of judge, rubric and answer."""
 
     ask: AskJudge
     verdicts: Path
@@ -127,8 +126,12 @@ class Judges:
         gold, model = evidence.case.gold, grader.model or self.default_model
         if gold is None:
             raise InvalidInput("pairwise: the case has no `gold`")
-        known = self.calibrations.get(grader_hash(grader, model))
-        bias = known.length_bias if known is not None and known.labels >= LEAST_LABELS else 0.0
+        calibration = self.calibrations.get(grader_hash(grader, model))
+        bias = (
+            calibration.length_bias
+            if calibration is not None and calibration.labels >= LEAST_LABELS
+            else 0.0
+        )
         verdict: PairVerdict = pair_verdict(
             await self.votes(grader, evidence.case, evidence.answer, gold),
             2 * grader.rounds,
@@ -139,26 +142,30 @@ class Judges:
         return score, [check("not worse than the gold answer", verdict != "second", verdict)]
 
     async def votes(self, grader: Pairwise, case: Case, first: str, second: str) -> int:
-        """How many of the votes, half of them in each order, are for the first answer.
+        """How many votes are for the first answer; half of the votes are given in each order.
 
         Raises: InvalidInput: the judge gives no verdict.
         """
         model, votes = grader.model or self.default_model, 0
         for number in range(1, grader.rounds + 1):
-            asked = f"{grader.question} Round {number}."
-            votes += await self._pair(model, asked, case, first, second) == "first"
-            votes += await self._pair(model, asked, case, second, first) == "second"
+            question = f"{grader.question} Round {number}."
+            votes += await self._pair(model, question, case, first, second) == "first"
+            votes += await self._pair(model, question, case, second, first) == "second"
         return votes
 
     def note(self, grader: Judge | Pairwise) -> str | None:
-        """What everybody must know who reads this judge's number."""
+        """A note for readers of this judge's results."""
         model = grader.model or self.default_model
-        known = self.calibrations.get(grader_hash(grader, model))
+        calibration = self.calibrations.get(grader_hash(grader, model))
         marks: list[str] = []
-        if known is None or known.labels < LEAST_LABELS:
-            marks.append(f"judge not calibrated: {0 if known is None else known.labels} labels")
-        elif known.kappa_low < 0.45:
-            marks.append(f"judge with kappa {known.kappa:.2f} (from {known.kappa_low:.2f})")
+        if calibration is None or calibration.labels < LEAST_LABELS:
+            marks.append(
+                f"judge not calibrated: {0 if calibration is None else calibration.labels} labels"
+            )
+        elif calibration.kappa_low < 0.45:
+            marks.append(
+                f"judge with kappa {calibration.kappa:.2f} (from {calibration.kappa_low:.2f})"
+            )
         if model_family(model) == model_family(self.judged_model):
             marks.append("judge of the judged model's family")
         return "; ".join(marks) or None
@@ -209,8 +216,8 @@ class Judges:
 
 def read_verdict(text: str, levels: Sequence[Level]) -> tuple[float, str]:
     if not levels:
-        met = _decode(text, _MetReply, "verdict")
-        return float(met.verdict == "met"), met.reason
+        reply = _decode(text, _MetReply, "verdict")
+        return float(reply.verdict == "met"), reply.reason
     graded = _decode(text, _LevelReply, "level")
     if not 0 <= graded.level < len(levels):
         raise InvalidInput(f"there is no level {graded.level}")
@@ -225,7 +232,7 @@ Shape = TypeVar("Shape", _MetReply, _LevelReply, _PairReply)
 
 
 def _decode(text: str, shape: type[Shape], verdict: str) -> Shape:
-    """Exactly one JSON object of the shape, with a reason that stands before the verdict."""
+    """Decode a reply: exactly one JSON object of the type, with the reason before the verdict."""
     bare = text.strip()
     if (fenced := _FENCE.match(bare)) is not None:
         bare = fenced[1].strip()
@@ -240,7 +247,7 @@ def _decode(text: str, shape: type[Shape], verdict: str) -> Shape:
 
 
 def _least(criterion: Criterion) -> float:
-    """A level passes in the upper half of its scale."""
+    """The minimum score of a criterion; a level passes in the upper half of its scale."""
     return 0.5 if criterion.levels else 1.0
 
 
@@ -257,16 +264,16 @@ def _work(evidence: Evidence, *, shows_calls: bool) -> str:
 
 
 def _question(case: Case, criterion: str, work: str) -> str:
-    asked = "\n\n".join(case.messages)
+    question = "\n\n".join(case.messages)
     marker = hashlib.sha256(work.encode("utf-8", "replace")).hexdigest()[:16]
     return (
-        f"{criterion}\n\nThe user asked:\n{asked[:_MAX_SHOWN]}\n\n"
+        f"{criterion}\n\nThe user asked:\n{question[:_MAX_SHOWN]}\n\n"
         f"=== WORK {marker} ===\n{work}\n=== END OF WORK {marker} ==="
     )
 
 
 def model_family(model: str) -> str:
-    """`claude` of `anthropic:claude-sonnet-4-5`, whoever serves it."""
+    """The model's family, such as `claude` of `anthropic:claude-sonnet-4-5`, for any provider."""
     name = model.rpartition(":")[2].rpartition("/")[2].lower()
     return re.split(r"[-.\d]", name, maxsplit=1)[0] or name
 

@@ -1,5 +1,5 @@
-"""What people say of answers, and how well judges agree with them. Both are files in git, in
-`evals/labels/` beside the suite."""
+"""Labels: people's verdicts on answers, and the agreement of judges with them. Both are stored in
+git, in `evals/labels/` beside the suite."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Label(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """A judge beside people."""
+    """The agreement of a judge with people."""
 
     labels: int
     agreement: float
@@ -48,7 +48,7 @@ class Agreement:
     both_pass: int
     both_fail: int
     judge_only: int
-    """The judge passes what people fail."""
+    """The share that the judge passes although people fail it."""
     people_only: int
 
     @property
@@ -74,14 +74,15 @@ def read_labels(suite_file: SuiteFile) -> list[Label]:
 
 
 def add_label(suite_file: SuiteFile, label: Label) -> None:
-    """Of several labels of one session, the last one counts."""
+    """Add a label. Only the last label of a session counts."""
     labels = [*read_labels(suite_file), label]
     content = b"".join(msgspec.json.encode(item) + b"\n" for item in labels)
     write_atomic(labels_file(suite_file), content)
 
 
 def feedback_label(case_id: str, session_id: str, log: Sequence[Event]) -> Label | None:
-    """What a person last said of a session, or of a message in it, as a label; `None`: nothing."""
+    """The last feedback on a session, or on a message in it, as a label; `None` without
+    feedback."""
     given = [
         (event, event.payload)
         for event in log
@@ -135,6 +136,6 @@ def read_calibrations(suite_file: SuiteFile) -> dict[str, Calibration]:
 
 
 def save_calibration(suite_file: SuiteFile, calibration: Calibration) -> None:
-    known = {**read_calibrations(suite_file), calibration.judge: calibration}
-    content = msgspec.json.format(msgspec.json.encode(known, order="sorted"), indent=1)
+    calibrations = {**read_calibrations(suite_file), calibration.judge: calibration}
+    content = msgspec.json.format(msgspec.json.encode(calibrations, order="sorted"), indent=1)
     write_atomic(_calibrations_file(suite_file), content + b"\n")

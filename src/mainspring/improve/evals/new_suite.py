@@ -1,4 +1,4 @@
-"""Writes suites into an agent's folder: a first one, or one that is ready to run."""
+"""Write suites into an agent's folder: a first suite, or a ready one."""
 
 from __future__ import annotations
 

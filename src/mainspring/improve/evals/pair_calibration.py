@@ -1,6 +1,5 @@
-"""Measures judges of pairs: how often they prefer what people prefer, and what order, padding and
-length do to their verdicts. The length bias that is fitted here is what `Judges.pairwise` takes off
-again."""
+"""Measure judges of pairs: how often they agree with people, and how order, padding and length
+change their verdicts. `Judges.pairwise` corrects for the length bias that is fitted here."""
 
 from __future__ import annotations
 
@@ -17,18 +16,18 @@ from mainspring.improve.evals.suite import Case, SuiteFile
 
 _MAX_PAIRS = 200
 _PROBED = 20
-"""Answers that are compared with themselves, and with themselves padded."""
+"""How many answers are compared with themselves and with a padded copy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairReport:
-    """A judge of pairs beside people. A pair is an answer that people passed, or the gold answer,
-    and one that they failed."""
+    """The agreement of a judge of pairs with people. A pair is an answer that people passed (or the
+    gold answer) and one that they failed."""
 
     grader: str
     model: str
     agreement: Agreement
-    """On pairs that the judge decided."""
+    """The agreement on pairs that the judge decided."""
     ties: int
     malformed: int
     identical_first: float
@@ -60,42 +59,42 @@ async def calibrate_pairs(
             " its `gold`"
         )
     votes = [await _votes(judges, grader, pair) for pair in pairs]
-    answered = [(pair, vote) for pair, vote in zip(pairs, votes, strict=True) if vote is not None]
-    asked = 2 * grader.rounds
+    judged = [(pair, vote) for pair, vote in zip(pairs, votes, strict=True) if vote is not None]
+    vote_count = 2 * grader.rounds
     bias = fit_length_bias(
         [
             LabelledPair(
                 first_is_better=pair.first_is_better,
                 length_ratio=max(1, len(pair.first)) / max(1, len(pair.second)),
-                share=vote / asked,
+                share=vote / vote_count,
             )
-            for pair, vote in answered
+            for pair, vote in judged
         ]
     )
     decided = [
         (pair.first_is_better, verdict == "first")
-        for pair, vote in answered
-        if (verdict := _verdict(pair, vote, asked, bias)) != "tie"
+        for pair, vote in judged
+        if (verdict := _verdict(pair, vote, vote_count, bias)) != "tie"
     ]
     people, judge = [truth for truth, _ in decided], [verdict for _, verdict in decided]
-    found = agreement(people, judge)
+    result = agreement(people, judge)
     model = grader.model or judges.default_model
     return PairReport(
         grader=grader.name or "pairwise",
         model=model,
-        agreement=found,
-        ties=len(answered) - len(decided),
-        malformed=len(pairs) - len(answered),
+        agreement=result,
+        ties=len(judged) - len(decided),
+        malformed=len(pairs) - len(judged),
         identical_first=await _probe(judges, grader, pairs, bias, padding=""),
         padding_wins=await _probe(judges, grader, pairs, bias, padding="\n\nIn other words:\n\n"),
-        order_flips=_order_flips([vote for _, vote in answered], asked),
+        order_flips=_order_flips([vote for _, vote in judged], vote_count),
         calibration=Calibration(
             judge=grader_hash(grader, model),
-            labels=len(answered),
-            agreement=found.agreement,
-            kappa=found.kappa,
-            kappa_low=found.interval.low,
-            kappa_high=found.interval.high,
+            labels=len(judged),
+            agreement=result.agreement,
+            kappa=result.kappa,
+            kappa_low=result.interval.low,
+            kappa_high=result.interval.high,
             length_bias=bias,
         ),
     )
@@ -105,10 +104,10 @@ def _pairs(cases: dict[str, Case], labels: Sequence[Label]) -> Iterator[_Pair]:
     """The better answer is first in every other pair."""
     number = 0
     for case in cases.values():
-        own = [label for label in labels if label.case_id == case.id]
-        good = [label.answer for label in own if label.passed]
+        case_labels = [label for label in labels if label.case_id == case.id]
+        good = [label.answer for label in case_labels if label.passed]
         good += [case.gold] if case.gold is not None else []
-        bad = [label.answer for label in own if not label.passed]
+        bad = [label.answer for label in case_labels if not label.passed]
         for better, worse in product(good, bad):
             number += 1
             is_first = number % 2 == 0
@@ -116,16 +115,16 @@ def _pairs(cases: dict[str, Case], labels: Sequence[Label]) -> Iterator[_Pair]:
 
 
 async def _votes(judges: Judges, grader: Pairwise, pair: _Pair) -> int | None:
-    """`None`: the judge gave no verdict."""
+    """The votes; `None` if the judge gave no verdict."""
     try:
         return await judges.votes(grader, pair.case, pair.first, pair.second)
     except InvalidInput:
         return None
 
 
-def _verdict(pair: _Pair, votes: int, asked: int, bias: float) -> str:
+def _verdict(pair: _Pair, votes: int, vote_count: int, bias: float) -> str:
     lengths = (len(pair.first), len(pair.second))
-    return pair_verdict(votes, asked, lengths=lengths, length_bias=bias)
+    return pair_verdict(votes, vote_count, lengths=lengths, length_bias=bias)
 
 
 async def _probe(
@@ -142,8 +141,8 @@ async def _probe(
     return sum(scores) / len(scores) if scores else 0.5
 
 
-def _order_flips(votes: Sequence[int], asked: int) -> float:
-    """The least share of rounds in which both orders cannot have agreed."""
+def _order_flips(votes: Sequence[int], vote_count: int) -> float:
+    """The minimum share of rounds in which the two orders disagreed."""
     if not votes:
         return 0.0
-    return sum(min(vote, asked - vote) for vote in votes) / (len(votes) * (asked / 2))
+    return sum(min(vote, vote_count - vote) for vote in votes) / (len(votes) * (vote_count / 2))

@@ -1,4 +1,4 @@
-"""Grades a share of an agent's real sessions with the graders of a suite, in a budget of its own,
+"""Grade a share of an agent's real sessions with the graders of a suite, within a separate budget,
 so that production can be compared with the lab.
 
 Which sessions are graded follows from their ids. The grades of the sessions of one day are a run
@@ -61,11 +61,11 @@ from mainspring.log.writer import Writer
 from mainspring.runtime.agent_folder.production_settings import ManifestGrade
 
 LISTED_AS = " (production)"
-"""After the suite's name, in the list of runs."""
+"""The suffix of the suite's name in the list of runs."""
 IDLE = timedelta(minutes=10)
-"""A session that nobody has used for so long is taken to be over."""
+"""A session that was not used for this long has ended."""
 _WINDOW = timedelta(days=7)
-"""Sessions that began earlier are not graded any more."""
+"""Sessions that began earlier are not graded."""
 _REAL: frozenset[OriginType] = frozenset(
     ("user", "api", "schedule", "trigger", "workflow", "gateway")
 )
@@ -73,12 +73,12 @@ _CREATED = event_types(SessionCreated)
 
 
 def is_sampled(session_id: str, share: float) -> bool:
-    """The same for a session whenever it is asked."""
+    """Whether a session is graded; always the same for the same session."""
     return _position(session_id) < share
 
 
 def _position(session_id: str) -> float:
-    """Between 0 and 1, as if drawn at random."""
+    """A pseudorandom number between 0 and 1."""
     digest = hashlib.sha256(f"grade {session_id}".encode()).digest()
     return int.from_bytes(digest[:8]) / 2**64
 
@@ -116,9 +116,9 @@ def _needs_case(grader: Grader) -> bool:
 class GradingReport:
     graded: list[EvalCaseEnded] = field(default_factory=list[EvalCaseEnded])
     over_budget: int = 0
-    """Sessions that were chosen and not graded, because the budget of their day is reached."""
+    """Selected sessions that were not graded because the budget of their day is reached."""
     is_busy: bool = False
-    """Another process grades right now."""
+    """Whether another process is grading at the moment."""
 
 
 async def includes_all(session_id: str) -> bool:
@@ -133,14 +133,14 @@ class ProductionGrader:
     clock: Callable[[], datetime]
     idle: timedelta = IDLE
     includes: Callable[[str], Awaitable[bool]] = includes_all
-    """Whether a session is the agent owner's to read."""
+    """Whether the agent's owner may read a session."""
 
     @cached_property
     def graders(self) -> tuple[Grader, ...]:
         return production_graders(self.suite_file)
 
     async def run(self) -> GradingReport:
-        """Grade the sessions that are chosen, over and not graded yet.
+        """Grade the selected sessions that have ended and have no grade.
 
         Raises: InvalidInput: the suite cannot grade real sessions.
         """
@@ -168,7 +168,8 @@ class ProductionGrader:
         return rows
 
     async def _is_real(self, row: SessionRow) -> bool:
-        """A session of this agent that a person or a program of the owner asked for."""
+        """Whether the session belongs to this agent and was started by its owner or the owner's
+        program."""
         log = self.runner.runtime.log
         first = [event.payload for event in await log.read(row.id, types=_CREATED, limit=1)]
         if not first or not isinstance(first[0], SessionCreated):
@@ -231,7 +232,7 @@ class ProductionGrader:
     async def _grade(
         self, row: SessionRow, budget: RunBudget, writer: Writer
     ) -> EvalCaseEnded | None:
-        """`None`: there is no answer to grade."""
+        """The grade of a session; `None` if it has no answer."""
         evidence = await self._evidence(row)
         if evidence is None:
             return None
@@ -264,7 +265,7 @@ class ProductionGrader:
         )
 
     def _verdicts(self, row: SessionRow) -> Path:
-        """Where verdicts are until the session's grade is in the log."""
+        """The folder of verdicts until the session's grade is in the log."""
         return self.runner.place / "production" / row.id
 
     async def _forget_reasons(self, row: SessionRow) -> None:
@@ -272,16 +273,16 @@ class ProductionGrader:
 
     async def _evidence(self, row: SessionRow) -> Evidence | None:
         log = await self.runner.runtime.log.read(row.id)
-        said = tuple(
+        messages = tuple(
             plain_text(event.payload.content)
             for event in log
             if isinstance(event.payload, UserMessage) and event.thread_id == row.thread_id
         )
         trajectory = read_trajectory(log)
-        if not said or trajectory.reason in (None, "requires_action"):
+        if not messages or trajectory.reason in (None, "requires_action"):
             return None  # it waits, and may still go on
         return Evidence(
-            case=Case(id=row.id, input=said),
+            case=Case(id=row.id, input=messages),
             trajectory=trajectory,
             seconds=trajectory.running_seconds,
             instructions=self.runner.agent.instructions,
@@ -300,7 +301,7 @@ def _without_reasons(grade: EvalGrade) -> EvalGrade:
 
 
 def _spent(events: Sequence[Event]) -> Decimal:
-    """With what requests that a crash cut off may have cost."""
+    """The amount spent, including the possible cost of requests that a crash interrupted."""
     account = SpendAccount()
     for event in events:
         account.apply(event)

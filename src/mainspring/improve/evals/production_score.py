@@ -1,4 +1,4 @@
-"""What the grades of real sessions say, beside the newest run of the same suite in the lab."""
+"""The scores of real sessions, compared with the newest run of the same suite in the lab."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from mainspring.improve.evals.statistics import Interval, mean_interval
 from mainspring.log.session_log import SessionLog
 
 DAYS = 30
-"""Grades of the newest days with sessions count."""
+"""The number of newest days with sessions that count."""
 _LAB_RUNS = 10
 
 
 class Score(Struct, frozen=True, kw_only=True):
     count: int
-    """Sessions in production, cases in the lab."""
+    """The number of sessions in production, or of cases in the lab."""
     pass_rate: float
     interval: Interval
-    """95 %."""
+    """The 95 % confidence interval."""
 
 
 class ProductionScore(Struct, frozen=True, kw_only=True):
     suite: str
     production: Score
     lab: Score | None
-    """The newest run of the suite that ended; `None`: there is none."""
+    """The newest finished run of the suite, if there is one."""
     lab_by_same_graders: Score | None
-    """Of the same run, without what graders of single cases said; judges that were not asked do
+    """The score of the same run without the graders of single cases; judges that were not asked do
     not count."""
     ungraded: int
-    """Sessions for which a grader gave no verdict; they do not count."""
+    """The number of sessions without a verdict; they do not count."""
     grading_usd: str
     notes: tuple[str, ...]
-    """What a reader of the numbers must know about the judges."""
+    """Notes on the judges for readers of the numbers."""
 
     @property
     def text(self) -> str:
@@ -95,7 +95,7 @@ async def _newest_run(log: SessionLog, agent_name: str, suite: str) -> EvalRun |
 
 
 def _by_graders(results: Iterable[EvalCaseEnded], graders: set[str]) -> Iterator[EvalCaseEnded]:
-    """Trials that all these graders have judged, as if there were no others."""
+    """Trials that all these graders have graded, with the grades of only these graders."""
     for item in results:
         grades = tuple(grade for grade in item.grades if grade.grader in graders)
         is_bad = not holds_constraints(grades)

@@ -1,5 +1,5 @@
-"""Finds outcomes that score high although they miss the intent: a case's failing script, an agent
-that does nothing, another case's solution, and answers that a person has failed."""
+"""Find outcomes with a high score that miss the intent of the case: its failing script, an agent
+that does nothing, the solution of another case, and answers that a person has failed."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ _RUNS_LOOKED_AT = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HighScore:
-    """An outcome that fails the intent of its case, and what it scored."""
+    """An outcome that misses the intent of its case, and its score."""
 
     case_id: str
     outcome: str
-    """What was done: a failing script, nothing, another case's solution, an answer that a person
-    failed."""
+    """What the agent did: a failing script, nothing, another case's solution, or an answer that a
+    person failed."""
     passed: bool
-    """Then something is wrong with the case. A high score that a constraint withholds is not."""
+    """Whether the outcome passes, which means that the case has a defect. A high score that a
+    constraint cancels is not a defect."""
     incentives: float | None
-    """The weighted mean of its incentives, whatever the constraints say; absent without any."""
+    """The weighted mean of its incentives, regardless of constraints; `None` without incentives."""
     solution: float | None
-    """The same of the case's solution; absent without one."""
+    """The same for the case's solution; `None` without one."""
     constraints: tuple[str, ...]
-    """Those that it breaks: they alone hold it back."""
+    """The constraints that fail; only they prevent a pass."""
 
 
 async def check_reward(runner: SuiteRunner, suite_file: SuiteFile) -> list[HighScore]:
@@ -94,6 +95,6 @@ def _broken(grades: Sequence[EvalGrade]) -> Iterator[str]:
 
 
 def _is_high(score: HighScore) -> bool:
-    """It passes, or its incentives are worth as much as the solution's."""
+    """Whether it passes, or its incentives are at least as high as the solution's."""
     least = 1.0 if score.solution is None else score.solution
     return score.passed or (score.incentives is not None and score.incentives >= least)

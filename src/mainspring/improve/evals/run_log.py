@@ -1,5 +1,5 @@
-"""Runs of suites in the log: a run is a session whose events say which cases it has and how each
-trial ended; another session for each suite lists its runs."""
+"""Runs of suites in the log: a run is a session whose events name its cases and the result of each
+trial. Another session for each suite lists its runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _EVAL = Origin(type="eval")
 
 @dataclass(slots=True)
 class EvalRun:
-    """A run, as a fold of its log."""
+    """The state of a run, folded from its log."""
 
     created: EvalRunCreated
     started: datetime
@@ -46,14 +46,14 @@ class EvalRun:
 
     @property
     def cost_usd(self) -> Decimal:
-        """What this run itself has paid for."""
-        own = [item for item in self.results.values() if item.from_run is None]
-        costs = (Decimal(item.cost_usd) + Decimal(item.grading_usd) for item in own)
+        """The cost of this run, without results of earlier runs."""
+        results = [item for item in self.results.values() if item.from_run is None]
+        costs = (Decimal(item.cost_usd) + Decimal(item.grading_usd) for item in results)
         return sum(costs, Decimal(0))
 
     def of_case(self, case_id: str) -> list[EvalCaseEnded]:
-        found = [item for (name, _), item in self.results.items() if name == case_id]
-        return sorted(found, key=lambda item: item.trial)
+        results = [item for (name, _), item in self.results.items() if name == case_id]
+        return sorted(results, key=lambda item: item.trial)
 
     def apply(self, event: Event) -> None:
         match event.payload:
@@ -66,7 +66,7 @@ class EvalRun:
 
 
 def fold_run(log: Iterable[Event]) -> EvalRun | None:
-    """`None` if it is not the log of a run."""
+    """Fold a log into a run; `None` if it is not the log of a run."""
     run: EvalRun | None = None
     for event in log:
         if isinstance(event.payload, EvalRunCreated):
@@ -90,12 +90,12 @@ async def read_run(log: SessionLog, run_id: str) -> EvalRun:
 
 
 async def list_runs(log: SessionLog, agent_name: str, suite: str) -> list[EvalRunCreated]:
-    """Oldest first."""
+    """The runs of a suite, oldest first."""
     try:
-        listed = await log.read(index_id(agent_name, suite), types=_CREATED)
+        entries = await log.read(index_id(agent_name, suite), types=_CREATED)
     except SessionNotFound:
         return []
-    return [event.payload for event in listed if isinstance(event.payload, EvalRunCreated)]
+    return [event.payload for event in entries if isinstance(event.payload, EvalRunCreated)]
 
 
 async def existing_runs(
@@ -114,7 +114,8 @@ async def existing_runs(
 async def create_run(
     log: SessionLog, created: EvalRunCreated, *, sender: Sender, origin: Origin = _EVAL
 ) -> None:
-    """Write a run's first event, and list it; again after a crash, it does nothing twice."""
+    """Write a run's first event, and add the run to the list. After a crash it can be called
+    again."""
     title = f"eval {created.suite}"
     index = index_id(created.agent_name, created.suite)
     for session_id, name in ((created.run_id, title), (index, f"runs of {title}")):
@@ -137,8 +138,8 @@ async def _append_once(log: SessionLog, session_id: str, created: EvalRunCreated
 
 async def _append_if_new(log: SessionLog, session_id: str, created: EvalRunCreated) -> None:
     async with hold_session(log, session_id) as writer:
-        listed = await log.read(session_id, types=_CREATED)
-        if all(_run_id(event) != created.run_id for event in listed):
+        entries = await log.read(session_id, types=_CREATED)
+        if all(_run_id(event) != created.run_id for event in entries):
             await writer.append(created)
 
 

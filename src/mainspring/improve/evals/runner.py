@@ -1,5 +1,5 @@
-"""Runs a suite: which trials there are, which results still hold, how much may be spent. A run that
-was killed is continued; no trial is run or paid twice."""
+"""Run a suite: select the trials, reuse earlier results, and limit the cost. An interrupted run is
+resumed, and no trial is run or paid twice."""
 
 from __future__ import annotations
 
@@ -53,30 +53,31 @@ class RunSettings:
     budget_usd: Decimal | None = None
     parallel: int | None = None
     fresh: bool = False
-    """Run everything, whatever earlier runs found."""
+    """Run all trials, without results of earlier runs."""
     keeps_workspaces: bool = False
     script_of: Callable[[Case], Script] | None = None
-    """Scripted models instead of the agent's own: for the health of a suite."""
+    """Scripted models instead of the agent's own, to check the health of a suite."""
     offline: Literal["tools", "all"] | None = None
-    """Cases with a recording do not run tools; with `all`, the recorded model answers, too."""
+    """Cases with a recording do not run tools; with `all`, the model's replies are recorded ones,
+    too."""
     listed_as: str = ""
-    """Keeps runs of another purpose apart from the suite's own."""
+    """A suffix that separates runs of another purpose from the suite's own."""
     run_id: str | None = None
-    """Of a run that is made once: a later call with the same id continues it."""
+    """The id of a run; a later call with the same id resumes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a run would do, before anything is paid."""
+    """The plan of a run, before it costs anything."""
 
     created: EvalRunCreated
     is_resumed: bool
     trials: tuple[TrialKey, ...]
-    """All of them."""
+    """All trials."""
     done: tuple[EvalCaseEnded, ...]
     """Results of this run, if it is resumed."""
     reused: tuple[EvalCaseEnded, ...]
-    """Results of earlier runs that still hold."""
+    """Results of earlier runs that are still valid."""
     estimate_usd: Decimal
     estimate_basis: str
 
@@ -95,10 +96,10 @@ class SuiteRunner:
     run_program: RunProgram
     make_script: MakeScript
     place: Path
-    """Where workspaces are made."""
+    """The folder of the workspaces."""
     monotonic: Callable[[], float]
     model_hash: str = ""
-    """Of a model that is a file."""
+    """The hash of a model that is a file."""
 
     async def plan(
         self, suite_file: SuiteFile, selection: Selection, settings: RunSettings
@@ -142,7 +143,8 @@ class SuiteRunner:
         settings: RunSettings,
         on_result: Callable[[EvalCaseEnded], None] = lambda _: None,
     ) -> EvalRun:
-        """Run what is open; results go to `on_result` once they are in the log.
+        """Run the open trials. Results are passed to `on_result` after they were written to the
+        log.
 
         Raises: LeaseHeld: another process runs it.
         """
@@ -227,7 +229,7 @@ class SuiteRunner:
         writer: Writer,
         progress: _Progress,
     ) -> None:
-        """Write all results that there are with one commit."""
+        """Write all results in one commit."""
         results = [first]
         with suppress(anyio.WouldBlock, anyio.EndOfStream):
             while True:
@@ -265,7 +267,7 @@ class SuiteRunner:
     def _hashes(
         self, suite_file: SuiteFile, cases: Sequence[Case], settings: RunSettings
     ) -> dict[str, str]:
-        """Blocks: files are read."""
+        """The hashes of cases. Blocks while it reads files."""
         version = (self.agent.version or "").rpartition("-")[2]  # the same files, the same hash
         definition = msgspec.structs.replace(definition_of(self.agent), version=version)
         agent = ENCODER.encode((definition, self.model_hash))
@@ -281,8 +283,8 @@ class SuiteRunner:
     def _estimate(
         self, trials: Sequence[TrialKey], runs: Sequence[EvalRun], settled: int
     ) -> tuple[Decimal, str]:
-        """What the open trials may cost, and where the number comes from."""
-        left = len(trials) - settled
+        """The estimated cost of the open trials, and the basis of the estimate."""
+        open_trials = len(trials) - settled
         earlier = [
             Decimal(item.cost_usd)
             for run in runs
@@ -292,7 +294,7 @@ class SuiteRunner:
         ]
         if earlier:
             mean = sum(earlier, Decimal(0)) / len(earlier)
-            return mean * left, f"the mean of {len(earlier)} earlier trials"
+            return mean * open_trials, f"the mean of {len(earlier)} earlier trials"
         facts = self.runtime.models.facts(self.agent.model)
         words = len(self.agent.instructions) / facts.bytes_per_token
         tokens = _GUESSED_TURNS * int(words + 2_000)
@@ -300,7 +302,7 @@ class SuiteRunner:
         cost = (
             tokens * price.input + _GUESSED_OUTPUT_TOKENS * _GUESSED_TURNS * price.output
         ) / 10**6
-        return cost * left, f"a guess: {_GUESSED_TURNS} turns a trial"
+        return cost * open_trials, f"a guess: {_GUESSED_TURNS} turns a trial"
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +322,7 @@ def _recording_of(suite_file: SuiteFile, case: Case, settings: RunSettings) -> C
 def _unfinished(
     runs: Sequence[EvalRun], wanted: EvalRunCreated, settings: RunSettings
 ) -> EvalRun | None:
-    """The run with the id that was given; or the newest, if it is the same one and was cut off."""
+    """The run with the given id, or the newest run if it has the same plan and was interrupted."""
     if settings.run_id is not None:
         return next((run for run in runs if run.id == settings.run_id), None)
     if settings.fresh:
@@ -328,26 +330,30 @@ def _unfinished(
     newest = runs[0] if runs else None
     if newest is None or newest.ended is not None:
         return None
-    made = newest.created
-    is_same = (made.cases, made.trials, made.model) == (wanted.cases, wanted.trials, wanted.model)
+    created = newest.created
+    is_same = (created.cases, created.trials, created.model) == (
+        wanted.cases,
+        wanted.trials,
+        wanted.model,
+    )
     return newest if is_same else None
 
 
 def _reusable(
     trials: Sequence[TrialKey], runs: Sequence[EvalRun], done: Sequence[EvalCaseEnded]
 ) -> Iterator[EvalCaseEnded]:
-    """Results of trials of which nothing has changed since; errors are tried again."""
+    """Results of trials that have not changed since; errors are tried again."""
     settled = {(item.case_id, item.trial) for item in done}
     earlier: dict[tuple[str, int, str], EvalCaseEnded] = {}
     for run in runs:
         for item in run.results.values():
             if item.outcome != "error":
-                known = msgspec.structs.replace(item, from_run=item.from_run or run.id)
-                earlier.setdefault((item.case_id, item.trial, item.case_hash), known)
+                reused = msgspec.structs.replace(item, from_run=item.from_run or run.id)
+                earlier.setdefault((item.case_id, item.trial, item.case_hash), reused)
     for key in trials:
-        found = earlier.get((key.case.id, key.number, key.case_hash))
-        if found is not None and (key.case.id, key.number) not in settled:
-            yield found
+        result = earlier.get((key.case.id, key.number, key.case_hash))
+        if result is not None and (key.case.id, key.number) not in settled:
+            yield result
 
 
 def _run_ended(run: EvalRun, budget: RunBudget) -> EvalRunEnded:

@@ -36,7 +36,8 @@ def pass_all_k(trials: int, passed: int, k: int) -> float | None:
 
 
 def mean_interval(means: Sequence[float], *, confidence: float = 0.95) -> Interval:
-    """Of the mean over cases, each of them the mean of its trials."""
+    """The confidence interval of the mean over cases; each case counts with the mean of its
+    trials."""
     count, mean = len(means), fmean(means) if means else 0.0
     z = _NORMAL.inv_cdf(0.5 + confidence / 2)
     if count == 0:
@@ -54,7 +55,8 @@ def _wilson(share: float, count: int, z: float) -> Interval:
 
 
 def mcnemar_mid_p(wins: int, losses: int) -> float:
-    """One-sided: how likely so many wins are, or more, if both are equally good. Exact, mid-p."""
+    """One-sided exact test (mid-p): how likely at least this many wins are if both are equally
+    good."""
     count = wins + losses
     if not count:
         return 1.0
@@ -63,8 +65,8 @@ def mcnemar_mid_p(wins: int, losses: int) -> float:
 
 
 def sign_flip_p(differences: Sequence[float]) -> float:
-    """One-sided: how likely so large a sum is, or a larger one, if each difference might as well
-    have the other sign. Exact, mid-p: all sign patterns are counted, equal sums by half."""
+    """One-sided exact test (mid-p): how likely a sum at least this large is if each difference
+    could have either sign. All sign patterns are counted; equal sums count half."""
     scale = _scale(differences)
     steps = [round(value * scale) for value in differences]
     sizes = [abs(step) for step in steps if step]
@@ -76,8 +78,8 @@ def sign_flip_p(differences: Sequence[float]) -> float:
     patterns = 1
     for size in sizes:
         patterns += patterns << (size * width)
-    seen = (sum(steps) + sum(sizes)) // 2
-    tail = patterns >> (seen * width)
+    total = (sum(steps) + sum(sizes)) // 2
+    tail = patterns >> (total * width)
     equal = tail & ((1 << width) - 1)
     return (_sum_of_fields(tail, width) - equal / 2) / 2 ** len(sizes)
 
@@ -87,7 +89,8 @@ def _sum_of_fields(number: int, width: int) -> int:
 
 
 def _scale(differences: Sequence[float]) -> int:
-    """The least scale at which all differences are whole: trials make thirds, fifths, ..."""
+    """The smallest factor that makes all differences integers: trials give thirds, fifths and so
+    on."""
     for scale in (1, 2, 3, 4, 5, 6, 8, 9, 10, 12, 15, 20, 25, 30, 60, 100):
         if all(abs(value * scale - round(value * scale)) < 1e-9 for value in differences):
             return scale
@@ -96,7 +99,7 @@ def _scale(differences: Sequence[float]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairedTest:
-    """Candidate minus baseline on the same cases."""
+    """A paired test of a candidate against a baseline on the same cases."""
 
     cases: int
     wins: int
@@ -107,15 +110,16 @@ class PairedTest:
     p_worse: float
     method: str
     detectable: float
-    """The least difference that so many cases find four times in five."""
+    """The smallest difference that this number of cases finds with a probability of 80 %."""
     spread: float
-    """Standard deviation of the differences of single cases."""
+    """The standard deviation of the differences of cases."""
 
     def cases_needed(self, effect: float, *, alpha: float) -> int:
-        """How many cases it takes to find a difference of this size four times in five."""
+        """How many cases are needed to find a difference of this size with a probability of 80
+        %."""
         spread = self.spread or 0.5
-        wanted = (_NORMAL.inv_cdf(1 - alpha) + _NORMAL.inv_cdf(_POWER)) * spread / effect
-        return math.ceil(wanted * wanted)
+        distance = (_NORMAL.inv_cdf(1 - alpha) + _NORMAL.inv_cdf(_POWER)) * spread / effect
+        return math.ceil(distance * distance)
 
 
 def paired_test(
@@ -157,7 +161,7 @@ def paired_test(
 
 
 def cohen_kappa(one: Sequence[bool], other: Sequence[bool]) -> float:
-    """Agreement beyond chance; 0 if one of the two always says the same."""
+    """Agreement beyond chance; 0 if one of the two always gives the same answer."""
     count = len(one)
     observed = sum(a == b for a, b in zip(one, other, strict=True)) / count
     first, second = sum(one) / count, sum(other) / count
@@ -166,7 +170,7 @@ def cohen_kappa(one: Sequence[bool], other: Sequence[bool]) -> float:
 
 
 def kappa_interval(one: Sequence[bool], other: Sequence[bool]) -> Interval:
-    """95 %, by the large-sample standard error."""
+    """The 95 % confidence interval, by the large-sample standard error."""
     count = len(one)
     observed = sum(a == b for a, b in zip(one, other, strict=True)) / count
     first, second = sum(one) / count, sum(other) / count
@@ -195,6 +199,6 @@ class Cusum:
         self.value = 0.0
 
     def update(self, passed: bool) -> bool:
-        """Whether there is an alarm now."""
+        """Add a run; returns whether there is an alarm."""
         self.value = max(0.0, self.value + (self._passed if passed else self._failed))
         return self.value >= self._threshold

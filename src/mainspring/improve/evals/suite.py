@@ -1,4 +1,4 @@
-"""What a suite says: its cases, and what a run of them needs to know. Graders: `graders.py`."""
+"""The content of a suite: its cases and the settings of a run. `graders` has the graders."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Expectation: TypeAlias = Literal["answer", "refuse", "ask"]
 CaseId: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=86_400)]
 COMPACT = "/compact"
-"""A message of a case that sums up the conversation so far, as in chat."""
+"""A message of a case that compacts the conversation, as in chat."""
 Trials: TypeAlias = Annotated[int, Meta(ge=1, le=100)]
 Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 
 
 class Script(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a scripted model does in this case; `files` is laid over the workspace first."""
+    """The steps of a scripted model; `files` is copied over the workspace first."""
 
     steps: tuple[dict[str, object], ...] = ()
     """Replies, as in a file for `--model scripted:FILE`: `says`, `calls`, `expects`."""
@@ -34,40 +34,39 @@ class Script(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
 
 
 class ToolFault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A tool of the agent fails as tools do in the world."""
+    """A fault of one of the agent's tools."""
 
     tool: str
     fault: Fault
     calls: tuple[int, ...] = (1,)
-    """Which calls of the tool, counted from 1."""
+    """The numbers of the calls that fail, from 1."""
     seconds: Seconds = 2.0
-    """How long a `slow` call takes, and a `timeout` lasts."""
+    """The duration of a `slow` call, or of a `timeout`."""
 
 
 class FakeService(
     Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """A tool that exists only in this case: it answers from a table, and what it was asked is in
-    the log."""
+    """A tool that exists only in this case: it answers from a table, and its calls are in the
+    log."""
 
     tool: str
     description: str
     answers: dict[str, str] = {}
-    """Text of the input, as JSON with sorted keys, or `*`, to the answer."""
+    """Answers by text of the input (JSON with sorted keys), or `*`."""
     input_schema: dict[str, object] = {}
     is_read_only: bool = False
-    """Whether its calls change nothing, so that nobody is asked about them."""
+    """Whether its calls have no effects, so that they need no approval."""
 
 
 class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     id: CaseId
     input: str | tuple[str, ...]
-    """What the user says; several messages are sent one after the other. `/compact` sums up the
-    conversation so far."""
+    """The user's messages, sent one after the other. `/compact` compacts the conversation."""
     context: str = ""
-    """Information that precedes the first message."""
+    """Context before the first message."""
     files: dict[str, str] = {}
-    """The workspace: text by path."""
+    """Files of the workspace: text by path."""
     workspace: str | None = None
     """A folder beside the suite that is copied into the workspace, before `files`."""
     expect: Expectation | None = None
@@ -78,31 +77,31 @@ class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     split: Split = "val"
     tier: Tier = "fast"
     kind: Literal["platform", "model"] | None = None
-    """`platform`: must hold even if the model obeys the attacker."""
+    """`platform`: it must pass even if the model obeys the attacker."""
     must_pass: bool = False
-    """If it fails, the gate fails, whatever the rest says."""
+    """Whether the gate fails if this case fails."""
     pass_score: Share = 0.0
-    """The least reward of its incentives with which it passes."""
+    """The minimum reward with which it passes."""
     mode: Mode | None = None
     """The permission mode; the agent's own by default."""
     memory: MemoryMode = "read_only"
-    """Whether it reads and writes memories, those of the user included."""
+    """Access to memories, including those of the user."""
     approvals: Literal["deny", "allow", "wait"] = "deny"
-    """What a person who is asked for approval says; with `wait`, the session ends there."""
+    """The answer to requests for approval; with `wait`, the session ends there."""
     model: str | None = None
-    """Instead of the run's."""
+    """Overrides the value of the run."""
     source: str | None = None
-    """The session that it was made from."""
+    """The session from which it was made."""
     recording: str | None = None
-    """A recording of that session, a file beside the suite: for offline trials."""
+    """A recording of that session for offline trials: a file beside the suite."""
     masks: tuple[str, ...] = ()
-    """Patterns (RE2) of what may differ in the inputs of recorded calls: times, ids, paths."""
+    """Patterns (RE2) of text that may differ in the inputs of recorded calls: times, ids, paths."""
     faults: tuple[ToolFault, ...] = ()
     services: tuple[FakeService, ...] = ()
     skills: dict[CaseId, str] = {}
-    """More skills of the agent: the text of a `SKILL.md` by name. Nobody has trusted them."""
+    """More skills of the agent: the text of a `SKILL.md` by name. They are not trusted."""
     solution: Script | None = None
-    """A scripted model that passes: the oracle of the suite's health."""
+    """A scripted model that passes, to check the suite's health."""
     failure: Script | None = None
     """A scripted model that fails."""
     timeout_seconds: Seconds | None = None
@@ -114,17 +113,17 @@ class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
 
     @property
     def messages(self) -> tuple[str, ...]:
-        given = (self.input,) if isinstance(self.input, str) else self.input
-        if not self.context or not given:
-            return given
-        return (f"<context>\n{self.context}\n</context>\n\n{given[0]}", *given[1:])
+        inputs = (self.input,) if isinstance(self.input, str) else self.input
+        if not self.context or not inputs:
+            return inputs
+        return (f"<context>\n{self.context}\n</context>\n\n{inputs[0]}", *inputs[1:])
 
 
 class Gate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """When a run is good enough to merge."""
+    """The conditions under which a run may be merged."""
 
     min_pass_rate: Share | None = None
-    """Absent: 1 without a baseline; with one, the baseline decides."""
+    """`None`: 1 without a baseline; with a baseline, the comparison decides."""
     max_regressed: Annotated[int, Meta(ge=0)] = 0
     """How many cases that passed in the baseline may fail."""
     alpha: Annotated[float, Meta(gt=0, lt=0.5)] = 0.05
@@ -136,7 +135,7 @@ class Suite(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
     description: str = ""
     cases: tuple[Case, ...] = ()
     graders: tuple[Grader, ...] = ()
-    """For every case, in addition to its own."""
+    """Graders of every case, in addition to its own."""
     trials: Trials = 1
     parallel: Annotated[int, Meta(ge=1, le=256)] = 4
     timeout_seconds: Seconds = 300.0
@@ -147,12 +146,12 @@ class Suite(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
 
 
 class SuiteFile(Struct, frozen=True, kw_only=True):
-    """A suite and where it was read."""
+    """A suite and its file."""
 
     suite: Suite
     file: Path
     hash: str
-    """Of everything that counts for verdicts."""
+    """The hash of everything that affects verdicts."""
 
     @property
     def folder(self) -> Path:
@@ -164,4 +163,4 @@ class SuiteFile(Struct, frozen=True, kw_only=True):
 
 
 ENCODER = msgspec.json.Encoder(order="deterministic")
-"""One text for one value: what is hashed."""
+"""Encodes a value in exactly one way, for hashes."""

@@ -1,5 +1,5 @@
-"""Reads and validates suites: `evals/*.yaml` and `evals/*.jsonl` of an agent's folder. Every
-problem names its file and line."""
+"""Read and validate suites: `evals/*.yaml` and `evals/*.jsonl` of an agent's folder. Every problem
+names its file and line."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _CASE_FILES = "case_files"
 
 
 class SuiteProblems(InvalidInput):
-    """A suite cannot be used; every finding has a place and what is wrong there."""
+    """A suite is invalid; every finding names its place."""
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         self.findings = tuple(findings)
@@ -156,7 +156,7 @@ class _SuiteReading:
             return None
 
     def _check(self, suite: Suite) -> None:
-        """What types cannot say: patterns, and files that must be there."""
+        """Check what types cannot express: patterns, and files that must exist."""
         if not suite.cases and not self.findings:
             self._problem(1, "the suite has no cases")
         for case in suite.cases:
@@ -188,10 +188,10 @@ def _line_at(node: Node, path: str) -> int:
         if isinstance(node, yaml.SequenceNode) and index and int(index) < len(node.value):
             node = node.value[int(index)]
         elif isinstance(node, yaml.MappingNode):
-            found = [value for key, value in node.value if key.value == name]
-            if not found:
+            values = [value for key, value in node.value if key.value == name]
+            if not values:
                 break
-            node = found[-1]
+            node = values[-1]
         else:
             break
     return node.start_mark.line + 1
@@ -261,7 +261,8 @@ def _suite_hash(suite: Suite, folder: Path) -> str:
 
 
 def case_content_hash(suite: Suite, case: Case, folder: Path) -> str:
-    """Of all that a verdict on the case depends on, except the agent and its model."""
+    """The hash of everything that a verdict on the case depends on, except the agent and its
+    model."""
     graders = suite.graders_of(case)
     counted = msgspec.structs.replace(case, graders=graders, solution=None, failure=None, tags=())
     digest = hashlib.sha256(ENCODER.encode(counted))

@@ -1,5 +1,5 @@
-"""Whether a suite can be trusted: an agent that does nothing must not pass, the case's own solution
-must, another case's solution must not; and which cases tell nothing any more."""
+"""Check the health of a suite: an agent that does nothing must fail, the case's own solution must
+pass, and another case's solution must fail. Also finds cases that no longer distinguish agents."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ NOTHING = Script(steps=({"says": ""},))
 """An agent that does nothing and says nothing."""
 _RUNS_LOOKED_AT = 10
 _ENOUGH_RUNS = 5
-"""A case that passed in so many runs, and never failed, does not tell agents apart."""
+"""A case that passed in this many runs, and never failed, does not distinguish agents."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteHealth:
     noop_passed: tuple[str, ...]
-    """Cases that an agent passes which does nothing."""
+    """Cases that pass with an agent that does nothing."""
     oracle_failed: tuple[str, ...]
-    """Cases that their own solution does not pass."""
+    """Cases that fail with their own solution."""
     failure_passed: tuple[str, ...]
-    """Cases that their own failing script passes."""
+    """Cases that pass with their own failing script."""
     shuffled_passed: tuple[str, ...]
-    """Cases that another case's solution passes."""
+    """Cases that pass with another case's solution."""
     solutions: int
     """Cases that have a solution."""
     cases: int
@@ -44,11 +44,11 @@ class SuiteHealth:
 
 
 ScriptRuns: TypeAlias = Mapping[str, EvalRun | None]
-"""By purpose: `no-op`, `oracle`, `failure`, `shuffled`."""
+"""The results by purpose: `no-op`, `oracle`, `failure`, `shuffled`."""
 
 
 async def check_health(runner: SuiteRunner, suite_file: SuiteFile) -> SuiteHealth:
-    """Runs the suite with scripted models; only its judges cost anything."""
+    """Run the suite with scripted models; only its judges cost money."""
     cases = suite_file.suite.cases
     runs = await run_scripts(runner, suite_file)
     return SuiteHealth(
@@ -65,7 +65,8 @@ async def check_health(runner: SuiteRunner, suite_file: SuiteFile) -> SuiteHealt
 
 
 async def run_scripts(runner: SuiteRunner, suite_file: SuiteFile) -> ScriptRuns:
-    """The suite with an agent that does nothing, each case's own scripts, and each other's."""
+    """Run the suite with an agent that does nothing, with each case's own scripts, and with those
+    of other cases."""
     cases = suite_file.suite.cases
     solved = [case for case in cases if case.solution is not None]
     others = {
@@ -118,9 +119,9 @@ async def _never_failed(runner: SuiteRunner, suite_file: SuiteFile) -> tuple[str
     passed: Counter[str] = Counter()
     failed: set[str] = set()
     for run in runs:
-        own = [item for item in run.results.values() if item.from_run is None]
-        passed.update({item.case_id for item in own if item.outcome == "passed"})
-        failed |= {item.case_id for item in own if item.outcome != "passed"}
+        results = [item for item in run.results.values() if item.from_run is None]
+        passed.update({item.case_id for item in results if item.outcome == "passed"})
+        failed |= {item.case_id for item in results if item.outcome != "passed"}
     return tuple(
         sorted(
             case_id

@@ -1,5 +1,5 @@
-"""The same agent alone and as several: one agent, a vote, peers, a manager with workers. Says what
-more agents bring on a suite, and what they cost."""
+"""Compare an agent alone with several agents: a vote, peers, a manager with workers. Shows what
+more agents improve on a suite, and what they cost."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def parse_topologies(text: str) -> list[Topology]:
 
 
 def with_topology(agent: AnyAgent, topology: Topology) -> AnyAgent:
-    """The same agent, arranged in another way; `single` calls nobody."""
+    """The agent with another topology; `single` calls no subagents."""
     return replace(
         agent,
         rules=[*agent.rules, *filter(None, [_RULES[topology]])],
@@ -102,13 +102,13 @@ class TopologyResult:
     summary: Summary
     cost_usd: Decimal
     seconds: float
-    """The median of a trial."""
+    """The median over trials."""
     subagents: float
-    """Called in a trial, on average."""
+    """The mean number of subagents of a trial."""
     idle_trials: int
-    """Trials in which no subagent was called, although the topology has some."""
+    """Trials without a subagent, although the topology has some."""
     comparison: Comparison | None
-    """With `single`, if that was run."""
+    """The comparison with `single`, if that was run."""
 
 
 async def topology_results(
@@ -123,15 +123,15 @@ async def _result(
 ) -> TopologyResult:
     results = list(run.results.values())
     cases = case_results(results)
-    called = [await _subagents(log, item.session_id) for item in results]
+    subagent_counts = [await _subagents(log, item.session_id) for item in results]
     costs = (Decimal(item.cost_usd) + Decimal(item.grading_usd) for item in results)
     return TopologyResult(
         topology=topology,
         summary=summarize(cases),
         cost_usd=sum(costs, Decimal(0)),
         seconds=median([item.seconds for item in results] or [0.0]),
-        subagents=fmean(called or [0]),
-        idle_trials=sum(count == 0 for count in called) if _SUBAGENTS[topology] else 0,
+        subagents=fmean(subagent_counts or [0]),
+        idle_trials=sum(count == 0 for count in subagent_counts) if _SUBAGENTS[topology] else 0,
         comparison=None
         if single is None or topology == "single"
         else compare(case_results(single.results.values()), cases),
@@ -145,7 +145,7 @@ async def _subagents(log: SessionLog, session_id: str) -> int:
 
 
 def advice(results: Iterable[TopologyResult]) -> Iterator[str]:
-    """More agents are worth it only where the paired test finds them better than one."""
+    """Recommend more agents only if the paired test finds them better than one."""
     rows = {row.topology: row for row in results}
     single = rows.get("single")
     if single is None:

@@ -1,5 +1,5 @@
-"""What happened in a trial, as a fold of its log: calls and their fates, messages, cost. Nothing
-here believes what the agent says about it."""
+"""The trajectory of a trial, folded from its log: calls and their results, messages, cost. It does
+not depend on the agent's own statements."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _WITHOUT_EFFECT = READ_TOOLS | INTERNAL_TOOLS | NEEDS_A_PERSON | NETWORK_TOOLS |
 class TrajectoryCall:
     call: OpenCall
     was_asked: bool = False
-    """A gate wanted a person to decide."""
+    """Whether a gate asked a person for approval."""
     was_approved: bool = False
-    """A person approved it before it started."""
+    """Whether a person approved it before it started."""
     was_denied: bool = False
     result: str = ""
     is_read_only: bool = False
-    """A service of the case that changes nothing."""
+    """Whether it is a service of the case without effects."""
 
     @property
     def name(self) -> str:
@@ -55,8 +55,8 @@ class TrajectoryCall:
 
     @property
     def has_effect(self) -> bool:
-        """Whether it ran and may have changed something; a command that is not known to be
-        read-only may have."""
+        """Whether it ran and may have had an effect; commands count unless they are known to be
+        read-only."""
         if not self.has_run or self.is_read_only or self.name in _WITHOUT_EFFECT:
             return False
         if self.name in SHELL_TOOLS:
@@ -66,19 +66,20 @@ class TrajectoryCall:
 
 @dataclass(slots=True)
 class TrajectoryLog:
-    """A session's log, folded for graders."""
+    """The trajectory of a session, for graders."""
 
     read_only_services: frozenset[str] = frozenset()
     calls: list[TrajectoryCall] = field(default_factory=list[TrajectoryCall])
     skills: list[str] = field(default_factory=list[str])
     hosts: list[events.NetworkRequested] = field(default_factory=list[events.NetworkRequested])
     answers: list[str] = field(default_factory=list[str])
-    """The agent's final words of each run."""
+    """The final answer of each run."""
     reason: str | None = None
     """Why the last run ended."""
     detail: str | None = None
     turns: int = 0
-    """Answered requests of the conversation; one that a crash cut off does not count."""
+    """The number of answered requests of the conversation, without those that a crash
+    interrupted."""
     _places: dict[str, int] = field(default_factory=dict[str, int])
     _account: SpendAccount = field(default_factory=SpendAccount)
     _main: str = ""
@@ -91,12 +92,12 @@ class TrajectoryLog:
 
     @property
     def transcript(self) -> str:
-        """All that the agent said to the user."""
+        """All messages of the agent to the user."""
         return "\n\n".join(self._words)
 
     @property
     def lines(self) -> list[str]:
-        """Calls with what came of them, then the answers: a log that people can read."""
+        """Calls with their results, then the answers, in readable lines."""
         calls = [
             f"{item.name} {dict(item.call.input)}\n  -> {item.fate}: {item.result}".rstrip()
             for item in self.calls
@@ -113,7 +114,7 @@ class TrajectoryLog:
 
     @property
     def running_seconds(self) -> float:
-        """Of its finished runs."""
+        """The duration of its finished runs."""
         return self._account.spending.seconds_before
 
     @property

@@ -1,5 +1,5 @@
-"""Graders of what the agent did and read, on the log: which calls ran, in which order, who approved
-them, what a gate stopped."""
+"""Graders of the agent's calls and of what it read, from the log: which calls ran, in which order,
+who approved them, and which a gate stopped."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def _trajectory(grader: Trajectory, log: TrajectoryLog) -> Iterator[EvalCheck]:
     if grader.order:
         wanted = " -> ".join(map(_pattern_text, grader.order))
         yield check(f"in order: {wanted}", _is_in_order(ran, grader.order), f"{names} ran")
-    for asked in grader.asked_before:
-        bold = [item for item in ran if _is_like(item, asked) and not item.was_approved]
-        what = f"asked before {_pattern_text(asked)}"
+    for pattern in grader.asked_before:
+        bold = [item for item in ran if _is_like(item, pattern) and not item.was_approved]
+        what = f"asked before {_pattern_text(pattern)}"
         yield check(what, not bold, f"{len(bold)} ran without an approval")
     for stopped in grader.denied:
         is_denied = any(_is_like(item, stopped) and item.was_denied for item in log.calls)
@@ -70,7 +70,7 @@ def _whole_log(grader: Trajectory, log: TrajectoryLog) -> Iterator[EvalCheck]:
 
 
 def expectation(expected: Expectation, evidence: Evidence) -> list[EvalCheck]:
-    """What kind of an ending the case wants."""
+    """Check the ending that the case expects."""
     log = evidence.trajectory
     effect = next((item for item in log.calls if item.has_effect), None)
     changed_nothing = check("changed nothing", effect is None, lambda: _input(effect))
@@ -88,13 +88,13 @@ def expectation(expected: Expectation, evidence: Evidence) -> list[EvalCheck]:
 
 
 def retrieval(grader: Retrieval, evidence: Evidence) -> list[EvalCheck]:
-    """The first `k` different things that were read, against those that matter."""
-    seen = list(dict.fromkeys(_sources(evidence)))[: grader.k]
+    """Compare the first `k` distinct items that were read with the relevant ones."""
+    sources = list(dict.fromkeys(_sources(evidence)))[: grader.k]
     relevant = set(grader.relevant)
-    hits = [source for source in seen if source in relevant]
+    hits = [source for source in sources if source in relevant]
     recall = len(hits) / len(relevant) if relevant else 1.0
-    precision = len(hits) / len(seen) if seen else 0.0
-    first = next((at for at, source in enumerate(seen, 1) if source in relevant), None)
+    precision = len(hits) / len(sources) if sources else 0.0
+    first = next((at for at, source in enumerate(sources, 1) if source in relevant), None)
     mrr = 0.0 if first is None else 1 / first
     wanted = (
         (f"recall@{grader.k}", recall, grader.min_recall),
@@ -102,9 +102,9 @@ def retrieval(grader: Retrieval, evidence: Evidence) -> list[EvalCheck]:
         ("mrr", mrr, grader.min_mrr),
     )
     if all(limit is None for _, _, limit in wanted):
-        return [check(f"recall@{grader.k} is 1", recall == 1.0, f"{recall:.2f}: read {seen}")]
+        return [check(f"recall@{grader.k} is 1", recall == 1.0, f"{recall:.2f}: read {sources}")]
     return [
-        check(f"{name} at least {limit:g}", value >= limit, f"{value:.2f}: read {seen}")
+        check(f"{name} at least {limit:g}", value >= limit, f"{value:.2f}: read {sources}")
         for name, value, limit in wanted
         if limit is not None
     ]
@@ -129,19 +129,21 @@ def _is_like(item: TrajectoryCall, pattern: str | CallPattern) -> bool:
     return item.name == canonical_name(pattern.tool) and _has_fields(item.call.input, pattern.input)
 
 
-def _has_fields(given: Mapping[str, object], wanted: Mapping[str, object]) -> bool:
-    return all(name in given and _fits(given[name], value) for name, value in wanted.items())
+def _has_fields(arguments: Mapping[str, object], fields: Mapping[str, object]) -> bool:
+    return all(
+        name in arguments and _fits(arguments[name], value) for name, value in fields.items()
+    )
 
 
-def _fits(value: object, wanted: object) -> bool:
-    if isinstance(wanted, str) and len(wanted) > 2 and wanted[0] == wanted[-1] == "/":
-        return re2.compile(wanted[1:-1]).search(str(value)) is not None
-    return value == wanted
+def _fits(value: object, pattern: object) -> bool:
+    if isinstance(pattern, str) and len(pattern) > 2 and pattern[0] == pattern[-1] == "/":
+        return re2.compile(pattern[1:-1]).search(str(value)) is not None
+    return value == pattern
 
 
 def _is_in_order(ran: list[TrajectoryCall], order: tuple[str | CallPattern, ...]) -> bool:
-    rest = iter(ran)
-    return all(any(_is_like(item, wanted) for item in rest) for wanted in order)
+    remaining = iter(ran)
+    return all(any(_is_like(item, pattern) for item in remaining) for pattern in order)
 
 
 def _pattern_text(pattern: str | CallPattern) -> str:

@@ -1,4 +1,4 @@
-"""Whether a suite gets worse from run to run: a CUSUM chart of its pass rate.
+"""Detect whether a suite gets worse from run to run, with a CUSUM chart of its pass rate.
 
 One bad run may be chance. The chart adds up how far each run is below the rate of the first runs,
 in standard errors, and raises an alarm once that is more than chance would bring in hundreds of
@@ -21,7 +21,7 @@ REFERENCE_RUNS = 5
 _ALLOWANCE = 0.5
 _LIMIT = 5.0
 _MAX_SUM = 2 * _LIMIT
-"""So that the alarm about an outage ends soon after it."""
+"""A limit, so that the alarm ends soon after an outage."""
 
 
 class RunRate(Struct, frozen=True, kw_only=True):
@@ -34,21 +34,21 @@ class RunRate(Struct, frozen=True, kw_only=True):
 class TrendPoint(Struct, frozen=True, kw_only=True):
     rate: RunRate
     sum: float
-    """How far runs have been below the reference, in standard errors."""
+    """The accumulated distance below the reference, in standard errors."""
     is_alarm: bool
 
 
 class Trend(Struct, frozen=True, kw_only=True):
     runs: int
-    """All that count, with the first ones."""
+    """The number of runs that count, including the first ones."""
     reference: float | None
-    """The pass rate of the first runs; `None`: there are too few runs."""
+    """The pass rate of the first runs; `None` if there are too few runs."""
     points: tuple[TrendPoint, ...]
-    """The runs after these, oldest first."""
+    """The later runs, oldest first."""
 
     @property
     def is_alarm(self) -> bool:
-        """As things stand: a sum that has come down again is no alarm."""
+        """Whether there is an alarm at the moment; a sum that has decreased again is no alarm."""
         return bool(self.points) and self.points[-1].is_alarm
 
 
@@ -56,23 +56,22 @@ def suite_trend(runs: Sequence[EvalRun], suite: Suite) -> Trend:
     """Of runs, newest first: those with the model of the newest, and with at least half of the
     suite's cases. A run of a few failed cases, or with another model, is no sign of drift."""
     cases = {case.id for case in suite.cases}
-    whole = [run for run in runs if 2 * len(cases & run.created.cases.keys()) >= len(cases)]
-    same = [run for run in whole if run.created.model == whole[0].created.model]
+    large_runs = [run for run in runs if 2 * len(cases & run.created.cases.keys()) >= len(cases)]
+    same = [run for run in large_runs if run.created.model == large_runs[0].created.model]
     return trend([rate for run in reversed(same) if (rate := run_rate(run)) is not None])
 
 
 def run_rate(run: EvalRun) -> RunRate | None:
-    """`None` if it did not end, or ran nothing itself: what it took from an earlier run says
-    nothing new."""
-    own = [item for item in run.results.values() if item.from_run is None]
-    if run.ended is None or not own:
+    """The pass rate of a run; `None` if it did not end, or only reused earlier results."""
+    results = [item for item in run.results.values() if item.from_run is None]
+    if run.ended is None or not results:
         return None
-    passed = sum(item.outcome == "passed" for item in own)
-    return RunRate(run_id=run.id, started=run.started, passed=passed, trials=len(own))
+    passed = sum(item.outcome == "passed" for item in results)
+    return RunRate(run_id=run.id, started=run.started, passed=passed, trials=len(results))
 
 
 def trend(rates: Sequence[RunRate]) -> Trend:
-    """Of runs, oldest first."""
+    """The trend of runs, given oldest first."""
     first, later = rates[:REFERENCE_RUNS], rates[REFERENCE_RUNS:]
     if len(first) < REFERENCE_RUNS:
         return Trend(runs=len(rates), reference=None, points=())

@@ -1,5 +1,5 @@
-"""The tools of a trial when they are not simply the agent's: recorded results instead of effects,
-faults, and services that exist only in the case."""
+"""The tools of a trial that differ from the agent's: recorded results, faults, and services that
+exist only in the case."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OBJECT: dict[str, object] = {"type": "object"}
 def trial_toolbox(
     factory: ToolboxFactory, case: Case, recording: CaseRecording | None
 ) -> ToolboxFactory:
-    """The agent's toolbox, as the case wants it."""
+    """The agent's toolbox with the changes of the case."""
     if recording is None and not case.faults:
         return factory
     counts: Counter[str] = Counter()
@@ -50,14 +50,14 @@ def trial_toolbox(
 
 
 def _recorded(tool: Tool, recording: CaseRecording, masks: Sequence[str]) -> Tool:
-    known = {
+    recorded = {
         call_key(call.tool, call.input, masks): call
         for call in reversed(recording.calls)
         if call.tool == tool.spec.name
     }
 
     async def run(call: Call) -> ToolResult:
-        found = known.get(call_key(tool.spec.name, dict(call.input), masks))
+        found = recorded.get(call_key(tool.spec.name, dict(call.input), masks))
         if found is None:
             return ToolResult.text(NOT_RECORDED, ok=False, error="unavailable")
         return ToolResult.text(found.result, ok=found.ok, error=None if found.ok else "failed")
@@ -66,15 +66,15 @@ def _recorded(tool: Tool, recording: CaseRecording, masks: Sequence[str]) -> Too
 
 
 def _faulty(tool: Tool, faults: Sequence[ToolFault], counts: Counter[str]) -> Tool:
-    own = [fault for fault in faults if fault.tool == tool.spec.name]
-    if not own:
+    tool_faults = [fault for fault in faults if fault.tool == tool.spec.name]
+    if not tool_faults:
         return tool
     earlier: list[ToolResult] = []
 
     async def run(call: Call) -> ToolResult:
         counts[tool.spec.name] += 1
         number = counts[tool.spec.name]
-        fault = next((item for item in own if number in item.calls), None)
+        fault = next((item for item in tool_faults if number in item.calls), None)
         if fault is None:
             earlier.append(await tool.run(call))
             return earlier[-1]
@@ -98,9 +98,9 @@ async def _with_fault(
         case "stale":
             return earlier[-1] if earlier else ToolResult.text("")
         case "cut_off":
-            whole = await tool.run(call)
-            text = "".join(getattr(block, "text", "") for block in whole.content)
-            return ToolResult.text(text[: len(text) // 2], ok=whole.ok, error=whole.error)
+            result = await tool.run(call)
+            text = "".join(getattr(block, "text", "") for block in result.content)
+            return ToolResult.text(text[: len(text) // 2], ok=result.ok, error=result.error)
 
 
 def case_skills(place: Path, case: Case) -> list[Skill]:
@@ -126,11 +126,11 @@ def service_tools(services: Sequence[FakeService]) -> list[Tool]:
 
 def _service(service: FakeService) -> Tool:
     async def run(call: Call) -> ToolResult:
-        asked = ENCODER.encode(dict(call.input)).decode()
-        answer = service.answers.get(asked, service.answers.get("*"))
+        arguments = ENCODER.encode(dict(call.input)).decode()
+        answer = service.answers.get(arguments, service.answers.get("*"))
         if answer is None:
             return ToolResult.text(
-                f"{service.tool} knows nothing of {asked}", ok=False, error="failed"
+                f"{service.tool} knows nothing of {arguments}", ok=False, error="failed"
             )
         return ToolResult.text(answer)
 

@@ -1,4 +1,4 @@
-"""One trial of a case: a real session in a workspace of its own, graded from its log and its files.
+"""One trial of a case: a real session in its own workspace, graded from its log and its files.
 
 Ids follow from the run, the case and the trial, so that after a crash the same session goes on and
 nothing is paid twice.
@@ -43,30 +43,30 @@ from mainspring.runtime.session.xrays import read_shots
 from mainspring.runtime.skills.skill import Skill
 
 MakeScript: TypeAlias = Callable[[Sequence[Mapping[str, object]], str], Model]
-"""A model that plays these steps, and its name in errors."""
+"""Creates a model that plays these steps; the name is for errors."""
 Outcome: TypeAlias = Literal["passed", "failed", "error"]
 _MAX_APPROVALS = 100
 _NOBODY = "The user does not approve this."
 _ERROR_REASONS = frozenset(("model_error", "recovery_exhausted", "budget_reached"))
-"""The session ended for a reason that says nothing about the agent."""
+"""The session ended for a reason that is not the agent's fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialSetup:
-    """What all trials of a run share."""
+    """What all trials of a run have in common."""
 
     runtime: Runtime
     agent: Agent
     suite_file: SuiteFile
     run_id: str
     place: Path
-    """Where the workspaces of the run are."""
+    """The folder of the run's workspaces."""
     run_program: RunProgram
     make_script: MakeScript
     monotonic: Callable[[], float]
     budget: Budget
     judges: Callable[[], Judges]
-    """For one trial: what they cost is the trial's."""
+    """Creates the judges of one trial, which pays for them."""
     keeps_workspaces: bool = False
 
 
@@ -74,12 +74,12 @@ class TrialSetup:
 class TrialKey:
     case: Case
     number: int
-    """From 1."""
+    """The number of the trial, from 1."""
     case_hash: str
     script: Script | None = None
-    """A scripted model in place of the agent's own: the oracle, or one that does nothing."""
+    """A scripted model instead of the agent's own."""
     recording: CaseRecording | None = None
-    """Tools give recorded results and have no effect."""
+    """If given, tools return recorded results and have no effect."""
 
 
 async def run_trial(setup: TrialSetup, key: TrialKey) -> EvalCaseEnded:
@@ -93,8 +93,8 @@ async def run_trial(setup: TrialSetup, key: TrialKey) -> EvalCaseEnded:
 
 
 async def discard_workspace(setup: TrialSetup, ended: EvalCaseEnded) -> None:
-    """Of a trial that passed, once its result is in the log: before that, it may be graded again
-    after a crash."""
+    """Delete the workspace of a trial that passed, once its result is in the log: until then it may
+    be graded again after a crash."""
     if not setup.keeps_workspaces and ended.outcome == "passed":
         place = _place(setup, ended.case_id, ended.trial, ended.session_id)
         await to_thread.run_sync(lambda: shutil.rmtree(place, ignore_errors=True))
@@ -196,7 +196,7 @@ def _ended(
 
 
 async def _last_request(session: Session, graders: Sequence[Grader]) -> str:
-    """It is rebuilt from the log, and only if somebody wants to see it."""
+    """The text of the last request, rebuilt from the log only if a grader needs it."""
     if not any(isinstance(grader, Trajectory) and grader.in_context for grader in graders):
         return ""
     shots = await read_shots(session.log, await session.log.session(session.id))
@@ -208,7 +208,7 @@ async def _last_request(session: Session, graders: Sequence[Grader]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialSession:
-    """What the session of a trial has of its own."""
+    """What is specific to the session of a trial."""
 
     session_id: str
     workspace: Path | None
@@ -218,7 +218,7 @@ class TrialSession:
 async def _open_session(
     setup: TrialSetup, key: TrialKey, opened: TrialSession
 ) -> tuple[Session, bool]:
-    """A new session, or the one that a crash has left; whether it is that."""
+    """A new session, or the one that a crash left, and whether it is the latter."""
     case, own, session_id = key.case, setup.runtime, opened.session_id
     agent = setup.agent if case.model is None else replace(setup.agent, model=case.model)
     if key.script is not None:
@@ -258,7 +258,7 @@ async def _open_session(
 
 
 async def _play(session: Session, case: Case, on_event: Callable[[Event], None]) -> None:
-    """Say all messages, each once: what was said and answered before a crash is not repeated."""
+    """Send all messages, each once: those that were answered before a crash are not repeated."""
     for number, message in enumerate(case.messages):
         if message == COMPACT:
             await session.submit(CompactionRequested(), f"eval-{number}")

@@ -1,4 +1,4 @@
-"""Graders of what the agent left in its workspace: files, and programs that run over a copy."""
+"""Graders of the workspace after the trial: files, and programs that run on a copy."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _text_checks(grader: FileCheck, name: str, text: str) -> Iterator[EvalCheck]
 
 
 def _original(evidence: Evidence, name: str) -> bytes | None:
-    """As the case brought it, read from the suite: the workspace may say anything by now."""
+    """The case's original file, read from the suite, since the workspace may have changed."""
     case = evidence.case
     if name in case.files:
         return case.files[name].encode()
@@ -123,8 +123,8 @@ def _result_checks(grader: CommandCheck, result: ExecResult) -> Iterator[EvalChe
         yield check("printed what is right", output.strip() == grader.stdout.strip(), shown)
     if grader.stdout_json is not None:
         yield check("printed the right value", _is_value(output, grader.stdout_json), shown)
-    for wanted in as_texts(grader.contains):
-        yield check(f"printed {wanted}", wanted in output, shown)
+    for text in as_texts(grader.contains):
+        yield check(f"printed {text}", text in output, shown)
     for unwanted in as_texts(grader.not_contains):
         yield check(f"did not print {unwanted}", unwanted not in output, shown)
     if grader.pattern is not None:
@@ -132,9 +132,9 @@ def _result_checks(grader: CommandCheck, result: ExecResult) -> Iterator[EvalChe
         yield check(f"printed something like {grader.pattern}", matches, shown)
 
 
-def _is_value(output: str, wanted: object) -> bool:
+def _is_value(output: str, expected: object) -> bool:
     try:
-        return msgspec.json.decode(output.strip()) == wanted
+        return msgspec.json.decode(output.strip()) == expected
     except msgspec.DecodeError:
         return False
 

@@ -346,10 +346,10 @@ class _SettingsReport:
             self.ignored.append(IgnoredItem(f"{shown}: {what}", _UNTRUSTED_MESSAGE))
 
     def _check_environment(
-        self, shown: str, file: JsonFile | None, said: dict[str, object]
+        self, shown: str, file: JsonFile | None, fields: dict[str, object]
     ) -> None:
         try:
-            self.checks.check_environment(said)
+            self.checks.check_environment(fields)
         except InvalidInput as error:
             if file is not None:
                 self._find("error", file, str(error), "sandbox")

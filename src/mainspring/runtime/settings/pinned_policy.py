@@ -215,11 +215,11 @@ async def read_pinned_policy(log: SessionLog, digest: str, loaded: LoadedPolicy)
     """The policy that a session started with, from the blob that its log names."""
     pinned = msgspec.json.decode(await log.blob(digest), type=PinnedPolicy)
     # new prohibitions of the operator apply at once; they can only make things stricter
-    known = {rule.text for rule in pinned.policy.rules if rule.behavior != "allow"}
+    texts = {rule.text for rule in pinned.policy.rules if rule.behavior != "allow"}
     new = tuple(
         rule
         for rule in loaded.policy.rules
-        if rule.scope == "managed" and rule.behavior != "allow" and rule.text not in known
+        if rule.scope == "managed" and rule.behavior != "allow" and rule.text not in texts
     )
     return replace(pinned, policy=replace(pinned.policy, rules=(*new, *pinned.policy.rules)))
 

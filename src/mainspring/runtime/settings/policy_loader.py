@@ -264,14 +264,14 @@ def _read_agent_settings(
 def _read_file(scope: Scope, file: Path, folder: Path, content: bytes | None) -> _LoadedFile:
     if content is None:
         return _LoadedFile(scope=scope, file=file, folder=folder, settings=SettingsFile())
-    whole = _decode(file, content)
+    fields = _decode(file, content)
     try:
-        settings = msgspec.convert(whole, SettingsFile)
+        settings = msgspec.convert(fields, SettingsFile)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"{file}: {error}") from error
     others = manifest.SERVICE_KEYS if file.name == manifest.FILE else ()
-    unknown = [key for key in _unknown_keys(whole, SettingsFile) if key not in others]
-    permissions = msgspec.convert(whole.get("permissions", {}), RawSettings)
+    unknown = [key for key in _unknown_keys(fields, SettingsFile) if key not in others]
+    permissions = msgspec.convert(fields.get("permissions", {}), RawSettings)
     unknown += [f"permissions.{key}" for key in _unknown_keys(permissions, PermissionSettings)]
     text = f"{file}: {', '.join(unknown)}: not honoured; `mainspring validate` says why"
     warnings = (text,) if unknown else ()
@@ -285,9 +285,9 @@ def _decode(file: Path, content: bytes) -> RawSettings:
         raise InvalidInput(f"{file}: not a JSON object: {error}") from error
 
 
-def _unknown_keys(whole: Mapping[str, object], kind: type[Struct]) -> list[str]:
+def _unknown_keys(fields: Mapping[str, object], kind: type[Struct]) -> list[str]:
     known = {field.encode_name for field in msgspec.structs.fields(kind)}
-    return [key for key in whole if key not in known and key != "$schema"]
+    return [key for key in fields if key not in known and key != "$schema"]
 
 
 def _restrict_untrusted(files: list[_LoadedFile]) -> tuple[list[_LoadedFile], list[str]]:

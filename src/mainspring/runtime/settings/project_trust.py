@@ -277,8 +277,8 @@ def _header_helpers(content: bytes) -> Iterator[str]:
 def _decode_object(content: bytes) -> dict[str, object]:
     """Empty if it is not a JSON object."""
     with suppress(msgspec.MsgspecError, UnicodeError, RecursionError):
-        whole = msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf"))
-        return cast("dict[str, object]", whole) if isinstance(whole, dict) else {}
+        value = msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf"))
+        return cast("dict[str, object]", value) if isinstance(value, dict) else {}
     return {}
 
 

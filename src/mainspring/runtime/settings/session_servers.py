@@ -36,8 +36,8 @@ def subagent_servers(
     run outside the sandbox."""
     servers: dict[str, tuple[McpServer, ...]] = {}
     for item in loaded.subagents:
-        own = inline_servers(item.parts.servers, item.file, item.scope).servers
-        plain = [server for server in own if server.headers_helper is None]
+        inline = inline_servers(item.parts.servers, item.file, item.scope).servers
+        plain = [server for server in inline if server.headers_helper is None]
         servers[item.name] = _usable(plain, scopes, environment, loaded)
     return servers
 
@@ -120,8 +120,8 @@ def server_parts(
     def selected() -> dict[str, Tool]:
         tools = dict(sorted(opened.tools.items()))
         if is_served:
-            whole = [item.server for item in agent.mcp_toolsets if item.default.is_enabled]
-            skills = opened.skill_tools(read_frontmatter, whole)
+            enabled = [item.server for item in agent.mcp_toolsets if item.default.is_enabled]
+            skills = opened.skill_tools(read_frontmatter, enabled)
             return {**select_mcp_tools(agent.mcp_toolsets, tools.values()), **skills}
         own, skills = opened.resource_tool, opened.skill_tools(read_frontmatter)
         return select_tools({own.spec.name: own, **skills, **tools}, names)

@@ -47,10 +47,10 @@ def entries_of(content: bytes) -> list[PublishedSkill]:
         raise InvalidInput(f"the catalogue is not JSON: {error}") from error
     fields = as_object(decoded) or {}
     lists = (as_list(decoded), *(as_list(fields.get(key)) for key in ("skills", "plugins")))
-    listed = next((items for items in lists if items is not None), None)
-    if listed is None:
+    entries = next((items for items in lists if items is not None), None)
+    if entries is None:
         raise InvalidInput("the catalogue has no list of skills or plugins")
-    objects = [entry for item in listed if (entry := as_object(item)) is not None]
+    objects = [entry for item in entries if (entry := as_object(item)) is not None]
     return [
         PublishedSkill(
             name=name, description=str(entry.get("description", "")), source=_source(entry)

@@ -204,8 +204,8 @@ def skill_section(skill: Skill, text: str, files: Sequence[str] = ()) -> str:
     text = _END_TAG.sub("&lt;", text)
     if len(text) > MAX_CHARS:
         text = f"{text[:MAX_CHARS]}\n[... truncated: the rest is in {skill.file}]"
-    listed = f"\nFiles in {skill.folder}: {', '.join(files)}" if files else ""
-    return f'<skill name="{escape(skill.name)}">\n{text}\n</skill>{listed}'
+    file_list = f"\nFiles in {skill.folder}: {', '.join(files)}" if files else ""
+    return f'<skill name="{escape(skill.name)}">\n{text}\n</skill>{file_list}'
 
 
 def _files(skill: Skill) -> list[str]:

@@ -121,10 +121,10 @@ def _skill(source: _Source, name: str, description: str, kind: SkillKind) -> Ski
 
 
 def _listed_description(fields: Fields, description: str) -> str:
-    whole = f"{description}\n{when}" if (when := fields.text("when_to_use")) else description
-    if len(whole) > MAX_SHOWN:
+    text = f"{description}\n{when}" if (when := fields.text("when_to_use")) else description
+    if len(text) > MAX_SHOWN:
         fields.warn(f"the model sees only its first {MAX_SHOWN} characters", "description")
-    return whole[:MAX_SHOWN]
+    return text[:MAX_SHOWN]
 
 
 def _argument_hint(fields: Fields) -> str:

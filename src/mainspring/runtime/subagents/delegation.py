@@ -99,6 +99,6 @@ def find_agent(
         return refuse(f"{name!r} was archived by a user and cannot be reached any more.")
     if len(matches) == 1 or (matches and matches[-1].id == name):
         return matches[-1]
-    called = ", ".join(f"{item.id} ({item.name})" for item in below) or "none yet"
+    names = ", ".join(f"{item.id} ({item.name})" for item in below) or "none yet"
     what = "is not clear" if matches else "is nobody that you have called"
-    return refuse(f"{name!r} {what}. You have called: {called}.")
+    return refuse(f"{name!r} {what}. You have called: {names}.")

@@ -214,9 +214,9 @@ def _agent_input_error(
     if not isinstance(prompt, str) or not prompt.strip():
         return "The input is not valid:\n- prompt: missing: the subagent knows nothing else"
     if subagent is not None and subagent not in (*types, FORK):
-        known = ", ".join((*types, FORK))
+        names = ", ".join((*types, FORK))
         return (
-            f"The input is not valid:\n- subagent_type: there is no {subagent}; there are {known}"
+            f"The input is not valid:\n- subagent_type: there is no {subagent}; there are {names}"
         )
     if tool_input.get("isolation") not in (None, "shared", "worktree"):
         return "The input is not valid:\n- isolation: shared or worktree"
@@ -227,7 +227,7 @@ def _agent_spec(
     types: Mapping[str, Subagent], *, is_fork_shown: bool, has_worktrees: bool
 ) -> ToolSpec:
     limit = _longest(subagent.description for subagent in types.values())
-    listed = "\n".join(
+    type_list = "\n".join(
         f"- {subagent.name}: {_cut(subagent.description, limit)}" for subagent in types.values()
     )
     names = [*types, FORK] if is_fork_shown else [*types]
@@ -243,7 +243,7 @@ def _agent_spec(
             "Have a subagent do a piece of work. It begins with nothing but your prompt, and you"
             " get nothing of what it does but its last message: say all that it needs to know, and"
             " what you want back. Calls in one turn run at the same time: give independent work to"
-            f" several at once.\n\nTypes:\n{listed}{fork}"
+            f" several at once.\n\nTypes:\n{type_list}{fork}"
         ),
         input_schema={
             "type": "object",

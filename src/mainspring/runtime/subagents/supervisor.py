@@ -85,13 +85,13 @@ class SubagentSupervisor:
         return len(self._running.keys() | self._expected) > self.main_agent.max_at_once
 
     def is_answerable(self, call: OpenCall) -> bool:
-        called = self.thread_tree.created_by(call.id)
-        return called is not None and self._can_go_on(called)
+        child = self.thread_tree.created_by(call.id)
+        return child is not None and self._can_go_on(child)
 
     def abandon(self, call: OpenCall) -> None:
-        called = self.thread_tree.created_by(call.id)
-        if called is not None and self.thread_tree.is_awaited(called):
-            self._close(called)
+        child = self.thread_tree.created_by(call.id)
+        if child is not None and self.thread_tree.is_awaited(child):
+            self._close(child)
 
     def on_inbox(self, events: Iterable[Event]) -> None:
         """Interrupt and resume the threads that events from outside concern."""
@@ -173,9 +173,9 @@ class SubagentSupervisor:
         """Calls of a thread and of all below it that a person must answer."""
         call_ids: list[str] = []
         for call in node.thread.unsettled_calls():
-            called = self.thread_tree.created_by(call.id)
-            if called is not None and self.thread_tree.is_awaited(called):
-                call_ids += self.pending_calls_of(called)
+            child = self.thread_tree.created_by(call.id)
+            if child is not None and self.thread_tree.is_awaited(child):
+                call_ids += self.pending_calls_of(child)
             elif call.wants_answer:
                 call_ids.append(call.id)
         return [*call_ids, *self.pending_calls_below(node.id)]

@@ -142,12 +142,12 @@ def callable_subagents(
     """The subagents that a subagent may call in turn: `Agent(a, b)` names them."""
     if not may_use_tool(subagent, "agent"):
         return ()
-    named = [
-        found[1] for text in subagent.tools or () if (found := _CALLABLE_NAMES.fullmatch(text))
+    names = [
+        match[1] for text in subagent.tools or () if (match := _CALLABLE_NAMES.fullmatch(text))
     ]
-    if not named:
+    if not names:
         return tuple(all_subagents)
-    allowed = {name.strip() for item in named for name in item.split(",")}
+    allowed = {name.strip() for item in names for name in item.split(",")}
     return tuple(item for item in all_subagents if item.name in allowed)
 
 

@@ -135,8 +135,8 @@ def _change_summary(changed: tuple[str, ...]) -> str:
 def _worktree_name(created: ThreadCreated, session_id: str) -> str:
     """The same for a thread whenever it is asked; a fork of the session has the same threads."""
     kind = re.sub(r"[^A-Za-z0-9]+", "-", created.agent_name or "").strip("-")[:40] or "agent"
-    whole = f"{session_id}/{created.session_thread_id}"
-    return f"{kind}-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
+    path = f"{session_id}/{created.session_thread_id}"
+    return f"{kind}-{hashlib.sha256(path.encode()).hexdigest()[:12]}"
 
 
 def _worktree(opened: WorktreeOpened) -> Worktree:

@@ -40,17 +40,17 @@ def credited(utility: Utility, reward: float) -> Utility:
 def reliability(utilities: Iterable[Utility]) -> float:
     """Which share of the differences between values is more than the noise of their rewards: 0 if
     rewards are random, near 1 if they always agree."""
-    known = [item for item in utilities if item.credits >= _MIN_CREDITS]
-    if len(known) < _MIN_SUBJECTS:
+    measured = [item for item in utilities if item.credits >= _MIN_CREDITS]
+    if len(measured) < _MIN_SUBJECTS:
         return 0.0
-    credits = sum(item.credits for item in known)
-    mean = sum(item.total for item in known) / credits
-    noise = mean * (1 - mean) * (len(known) - 1)
+    credits = sum(item.credits for item in measured)
+    mean = sum(item.total for item in measured) / credits
+    noise = mean * (1 - mean) * (len(measured) - 1)
     """What the sum below is on average if every reward is drawn alike."""
-    spread = sum(item.credits * (item.total / item.credits - mean) ** 2 for item in known)
+    spread = sum(item.credits * (item.total / item.credits - mean) ** 2 for item in measured)
     if spread <= noise or noise == 0:
         return 0.0
-    surprise = (spread - noise) / (noise * (2 / (len(known) - 1)) ** 0.5)
+    surprise = (spread - noise) / (noise * (2 / (len(measured) - 1)) ** 0.5)
     return (1 - noise / spread) * min(1.0, max(0.0, surprise - _MIN_SURPRISE))
 
 

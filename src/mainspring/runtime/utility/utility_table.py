@@ -71,13 +71,13 @@ class UtilityTable:
 
     def outdated(self, sessions: Iterable[SessionRow]) -> list[SessionRow]:
         with closing(self._open()) as database:
-            known: dict[str, int] = dict(database.execute("SELECT id, seq FROM sessions"))
-        return [row for row in sessions if known.get(row.id, 0) != row.head.seq]
+            sequences: dict[str, int] = dict(database.execute("SELECT id, seq FROM sessions"))
+        return [row for row in sessions if sequences.get(row.id, 0) != row.head.seq]
 
     def record(self, session_id: str, seq: int, log: Sequence[Event]) -> None:
         """What one session used and was credited, in place of what was known of it."""
-        own = [event for event in log if event.session_id == session_id]
-        uses = [use for event in own if (use := _use(event)) is not None]
+        events = [event for event in log if event.session_id == session_id]
+        uses = [use for event in events if (use := _use(event)) is not None]
         with closing(self._open()) as database:
             database.execute("BEGIN IMMEDIATE")
             database.execute("DELETE FROM uses WHERE session = ?", (session_id,))
@@ -90,7 +90,11 @@ class UtilityTable:
                 )
             database.executemany(
                 "INSERT OR IGNORE INTO credits VALUES (?, ?, ?, ?, ?, ?, ?)",
-                [_credit_row(event) for event in own if isinstance(event.payload, UtilityCredited)],
+                [
+                    _credit_row(event)
+                    for event in events
+                    if isinstance(event.payload, UtilityCredited)
+                ],
             )
             database.execute("INSERT OR REPLACE INTO sessions VALUES (?, ?)", (session_id, seq))
             database.execute("COMMIT")

@@ -1,1 +1,1 @@
-"""Suites and results in the formats of other tools. Each module reads and writes one of them."""
+"""Read and write suites and results in the formats of other tools, one module for each format."""

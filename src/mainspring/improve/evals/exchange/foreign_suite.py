@@ -1,4 +1,4 @@
-"""A suite that was read from another tool's files, and what its readers share."""
+"""A suite from another tool's files, and functions that its readers share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 class ForeignSuite:
     suite: Suite
     notes: list[str] = field(default_factory=list[str])
-    """What has no counterpart and was left out."""
+    """The parts that have no counterpart and were left out."""
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     """Files beside the suite that its cases name, by path."""
     baseline: Baseline | None = None

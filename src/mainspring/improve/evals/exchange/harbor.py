@@ -71,12 +71,12 @@ def _read_task(task: Path, suite: str, foreign: ForeignSuite) -> Case:
         raise InvalidInput(f"{task / 'task.toml'}: {error}") from error
     case_id, place = as_id(task.name), f"harbor/{suite}/{as_id(task.name)}"
     dockerfile = task / "environment/Dockerfile"
-    found = _WORKDIR.findall(_text(dockerfile)) if dockerfile.is_file() else []
-    workdir = found[-1] if found else "/app"
+    folders = _WORKDIR.findall(_text(dockerfile)) if dockerfile.is_file() else []
+    workdir = folders[-1] if folders else "/app"
     if dockerfile.is_file():
         foreign.notes.append(f"case {case_id}: its image is not built; only its files are there")
-    brought = list(_files(task / "environment", _IMAGE_FILES))
-    for path, content in brought:
+    files = list(_files(task / "environment", _IMAGE_FILES))
+    for path, content in files:
         foreign.files[f"{place}/workspace/{path}"] = content
     tests = list(_files(task / "tests"))
     if not any(path == "test.sh" for path, _ in tests):
@@ -87,7 +87,7 @@ def _read_task(task: Path, suite: str, foreign: ForeignSuite) -> Case:
     return Case(
         id=case_id,
         input=_relocated(_text(task / "instruction.md").encode(), workdir).decode(),
-        workspace=f"{place}/workspace" if brought else None,
+        workspace=f"{place}/workspace" if files else None,
         mode="bypassPermissions",
         tags=tuple(map(str, settings.task.keywords)),
         timeout_seconds=settings.agent.timeout_sec,
@@ -111,7 +111,7 @@ def _solution(script: bytes) -> Script:
 
 
 def _relocated(content: bytes, workdir: str) -> bytes:
-    """Paths of the container, as they are in the sandbox."""
+    """Replace the container's paths with those of the sandbox."""
     try:
         text = content.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Inspect's EvalLog, version 2: a run is written as one, and one is read as a suite and results."""
+"""Write a run as Inspect's EvalLog, version 2, and read one as a suite with results."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _sample(
     inputs: Mapping[str, str],
     answers: Mapping[str, str],
 ) -> dict[str, object]:
-    asked, answer = inputs.get(item.case_id, ""), answers.get(item.session_id, "")
+    question, answer = inputs.get(item.case_id, ""), answers.get(item.session_id, "")
     message = {"role": "assistant", "content": answer, "source": "generate", "model": model}
     checks = [
         f"{grade.grader}: {check.name}: {'yes' if check.passed else f'no ({check.detail})'}"
@@ -84,9 +84,9 @@ def _sample(
         "id": item.case_id,
         "epoch": item.trial,
         "uuid": item.session_id,
-        "input": asked,
+        "input": question,
         "target": "",
-        "messages": [{"role": "user", "content": asked, "source": "input"}, message],
+        "messages": [{"role": "user", "content": question, "source": "input"}, message],
         "output": {
             "model": model,
             "choices": [{"message": message, "stop_reason": "stop"}],
@@ -182,15 +182,15 @@ def read_inspect_log(tree: object, name: str, time: datetime) -> ForeignSuite:
 
 def _case(case_id: str, sample: _Sample, scorer: str, notes: list[str]) -> Case:
     target = sample.target if isinstance(sample.target, str) else "\n".join(sample.target)
-    made = _grader(scorer.rpartition("/")[2], target)
-    if made is None:
+    grader = _grader(scorer.rpartition("/")[2], target)
+    if grader is None:
         notes.append(f"case {case_id}: the scorer {scorer or '(none)'} has no counterpart")
     return Case(
         id=case_id,
         input=_messages(sample.input),
         gold=target or None,
         expect="answer",
-        graders=() if made is None else (made,),
+        graders=() if grader is None else (grader,),
     )
 
 
@@ -215,16 +215,16 @@ def _quoted(text: str) -> str:
     return "".join(sign if sign.isalnum() or sign == " " else f"\\{sign}" for sign in text)
 
 
-def _messages(given: object) -> str | tuple[str, ...]:
-    """A text, or what the user said of a conversation."""
-    if isinstance(given, str):
-        return given
-    said: list[str] = []
-    for message in cast("Sequence[Mapping[str, object]]", given or ()):
+def _messages(value: object) -> str | tuple[str, ...]:
+    """The user's messages, from a text or a conversation."""
+    if isinstance(value, str):
+        return value
+    texts: list[str] = []
+    for message in cast("Sequence[Mapping[str, object]]", value or ()):
         content = message.get("content", "")
         if message.get("role") == "user":
-            said.append(content if isinstance(content, str) else _text(content))
-    return tuple(said) or ("",)
+            texts.append(content if isinstance(content, str) else _text(content))
+    return tuple(texts) or ("",)
 
 
 def _text(parts: object) -> str:

@@ -47,8 +47,8 @@ class _Promptfoo(Struct, frozen=True):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        given = (self.prompts,) if isinstance(self.prompts, str) else self.prompts
-        return tuple(item if isinstance(item, str) else item.raw for item in given)
+        prompts = (self.prompts,) if isinstance(self.prompts, str) else self.prompts
+        return tuple(item if isinstance(item, str) else item.raw for item in prompts)
 
 
 def read_promptfoo(tree: object, name: str) -> ForeignSuite:
@@ -57,7 +57,7 @@ def read_promptfoo(tree: object, name: str) -> ForeignSuite:
     cases: list[Case] = []
     for number, test in enumerate(foreign.tests, 1):
         asserts = (*foreign.default.assertions, *test.assertions)
-        made = [_assertion(item, f"test {number}", notes) for item in asserts]
+        graders = [_assertion(item, f"test {number}", notes) for item in asserts]
         label = test.description or f"test-{number}"
         for at, prompt in enumerate(foreign.texts, 1):
             cases.append(
@@ -65,7 +65,7 @@ def read_promptfoo(tree: object, name: str) -> ForeignSuite:
                     id=as_id(label if len(foreign.texts) == 1 else f"{label}-{at}"),
                     input=_filled(prompt, {**foreign.default.variables, **test.variables}),
                     expect="answer",
-                    graders=tuple(item for item in made if item is not None),
+                    graders=tuple(item for item in graders if item is not None),
                 )
             )
     return ForeignSuite(suite=Suite(name=name, cases=tuple(cases)), notes=notes)
@@ -136,12 +136,12 @@ def write_promptfoo(suite: Suite) -> tuple[bytes, list[str]]:
 def _test(suite: Suite, case: Case, notes: list[str]) -> dict[str, object]:
     asserts: list[dict[str, object]] = []
     for grader in suite.graders_of(case):
-        made = list(_assertions(grader, case))
-        if not made:
+        assertions = list(_assertions(grader, case))
+        if not assertions:
             name = grader_name(grader)
             notes.append(f"case {case.id}: the grader {name} has no counterpart and was left out")
         weight = {} if grader.weight is None else {"weight": grader.weight}
-        asserts += [{**item, **weight} for item in made]
+        asserts += [{**item, **weight} for item in assertions]
     if len(case.messages) > 1:
         notes.append(f"case {case.id}: only the last of its messages was written")
     return {

@@ -39,8 +39,12 @@ def read_skill_evals(tree: object, name: str) -> ForeignSuite:
     foreign = msgspec.convert(tree, _SkillEvals)
     cases: list[Case] = []
     for number, item in enumerate(foreign.evals, 1):
-        wanted = item.expectations or ((item.expected_output,) if item.expected_output else ())
-        criteria = tuple(Criterion(name=f"e{at}", text=text) for at, text in enumerate(wanted, 1))
+        expectations = item.expectations or (
+            (item.expected_output,) if item.expected_output else ()
+        )
+        criteria = tuple(
+            Criterion(name=f"e{at}", text=text) for at, text in enumerate(expectations, 1)
+        )
         cases.append(
             Case(
                 id=as_id(f"eval-{item.id or number}"),

@@ -1,6 +1,6 @@
-"""Coding: ten small repositories with a bug or a missing part, and hidden tests. Test inputs
-go in by standard input, and what comes out is compared outside of the sandbox: the right answers
-are nowhere in the agent's reach. A failing script does what is enough for the visible test."""
+"""Coding: ten small repositories with a bug or a missing part, and hidden tests. Tests get their
+input on standard input, and the output is compared outside the sandbox, so the agent cannot read
+the right answers. A failing script passes only the visible test."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Repository:
     broken: str
     solution: str
     visible: tuple[list[object], object]
-    """Input and result of the test that the agent sees."""
+    """The input and the result of the visible test."""
     hidden: tuple[tuple[list[object], object], ...]
 
     def case(self) -> Case:

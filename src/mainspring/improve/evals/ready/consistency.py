@@ -1,5 +1,5 @@
-"""Consistency: the same question in five ways has the same answer. The tag of a question shows in
-how many ways it is answered right."""
+"""Consistency: a question in five wordings must have the same answer. Its tag shows how many of the
+wordings are answered correctly."""
 
 from __future__ import annotations
 
@@ -96,10 +96,10 @@ def _cases(question: _Question) -> Iterator[Case]:
         NotContains(text=question.wrong, ignore_case=True),
         *((Trajectory(no_effects=True),) if question.changes_nothing else ()),
     )
-    for number, asked in enumerate(question.ways, 1):
+    for number, wording in enumerate(question.ways, 1):
         yield Case(
             id=f"{question.name}-{number}",
-            input=asked,
+            input=wording,
             files=question.files,
             tags=(question.name,),
             graders=graders,

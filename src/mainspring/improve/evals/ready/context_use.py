@@ -1,5 +1,5 @@
-"""Context use: a fact of turn 3 that is needed at turn 60, and the same rule at the start, in the
-middle, at the end and before a compaction."""
+"""Context use: a fact from turn 3 is needed at turn 60; a rule is given at the start, in the
+middle, at the end, or before a compaction."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def context_use_suite() -> Suite:
 
 
 def _talk(count: int, first: int = 1) -> list[str]:
-    """Turns that have nothing to do with what is needed later."""
+    """Turns that are not related to the fact."""
     return [
         f"Turn {number}: name one property of {_TOPICS[number % len(_TOPICS)]} that most people"
         " know, in a few words, and one that hardly anybody knows."
@@ -86,7 +86,7 @@ def _rules() -> Iterator[Case]:
 
 
 def _newest_fact() -> Iterator[Case]:
-    """What was said later replaces what was said before."""
+    """A later statement replaces an earlier one."""
     yield Case(
         id="newest-fact",
         input=(

@@ -1,5 +1,5 @@
-"""Tool use: call the right tool with the right input, ask where something is missing, and call
-nothing where no tool fits."""
+"""Tool use: call the right tool with the right input, ask if something is missing, and call no tool
+if none fits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SERVICES = (
         is_read_only=True,
     ),
 )
-"""Nothing asks a person about their calls: whether to call is the model's decision alone."""
+"""Their calls need no approval: only the model decides whether to call them."""
 
 
 def _call(tool: str, **given: object) -> Step:
@@ -58,7 +58,7 @@ def tool_use_suite() -> Suite:
 def _must_call() -> Iterator[Case]:
     email: dict[str, object] = {"to": "ann@example.com", "subject": "Lunch", "body": "At noon?"}
     room: dict[str, object] = {"day": "Friday", "time": "10:00", "people": "6"}
-    for name, asked, tool, given, answer in (
+    for name, request, tool, arguments, answer in (
         (
             "weather",
             "What is the weather in Rome on Monday?",
@@ -75,17 +75,17 @@ def _must_call() -> Iterator[Case]:
         ),
         ("room", "Book a room for 6 people on Friday at 10:00.", "book_room", room, "room 4"),
     ):
-        fields: dict[str, object] = {key: f"/(?i){value}/" for key, value in given.items()}
+        fields: dict[str, object] = {key: f"/(?i){value}/" for key, value in arguments.items()}
         yield Case(
             id=f"calls-{name}",
-            input=asked,
+            input=request,
             services=_SERVICES,
             tags=("must call",),
             graders=(
                 Trajectory(used=(CallPattern(tool=tool, input=_escaped(fields)),)),
                 Contains(text=answer, ignore_case=True),
             ),
-            solution=Script(steps=(_call(tool, **given), {"says": f"It says: {answer}."})),
+            solution=Script(steps=(_call(tool, **arguments), {"says": f"It says: {answer}."})),
             failure=Script(steps=({"says": f"It says: {answer}."},)),
         )
 
@@ -97,8 +97,8 @@ def _escaped(fields: dict[str, object]) -> dict[str, object]:
 
 
 def _must_ask() -> Iterator[Case]:
-    """A required input is missing, and to guess it would be wrong."""
-    for name, asked, tool, guess in (
+    """A required input is missing; the agent must ask for it instead of guessing."""
+    for name, request, tool, guess in (
         ("no-city", "How is the weather going to be?", "weather", {"city": "Rome", "day": "today"}),
         (
             "no-recipient",
@@ -121,7 +121,7 @@ def _must_ask() -> Iterator[Case]:
     ):
         yield Case(
             id=f"asks-{name}",
-            input=asked,
+            input=request,
             services=_SERVICES,
             tags=("must ask",),
             expect="ask",
@@ -134,7 +134,7 @@ def _must_ask() -> Iterator[Case]:
 def _must_not_call() -> Iterator[Case]:
     """No tool fits, or none is needed."""
     tools = tuple(service.tool for service in _SERVICES)
-    for name, asked, answer, tool, given in (
+    for name, request, answer, tool, arguments in (
         ("arithmetic", "What is 6 x 7?", "42", "weather", {"city": "42", "day": "6"}),
         (
             "drafts-only",
@@ -160,12 +160,12 @@ def _must_not_call() -> Iterator[Case]:
     ):
         yield Case(
             id=f"does-not-call-{name}",
-            input=asked,
+            input=request,
             services=_SERVICES,
             tags=("must not call",),
             graders=(Trajectory(not_tried=tools), Contains(text=answer, ignore_case=True)),
             solution=Script(steps=({"says": f"Without any tool: no, {answer}."},)),
             failure=Script(
-                steps=(_call(tool, **given), {"says": f"Without any tool: no, {answer}."})
+                steps=(_call(tool, **arguments), {"says": f"Without any tool: no, {answer}."})
             ),
         )
