@@ -72,8 +72,8 @@ def write_atomic(file: Path, content: bytes) -> None:
     """
     with file_errors(str(file)):
         file.parent.mkdir(parents=True, exist_ok=True)
-        with _replacement(file) as opened:
-            opened.write(content)
+        with _replacement(file) as new_file:
+            new_file.write(content)
 
 
 @contextmanager

@@ -82,11 +82,11 @@ def _write(parent: int, name: str, content: bytes, *, is_synced: bool) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     descriptor = os.open(new, flags, 0o600, dir_fd=parent)
     try:
-        with os.fdopen(descriptor, "wb") as opened:
-            opened.write(content)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
             os.fchmod(descriptor, _mode(parent, name, content))
             if is_synced:
-                opened.flush()
+                file.flush()
                 os.fsync(descriptor)
         os.replace(new, name, src_dir_fd=parent, dst_dir_fd=parent)
     except BaseException:

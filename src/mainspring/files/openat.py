@@ -45,15 +45,15 @@ def open_beneath(folder: int, path: str, flags: int = O_PATH) -> int:
         OSError: ELOOP or ENOTDIR if a part of it is a link, even one swapped in just now.
     """
     *folders, name = [part for part in path.split("/") if part not in ("", ".")] or ["."]
-    opened = os.dup(folder)
+    descriptor = os.dup(folder)
     try:
         for part in folders:
-            inner = _open_name(opened, part, _FOLDER)
-            os.close(opened)
-            opened = inner
-        return _open_name(opened, name, flags)
+            inner = _open_name(descriptor, part, _FOLDER)
+            os.close(descriptor)
+            descriptor = inner
+        return _open_name(descriptor, name, flags)
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
 def open_absolute(path: str, flags: int = O_PATH) -> int:
@@ -160,8 +160,8 @@ class LinkWalk:
 def _open_name(folder: int, name: str, flags: int) -> int:
     if name == "..":
         raise OSError(errno.EINVAL, "leads out of the folder", name)
-    opened = os.open(name, flags | _SAFE, dir_fd=folder)
-    if flags & O_PATH and stat.S_ISLNK(os.fstat(opened).st_mode):
-        os.close(opened)  # with O_PATH it is the link itself that was opened
+    descriptor = os.open(name, flags | _SAFE, dir_fd=folder)
+    if flags & O_PATH and stat.S_ISLNK(os.fstat(descriptor).st_mode):
+        os.close(descriptor)  # with O_PATH it is the link itself that was opened
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
-    return opened
+    return descriptor

@@ -229,5 +229,5 @@ def _fields(hint: object) -> Fields | None:
 
 
 def _is_required(field: dataclasses.Field[object]) -> bool:
-    missing = dataclasses.MISSING
-    return field.default is missing and field.default_factory is missing
+    no_default = dataclasses.MISSING
+    return field.default is no_default and field.default_factory is no_default

@@ -68,8 +68,8 @@ class OutputType:
             return [f"- {problem.lstrip('.')}" for problem in problems[0]]
         return [
             f"- as {getattr(hint, '__name__', hint)}: {problem}"
-            for hint, found in zip(self.hints, problems, strict=True)
-            for problem in found
+            for hint, hint_problems in zip(self.hints, problems, strict=True)
+            for problem in hint_problems
         ]
 
     def partial(self, fields: Mapping[str, object]) -> object:

@@ -110,8 +110,10 @@ class ToolInputs(Struct, frozen=True, kw_only=True):
             arguments = {name: convert_strictly(args[name], hints[name].hint) for name in args}
         except (KeyError, msgspec.ValidationError):
             return InvalidInputs(self._problems(args))
-        missing = any(field.required and name not in args for name, field in self.fields.items())
-        return InvalidInputs(self._problems(args)) if missing else arguments
+        is_incomplete = any(
+            field.required and name not in args for name, field in self.fields.items()
+        )
+        return InvalidInputs(self._problems(args)) if is_incomplete else arguments
 
     def _problems(self, args: Mapping[str, object]) -> tuple[str, ...]:
         problem = f"unknown; the fields are: {', '.join(self.fields) or 'none'}"

@@ -42,14 +42,14 @@ class AnswerCheck(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """What is wrong with an answer, by the name of the check."""
         folded = text.casefold()
         banned_words = [word for word in self.banned if word.casefold() in folded]
-        missing = [word for word in self.must_mention if word.casefold() not in folded]
+        missing_words = [word for word in self.must_mention if word.casefold() not in folded]
         problems: dict[str, str] = {}
         if self.max_chars is not None and len(text) > self.max_chars:
             problems["max_chars"] = f"it has {len(text)} characters, at most {self.max_chars}"
         if banned_words:
             problems["banned"] = f"it must not say: {', '.join(banned_words)}"
-        if missing:
-            problems["must_mention"] = f"it does not mention: {', '.join(missing)}"
+        if missing_words:
+            problems["must_mention"] = f"it does not mention: {', '.join(missing_words)}"
         if self.citations and not _CITATION.search(text):
             problems["citations"] = "it cites no source"
         return problems

@@ -80,10 +80,10 @@ def budget_status(tiers: Sequence[BudgetTier]) -> str | None:
     It depends on the log only, and names steps rather than numbers, so that it changes rarely.
     """
     shares_left = [
-        (_percent_left(used, limit), what)
+        (_percent_left(used_amount, limit), what)
         for tier in tiers
         for spending, limits in ((tier.spend_account.spending, tier.limits),)
-        for what, used, limit in (
+        for what, used_amount, limit in (
             ("turns", spending.turns, limits.max_turns),
             ("time", spending.seconds, limits.max_seconds),
             ("input tokens", spending.input_tokens, limits.max_input_tokens),

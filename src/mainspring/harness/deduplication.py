@@ -30,8 +30,8 @@ def deduplicated(
     async def run(call: Call) -> ToolResult:
         oldest = None if dedupe.seconds is None else clock() - timedelta(seconds=dedupe.seconds)
         recent = [item for item in await read_calls() if oldest is None or item.time >= oldest]
-        stored = _stored_result(call, dedupe, recent)
-        return await tool.run(call) if stored is None else ToolResult(stored)
+        stored_result = _stored_result(call, dedupe, recent)
+        return await tool.run(call) if stored_result is None else ToolResult(stored_result)
 
     return replace(tool, run=run)
 

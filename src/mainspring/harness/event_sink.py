@@ -46,8 +46,10 @@ class EventSink:
             Conflict: an earlier commit failed, and the events staged after it are lost.
         """
         if self.writer.loss is not None:  # events staged since depend on lost ones
-            lost = max((event.seq for event in self._waiting), default=0)
-            conflict = Conflict(self.writer.session_id, expected=lost, actual=self.writer.head.seq)
+            lost_seq = max((event.seq for event in self._waiting), default=0)
+            conflict = Conflict(
+                self.writer.session_id, expected=lost_seq, actual=self.writer.head.seq
+            )
             raise conflict from self.writer.loss
         await self.writer.commit()
         durable = self.writer.head.seq

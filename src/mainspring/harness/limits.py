@@ -167,10 +167,14 @@ def _fold_money(
                 input_tokens=payload.input_tokens,
                 output_tokens=payload.output_tokens,
             )
-            opened = {**spending.reservations, payload.reservation_id: reservation}
-            return replace(spending, reservations=opened)
+            reservations = {**spending.reservations, payload.reservation_id: reservation}
+            return replace(spending, reservations=reservations)
         case events.BudgetSettled(reservation_id=settled) if settled in spending.reservations:
-            others = {key: kept for key, kept in spending.reservations.items() if key != settled}
+            others = {
+                key: open_reservation
+                for key, open_reservation in spending.reservations.items()
+                if key != settled
+            }
             cost = spending.cost_usd + Decimal(payload.cost_usd)
             return replace(spending, reservations=others, cost_usd=cost)
         case events.BudgetSettled():  # settled a second time: already counted
@@ -201,8 +205,10 @@ def _fold_time(spending: Spending, payload: AnyPayload, at: datetime | None) -> 
         ):
             return replace(spending, running=spending.running - 1, latest=latest)
         case events.StatusIdle() | events.StatusTerminated() | events.StatusRescheduled():
-            done = replace(spending, latest=latest)
-            return replace(done, seconds_before=done.seconds, running=0, running_since=None)
+            up_to_now = replace(spending, latest=latest)
+            return replace(
+                up_to_now, seconds_before=up_to_now.seconds, running=0, running_since=None
+            )
         case _:
             return replace(spending, latest=latest)
 

@@ -49,8 +49,8 @@ async def receive(context: ThreadContext, *, if_changed: bool = False) -> Ended 
                 if context.toolbox.recall is not None:
                     context.note(*await context.toolbox.recall(text))
                 await _note_message_context(context, text)
-                if used := context.skill_called(event.payload.skill):
-                    context.note(used)
+                if skill_used := context.skill_called(event.payload.skill):
+                    context.note(skill_used)
     return ended
 
 

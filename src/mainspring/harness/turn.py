@@ -75,8 +75,8 @@ async def take_turn(context: ThreadContext) -> Step | None:
     """Call the model once. `None`: look at the thread again."""
     context.select_model()
     await context.take_tool_changes()
-    if (made := await compact_if_needed(context)) is not None:
-        return made
+    if (compaction_step := await compact_if_needed(context)) is not None:
+        return compaction_step
     tokens = context.input_tokens()
     cap = _output_cap(context, tokens, is_escalated=context.thread.retries.escalated)
     reserved = reserve(context.tiers, context.facts, input_tokens=tokens, output_tokens=cap)

@@ -220,10 +220,10 @@ class SessionLog:
         """
         try:
             await self.store.delete(session_id)
-        except SessionHasForks as refused:
+        except SessionHasForks as error:
             if not cascade:
                 raise
-            for fork in refused.forks:
+            for fork in error.forks:
                 await self.delete(fork, cascade=True)
             await self.store.delete(session_id)
         self._lineages.pop(session_id, None)
@@ -372,10 +372,10 @@ class SessionLog:
             sender=encode_sender(sender),
         )
         await anyio.lowlevel.checkpoint_if_cancelled()  # past this point it is stored
-        stored = await self.store.submit(session_id, item)
-        if (stored.type, stored.body) != (item.type, item.body):
+        inbox_item = await self.store.submit(session_id, item)
+        if (inbox_item.type, inbox_item.body) != (item.type, item.body):
             raise EventIdTaken(item.client_id)
-        return stored
+        return inbox_item
 
     async def _check_thread(self, session_id: str, thread_id: str) -> None:
         created = await self.read(session_id, types=event_types(ThreadCreated))

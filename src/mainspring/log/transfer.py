@@ -303,8 +303,8 @@ class SessionImport:
         [last] = await log.read(existing.id, after=common - 1, limit=1)
         if header_line(existing) != self.header or not self._has(last):
             raise InvalidInput(f"session {existing.id} is here already and is not the same")
-        missing = [event for event in self.events if event.seq > common]
-        if not missing:
+        events = [event for event in self.events if event.seq > common]
+        if not events:
             return await self._add(log, existing.id, common)
         lease = await log.store.acquire(existing.id, owner=_IMPORTER, seconds=60)
         try:
@@ -313,8 +313,8 @@ class SessionImport:
                 lease=lease,
                 expected=existing.head,
                 head=self._head,
-                rows=[to_row(event) for event in missing],
-                folded_item=await self._folded(log, existing.id, missing),
+                rows=[to_row(event) for event in events],
+                folded_item=await self._folded(log, existing.id, events),
             )
             await log.store.append(append)
         finally:

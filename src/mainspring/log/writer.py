@@ -152,10 +152,10 @@ class Writer:
         events: list[Event] = []
         for item in self._unheard(await self._store.pending(self.session_id)):
             draft = self._draft(item)
-            meant = addressee(draft.payload, item.thread_id)
-            if not takes(meant):
+            thread_id = addressee(draft.payload, item.thread_id)
+            if not takes(thread_id):
                 continue
-            [event] = self._stage([draft._replace(thread_id=meant)])
+            [event] = self._stage([draft._replace(thread_id=thread_id)])
             self._folded.append(FoldedItem(item.position, event.seq))
             self._heard.add(item.position)
             events.append(event)

@@ -31,8 +31,8 @@ async def search_history(
     more = await search(
         log, beginnings, session_id=session_id, scope=scope, limit=limit, is_loose=True
     )
-    known = {(hit.session_id, hit.seq) for hit in hits}
-    return [*hits, *(hit for hit in more if (hit.session_id, hit.seq) not in known)][:limit]
+    positions = {(hit.session_id, hit.seq) for hit in hits}
+    return [*hits, *(hit for hit in more if (hit.session_id, hit.seq) not in positions)][:limit]
 
 
 def _beginning(word: str) -> str:

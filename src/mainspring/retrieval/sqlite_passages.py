@@ -120,20 +120,20 @@ class SqlitePassages:
         return CorpusFacts(count, length or 1.0, dict(frequency.fetchall()))
 
     def find_words(self, terms: Sequence[str], scopes: Sequence[str], limit: int) -> list[int]:
-        found = self._db.execute(
+        rows = self._db.execute(
             "select rowid from words where words match ?"
             " order by round(bm25(words, 1.0, 0.0), 9), rowid limit ?",
             (_match(terms, scopes), limit),
         )
-        return [row[0] for row in found]
+        return [row[0] for row in rows]
 
     def find_dates(self, dates: DateRange, scopes: Sequence[str]) -> list[int]:
-        found = self._db.execute(
+        rows = self._db.execute(
             f"select id from passage where month in ({_marks(dates.months)})"
             f" and day between ? and ? and scope in ({_marks(scopes)}) order by id limit ?",
             (*dates.months, dates.first_day, dates.last_day, *scopes, MAX_DATED),
         )
-        return [row[0] for row in found]
+        return [row[0] for row in rows]
 
     def rows(self, numbers: Iterable[int], scopes: Sequence[str]) -> list[PassageRow]:
         listed = ",".join(map(str, numbers))  # integers of our own

@@ -234,11 +234,11 @@ def recorded_tools(replay_cursor: ReplayCursor, specs: Iterable[ToolSpec]) -> li
     What was asked for by a name that no definition has is answered as it was then, too.
     """
     tools: dict[str, Tool] = {}
-    asked = [
+    tool_specs = [
         ToolSpec(name=call.name, description="", input_schema={})
         for call in _agent_calls(replay_cursor)
     ]
-    for spec in (*asked, *specs):
+    for spec in (*tool_specs, *specs):
         does = _RecordedTool(replay_cursor, spec.name)
         tools[spec.name] = Tool(
             spec=spec,
@@ -261,8 +261,8 @@ class _RecordedTool:
     def __init__(self, replay_cursor: ReplayCursor, name: str) -> None:
         self._replay_cursor = replay_cursor
         self._name = name
-        known = [call for call in replay_cursor.recording.calls if call.name == name]
-        self._by_input = {call.key: call for call in reversed(known)}
+        recorded_calls = [call for call in replay_cursor.recording.calls if call.name == name]
+        self._by_input = {call.key: call for call in reversed(recorded_calls)}
 
     async def run(self, call: Call) -> ToolResult:
         script, recorded = self._replay_cursor, self._replay_cursor.recorded(call.id)

@@ -176,8 +176,8 @@ class GitWorktrees:
     async def _read_state(self, name: str) -> _WorktreeState:
         if not _NAME.fullmatch(name):
             raise ToolEnvironmentError(f"{name!r} is no name for a worktree")
-        found = await open_repository(self.workspace.resolve(), self.run_program)
-        repository = replace(found, beside=(self.place.resolve(),))
+        git_repository = await open_repository(self.workspace.resolve(), self.run_program)
+        repository = replace(git_repository, beside=(self.place.resolve(),))
         top = self.place.resolve() / name
         folder = await to_thread.run_sync(worktree_folder, repository.common, top)
         tip = await repository.commit_of(f"refs/heads/{_BRANCH_PREFIX}{name}")

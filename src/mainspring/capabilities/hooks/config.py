@@ -339,9 +339,9 @@ def read_hooks(settings: Iterable[HookSettings]) -> tuple[tuple[msgspec.Raw, ...
                     raise
                 # an error in a plugin, skill or subagent does not disable the other hooks
                 warnings.append(f"{error}; none of its hooks run")
-    stored = tuple(msgspec.Raw(msgspec.json.encode(config)) for config in configs)
+    configs_json = tuple(msgspec.Raw(msgspec.json.encode(config)) for config in configs)
     warnings += [warning for config in configs for warning in config.warnings]
-    return stored, tuple(warnings)
+    return configs_json, tuple(warnings)
 
 
 def describe_hooks(

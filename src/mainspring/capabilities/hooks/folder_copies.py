@@ -132,8 +132,8 @@ def _may_refer_to(name: str, text: str) -> bool:
 
 def _copy_file(path: str, trusted_hash: str, target: Path) -> None:
     try:
-        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(opened, "rb") as file:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
             content = file.read(_MAX_FILE_BYTES)
             is_program = os.fstat(file.fileno()).st_mode & 0o100
     except OSError as error:

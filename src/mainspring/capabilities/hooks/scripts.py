@@ -280,9 +280,9 @@ def _mentioned_files(name: str, content: bytes, root: Path) -> Iterator[str]:
 
 def _imported_modules(content: bytes) -> Iterator[bytes]:
     """The Python modules that a script may import, as paths, and the packages that contain them."""
-    for package, listed in _IMPORTS.findall(content):
+    for package, modules in _IMPORTS.findall(content):
         start = package.replace(b".", b"/")
-        for module in (package, *re.findall(rb"[\w.]+", listed)):
+        for module in (package, *re.findall(rb"[\w.]+", modules)):
             parts = module.split(b".")
             for length in range(1, len(parts) + 1):
                 yield b"/".join(parts[:length])
@@ -298,8 +298,8 @@ def _walk(root: Path, folder: Path, *, is_deep: bool = True) -> Iterator[Path]:
 
 def _content(path: Path) -> bytes:
     """Read a file without blocking on a pipe or a device in its place."""
-    opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(opened, "rb") as file:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
         return file.read(MAX_BYTES + 1)
 
 

@@ -75,8 +75,8 @@ async def _poll(client: OAuthClient, grant: Grant, code: _DeviceCode, min_second
         await anyio.sleep(pause)
         try:
             return await client.exchange(grant, form)
-        except TokenRefused as refused:
-            if refused.error == _SLOW_DOWN:
+        except TokenRefused as error:
+            if error.error == _SLOW_DOWN:
                 pause += _SLOW_DOWN_SECONDS
-            elif refused.error != _PENDING:
+            elif error.error != _PENDING:
                 raise

@@ -79,8 +79,10 @@ def package_requests(
     python: Sequence[str], npm: Sequence[str], apt: Sequence[str] = ()
 ) -> list[PackageRequest]:
     """Raises: InvalidInput: one of them is no plain package of a registry."""
-    listed: dict[Installer, Sequence[str]] = {"uv": python, "npm": npm, "apt": apt}
-    return [_plain_packages(name, packages) for name, packages in listed.items() if packages]
+    names_by_installer: dict[Installer, Sequence[str]] = {"uv": python, "npm": npm, "apt": apt}
+    return [
+        _plain_packages(name, packages) for name, packages in names_by_installer.items() if packages
+    ]
 
 
 def _plain_packages(installer: Installer, packages: Sequence[str]) -> PackageRequest:

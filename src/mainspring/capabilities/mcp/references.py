@@ -97,8 +97,8 @@ def _prompt_arguments(prompt: Prompt, text: str) -> dict[str, str]:
         words[len(open_names) - 1 :] = [" ".join(words[len(open_names) - 1 :])]
     arguments |= dict(zip(open_names, words, strict=False))
     required = [item.name for item in prompt.arguments or [] if item.required]
-    if missing := [name for name in required if name not in arguments]:
-        raise ValueError(f"it needs {', '.join(missing)}")
+    if missing_names := [name for name in required if name not in arguments]:
+        raise ValueError(f"it needs {', '.join(missing_names)}")
     return arguments
 
 

@@ -113,9 +113,9 @@ class BearerToken:
     async def renew(self, refusal: Refusal) -> bool:
         if refusal.status != 401:
             return False
-        refused = self._token
-        await self._get(refused)
-        return self._token not in (None, refused)
+        refused_token = self._token
+        await self._get(refused_token)
+        return self._token not in (None, refused_token)
 
     async def _get(self, refused: str | None) -> None:
         self._token = await self._source(refused)

@@ -149,10 +149,10 @@ class ServerConnection:
         return await self._open()
 
     async def _open(self) -> McpClient:
-        opened = self._opened = await self._opener()
-        self._start(opened.transport.run)
+        connection = self._opened = await self._opener()
+        self._start(connection.transport.run)
         client = McpClient(
-            opened.transport,
+            connection.transport,
             implementation=self._implementation,
             era=self._era,
             input_handler=self._elicitations,
@@ -186,8 +186,8 @@ class ServerConnection:
 
     async def _drop(self) -> None:
         self._client = None
-        if (opened := self._opened) is not None:
+        if (connection := self._opened) is not None:
             self._opened = None
-            await opened.transport.aclose()
+            await connection.transport.aclose()
         while self._scopes:
             self._scopes.pop().cancel()

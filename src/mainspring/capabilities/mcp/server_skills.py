@@ -163,8 +163,8 @@ async def _skill_text(
     if files := _other_files(entry):
         more = [f"and {len(files) - _MAX_FILES} more"] if len(files) > _MAX_FILES else []
         parts.append(f"Files, for `file`: {', '.join([*files[:_MAX_FILES], *more])}")
-    used = SkillUsed(name=name, hash=digest, by="model", tool_use_id=call_id)
-    return ToolResult((TextBlock("\n".join(parts)),), facts=(used,))
+    skill_used = SkillUsed(name=name, hash=digest, by="model", tool_use_id=call_id)
+    return ToolResult((TextBlock("\n".join(parts)),), facts=(skill_used,))
 
 
 async def _file_text(skills: ServerSkills, entry: SkillEntry, path: str) -> str:

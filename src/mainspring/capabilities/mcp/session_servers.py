@@ -130,8 +130,8 @@ class SessionServers(Generic[Entry]):
     ) -> dict[str, Tool]:
         """The tool for the skills of these servers, or of all."""
         keys = None if servers is None else set(map(server_key, servers))
-        listed = {key: own for key, own in self.skills.items() if keys is None or key in keys}
-        return skill_tools(listed, parse)
+        skills = {key: own for key, own in self.skills.items() if keys is None or key in keys}
+        return skill_tools(skills, parse)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -185,8 +185,8 @@ class SessionServers(Generic[Entry]):
         history = self.access.history
         if connection.info is not None and connection.info.era == "legacy":
             await to_thread.run_sync(history.remember_legacy, server)
-        refused = await to_thread.run_sync(_refused_tools, history, server, tool_list)
-        offered = server_tools(server.name, tool_list, connection.call, refused=refused)
+        refused_tools = await to_thread.run_sync(_refused_tools, history, server, tool_list)
+        offered = server_tools(server.name, tool_list, connection.call, refused=refused_tools)
         prefix = tool_prefix(server.name)
         others = {name: tool for name, tool in self.tools.items() if not name.startswith(prefix)}
         self.tools = {**others, **{tool.spec.name: tool for tool in offered.tools}}
@@ -224,8 +224,8 @@ class ServerPool(Generic[Entry]):
 
     def of_session(self, session_id: str) -> SessionServers[Entry] | None:
         """The connections of a session in this process."""
-        opened = self._by_session.get(session_id)
-        return opened if opened is not None and opened.is_open else None
+        servers = self._by_session.get(session_id)
+        return servers if servers is not None and servers.is_open else None
 
     async def open(
         self, servers: tuple[Entry, ...], host: ServerHost, access: ServerAccess[Entry]
@@ -234,24 +234,26 @@ class ServerPool(Generic[Entry]):
         all concurrently. Failures are reported as problems, never raised."""
         for server in servers:
             access.learn_secrets(server)
-        opened = self._opened.get(host.cleanup)
-        if opened is not None and opened.is_open:
-            if opened.servers == servers:
-                opened.access = access  # each run has its own log
-                return opened
-            await opened.aclose()
-        opened = SessionServers(servers=servers, access=access)
+        session_servers = self._opened.get(host.cleanup)
+        if session_servers is not None and session_servers.is_open:
+            if session_servers.servers == servers:
+                session_servers.access = access  # each run has its own log
+                return session_servers
+            await session_servers.aclose()
+        session_servers = SessionServers(servers=servers, access=access)
         by_key: dict[str, Entry] = {}
         for server in servers:
             key = server_key(server.name)
             if by_key.setdefault(key, server) is server:
-                opened.connections[key] = _connection(opened, server, host, self._client)
-        self._opened[host.cleanup] = opened
-        host.cleanup.push_async_callback(opened.aclose)
+                session_servers.connections[key] = _connection(
+                    session_servers, server, host, self._client
+                )
+        self._opened[host.cleanup] = session_servers
+        host.cleanup.push_async_callback(session_servers.aclose)
         async with anyio.create_task_group() as group:
             for key, server in by_key.items():
-                group.start_soon(opened.load_tools, key, server)
-        return opened
+                group.start_soon(session_servers.load_tools, key, server)
+        return session_servers
 
 
 def _connection(

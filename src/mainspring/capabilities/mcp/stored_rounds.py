@@ -49,15 +49,15 @@ class StoredRounds:
 
     async def load(self) -> InputRound | None:
         if self._last is None and isinstance(self.call.stashed, str):
-            stored = await to_thread.run_sync(self._unsealed, self.call.stashed)
-            if stored is not None:
-                self._last, self.asked = stored.round, Counter(stored.asked)
+            round_ = await to_thread.run_sync(self._unsealed, self.call.stashed)
+            if round_ is not None:
+                self._last, self.asked = round_.round, Counter(round_.asked)
         return self._last
 
     async def save(self, round_: InputRound) -> None:
         self._last = round_
-        stored = msgspec.json.encode(_StoredRound(round=round_, asked=dict(self.asked)))
-        if (sealed := await to_thread.run_sync(self._sealed, stored)) is None:
+        content = msgspec.json.encode(_StoredRound(round=round_, asked=dict(self.asked)))
+        if (sealed := await to_thread.run_sync(self._sealed, content)) is None:
             return
         try:
             await self.call.stash(sealed)
@@ -81,7 +81,7 @@ class StoredRounds:
         if self._open_seal is None:
             return None
         try:
-            stored = self._open_seal().unseal(bytes.fromhex(stashed), self._context)
-            return msgspec.json.decode(stored, type=_StoredRound)
+            content = self._open_seal().unseal(bytes.fromhex(stashed), self._context)
+            return msgspec.json.decode(content, type=_StoredRound)
         except (MainspringError, ValueError):
             return None

@@ -265,8 +265,8 @@ class _ProxyConnection:
             exchange.status = error.status
             raise
         finally:
-            used = exchange.credentials
-            self._proxy.record(egress_request, rule, status=exchange.status, used=used)
+            credentials = exchange.credentials
+            self._proxy.record(egress_request, rule, status=exchange.status, used=credentials)
 
 
 async def _send_refusal(connection: HttpConnection, error: HttpError) -> None:

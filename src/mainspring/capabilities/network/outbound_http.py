@@ -165,9 +165,9 @@ class HttpPoster:
             return PostResult(error="not an https:// address", is_refused=True)
         try:
             addresses = await resolve_allowed(target.host, self._resolver, besides=self._allowed)
-        except NetworkRefused as refused:
+        except NetworkRefused as refusal:
             # an unknown name may become known; an address that is not public stays so
-            return PostResult(error=str(refused), is_refused=refused.__cause__ is None)
+            return PostResult(error=str(refusal), is_refused=refusal.__cause__ is None)
         except ValueError:  # the system's resolver cannot encode it
             return PostResult(error="its host is no name", is_refused=True)
         failed = PostResult(error="no answer")

@@ -72,18 +72,18 @@ class Placeholders:
             for placeholder, item in self._credentials.items()
             if any(is_host(host, pattern) for pattern in item.hosts)
         }
-        used: set[str] = set()
+        used_names: set[str] = set()
 
         def put_in(value: bytes) -> bytes:
             for placeholder, item in here.items():
                 secret = item.value.encode()
                 if placeholder in value and _FIT_FOR_HEADERS.fullmatch(secret):
                     value = value.replace(placeholder, secret)
-                    used.add(item.name)
+                    used_names.add(item.name)
             return value
 
         filled = tuple((name, _fill_basic_auth(value, put_in)) for name, value in headers)
-        return FilledHeaders(filled, tuple(sorted(used)))
+        return FilledHeaders(filled, tuple(sorted(used_names)))
 
     def clean(self, content: bytes) -> bytes:
         """A response, or a complete part of one, with secrets replaced by placeholders."""
@@ -102,13 +102,13 @@ class Placeholders:
 
     def _replaced(self, content: bytes, matches: SecretMatches, stop: int) -> bytes:
         pieces: list[bytes] = []
-        done = 0
+        position = 0
         for begin, end, number in matches.spans:
             if begin >= stop:
                 break
-            pieces += (content[done:begin], self._written[number])
-            done = end
-        return b"".join((*pieces, content[done:stop]))
+            pieces += (content[position:begin], self._written[number])
+            position = end
+        return b"".join((*pieces, content[position:stop]))
 
 
 class Cleaner:

@@ -130,10 +130,10 @@ def parse_rules(settings: object) -> EgressRules:
         networking = msgspec.convert(settings, _Networking)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"networking: {error}") from error
-    listed = tuple(_parse_rule(allowed_host) for allowed_host in networking.allowed_hosts)
+    rules = tuple(_parse_rule(allowed_host) for allowed_host in networking.allowed_hosts)
     if networking.type == "unrestricted":
-        return EgressRules((*listed, *ALL_HOSTS.rules))
-    return EgressRules(listed)
+        return EgressRules((*rules, *ALL_HOSTS.rules))
+    return EgressRules(rules)
 
 
 def _parse_rule(listed: str | _Host) -> EgressRule:

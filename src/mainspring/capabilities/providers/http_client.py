@@ -160,8 +160,10 @@ class HttpClient:
         }
 
         async def post() -> aiohttp.ClientResponse:
-            if self._connecting and (opened := self._connecting.get(_origin(endpoint.url))):
-                await opened.wait()
+            if self._connecting and (
+                connection_ready := self._connecting.get(_origin(endpoint.url))
+            ):
+                await connection_ready.wait()
             return await session.post(
                 endpoint.url,
                 data=http_call.body,

@@ -67,9 +67,9 @@ class _CandidateFailures(Struct):
             for failure in self.said.values()
             if failure.retry_after_seconds is not None
         ]
-        listed = "; ".join(str(failure) for failure in self.said.values())
+        reasons = "; ".join(str(failure) for failure in self.said.values())
         return ProviderFailed(
-            "no model answered", kind, listed, retry_after_seconds=min(waits, default=None)
+            "no model answered", kind, reasons, retry_after_seconds=min(waits, default=None)
         )
 
 
@@ -226,9 +226,9 @@ class ModelRoute:
                     yield attempt
             admission.succeed()
             self._broken.clear()
-        except _CandidateFailed as refused:
-            admission.fail(refused.failure)
-            candidate_failures.said[model_candidate.id] = refused.failure
+        except _CandidateFailed as candidate_failed:
+            admission.fail(candidate_failed.failure)
+            candidate_failures.said[model_candidate.id] = candidate_failed.failure
         except ProviderFailed as failure:
             if failure.kind not in REQUEST_AT_FAULT:
                 admission.fail(failure)
@@ -322,12 +322,12 @@ class _CandidateFailed(Exception):
 def _with_candidate(
     model_candidate: ModelCandidate, failure: ProviderFailed, attempts: int
 ) -> ProviderFailed:
-    tried = f" ({attempts} attempts)" if attempts > 1 else ""
+    attempts_text = f" ({attempts} attempts)" if attempts > 1 else ""
     what = str(failure).removeprefix(f"{failure.provider}: ")
     return ProviderFailed(
         model_candidate.id,
         failure.kind,
-        what + tried,
+        what + attempts_text,
         retry_after_seconds=failure.retry_after_seconds,
     )
 

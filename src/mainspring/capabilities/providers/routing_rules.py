@@ -94,8 +94,10 @@ class Routing:
         return model_candidates
 
     def all(self) -> tuple[ModelCandidate, ...]:
-        listed = (candidate for candidates in self._roles.values() for candidate in candidates)
-        return tuple({candidate.id: candidate for candidate in listed}.values())
+        all_candidates = (
+            candidate for candidates in self._roles.values() for candidate in candidates
+        )
+        return tuple({candidate.id: candidate for candidate in all_candidates}.values())
 
     async def choose(
         self, routing_task: RoutingTask, request: Request

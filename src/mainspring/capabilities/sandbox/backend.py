@@ -180,13 +180,13 @@ SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt/hom
 def containing_paths(paths: Iterable[Path]) -> dict[FileIdentity, Path]:
     """All paths that would show one of these files if they were mounted: the file itself and every
     folder above it. For a file that does not exist yet, the existing folders above it."""
-    found: dict[FileIdentity, Path] = {}
+    path_by_identity: dict[FileIdentity, Path] = {}
     for path in paths:
         real = Path(os.path.realpath(path))
         for parent in (real, *real.parents):
             if (identity := file_identity(parent)) is not None:
-                found.setdefault(identity, path)
-    return found
+                path_by_identity.setdefault(identity, path)
+    return path_by_identity
 
 
 def file_identity(path: Path) -> FileIdentity | None:

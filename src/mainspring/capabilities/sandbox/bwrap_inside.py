@@ -118,12 +118,12 @@ class WorkspaceMounts:
         for place in sorted(hidden | protected):
             if any(place[:size] in hidden for size in range(1, len(place))):
                 continue
-            opened = open_beneath(self._folder(place[:-1]), place[-1])
+            descriptor = open_beneath(self._folder(place[:-1]), place[-1])
             if place in hidden:
-                self._hide(opened, place)
+                self._hide(descriptor, place)
             else:
-                self._folders[place] = _clone_mount(opened)
-                _mount(self._folders[place], opened, _SEALED)
+                self._folders[place] = _clone_mount(descriptor)
+                _mount(self._folders[place], descriptor, _SEALED)
 
     def check(self) -> None:
         """Check that each path leads to what was mounted there. From now on, only a program that
@@ -133,22 +133,22 @@ class WorkspaceMounts:
             OSError: ESTALE for the first path that does not.
         """
         for path in (*self._config.hidden, *self._config.protected):
-            opened = self._opened(path)
-            if path in self._missing and opened is None:
+            descriptor = self._opened(path)
+            if path in self._missing and descriptor is None:
                 continue
-            if opened is None or path in self._missing or not self._is_mount(path, opened):
+            if descriptor is None or path in self._missing or not self._is_mount(path, descriptor):
                 raise OSError(errno.ESTALE, "not what was mounted", path)
-            os.close(opened)
+            os.close(descriptor)
 
     def is_guarded(self) -> bool:
         """Whether all mounts are still in place. When the host replaces a file that is mounted on,
         as git does with its config, the mount is gone. Paths that were created or removed since
         the sandbox was opened are checked by `harness.permissions.protected_path_watcher`."""
         for path in (*self._config.hidden, *self._config.protected):
-            opened = None if path in self._missing else self._opened(path)
-            if opened is not None:
-                is_mount = self._is_mount(path, opened)
-                os.close(opened)
+            descriptor = None if path in self._missing else self._opened(path)
+            if descriptor is not None:
+                is_mount = self._is_mount(path, descriptor)
+                os.close(descriptor)
                 if not is_mount:
                     return False
         return True
@@ -157,12 +157,12 @@ class WorkspaceMounts:
         """The real locations of these paths, for those that are in the workspace."""
         places: set[tuple[str, ...]] = set()
         for path in paths:
-            opened = self._opened(path)
-            if opened is None:
+            descriptor = self._opened(path)
+            if descriptor is None:
                 self._missing.add(path)
             else:
                 places.add(tuple(self._names))
-                os.close(opened)
+                os.close(descriptor)
         return places
 
     def _opened(self, path: str) -> int | None:
@@ -174,7 +174,7 @@ class WorkspaceMounts:
         root = os.open(".", O_PATH | os.O_DIRECTORY)
         walk = LinkWalk(root, self._config.workspace)
         try:
-            opened = walk.open(path)
+            descriptor = walk.open(path)
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EXDEV, errno.ELOOP):
                 return None
@@ -183,17 +183,17 @@ class WorkspaceMounts:
             os.close(root)
         self._names = walk.names
         if walk.names:
-            return opened
-        os.close(opened)
+            return descriptor
+        os.close(descriptor)
         return None
 
     def _folder(self, place: tuple[str, ...]) -> int:
         """The folder as a mount of its own: programs could rename a plain folder together with the
         mounts in it and create it again without them, but they cannot rename a mount."""
         if place not in self._folders:
-            opened = open_beneath(self._folder(place[:-1]), place[-1], O_PATH | os.O_DIRECTORY)
-            self._folders[place] = _clone_mount(opened)
-            _mount(self._folders[place], opened, 0)
+            descriptor = open_beneath(self._folder(place[:-1]), place[-1], O_PATH | os.O_DIRECTORY)
+            self._folders[place] = _clone_mount(descriptor)
+            _mount(self._folders[place], descriptor, 0)
         return self._folders[place]
 
     def _hide(self, opened: int, place: tuple[str, ...]) -> None:
@@ -252,8 +252,8 @@ def _mount(tree: int, place: int, attributes: int) -> None:
     """Attach a mount tree at the file that `place` has open, whatever its path is now."""
     if attributes:
         _set(tree, attributes)
-    moved = _LIBC.syscall(_MOVE_MOUNT, tree, b"", place, b"", _ONTO_WHAT_IS_OPEN)
-    _check_call(moved, "move_mount")
+    result = _LIBC.syscall(_MOVE_MOUNT, tree, b"", place, b"", _ONTO_WHAT_IS_OPEN)
+    _check_call(result, "move_mount")
 
 
 def _set(tree: int, attributes: int) -> None:

@@ -124,13 +124,13 @@ def _mount(source: Path, path: Path, mode: str) -> str:
 def _present(root: Path, paths: Iterable[Path]) -> list[Path]:
     """The real paths in the workspace; a link that leads elsewhere has no target inside the
     container."""
-    found: set[Path] = set()
+    present_paths: set[Path] = set()
     with suppress(FileNotFoundError):
-        opened = open_absolute(str(root))
-        walk = LinkWalk(opened, str(root))
+        descriptor = open_absolute(str(root))
+        walk = LinkWalk(descriptor, str(root))
         for path in paths:
             with suppress(OSError):
                 os.close(walk.open(str((root / path).relative_to(root))))
-                found.add(root.joinpath(*walk.names))
-        os.close(opened)
-    return sorted(found - {root})
+                present_paths.add(root.joinpath(*walk.names))
+        os.close(descriptor)
+    return sorted(present_paths - {root})

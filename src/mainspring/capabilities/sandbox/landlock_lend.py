@@ -56,14 +56,18 @@ def grant_folder(path: str, uid: int | None) -> int:
     owner = os.geteuid() if uid is None else uid
     with suppress(FileExistsError):
         os.mkdir(path, _PRIVATE)
-    opened = os.open(path, _FOLDER)
-    if uid is not None and os.fstat(opened).st_uid == os.geteuid() and not os.listdir(opened):
-        os.fchown(opened, owner, -1)  # new, or left by a killed launcher
-    if os.fstat(opened).st_uid != owner:
-        os.close(opened)
+    descriptor = os.open(path, _FOLDER)
+    if (
+        uid is not None
+        and os.fstat(descriptor).st_uid == os.geteuid()
+        and not os.listdir(descriptor)
+    ):
+        os.fchown(descriptor, owner, -1)  # new, or left by a killed launcher
+    if os.fstat(descriptor).st_uid != owner:
+        os.close(descriptor)
         raise OSError(f"{path} is not ours: remove it")
-    os.fchmod(opened, _PRIVATE)
-    return opened
+    os.fchmod(descriptor, _PRIVATE)
+    return descriptor
 
 
 class _OwnershipTransfer:

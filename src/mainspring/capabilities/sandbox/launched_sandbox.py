@@ -56,13 +56,18 @@ class LaunchedSandbox:
         self._pending = b""
         log_fd = os.open(log, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND, 0o600)
         sources = [launcher_end.detach(), *files]
-        moved = [fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for source in sources]
+        descriptors = [
+            fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for source in sources
+        ]
         previous = _offer_to_oom_killer(b"1000")
         try:
             if uid is None:
-                self.pid = _spawn(config, moved, log_fd)
+                self.pid = _spawn(config, descriptors, log_fd)
             else:
-                plain, lent = moved[: len(moved) - trees], moved[len(moved) - trees :]
+                plain, lent = (
+                    descriptors[: len(descriptors) - trees],
+                    descriptors[len(descriptors) - trees :],
+                )
                 self.pid = start_as(
                     uid,
                     lent,
@@ -72,7 +77,7 @@ class LaunchedSandbox:
                 )
         finally:
             _offer_to_oom_killer(previous)
-            for descriptor in (*sources, *moved, log_fd):
+            for descriptor in (*sources, *descriptors, log_fd):
                 os.close(descriptor)
         own_end.setblocking(False)
 
@@ -165,8 +170,10 @@ def _spawn(config: KeeperConfig, files: list[int], log: int) -> int:
 
 
 def _become(config: KeeperConfig, files: list[int], log: int, trees: list[int]) -> None:
-    moved = [fcntl.fcntl(tree, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for tree in trees]
-    for place, source in enumerate((os.open(os.devnull, os.O_RDONLY), log, log, *files, *moved)):
+    descriptors = [fcntl.fcntl(tree, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for tree in trees]
+    for place, source in enumerate(
+        (os.open(os.devnull, os.O_RDONLY), log, log, *files, *descriptors)
+    ):
         os.dup2(source, place)
     os.execve(config.argv[0], config.argv, config.env)
 
@@ -202,12 +209,14 @@ def _open_source(config: KeeperConfig, path: str) -> int:
     """
     try:
         is_real = path == config.workspace
-        opened = open_absolute(path if is_real else real_path(path, distrusted=config.distrusted))
+        descriptor = open_absolute(
+            path if is_real else real_path(path, distrusted=config.distrusted)
+        )
     except OSError as error:
         raise OSError(error.errno, error.strerror, path) from error
-    if identity(os.fstat(opened)) in config.forbidden:
+    if identity(os.fstat(descriptor)) in config.forbidden:
         raise OSError(errno.EPERM, "not to be shown to programs", path)
-    return opened
+    return descriptor
 
 
 def memory_file(content: bytes) -> int:

@@ -49,9 +49,9 @@ class PrivateFiles(Struct, frozen=True, kw_only=True):
         )
         if self.store is not None and self.store.exists():
             return f"{problem}: {fix}, and move what is there"
-        refused = InvalidInput(problem)
-        refused.add_note(fix)
-        raise refused
+        error = InvalidInput(problem)
+        error.add_note(fix)
+        raise error
 
     def probe(self, folder: Path) -> list[SandboxProbe]:
         """Checks of this machine; `folder` is the workspace of its user's sessions."""

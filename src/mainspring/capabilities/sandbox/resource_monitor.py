@@ -81,9 +81,9 @@ class _Disk:
     def breach(self, processes: list[int]) -> str | None:
         now = time.monotonic()
         if self._look is None:
-            used = _used_bytes(self._workspace)
-            self._least_used = min(self._least_used, used)  # others may free space
-            if now < self._not_before or used - self._least_used <= self._most // 2:
+            used_bytes = _used_bytes(self._workspace)
+            self._least_used = min(self._least_used, used_bytes)  # others may free space
+            if now < self._not_before or used_bytes - self._least_used <= self._most // 2:
                 return None
             self._look = chain(
                 [_unlinked_bytes(processes)],

@@ -165,8 +165,8 @@ def _claims_folder() -> Path:
         except OSError:
             continue
         return folder
-    tried = " nor ".join(map(str, _CLAIMS))
-    raise SandboxFailed(f"neither {tried} can be written: mount one of them writable")
+    tried_folders = " nor ".join(map(str, _CLAIMS))
+    raise SandboxFailed(f"neither {tried_folders} can be written: mount one of them writable")
 
 
 def _make_private(folder: Path) -> None:

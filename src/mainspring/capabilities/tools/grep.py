@@ -142,13 +142,13 @@ def _open_files(workspace: Workspace, paths: Sequence[str]) -> list[OpenSource]:
     sources: list[OpenSource] = []
     for path in paths:
         try:
-            opened = workspace.open_file(path)
+            descriptor = workspace.open_file(path)
         except ToolEnvironmentError:
             continue  # removed, or not accessible
-        if is_searchable(opened):
-            sources.append(OpenSource(path, opened))
+        if is_searchable(descriptor):
+            sources.append(OpenSource(path, descriptor))
         else:
-            os.close(opened)
+            os.close(descriptor)
     return sources
 
 

@@ -132,9 +132,9 @@ def _present(tasks: Mapping[str, Task]) -> Iterable[Task]:
 
 def _unknown(tasks: Mapping[str, Task], ids: Sequence[str]) -> str | None:
     present = [task.id for task in _present(tasks)]
-    missing = [task_id for task_id in ids if task_id not in present]
+    missing_ids = [task_id for task_id in ids if task_id not in present]
     listing = f"the tasks are {', '.join(present)}" if present else "the list is empty"
-    return f"there is no task {', '.join(missing)}; {listing}" if missing else None
+    return f"there is no task {', '.join(missing_ids)}; {listing}" if missing_ids else None
 
 
 def _problem(tasks: Mapping[str, Task], old: Task, task: Task) -> str | None:

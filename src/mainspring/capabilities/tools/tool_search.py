@@ -112,9 +112,9 @@ def tool_search(deferred: Sequence[ToolSpec], open_encode: OpenEncode = _words_a
         if query.strip().lower().startswith(_SELECT):
             names = [name.strip() for name in query.strip()[len(_SELECT) :].split(",")]
             tool_specs = [specs[name] for name in dict.fromkeys(names) if name in specs]
-            missing = [name for name in names if name and name not in specs]
-            index = await to_thread.run_sync(make_index) if missing else None
-            return _selection_result(tool_specs, missing, index)
+            missing_names = [name for name in names if name and name not in specs]
+            index = await to_thread.run_sync(make_index) if missing_names else None
+            return _selection_result(tool_specs, missing_names, index)
         index = await to_thread.run_sync(make_index)
         names = index.search(query, max_results + _MAX_ALSO_NAMED)
         tool_specs = [specs[name] for name in names[:max_results]]

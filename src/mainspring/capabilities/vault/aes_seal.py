@@ -43,7 +43,7 @@ class AesSeal:
                 raise ValueError("another version")
             return self._cipher.decrypt(nonce, content, context.encode())
         except (InvalidTag, ValueError) as error:
-            refused = StoreCorrupt("a stored secret does not open: another key, or it was changed")
-            refused.add_note("MAINSPRING_VAULT_KEY, the keyring or the key file must be the one")
-            refused.add_note("that the secret was stored with, the same on every machine")
-            raise refused from error
+            corrupt = StoreCorrupt("a stored secret does not open: another key, or it was changed")
+            corrupt.add_note("MAINSPRING_VAULT_KEY, the keyring or the key file must be the one")
+            corrupt.add_note("that the secret was stored with, the same on every machine")
+            raise corrupt from error

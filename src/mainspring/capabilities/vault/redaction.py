@@ -67,10 +67,10 @@ class Scrubber:
 def multi_word_secrets(secrets: Mapping[str, str], boundaries: str) -> tuple[str, ...]:
     """All encodings of values that contain one of `boundaries`: a redactor that works word by word
     must know these as a whole."""
-    written = {
+    forms = {
         form.decode(errors="replace") for value in secrets.values() for form in encoded_forms(value)
     }
-    return tuple(sorted(form for form in written if any(item in form for item in boundaries)))
+    return tuple(sorted(form for form in forms if any(item in form for item in boundaries)))
 
 
 @cache

@@ -150,10 +150,10 @@ class Vault:
         try:
             return self._cipher.decrypt(nonce, content, about)
         except (InvalidTag, ValueError) as error:
-            refused = InvalidInput(f"{self.path}: another key, or somebody has changed the file")
-            refused.add_note("MAINSPRING_VAULT_KEY, the keyring or the key file must be the one")
-            refused.add_note("that the vault was made with; nothing of it was read")
-            raise refused from error
+            problem = InvalidInput(f"{self.path}: another key, or somebody has changed the file")
+            problem.add_note("MAINSPRING_VAULT_KEY, the keyring or the key file must be the one")
+            problem.add_note("that the vault was made with; nothing of it was read")
+            raise problem from error
 
     def _read(self) -> Mapping[str, _Entry]:
         try:
@@ -192,9 +192,9 @@ def locked(path: Path) -> Generator[None, None, None]:
 
 
 def unknown_secret(name: str) -> InvalidInput:
-    missing = InvalidInput(f"the vault has no {name!r}")
-    missing.add_note("`mainspring vault ls` lists what it has")
-    return missing
+    error = InvalidInput(f"the vault has no {name!r}")
+    error.add_note("`mainspring vault ls` lists what it has")
+    return error
 
 
 def _associated_data(
@@ -225,9 +225,9 @@ def _check(name: str, value: str) -> None:
 def _host(host: str) -> str:
     name = host.strip().lower().rstrip(".")
     if not _HOST.fullmatch(name) or name.rpartition(".")[2].isdigit():
-        refused = InvalidInput(f"{host!r} is no name of a host")
-        refused.add_note("api.example.com, or *.example.com for all below it; no address, no port")
-        raise refused
+        error = InvalidInput(f"{host!r} is no name of a host")
+        error.add_note("api.example.com, or *.example.com for all below it; no address, no port")
+        raise error
     return name
 
 

@@ -113,6 +113,6 @@ def _system_keyring() -> Keyring:
     try:  # imported by name: an optional dependency
         return cast("Keyring", import_module("keyring"))
     except ModuleNotFoundError as error:
-        missing = InvalidInput("the keyring package is not installed")
-        missing.add_note("pip install 'mainspring[keyring]'")
-        raise missing from error
+        problem = InvalidInput("the keyring package is not installed")
+        problem.add_note("pip install 'mainspring[keyring]'")
+        raise problem from error

@@ -59,9 +59,9 @@ def put_file(
     with _temporary_name(folder) as aside:
         # Users who may not read the finished file may not read the temporary one.
         mode = 0o666 if attributes.mode is None else 0o600
-        with OpenDescriptor(os.open(aside, CREATE_FILE, mode, dir_fd=folder)) as opened:
-            _apply_attributes(opened, folder, attributes)
-            fill(opened)
+        with OpenDescriptor(os.open(aside, CREATE_FILE, mode, dir_fd=folder)) as descriptor:
+            _apply_attributes(descriptor, folder, attributes)
+            fill(descriptor)
         os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
@@ -201,8 +201,8 @@ class FolderWorkspace:
             with OpenDescriptor(os.open(spot.name, OPEN_FOLDER, dir_fd=spot.folder)) as folder:
                 walk_entries = walk_tree(self.bounds, folder, spot.parts, depth=depth, skip=skip)
                 start = self._begun(spot.parts)
-                listed = (met for met in walk_entries if _is_listed(met.state))
-                return [_entry(start, met) for met in islice(listed, limit)]
+                visible_entries = (met for met in walk_entries if _is_listed(met.state))
+                return [_entry(start, met) for met in islice(visible_entries, limit)]
 
     def _begun(self, parts: PathParts) -> PurePosixPath:
         main = self.bounds.main
@@ -256,13 +256,13 @@ def _check_version(resolved: ResolvedPath, path: str, expected: str) -> None:
 def _version_at(resolved: ResolvedPath) -> str | None:
     """`""` if the file does not exist, `None` if it is not a readable regular file."""
     try:
-        opened = os.open(resolved.name, OPEN_FILE, dir_fd=resolved.folder)
+        descriptor = os.open(resolved.name, OPEN_FILE, dir_fd=resolved.folder)
     except FileNotFoundError:
         return ""
     except OSError:
         return None
-    with os.fdopen(opened, "rb") as file:
-        state = os.fstat(opened)
+    with os.fdopen(descriptor, "rb") as file:
+        state = os.fstat(descriptor)
         if not stat.S_ISREG(state.st_mode):
             return None
         return _version(hashlib.file_digest(file, "sha256").digest(), state.st_mode)

@@ -207,10 +207,10 @@ class PathResolver:
 def check_not_guarded(roots: WorkspaceRoots, parts: PathParts, path: str) -> None:
     """Raises: FileRefused: the path was reached by a link, and may be changed only under its own
     name."""
-    meant = absolute_path(parts)
-    if roots.is_guarded(meant):
+    path_text = absolute_path(parts)
+    if roots.is_guarded(path_text):
         raise FileRefused(
-            f"{printable_path(path)} leads to {printable_path(meant)}, which is "
+            f"{printable_path(path)} leads to {printable_path(path_text)}, which is "
             "protected: use that path"
         )
 
@@ -220,9 +220,9 @@ def chown_like_folder(name: str, folder: int) -> None:
     descriptor, so that a link put there meanwhile is not given away."""
     if os.geteuid() != 0:
         return
-    with OpenDescriptor(os.open(name, OPEN_FOLDER, dir_fd=folder)) as opened:
+    with OpenDescriptor(os.open(name, OPEN_FOLDER, dir_fd=folder)) as descriptor:
         owner = os.fstat(folder)
-        os.fchown(opened, owner.st_uid, owner.st_gid)
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
 
 
 @contextmanager
@@ -328,8 +328,8 @@ def walk_tree(
 
 
 def _scan_folder(folder: int) -> Iterator[tuple[str, os.stat_result]]:
-    with os.scandir(folder) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
+    with os.scandir(folder) as scan:
+        entries = sorted(scan, key=lambda entry: entry.name)
     for entry in entries:
         with suppress(FileNotFoundError):  # removed meanwhile
             yield entry.name, entry.stat(follow_symlinks=False)

@@ -52,10 +52,10 @@ def make_private(folder: Path) -> None:
     """Create a folder that other sessions' uids cannot enter, even if it is mounted by mistake;
     restrict one that an older version created."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        mode = os.fstat(opened).st_mode
+        mode = os.fstat(descriptor).st_mode
         if mode & stat.S_IRWXO:  # the group is the session's own
-            os.fchmod(opened, stat.S_IMODE(mode) & ~stat.S_IRWXO)
+            os.fchmod(descriptor, stat.S_IMODE(mode) & ~stat.S_IRWXO)
     finally:
-        os.close(opened)
+        os.close(descriptor)

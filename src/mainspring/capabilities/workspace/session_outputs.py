@@ -77,11 +77,11 @@ def list_outputs(workspace: Path, *, max_entries: int = _MAX_ENTRIES) -> list[Ou
 def read_output(workspace: Path, path: str, *, max_bytes: int) -> Output | UnreadableOutput:
     with _open_outputs(workspace) as root:
         try:
-            opened = open_beneath(root, f"{FOLDER}/{path}", _OPEN_FILE)
+            descriptor = open_beneath(root, f"{FOLDER}/{path}", _OPEN_FILE)
         except OSError as error:
             return UnreadableOutput(error.strerror or "it cannot be opened")
-        with os.fdopen(opened, "rb") as file:
-            state = os.fstat(opened)
+        with os.fdopen(descriptor, "rb") as file:
+            state = os.fstat(descriptor)
             if not _is_plain(state):
                 return UnreadableOutput("it is no plain file, or has several names")
             content = b"" if state.st_size > max_bytes else file.read(max_bytes + 1)

@@ -90,8 +90,10 @@ class SnapshotRestore:
             for path, item in target.items()
             if item.kind == "file" and current.get(path) != item
         }
-        if lost := needed - self._objects.digests():
-            raise ToolEnvironmentError(f"{len(lost)} files of the snapshot are not kept any more")
+        if lost_digests := needed - self._objects.digests():
+            raise ToolEnvironmentError(
+                f"{len(lost_digests)} files of the snapshot are not kept any more"
+            )
 
     def _remove(self, folder: int, name: str, path: bytes) -> None:
         try:
@@ -144,38 +146,38 @@ class SnapshotRestore:
         for item in items:
             with (
                 self._folder_of(item.path) as (folder, name),
-                OpenDescriptor(self._entered(folder, name, item.path)) as opened,
+                OpenDescriptor(self._entered(folder, name, item.path)) as descriptor,
             ):
-                os.fchmod(opened, item.mode)
+                os.fchmod(descriptor, item.mode)
 
     @contextmanager
     def _folder_of(self, path: bytes) -> Generator[tuple[int, str]]:
         """The open folder that a path is in, and its name there."""
         *above, name = os.fsdecode(path).split("/")
-        opened = [self._root]
+        descriptors = [self._root]
         walked = b""
         try:
             for item in above:
                 walked = b"/".join(filter(None, (walked, os.fsencode(item))))
-                opened.append(self._entered(opened[-1], item, walked))
-            yield opened[-1], name
+                descriptors.append(self._entered(descriptors[-1], item, walked))
+            yield descriptors[-1], name
         finally:
-            for folder in opened[1:]:
+            for folder in descriptors[1:]:
                 os.close(folder)
 
     def _entered(self, folder: int, name: str, path: bytes) -> int:
         """Open a folder, after giving ourselves full access if needed."""
         try:
-            opened = os.open(name, OPEN_FOLDER, dir_fd=folder)
+            descriptor = os.open(name, OPEN_FOLDER, dir_fd=folder)
         except PermissionError:
             _make_accessible(folder, name)
             self._loosened.add(path)
-            opened = os.open(name, OPEN_FOLDER, dir_fd=folder)
-        mode = stat.S_IMODE(os.fstat(opened).st_mode)
+            descriptor = os.open(name, OPEN_FOLDER, dir_fd=folder)
+        mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
         if mode & _USABLE != _USABLE and os.geteuid() != 0:
-            os.fchmod(opened, mode | _USABLE)
+            os.fchmod(descriptor, mode | _USABLE)
             self._loosened.add(path)
-        return opened
+        return descriptor
 
 
 def _paths_to_remove(current: ManifestEntries, target: ManifestEntries) -> list[bytes]:
@@ -203,7 +205,7 @@ def _make_accessible(folder: int, name: str) -> None:
     if not sys.platform.startswith("linux"):
         os.chmod(name, _USABLE, dir_fd=folder, follow_symlinks=False)
         return
-    with OpenDescriptor(os.open(name, OPEN_FILE | _PATH_ONLY, dir_fd=folder)) as opened:
-        if not stat.S_ISDIR(os.fstat(opened).st_mode):
+    with OpenDescriptor(os.open(name, OPEN_FILE | _PATH_ONLY, dir_fd=folder)) as descriptor:
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
             raise NotADirectoryError(errno.ENOTDIR, "not a folder")
-        os.chmod(f"/proc/self/fd/{opened}", _USABLE)
+        os.chmod(f"/proc/self/fd/{descriptor}", _USABLE)

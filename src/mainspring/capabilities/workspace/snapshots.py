@@ -175,8 +175,8 @@ class WorkspaceSnapshots:
         if any(self._bounds.is_hidden(parts[:size]) for size in range(1, len(parts) + 1)):
             return None
         try:
-            opened = open_absolute(absolute_path(parts), os.O_RDONLY | os.O_NONBLOCK)
-            with regular_file(opened, path) as file:
+            descriptor = open_absolute(absolute_path(parts), os.O_RDONLY | os.O_NONBLOCK)
+            with regular_file(descriptor, path) as file:
                 return file.read(_MAX_SHOWN_BYTES + 1)
         except (OSError, InvalidInput):
             return None

@@ -65,11 +65,11 @@ class WorkspaceRoots:
             if not os.path.isdir(absolute_path(real)):
                 raise InvalidInput(f"{root.path}: there is no such folder")
         # Also as the caller writes them: on macOS /tmp is a link, and link targets contain it.
-        named = {
+        named_roots = {
             path_parts(os.path.abspath(root.path)): real
             for root, real in zip(roots, self._roots, strict=True)
         }
-        all_roots = {**named, **{real: real for real in self._roots}}
+        all_roots = {**named_roots, **{real: real for real in self._roots}}
         self._aliases = frozenset(map(path_parts, aliases)) - all_roots.keys()
         all_roots |= dict.fromkeys(self._aliases, self._roots[0])
         self._known = sorted(all_roots.items(), key=lambda all_roots: -len(all_roots[0]))

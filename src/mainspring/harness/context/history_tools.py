@@ -98,8 +98,8 @@ def history_read(fetch: Callable[[str], Awaitable[bytes]]) -> Tool:
         begin = offset if isinstance(offset, int) else 0
         try:
             text = (await fetch(str(call.input["blob"]))).decode(errors="replace")
-        except BlobNotFound as missing:
-            return ToolResult.text(str(missing), ok=False)
+        except BlobNotFound as error:
+            return ToolResult.text(str(error), ok=False)
         part = text[begin : begin + _READ_CHARS]
         unread = len(text) - begin - len(part)
         more = (

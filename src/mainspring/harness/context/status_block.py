@@ -40,10 +40,10 @@ def _task_lines(tasks: Mapping[str, Task]) -> list[str]:
     last = f", last {_named(completed[-1])}" if completed else ""
     lines = [f"Done: {len(completed)} of {len(present)} tasks{last}"]
     for label, status in (("Now", "in_progress"), ("Left", "pending"), ("Failed", "failed")):
-        chosen = [task for task in present if task.status == status]
-        if chosen:
-            names = [_named(task, tasks) for task in chosen[:_SHOWN_TASKS]]
-            more = len(chosen) - len(names)
+        tasks_of_status = [task for task in present if task.status == status]
+        if tasks_of_status:
+            names = [_named(task, tasks) for task in tasks_of_status[:_SHOWN_TASKS]]
+            more = len(tasks_of_status) - len(names)
             lines.append(f"{label}: {'; '.join([*names, *([f'{more} more'] if more else [])])}")
     return lines
 

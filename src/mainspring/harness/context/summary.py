@@ -102,8 +102,8 @@ async def summarize(
 
 def _task(state: WorkingState, keep: str | None) -> str:
     task = f"{_TASK}\nThe user asks you to keep above all: {keep}" if keep else _TASK
-    if known := state.text(_KNOWN_STATE_BYTES):
-        task += f"\n\nCorrect and complete what is known of it:\n<state>\n{known}\n</state>"
+    if state_text := state.text(_KNOWN_STATE_BYTES):
+        task += f"\n\nCorrect and complete what is known of it:\n<state>\n{state_text}\n</state>"
     return task
 
 

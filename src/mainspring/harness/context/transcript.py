@@ -294,8 +294,8 @@ class Transcript:
             if not isinstance(part, ToolResultBlock)
         }
         present_blocks.update(self._said)
-        missing = [block for block in self.pins.blocks() if block not in present_blocks]
-        head: list[Block] = [PINNED_NOTE, *missing] if missing else []
+        missing_blocks = [block for block in self.pins.blocks() if block not in present_blocks]
+        head: list[Block] = [PINNED_NOTE, *missing_blocks] if missing_blocks else []
         if isinstance(first := self.messages[0], User):
             self.messages[0] = User((*head, *first.content))
             self._head = len(head)

@@ -138,20 +138,20 @@ def extract_state(
 
 def _continued(previous: Sequence[str], lines: Iterable[str]) -> tuple[str, ...]:
     """What came after the last line that was saved; messages that stayed are seen twice."""
-    seen = [*map(_shortened, lines)]
-    repeated = [index for index, line in enumerate(seen) if line in previous]
-    return _newest([*previous, *seen[repeated[-1] + 1 if repeated else 0 :]])
+    short_lines = [*map(_shortened, lines)]
+    repeated = [index for index, line in enumerate(short_lines) if line in previous]
+    return _newest([*previous, *short_lines[repeated[-1] + 1 if repeated else 0 :]])
 
 
 def _still_open(previous: Iterable[str], messages: Sequence[Message]) -> list[str]:
     """Not what was answered, or tried again, since."""
     answers = " ".join(_answers(messages))
-    tried = tuple(
+    prefixes = tuple(
         f"{_FAILED}{call.name} {_subject(call)}:"
         for message in messages
         for call in _calls(message)
     )
-    return [line for line in previous if line not in answers and not line.startswith(tried)]
+    return [line for line in previous if line not in answers and not line.startswith(prefixes)]
 
 
 def _newest(lines: Iterable[str]) -> tuple[str, ...]:
@@ -180,8 +180,8 @@ def _answers(messages: Sequence[Message]) -> Iterator[str]:
             yield f"{_shortened(' '.join(questions), 140)} -> {_shortened(answer, 90)}"
         for call in _calls(message):
             if call.name in _ASK_TOOLS and (result := results.get(call.id)):
-                asked = " ".join(_asked(call))
-                yield f"{_shortened(asked, 120)} -> {_shortened(plain_text(result.content), 110)}"
+                text = " ".join(_asked(call))
+                yield f"{_shortened(text, 120)} -> {_shortened(plain_text(result.content), 110)}"
 
 
 def _asked(call: ToolUse) -> Iterator[str]:

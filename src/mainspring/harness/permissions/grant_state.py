@@ -106,8 +106,8 @@ def _count_decision(grants: GrantState, payload: events.ToolCallAuthorized) -> G
             grant = grants.grants.get(grant_id)
             if grant is None:
                 return grants
-            used = replace(grant, uses=grant.uses + 1)
-            return replace(grants, grants={**grants.grants, grant_id: used})
+            used_grant = replace(grant, uses=grant.uses + 1)
+            return replace(grants, grants={**grants.grants, grant_id: used_grant})
         case events.ToolCallAuthorized(decision="allow", gate="mode" | "person"):
             return replace(grants, blocks_in_a_row=0) if grants.blocks_in_a_row else grants
         case _:

@@ -116,8 +116,8 @@ def _list_folder(workspace: Path, path: str) -> tuple[set[str], set[str]]:
         suppress(OSError),
         OpenDescriptor(
             open_absolute(str(workspace / path), os.O_RDONLY | os.O_DIRECTORY)
-        ) as opened,
-        os.scandir(opened) as entries,
+        ) as descriptor,
+        os.scandir(descriptor) as entries,
     ):
         for entry in entries:
             (folders if entry.is_dir(follow_symlinks=False) else files).add(entry.name)
@@ -217,8 +217,8 @@ class ProtectedPathWatcher:
         how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             with self._folder_of(path) as folder:
-                opened = os.open(os.path.basename(path), how, dir_fd=folder)
-            with os.fdopen(opened, "rb") as file:
+                descriptor = os.open(os.path.basename(path), how, dir_fd=folder)
+            with os.fdopen(descriptor, "rb") as file:
                 content = file.read(_MAX_TODO_BYTES + 1)
         except FileNotFoundError:
             return set()

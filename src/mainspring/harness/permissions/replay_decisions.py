@@ -71,8 +71,8 @@ class _Replay:
             case AgentMcpToolUse(mcp_server_name=server, name=name, input=args):
                 whole = name if name.startswith("mcp__") else f"mcp__{server}__{name}"
                 self._judge(event, whole, args, past)
-            case SkillUsed() as used:
-                self.skills.setdefault(event.thread_id, []).append(used)
+            case SkillUsed() as skill_used:
+                self.skills.setdefault(event.thread_id, []).append(skill_used)
             case StatusIdle(reason=reason) if reason != "requires_action":
                 self.skills.pop(event.thread_id, None)
             case payload:

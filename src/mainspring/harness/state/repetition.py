@@ -142,10 +142,12 @@ def _add_call(state: Repetition, call_hash: CallHash, tolerance: Tolerance) -> R
 
 def _add_result(state: Repetition, call_id: str, result: str, tolerance: Tolerance) -> Repetition:
     recent = tuple(
-        replace(made, result=result) if made.id == call_id and made.result is None else made
-        for made in state.recent
+        replace(call_hash, result=result)
+        if call_hash.id == call_id and call_hash.result is None
+        else call_hash
+        for call_hash in state.recent
     )
-    learned = next((_step(made) for made in recent if made.id == call_id), call_id)
+    learned = next((_step(call_hash) for call_hash in recent if call_hash.id == call_id), call_id)
     is_new = learned not in state.known
     known_steps = tuple(step for step in state.known if step != learned)
     state = replace(

@@ -194,13 +194,17 @@ _MIN_ULTRATHINK_EFFORT: Effort = "high"
 
 def skill_model(state: SessionState) -> str | None:
     """The model that the newest skill in use names."""
-    return next((used.model for used in reversed(state.skills) if used.model), None)
+    return next(
+        (skill_used.model for skill_used in reversed(state.skills) if skill_used.model), None
+    )
 
 
 def effective_effort(state: SessionState, own: Effort) -> Effort:
     """The effort of the newest skill in use that names one. After `ultrathink` it is at least
     high, and at least one level above that."""
-    efforts: list[Effort] = [used.effort for used in state.skills if used.effort is not None]
+    efforts: list[Effort] = [
+        skill_used.effort for skill_used in state.skills if skill_used.effort is not None
+    ]
     effort = efforts[-1] if efforts else own
     if not state.thinks_hard:
         return effort

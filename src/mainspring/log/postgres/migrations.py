@@ -245,9 +245,9 @@ async def _migrate(
 
 
 async def _version(address: Address, connection: Connection) -> int:
-    found = await (await connection.execute(_LOOK)).fetchone()
-    assert found is not None
-    encoding, schema_version, anything = found
+    result_row = await (await connection.execute(_LOOK)).fetchone()
+    assert result_row is not None
+    encoding, schema_version, anything = result_row
     if encoding != "UTF8":
         raise StoreMismatch(f"{address}: keeps text as {encoding}; Mainspring needs UTF8")
     if not schema_version:

@@ -68,7 +68,7 @@ async def create(
 
 async def _create(db: Connection, session: SessionRow, rows: Sequence[Row]) -> None:
     names = ("seqs", "ids", "threads", "times", "versions", "types", "bodies", "prevs", "senders")
-    made = await ask(
+    key_rows = await ask(
         db,
         sql.CREATE,
         {
@@ -83,7 +83,7 @@ async def _create(db: Connection, session: SessionRow, rows: Sequence[Row]) -> N
             **dict(zip(names, _columns(rows), strict=True)),
         },
     )
-    if not made:
+    if not key_rows:
         if session.parent_id is not None:
             await key_of(db, session.parent_id)
         raise SessionExists(session.id)
@@ -150,14 +150,14 @@ async def append(db: Connection, append: Append) -> None:
         lease.epoch,
     ]
     if len(rows) == 1 and not append.folded_item:
-        moved = await db.asking.execute(sql.APPEND_ONE, [*values, *rows[0]], prepare=True)
+        cursor = await db.asking.execute(sql.APPEND_ONE, [*values, *rows[0]], prepare=True)
     else:
         positions = [folded.position for folded in append.folded_item]
         seqs = [folded.seq for folded in append.folded_item]
-        moved = await db.asking.execute(
+        cursor = await db.asking.execute(
             sql.APPEND_MANY, [*values, *_columns(rows), positions, seqs], prepare=True
         )
-    if not moved.rowcount:
+    if not cursor.rowcount:
         raise await _refusal(db, append)
 
 
@@ -244,9 +244,9 @@ async def acquire(
     }
     rows = await ask(db, sql.ACQUIRE, values)
     if not rows:
-        held = await _holder(db, session_id)
-        if held.seconds > 0:
-            raise held
+        lease_held = await _holder(db, session_id)
+        if lease_held.seconds > 0:
+            raise lease_held
         async with db.transaction():  # released in the meantime: try again in the same statement
             await key_of(db, session_id, sql.LOCKED)
             rows = await ask(db, sql.ACQUIRE, values)

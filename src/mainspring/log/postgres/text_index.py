@@ -39,8 +39,8 @@ def snippet(text: str, words: Sequence[str]) -> str:
     at = next(_matching_words(pieces, word_parts), 0)
     begin = max(0, min(at - _BEFORE, len(pieces) - _SNIPPET_WORDS))
     end = begin + _SNIPPET_WORDS
-    shown = " ".join(pieces[begin:end])
-    return f"{'…' if begin else ''}{shown}{'…' if end < len(pieces) else ''}"
+    excerpt = " ".join(pieces[begin:end])
+    return f"{'…' if begin else ''}{excerpt}{'…' if end < len(pieces) else ''}"
 
 
 def _matching_words(pieces: Sequence[str], word_parts: set[str]) -> Iterator[int]:

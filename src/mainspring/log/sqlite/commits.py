@@ -36,11 +36,11 @@ class AdaptiveThreads:
         if self._in_thread:
             self._in_thread -= 1
             return await anyio.to_thread.run_sync(work)
-        begun = time.perf_counter()
+        start = time.perf_counter()
         try:
             return work()
         finally:
-            if time.perf_counter() - begun > quick_seconds:
+            if time.perf_counter() - start > quick_seconds:
                 self._in_thread = self._penalty
                 self._penalty = min(self._penalty * 2, _MAX_PENALTY)
             else:
@@ -159,8 +159,8 @@ class CommitQueue:
             for job in jobs:
                 try:
                     outcomes.append((job.work(db),))
-                except (LogError, ServiceError) as refused:  # raised before anything is written
-                    outcomes.append(refused)
+                except (LogError, ServiceError) as error:  # raised before anything is written
+                    outcomes.append(error)
             db.execute("commit")
         except BaseException:
             if db.in_transaction:

@@ -136,12 +136,12 @@ def expire(db: sqlite3.Connection, session_id: str, updated_before: int) -> bool
 
 
 def heads(db: sqlite3.Connection, session_ids: Sequence[str]) -> dict[str, SessionHeads]:
-    found: dict[str, SessionHeads] = {}
+    heads_by_id: dict[str, SessionHeads] = {}
     for session_id in session_ids:
         row = db.execute("select seq, inbox_head from session where id = ?", (session_id,))
         if (head := row.fetchone()) is not None:
-            found[session_id] = SessionHeads._make(head)
-    return found
+            heads_by_id[session_id] = SessionHeads._make(head)
+    return heads_by_id
 
 
 def delete(db: sqlite3.Connection, session_id: str) -> bool:
@@ -172,7 +172,7 @@ def _delete(db: sqlite3.Connection, key: int) -> bool:
 
 def append(db: sqlite3.Connection, append: Append) -> None:
     lease = append.lease
-    moved = db.execute(
+    cursor = db.execute(
         _MOVE,
         (
             *append.head,
@@ -183,7 +183,7 @@ def append(db: sqlite3.Connection, append: Append) -> None:
             lease.epoch,
         ),
     )
-    if not moved.rowcount:
+    if not cursor.rowcount:
         raise _refusal(db, append)
     db.executemany(_INSERT, [(*row, lease.session_id) for row in append.rows])
     if append.folded_item:

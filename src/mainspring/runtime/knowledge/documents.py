@@ -111,19 +111,19 @@ def pdf_pages(name: str, content: bytes, *, max_seconds: int = _PDF_SECONDS) -> 
     """
     command = [sys.executable, "-I", "-m", _PDF_READER, str(max_seconds)]
     try:
-        read = subprocess.run(
+        process = subprocess.run(
             command, input=content, capture_output=True, timeout=max_seconds * 2, check=False
         )
     except subprocess.TimeoutExpired as error:
         raise InvalidInput(f"{name}: reading it takes longer than {max_seconds} s") from error
-    if read.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+    if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         raise InvalidInput(f"{name}: reading it takes longer than {max_seconds} s")
-    if read.returncode:
-        problem = read.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
+    if process.returncode:
+        problem = process.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
         if "No module named 'pypdf'" in problem:
             raise InvalidInput(f"{name}: install mainspring[documents] to read PDF files")
         raise InvalidInput(f"{name}: not a PDF file that can be read: {problem}")
-    return msgspec.json.decode(read.stdout, type=list[str])
+    return msgspec.json.decode(process.stdout, type=list[str])
 
 
 def _docx_lines(name: str, content: bytes) -> Iterator[_Line]:
@@ -132,8 +132,8 @@ def _docx_lines(name: str, content: bytes) -> Iterator[_Line]:
             entry = archive.getinfo("word/document.xml")
             if entry.file_size > _MAX_XML:
                 raise InvalidInput(f"{name}: its text is longer than {_MAX_XML:,} bytes")
-            with archive.open(entry) as opened:
-                document = opened.read(_MAX_XML + 1)
+            with archive.open(entry) as file:
+                document = file.read(_MAX_XML + 1)
         if len(document) > _MAX_XML or b"<!DOCTYPE" in document or b"<!ENTITY" in document:
             raise InvalidInput(f"{name}: its text defines entities, or is too long")
         root = ElementTree.fromstring(document)
@@ -158,18 +158,20 @@ def _docx_texts(paragraph: ElementTree.Element) -> Iterator[str]:
 
 def _parts(lines: Iterable[_Line]) -> Iterator[DocumentPart]:
     headings: dict[int, str] = {}
-    held: list[_Line] = []
+    part_lines: list[_Line] = []
     for line in lines:
-        is_full = sum(len(item.text.encode()) + 1 for item in held) >= PART_BYTES
-        is_new = line.heading or (held and held[0].page != line.page)
-        if held and (is_new or (is_full and not line.text.strip()) or _is_overlong(held)):
-            yield from _part(held, headings)
-            held = []
+        is_full = sum(len(item.text.encode()) + 1 for item in part_lines) >= PART_BYTES
+        is_new = line.heading or (part_lines and part_lines[0].page != line.page)
+        if part_lines and (
+            is_new or (is_full and not line.text.strip()) or _is_overlong(part_lines)
+        ):
+            yield from _part(part_lines, headings)
+            part_lines = []
         if line.heading:
             headings = {at: text for at, text in headings.items() if at < line.heading}
             headings[line.heading] = line.text.lstrip("# ").strip()[:120]
-        held.append(line)
-    yield from _part(held, headings)
+        part_lines.append(line)
+    yield from _part(part_lines, headings)
 
 
 def _is_overlong(held: list[_Line]) -> bool:

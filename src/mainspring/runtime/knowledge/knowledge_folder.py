@@ -118,11 +118,11 @@ class KnowledgeFolder:
                 )
 
     def _update(self, index: PassageIndex) -> None:
-        known = index.hashes(_SCOPE)
+        hashes = index.hashes(_SCOPE)
         stamps = {path: stamp for path, (_, stamp) in self._files().items()}
-        if gone := known.keys() - stamps.keys():
+        if gone := hashes.keys() - stamps.keys():
             index.remove(_SCOPE, *gone)
-        changed = sorted(path for path, stamp in stamps.items() if known.get(path) != stamp)
+        changed = sorted(path for path, stamp in stamps.items() if hashes.get(path) != stamp)
         for start in range(0, len(changed), _BATCH):
             index.put(*(self._container(path, stamps[path]) for path in changed[start:][:_BATCH]))
 
@@ -155,10 +155,10 @@ class KnowledgeFolder:
 
     def _files(self) -> dict[str, tuple[int, str]]:
         """Size and stamp. Links and hidden files are none."""
-        found = dict(_walk(self.root, "", 0)) if self.is_present else {}
-        if len(found) > MAX_DOCUMENTS:
+        stamps = dict(_walk(self.root, "", 0)) if self.is_present else {}
+        if len(stamps) > MAX_DOCUMENTS:
             raise InvalidInput(f"{self.root}: more than {MAX_DOCUMENTS:,} documents")
-        return found
+        return stamps
 
 
 def poison(path: str, text: str) -> str:

@@ -52,11 +52,11 @@ def _named(match: re.Match[str], today: date) -> str:
 
 
 def _weekday(match: re.Match[str], today: date) -> str:
-    wanted = _DAYS.index(match["day"].lower())
+    weekday = _DAYS.index(match["day"].lower())
     if match["which"].lower() == "last":
-        back = (today.weekday() - wanted - 1) % 7 + 1
+        back = (today.weekday() - weekday - 1) % 7 + 1
         return f"on {(today - timedelta(days=back)).isoformat()}"
-    ahead = (wanted - today.weekday() - 1) % 7 + 1
+    ahead = (weekday - today.weekday() - 1) % 7 + 1
     return f"on {(today + timedelta(days=ahead)).isoformat()}"
 
 

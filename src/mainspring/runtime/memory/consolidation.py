@@ -112,9 +112,9 @@ class Consolidation:
     def archive(self, path: str, reason: str, evidence: Iterable[Evidence] = ()) -> None:
         """Take a memory out of recall; its file stays, in the folder `archive`."""
         note = self.notes.pop(path)
-        moved = replace(note, path=f"{ARCHIVE}{path}")
-        self.notes[moved.path] = moved
-        for changed in (path, moved.path):
+        archived_note = replace(note, path=f"{ARCHIVE}{path}")
+        self.notes[archived_note.path] = archived_note
+        for changed in (path, archived_note.path):
             self._note(changed, "archive", reason, evidence)
 
     def edits(self) -> list[MemoryEdit]:

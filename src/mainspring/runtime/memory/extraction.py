@@ -130,15 +130,15 @@ def _from_message(event: Event, text: str) -> Iterator[Candidate]:
         kind = _kind(plain)
         if kind is None:
             continue
-        found, is_correction = kind, _CORRECTION.search(plain) is not None
-        said = (
+        note_type, is_correction = kind, _CORRECTION.search(plain) is not None
+        statement = (
             _REMEMBER.sub(lambda match: match["rest"], plain) if _REMEMBER.match(plain) else plain
         )
-        said = _CORRECTION.sub("", said).strip(" ,:.!") if is_correction else said
-        fact = make_dates_absolute(said[:1].upper() + said[1:], event.time.date())
+        statement = _CORRECTION.sub("", statement).strip(" ,:.!") if is_correction else statement
+        fact = make_dates_absolute(statement[:1].upper() + statement[1:], event.time.date())
         yield Candidate(
             text=fact,
-            type=found,
+            type=note_type,
             trust="agent",
             time=event.time,
             evidence=(_evidence(event, plain),),
@@ -174,8 +174,8 @@ class _Commands:
 
     def apply(self, event: Event) -> Iterator[Candidate]:
         match event.payload:
-            case events.AgentToolUse(name="bash", input=given):
-                self._open[event.id] = event, str(given.get("command", ""))
+            case events.AgentToolUse(name="bash", input=call_input):
+                self._open[event.id] = event, str(call_input.get("command", ""))
             case events.AgentToolResult(tool_use_id=call_id) as result if call_id in self._open:
                 called, command = self._open.pop(call_id)
                 yield from self._end(called, command, result)

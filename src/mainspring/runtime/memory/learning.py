@@ -43,7 +43,7 @@ def learn(
 
     Facts about the person go to their own folder, if there is one.
     """
-    written: list[MemoryWritten] = []
+    writes: list[MemoryWritten] = []
     for scope, folder in folders.items():
         own = [item for item in candidates if _scope(item, folders) == scope]
         if not own:
@@ -55,8 +55,8 @@ def learn(
         edits = consolidation.edits()
         applied = apply_edits(folder, edits, author=author, key=edit_key)
         trusts: dict[str, Trust] = {edit.path: edit.trust for edit in edits}
-        written += (_written(scope, version, trusts) for version in applied.versions)
-    return written
+        writes += (_written(scope, version, trusts) for version in applied.versions)
+    return writes
 
 
 async def learn_from_run(memory: SessionMemory, log: SessionLog, writer: Writer) -> None:
@@ -102,13 +102,13 @@ async def save_before_compaction(
         return facts
     scope, folder = next(iter(memory.own_folders.items()))
     try:
-        written = await to_thread.run_sync(_save_state, memory, folder, goal, state)
+        saved_version = await to_thread.run_sync(_save_state, memory, folder, goal, state)
     except (OSError, InvalidInput, MemoryChanged) as error:
         memory.warn(f"the working state could not be remembered: {error}")
         return facts
-    if written is None:
+    if saved_version is None:
         return facts
-    version, trust = written
+    version, trust = saved_version
     return [*facts, _written(memory.store_id(scope), version, {version.path: trust})]
 
 
@@ -143,9 +143,11 @@ async def learned_facts(memory: SessionMemory, log: SessionLog) -> list[MemoryWr
     """Remember what a session taught that is not remembered yet."""
     if memory.is_read_only or not (folders := memory.own_folders):
         return []
-    read = await log.read(memory.session_id)
-    candidates = extract_candidates(read)
-    known = {event.payload.version for event in read if isinstance(event.payload, MemoryWritten)}
+    events = await log.read(memory.session_id)
+    candidates = extract_candidates(events)
+    known_versions = {
+        event.payload.version for event in events if isinstance(event.payload, MemoryWritten)
+    }
     if not candidates:
         return []
     try:
@@ -155,7 +157,7 @@ async def learned_facts(memory: SessionMemory, log: SessionLog) -> list[MemoryWr
     except (OSError, sqlite3.Error, InvalidInput) as error:
         memory.warn(f"what was learned could not be remembered: {error}")
         return []
-    return [fact for fact in facts if fact.version not in known]
+    return [fact for fact in facts if fact.version not in known_versions]
 
 
 def _propose_to_team(memory: SessionMemory, candidates: Sequence[Candidate]) -> None:
@@ -199,8 +201,8 @@ def edit_key(edit: MemoryEdit) -> str:
 
 
 def _scope(candidate: Candidate, folders: dict[str, MemoryFolder]) -> str:
-    wanted = "user" if candidate.type == "user" else "agent"
-    return wanted if wanted in folders else next(iter(folders))
+    scope = "user" if candidate.type == "user" else "agent"
+    return scope if scope in folders else next(iter(folders))
 
 
 def _written(scope: str, version: MemoryVersion, trusts: dict[str, Trust]) -> MemoryWritten:

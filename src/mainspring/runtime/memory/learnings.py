@@ -28,12 +28,12 @@ _LINE = re.compile(r"^- \d{4}-\d{2}-\d{2} (?P<session>sesn_\w+) (?P<event>sevt_\
 
 def record_learnings(folder: Path, candidates: Iterable[Candidate]) -> None:
     """Write down what is new: failures in one file, corrections in the other. Blocks."""
-    for file, chosen in (
+    for file, learnings in (
         (ERRORS, [item for item in candidates if item.type == "procedure"]),
         (LEARNINGS, [item for item in candidates if item.is_correction]),
     ):
-        if chosen:
-            _add(folder, file, chosen)
+        if learnings:
+            _add(folder, file, learnings)
 
 
 async def promoted(log: SessionLog, folder: Path, observed: Sequence[Candidate]) -> list[Candidate]:
@@ -41,12 +41,14 @@ async def promoted(log: SessionLog, folder: Path, observed: Sequence[Candidate])
     candidates: list[Candidate] = []
     for candidate in observed:
         lines = await to_thread.run_sync(_sightings, folder, candidate.text)
-        seen: dict[str, Evidence] = {}
+        evidence_by_session: dict[str, Evidence] = {}
         for session_id, event_id in lines:
-            if session_id not in seen and await _is_seen(log, session_id, event_id, candidate.text):
-                seen[session_id] = Evidence(session_id=session_id, event_id=event_id)
-        if len(seen) >= SIGHTINGS:
-            candidates.append(replace(candidate, evidence=tuple(seen.values())))
+            if session_id not in evidence_by_session and await _is_seen(
+                log, session_id, event_id, candidate.text
+            ):
+                evidence_by_session[session_id] = Evidence(session_id=session_id, event_id=event_id)
+        if len(evidence_by_session) >= SIGHTINGS:
+            candidates.append(replace(candidate, evidence=tuple(evidence_by_session.values())))
     return candidates
 
 
@@ -62,25 +64,25 @@ async def _is_seen(log: SessionLog, session_id: str, event_id: str, text: str) -
 def _add(folder: Path, file: str, candidates: Sequence[Candidate]) -> None:
     with open_folder(folder) as root:
         content = read_file(root, file, max_bytes=_MAX_BYTES) or b""
-        known = content.decode("utf-8", "replace")
+        text = content.decode("utf-8", "replace")
         lines = [
             f"- {item.time:%Y-%m-%d} {item.evidence[0].session_id} {item.evidence[0].event_id}:"
             f" {' '.join(item.text.split())}\n"
             for item in candidates
-            if item.evidence and f" {item.evidence[0].event_id}: " not in known
+            if item.evidence and f" {item.evidence[0].event_id}: " not in text
         ]
         if lines and len(content) < _MAX_BYTES:
-            separator = "" if not known or known.endswith("\n") else "\n"
-            write_file(root, file, f"{known}{separator}{''.join(lines)}".encode())
+            separator = "" if not text or text.endswith("\n") else "\n"
+            write_file(root, file, f"{text}{separator}{''.join(lines)}".encode())
 
 
 def _sightings(folder: Path, text: str) -> list[tuple[str, str]]:
     with open_folder(folder) as root:
         content = read_file(root, ERRORS, max_bytes=_MAX_BYTES) or b""
     matches = map(_LINE.match, content.decode("utf-8", "replace").splitlines())
-    wanted = " ".join(text.split())
+    plain_text = " ".join(text.split())
     return [
         (match["session"], match["event"])
         for match in matches
-        if match is not None and match["text"] == wanted
+        if match is not None and match["text"] == plain_text
     ]

@@ -57,16 +57,16 @@ _OBJECT = re.compile(r"\{.*\}", re.DOTALL)
 
 def manifest_entries(folders: Mapping[str, MemoryFolder]) -> list[ManifestEntry]:
     """All memories that may be recalled, the newest first. Blocks."""
-    found: list[tuple[str, ManifestEntry]] = []
+    entries: list[tuple[str, ManifestEntry]] = []
     for scope, folder in folders.items():
         for path in folder.paths():
             if path == INDEX_FILE or path.startswith(ARCHIVE):
                 continue
             note = folder.read(path)
             text = " ".join(f"{note.name}: {note.description or note.body}".split())[:_MAX_LINE]
-            found.append((note.updated, ManifestEntry(scope, path, text)))
-    found.sort(key=lambda item: item[0], reverse=True)
-    return [entry for _, entry in found[:MAX_ENTRIES]]
+            entries.append((note.updated, ManifestEntry(scope, path, text)))
+    entries.sort(key=lambda item: item[0], reverse=True)
+    return [entry for _, entry in entries[:MAX_ENTRIES]]
 
 
 def manifest_picker(
@@ -102,7 +102,7 @@ def picked_memories(answer: str, entries: Sequence[ManifestEntry]) -> list[tuple
         names = msgspec.json.decode(match[0], type=_Answer).memories
     except msgspec.MsgspecError:
         return []
-    known = {entry.name: (entry.scope, entry.path) for entry in entries}
-    known |= {entry.path: (entry.scope, entry.path) for entry in reversed(entries)}
-    picked = [known[name] for name in names if isinstance(name, str) and name in known]
+    places = {entry.name: (entry.scope, entry.path) for entry in entries}
+    places |= {entry.path: (entry.scope, entry.path) for entry in reversed(entries)}
+    picked = [places[name] for name in names if isinstance(name, str) and name in places]
     return list(dict.fromkeys(picked))[:MAX_PICKED]

@@ -74,7 +74,7 @@ def apply_edits(
     as it is and is reported. `key`: what an edit is known by. Blocks."""
     memory_versions = {version.id: version for version in folder.history()}
     versions: list[MemoryVersion] = []
-    refused: list[RefusedEdit] = []
+    refused_edits: list[RefusedEdit] = []
     for edit in edits:
         version_id = version_id_of(key(edit), edit.path)
         if version_id in memory_versions:
@@ -91,8 +91,8 @@ def apply_edits(
         try:
             versions.append(_apply(folder, edit, change))
         except (InvalidInput, MemoryChanged, NotFound) as error:
-            refused.append(RefusedEdit(path=edit.path, problem=str(error)))
-    return AppliedEdits(versions=tuple(versions), refused=tuple(refused))
+            refused_edits.append(RefusedEdit(path=edit.path, problem=str(error)))
+    return AppliedEdits(versions=tuple(versions), refused=tuple(refused_edits))
 
 
 def _apply(folder: MemoryFolder, edit: MemoryEdit, change: Change) -> MemoryVersion:

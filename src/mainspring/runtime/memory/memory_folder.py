@@ -139,10 +139,10 @@ class MemoryFolder:
 
     def states(self) -> dict[str, os.stat_result]:
         """The same in no order, which is faster."""
-        found = dict(markdown_files(self.root, "", 0)) if self.root.is_dir() else {}
-        if len(found) > MAX_NOTES:
+        file_states = dict(markdown_files(self.root, "", 0)) if self.root.is_dir() else {}
+        if len(file_states) > MAX_NOTES:
             raise InvalidInput(f"{self.root}: more than {MAX_NOTES:,} memories")
-        return found
+        return file_states
 
     def read(self, path: str) -> Note:
         """Raises: NotFound, InvalidInput."""

@@ -93,20 +93,20 @@ class MemoryIndex:
         messages = {message.name: message for message in past}
         more = [_past_container(message) for message in past]
         hits = self._passages.search(query, allowed, limit * _MORE_HITS, more)
-        found: dict[tuple[str, str], MemoryHit] = {}
+        hits_by_place: dict[tuple[str, str], MemoryHit] = {}
         texts: set[str] = set()
         for hit in hits:
-            known = (hit.scope, hit.container)
-            if known in found:
+            place = (hit.scope, hit.container)
+            if place in hits_by_place:
                 continue
             if hit.scope == SESSION:
                 memory = _past_memory(hit, messages[hit.container])
             elif (memory := self._memory(hit)) is None:
                 continue
             if memory.text not in texts:  # copies of one text are one answer
-                found[known] = memory
+                hits_by_place[place] = memory
                 texts.add(memory.text)
-        return _without_superseded(list(found.values()))[:limit]
+        return _without_superseded(list(hits_by_place.values()))[:limit]
 
     def rebuild(self, report: Callable[[int], None] = lambda _: None) -> int:
         """Index everything again; how many memories there are."""
@@ -124,10 +124,10 @@ class MemoryIndex:
         }
         if stamps == self._seen.get(scope):
             return 0
-        known = self._passages.hashes(scope)
-        if gone := known.keys() - stamps.keys():
+        hashes = self._passages.hashes(scope)
+        if gone := hashes.keys() - stamps.keys():
             self._passages.remove(scope, *gone)
-        changed = sorted(path for path, stamp in stamps.items() if known.get(path) != stamp)
+        changed = sorted(path for path, stamp in stamps.items() if hashes.get(path) != stamp)
         for start in range(0, len(changed), _BATCH):
             batch = changed[start : start + _BATCH]
             self._passages.put(*_containers(folder, scope, batch, stamps))

@@ -96,11 +96,11 @@ def _read_tool(memory: SessionMemory) -> Tool:
         """
 
         def read() -> ToolResult:
-            found, folder = memory.find(path, scope)
+            scope_name, folder = memory.find(path, scope)
             content = folder.content(path)
             note = parse_note(path, content.decode("utf-8", "replace"))
             hit = MemoryHit(
-                scope=found, note=note, hash=content_hash(content), line=1,
+                scope=scope_name, note=note, hash=content_hash(content), line=1,
                 text=note.body, score=0.0, parts={},
             )  # fmt: skip
             facts = memory.facts_of([hit])
@@ -128,16 +128,16 @@ def _write_tool(memory: SessionMemory) -> Tool:
         """
 
         def write() -> ToolResult:
-            made = _new_note(memory, call, note, scope)
+            new_note = _new_note(memory, call, note, scope)
             folder = memory.folders.get(scope)
             if folder is None:
                 raise NotFound("memory of scope", scope)
-            question = _question(folder, made, scope)
+            question = _question(folder, new_note, scope)
             if (waiting := _unless_agreed(call, question)) is not None:
                 return waiting
-            version = folder.save(made, _change(memory, call, reason))
+            version = folder.save(new_note, _change(memory, call, reason))
             return _write_result(
-                memory.store_id(scope), version, f"Remembered as {version.path}.", made
+                memory.store_id(scope), version, f"Remembered as {version.path}.", new_note
             )
 
         return await _in_thread(write)
@@ -162,12 +162,12 @@ def _forget_tool(memory: SessionMemory) -> Tool:
         """
 
         def forget() -> ToolResult:
-            found, folder = memory.find(path, scope)
-            question = _question_of(folder, (path,), found)
+            scope_name, folder = memory.find(path, scope)
+            question = _question_of(folder, (path,), scope_name)
             if (waiting := _unless_agreed(call, question)) is not None:
                 return waiting
             version = folder.forget(path, _change(memory, call, reason))
-            return _write_result(memory.store_id(found), version, f"Forgot {path}.")
+            return _write_result(memory.store_id(scope_name), version, f"Forgot {path}.")
 
         return await _in_thread(forget)
 
@@ -177,11 +177,11 @@ def _forget_tool(memory: SessionMemory) -> Tool:
 def _question(folder: MemoryFolder, note: Note, scope: str) -> Question | None:
     """What a person must agree to, even if a rule allows the agent to write."""
     if note.trust == "foreign" and note.type in RULE_TYPES:
-        said = f"Text that others wrote would become a {note.type} memory:"
-        return Question(key="rule", text=f"{said}\n{quoted(note.body)}")
+        heading = f"Text that others wrote would become a {note.type} memory:"
+        return Question(key="rule", text=f"{heading}\n{quoted(note.body)}")
     if scope == TEAM:
-        said = f"Your team would see this {note.type} memory ({note.path}):"
-        return Question(key="team", text=f"{said}\n{quoted(note.body)}")
+        heading = f"Your team would see this {note.type} memory ({note.path}):"
+        return Question(key="team", text=f"{heading}\n{quoted(note.body)}")
     return _question_of(folder, (note.path, *note.supersedes), scope)
 
 
@@ -195,9 +195,9 @@ def _question_of(folder: MemoryFolder, paths: Iterable[str], scope: str) -> Ques
     }
     if not owned:
         return None
-    shown = "\n".join(f"{path}:\n{quoted(text)}" for path, text in owned.items())
+    quoted_texts = "\n".join(f"{path}:\n{quoted(text)}" for path, text in owned.items())
     return Question(
-        key="replace", text=f"A memory of yours would be replaced or forgotten.\n{shown}"
+        key="replace", text=f"A memory of yours would be replaced or forgotten.\n{quoted_texts}"
     )
 
 

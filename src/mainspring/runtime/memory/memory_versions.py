@@ -181,7 +181,7 @@ def finish_pending(files: MemoryFiles) -> None:
     version = _VERSIONS.decode(encoded)  # it was written atomically
     content = files.read(version.path)
     is_done = (content_hash(content) if content is not None else "") == version.hash
-    if is_done and all(known.id != version.id for known in read_versions(files)):
+    if is_done and all(memory_version.id != version.id for memory_version in read_versions(files)):
         enter_version(files, version)
     files.remove(_PENDING)
 

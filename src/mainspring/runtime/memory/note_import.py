@@ -55,8 +55,8 @@ def _import_note(
         if state.st_size > MAX_BYTES:
             raise InvalidInput(f"longer than {MAX_BYTES:,} bytes: split it")
         note = parse_note(path, file.read_bytes().decode("utf-8", "replace"))
-        written = datetime.fromtimestamp(state.st_mtime, UTC).date().isoformat()
-        note = replace(note, created=note.created or written)
+        written_on = datetime.fromtimestamp(state.st_mtime, UTC).date().isoformat()
+        note = replace(note, created=note.created or written_on)
         present = folder.text(path)
         if present:
             is_same = parse_note(path, present).body == note.body

@@ -73,8 +73,8 @@ class Recall:
             if not hits:
                 return facts
             values = await self.utility()
-            chosen = rank_hits(hits, values, self.memory.clock())
-            return [*facts, *await to_thread.run_sync(self._recall_facts, chosen)]
+            ranked_hits = rank_hits(hits, values, self.memory.clock())
+            return [*facts, *await to_thread.run_sync(self._recall_facts, ranked_hits)]
         except (OSError, sqlite3.Error, InvalidInput) as error:
             self.memory.warn(f"memory could not be read: {error}")
             return []
@@ -113,14 +113,18 @@ class Recall:
 
     def _with_links(self, hits: Sequence[MemoryHit]) -> list[MemoryHit]:
         """Memories that the first ones link to, as long as there are not enough."""
-        found = {(hit.scope, hit.note.path): hit for hit in hits}
+        hits_by_place = {(hit.scope, hit.note.path): hit for hit in hits}
         for hit in hits:
             for path in hit.note.links:
                 linked = self._hit(hit.scope, path, score=hit.score * _LINK_WEIGHT)
-                if linked is None or len(found) >= CANDIDATES or self.memory.is_shown(linked):
+                if (
+                    linked is None
+                    or len(hits_by_place) >= CANDIDATES
+                    or self.memory.is_shown(linked)
+                ):
                     continue
-                found.setdefault((hit.scope, path), linked)
-        return list(found.values())
+                hits_by_place.setdefault((hit.scope, path), linked)
+        return list(hits_by_place.values())
 
     def _hit(self, scope: str, path: str, *, score: float = 0.0) -> MemoryHit | None:
         folder = self.memory.folders.get(scope)
@@ -172,12 +176,12 @@ def rank_hits(hits: Sequence[MemoryHit], utility: UtilityValues, now: datetime) 
     candidates = [
         (hit, hit.score, utility.values.get(_subject(hit), Utility())) for hit in experiences
     ]
-    chosen = [
+    ranked_hits = [
         _with_part(hit, "utility", bonus * hit.score)
         for hit, bonus in choose(candidates, trust, count=CHOSEN)
     ]
     facts = [hit for hit in pool if hit.note.type not in _EXPERIENCES]
-    return sorted([*facts, *chosen], key=lambda hit: -hit.score)
+    return sorted([*facts, *ranked_hits], key=lambda hit: -hit.score)
 
 
 def decay(kind: NoteType, updated: datetime | None, used: datetime | None, now: datetime) -> float:
@@ -192,8 +196,8 @@ def decay(kind: NoteType, updated: datetime | None, used: datetime | None, now: 
 def _aged(hit: MemoryHit, utility: UtilityValues, now: datetime) -> MemoryHit:
     if "date named" in hit.parts:  # it was asked for, however old
         return hit
-    used = utility.last_uses.get(_subject(hit))
-    factor = decay(hit.note.type, note_time(hit.note), used, now)
+    last_use = utility.last_uses.get(_subject(hit))
+    factor = decay(hit.note.type, note_time(hit.note), last_use, now)
     return _with_part(hit, "decay", hit.score * (factor - 1))
 
 

@@ -45,7 +45,7 @@ class RecallQuery:
 
     @classmethod
     def of(cls, message: str, now: datetime) -> RecallQuery:
-        negated = {stem for found in _NEGATED.finditer(message) for stem in stems(found["what"])}
+        negated = {stem for match in _NEGATED.finditer(message) for stem in stems(match["what"])}
         absolute = make_dates_absolute(_NEGATED.sub(" ", message), now.date())
         subjects = frozenset(stems(_DATE_WORDS.sub(" ", absolute)))
         return cls(_spelled_dates(absolute), subjects, frozenset(negated), _dates(absolute))
@@ -74,14 +74,14 @@ class RecallQuery:
 
 
 def _dates(text: str) -> frozenset[str]:
-    iso = {found[0] for found in _ISO_DAY.finditer(text)}
-    months = {found[0] for found in _ISO_MONTH.finditer(text)}
-    years = {found[0] for found in _YEAR.finditer(text)} if not iso | months else set[str]()
-    named = [found for form in _NAMED_DAYS for found in form.finditer(text)]
+    iso = {match[0] for match in _ISO_DAY.finditer(text)}
+    months = {match[0] for match in _ISO_MONTH.finditer(text)}
+    years = {match[0] for match in _YEAR.finditer(text)} if not iso | months else set[str]()
+    day_matches = [match for form in _NAMED_DAYS for match in form.finditer(text)]
     days = {
-        "-".join(filter(None, (found["year"], f"{_MONTH_NAMES.index(found['month']) + 1:02}",
-                               f"{int(found['day']):02}")))
-        for found in named
+        "-".join(filter(None, (match["year"], f"{_MONTH_NAMES.index(match['month']) + 1:02}",
+                               f"{int(match['day']):02}")))
+        for match in day_matches
     }  # fmt: skip
     return frozenset(iso | months | days | (years if not days else set()))
 
@@ -91,10 +91,10 @@ def _spelled_dates(text: str) -> str:
 
     def day(match: re.Match[str]) -> str:
         try:
-            found = date(int(match[1]), int(match[2]), int(match[3]))
+            parsed_day = date(int(match[1]), int(match[2]), int(match[3]))
         except ValueError:
             return match[0]
-        return f"{found.day} {found:%B} {found.year}"
+        return f"{parsed_day.day} {parsed_day:%B} {parsed_day.year}"
 
     def month(match: re.Match[str]) -> str:
         try:

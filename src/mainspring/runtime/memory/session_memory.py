@@ -212,5 +212,5 @@ def _cut(text: str, tokens: int) -> str:
     limit = int(tokens * _BYTES_PER_TOKEN)
     if len(content) <= limit:
         return text
-    shown = content[:limit].decode("utf-8", "ignore")
-    return f"{shown[: shown.rfind(chr(10))]}\n[... more: use memory_search]"
+    beginning = content[:limit].decode("utf-8", "ignore")
+    return f"{beginning[: beginning.rfind(chr(10))]}\n[... more: use memory_search]"

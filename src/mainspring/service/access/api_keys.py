@@ -125,9 +125,9 @@ class Keys:
         await self._check_creator(principal, request)
         self._check(request)
         secret = new_secret()
-        stored = self._new_key(principal.tenant, request, secret, created_by=principal.key_id)
-        await self._repository.put(principal.tenant, stored)
-        return NewKey(**asdict(stored.key), key=secret)
+        key = self._new_key(principal.tenant, request, secret, created_by=principal.key_id)
+        await self._repository.put(principal.tenant, key)
+        return NewKey(**asdict(key.key), key=secret)
 
     async def get(self, tenant: str, key_id: str) -> Key:
         """Raises: NotFound."""
@@ -167,10 +167,10 @@ class Keys:
             row = await self._repository.records.get(KIND, _id_of(digest))
         except NotFound:
             raise Unauthenticated("no such API key") from None
-        stored = self._repository.read(row)
-        if not hmac.compare_digest(stored.digest, digest) or stored.key.tenant_id != row.tenant:
+        key = self._repository.read(row)
+        if not hmac.compare_digest(key.digest, digest) or key.key.tenant_id != row.tenant:
             raise Unauthenticated("no such API key")
-        return stored.key
+        return key.key
 
     async def note_use(self, key: Key) -> None:
         """Record the last use, accurate to the hour: a write for every request would be too
@@ -186,8 +186,8 @@ class Keys:
     def first_key_change(self, secret: str) -> Put:
         """The change that creates an administrator's key of the root tenant with this secret."""
         request = CreateKey(name="first administrator", role="admin")
-        stored = self._new_key(ROOT_TENANT, request, secret, created_by="serve")
-        return self._repository.put_change(ROOT_TENANT, stored)
+        key = self._new_key(ROOT_TENANT, request, secret, created_by="serve")
+        return self._repository.put_change(ROOT_TENANT, key)
 
     async def set_admin_secret(self, secret: str) -> None:
         """Use a chosen secret as the administrator's key; the previous one is revoked.
@@ -196,17 +196,17 @@ class Keys:
         """
         _check_chosen_secret(secret)
         request = CreateKey(name=ADMIN_KEY_VARIABLE, role="admin")
-        stored = self._new_key(ROOT_TENANT, request, secret, created_by=ADMIN_KEY_VARIABLE)
+        key = self._new_key(ROOT_TENANT, request, secret, created_by=ADMIN_KEY_VARIABLE)
         try:
-            await self._repository.put(ROOT_TENANT, stored)
+            await self._repository.put(ROOT_TENANT, key)
         except AlreadyExists:
-            if (await self.get(ROOT_TENANT, stored.id)).revoked_at is not None:
+            if (await self.get(ROOT_TENANT, key.id)).revoked_at is not None:
                 raise InvalidInput(
                     f"{ADMIN_KEY_VARIABLE}: it was revoked; choose another"
                 ) from None
         listing = ListQuery(label=ADMIN_KEY_VARIABLE, limit=1000)
         for former in (await self._repository.page(ROOT_TENANT, listing)).data:
-            if former.id != stored.id:
+            if former.id != key.id:
                 await self.revoke(ROOT_TENANT, former.id)
 
     async def has_any(self) -> bool:

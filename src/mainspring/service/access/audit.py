@@ -210,8 +210,8 @@ class Audit:
             end = chain.end or await self._read_end(chain.tenant)
             puts: list[Put] = []
             for job in entries:
-                put, end = self._link(chain.tenant, job, end)
-                puts.append(put)
+                change, end = self._link(chain.tenant, job, end)
+                puts.append(change)
             try:
                 await self._records.write(*puts)
             except AlreadyExists:  # another process has taken the number
@@ -234,8 +234,8 @@ class Audit:
             previous=end.hash,
         )
         entry = replace(bare, hash=_entry_hash(bare))
-        put = self._repository.put_change(tenant, entry)
-        return put, _ChainEnd(entry.seq, entry.hash, created)
+        change = self._repository.put_change(tenant, entry)
+        return change, _ChainEnd(entry.seq, entry.hash, created)
 
     async def _read_end(self, tenant: str) -> _ChainEnd:
         rows = await self._records.list(RecordQuery(kind=KIND, tenant=tenant, limit=1))

@@ -163,19 +163,19 @@ def _principal(issuer: OidcIssuer, claims: Mapping[str, Any]) -> Principal:
 def _tenant(issuer: OidcIssuer, claims: Mapping[str, Any]) -> str:
     if issuer.tenant is not None:
         return issuer.tenant
-    said = _texts(_claim(claims, issuer.tenant_claim or ""))
-    meant = {issuer.tenants[item] for item in said if item in issuer.tenants}
-    if len(meant) != 1:
+    claim_values = _texts(_claim(claims, issuer.tenant_claim or ""))
+    tenants = {issuer.tenants[item] for item in claim_values if item in issuer.tenants}
+    if len(tenants) != 1:
         raise Forbidden(f"the claim {issuer.tenant_claim} names no tenant here, or several")
-    return meant.pop()
+    return tenants.pop()
 
 
 def _role(issuer: OidcIssuer, claims: Mapping[str, Any]) -> Role:
-    said = _texts(_claim(claims, issuer.role_claim))
-    meant = [issuer.roles[item] for item in said if item in issuer.roles]
-    if not meant:
+    claim_values = _texts(_claim(claims, issuer.role_claim))
+    roles = [issuer.roles[item] for item in claim_values if item in issuer.roles]
+    if not roles:
         raise Forbidden(f"the claim {issuer.role_claim} names no role here")
-    return ROLES[max(ROLES.index(item) for item in meant)]
+    return ROLES[max(ROLES.index(item) for item in roles)]
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> object:

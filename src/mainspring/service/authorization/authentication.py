@@ -58,9 +58,9 @@ def join_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
     """One value for each name: two keys in two headers of the same name are then invalid. Bytes
     that are not UTF-8 are replaced, so that headers can be logged."""
     joined: dict[str, str] = {}
-    for name, sent in headers:
+    for name, sent_value in headers:
         low = name.lower()
-        value = sent.encode(errors="surrogateescape").decode(errors="replace")
+        value = sent_value.encode(errors="surrogateescape").decode(errors="replace")
         joined[low] = f"{joined[low]},{value}" if low in joined else value
     return joined
 

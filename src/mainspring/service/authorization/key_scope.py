@@ -216,8 +216,8 @@ def _require_environment(principal: Principal, environment_id: str) -> None:
 def _require_own(principal: Principal, path: Mapping[str, str]) -> None:
     """The token of a work item covers that item, its session, and what the session uses."""
     own = {"work_id": principal.work_id, "session_id": principal.session_id}
-    named = [name for name in (*own, *_USED_BY_SESSION) if name in path]
-    if not named or any(path[name] != own[name] for name in named if name in own):
+    own_names = [name for name in (*own, *_USED_BY_SESSION) if name in path]
+    if not own_names or any(path[name] != own[name] for name in own_names if name in own):
         raise Forbidden(
             f"this token is for {principal.work_id} and the session {principal.session_id} only"
         )

@@ -25,9 +25,9 @@ def open_tokens(
     except ModuleNotFoundError as error:
         if error.name != "jwt":
             raise
-        missing = InvalidInput("tokens of issuers need PyJWT, which is not installed")
-        missing.add_note("pip install 'mainspring[oidc]'")
-        raise missing from error
+        problem = InvalidInput("tokens of issuers need PyJWT, which is not installed")
+        problem.add_note("pip install 'mainspring[oidc]'")
+        raise problem from error
     return cast("TokenVerifier", module.IssuedTokens(oidc_issuers, fetch_bytes))
 
 

@@ -108,7 +108,7 @@ class CreateDream(Struct, frozen=True, kw_only=True):
         if len(set(ids)) != len(ids):
             raise InvalidInput("inputs: session_ids must not repeat")
         behavior = self.output_behavior
-        written = getattr(behavior, "memory_store_id", stores[0].memory_store_id)
-        if written != stores[0].memory_store_id:
+        output_store = getattr(behavior, "memory_store_id", stores[0].memory_store_id)
+        if output_store != stores[0].memory_store_id:
             raise InvalidInput("output_behavior: it must name the memory store of the inputs")
         return stores[0], SessionsInput(session_ids=tuple(sorted(ids)))

@@ -171,8 +171,8 @@ class Dreams:
         log, store = self._needs.log, f"{principal.tenant}:{action.memory_store_id}"
         processed, last = await sessions_read(log, store)
         listing = ListSessions(agent_id=agent_id, limit=MAX_SESSIONS)
-        listed = (await self._needs.sessions.page(principal, listing)).data
-        new = [item.id for item in listed if item.id not in processed]
+        sessions = (await self._needs.sessions.page(principal, listing)).data
+        new = [item.id for item in sessions if item.id not in processed]
         if not is_due(last, len(new), self._needs.clock()):
             raise InvalidInput(f"a dream is not due: {len(new)} new sessions since the last one")
         request = CreateDream(

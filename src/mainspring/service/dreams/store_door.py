@@ -47,15 +47,15 @@ class StoreDoor:
             await self._copy()
         present = await self._all(self.target)
         versions: list[MemoryVersion] = []
-        refused: list[RefusedEdit] = []
+        refused_edits: list[RefusedEdit] = []
         for edit in edits:
             try:
                 memory_object = await self._apply(edit, present.get(edit.path))
             except (InvalidInput, MemoryChanged, NotFound) as error:
-                refused.append(RefusedEdit(path=edit.path, problem=str(error)))
+                refused_edits.append(RefusedEdit(path=edit.path, problem=str(error)))
                 continue
             versions.append(self._version(edit, memory_object))
-        return AppliedEdits(versions=tuple(versions), refused=tuple(refused))
+        return AppliedEdits(versions=tuple(versions), refused=tuple(refused_edits))
 
     async def take_back(self, versions: Sequence[str], reason: str) -> list[str]:
         """The API has no such operation: the versions of a store are its history."""
@@ -105,9 +105,9 @@ class StoreDoor:
         page: str | None = None
         while True:
             listing = MemoryListing(limit=100, page=page, view="full")
-            listed = await self.memories.page(self.tenant, store_id, listing)
-            for item in listed.data:
+            memory_page = await self.memories.page(self.tenant, store_id, listing)
+            for item in memory_page.data:
                 if isinstance(item, MemoryObject):
                     memory_objects[item.path.removeprefix("/")] = item
-            if (page := listed.next_page) is None:
+            if (page := memory_page.next_page) is None:
                 return memory_objects

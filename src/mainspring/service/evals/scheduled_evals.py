@@ -112,25 +112,25 @@ class ScheduledEvals:
     async def run(self, job: Job, *, model: str | None = None) -> None:
         """Handle a job: run a suite, or continue a run whose worker died. `model`: the operator's,
         used if the action names none."""
-        stored = await self._jobs.find(job.tenant, job.key)
-        if stored is None or stored.status != "pending":
+        eval_job = await self._jobs.find(job.tenant, job.key)
+        if eval_job is None or eval_job.status != "pending":
             return
         error: str | None = None
         try:
-            reason = await self._run(job.tenant, stored, model)
+            reason = await self._run(job.tenant, eval_job, model)
         except (LeaseHeld, StoreFailed):
             raise  # another worker runs it, or the store failed: the job is retried
         except MainspringError as failure:
             error = f"{type(failure).__name__}: {failure}"
             reason = f"it could not be run: {failure}"
-        kind: SubjectType = "drill" if stored.action.is_drill else "eval"
-        subject = AlarmSubject(type=kind, name=stored.action.suite)
-        await self._alarms.set(job.tenant, subject, reason, run_id=stored.id)
+        kind: SubjectType = "drill" if eval_job.action.is_drill else "eval"
+        subject = AlarmSubject(type=kind, name=eval_job.action.suite)
+        await self._alarms.set(job.tenant, subject, reason, run_id=eval_job.id)
 
         def end(current: EvalJob) -> EvalJob:
             return replace(current, status="failed" if error else "completed", error=error)
 
-        await self._jobs.update(job.tenant, stored.id, end)
+        await self._jobs.update(job.tenant, eval_job.id, end)
 
     async def _run(self, tenant: str, job: EvalJob, model: str | None) -> str | None:
         """Run the suite; returns the reason for an alarm, if there is one."""

@@ -69,18 +69,18 @@ class JobRecords:
     async def due(self, upto: datetime, *, limit: int) -> list[tuple[Job, datetime]]:
         """Jobs due by then with their times, the longest due first."""
         due = await self._jobs.due(upto, limit=limit)
-        return [(stored.job, from_micros(row.due or 0)) for row, stored in due]
+        return [(job.job, from_micros(row.due or 0)) for row, job in due]
 
     async def take(self, name: str) -> StoredJob | None:
         """Claim a waiting job; `None` if it is gone, or a job of that name already runs."""
         try:
             waiting = await self._records.get(_WAITING_KIND, name)
-            stored = msgspec.structs.replace(self._jobs.read(waiting), holder=self._holder)
-            row = self._record(_RUNNING_KIND, stored, self._until())
+            job = msgspec.structs.replace(self._jobs.read(waiting), holder=self._holder)
+            row = self._record(_RUNNING_KIND, job, self._until())
             await self._records.write(Remove(row=waiting), Put(row=row))
         except (StaleVersion, NotFound, AlreadyExists):
             return None
-        return stored
+        return job
 
     async def renew(self, name: str) -> None:
         row = await self._own_row(name)
@@ -106,10 +106,10 @@ class JobRecords:
             await self._give_back(row, now, is_failure=True)
 
     async def _give_back(self, row: RecordRow, at: datetime, *, is_failure: bool) -> bool:
-        stored = self._running.read(row)
-        stored = StoredJob(job=stored.job, failures=stored.failures + is_failure)
+        job = self._running.read(row)
+        job = StoredJob(job=job.job, failures=job.failures + is_failure)
         try:
-            await self._records.write(Remove(row=row), Put(row=self._waiting(stored, at)))
+            await self._records.write(Remove(row=row), Put(row=self._waiting(job, at)))
         except AlreadyExists:  # another was put meanwhile and counts for both
             return await self._running.remove_row(row)
         except (StaleVersion, NotFound):

@@ -302,10 +302,12 @@ class Memories:
                 kind=MEMORY_KIND, tenant=tenant, parent=store_id, name_from=f"{path}/", limit=2
             )
         )
-        for taken in (path, *parent_folders(path)):
+        for other_path in (path, *parent_folders(path)):
             with suppress(NotFound):
                 rows.append(
-                    await self._records.named(MEMORY_KIND, taken, tenant=tenant, parent=store_id)
+                    await self._records.named(
+                        MEMORY_KIND, other_path, tenant=tenant, parent=store_id
+                    )
                 )
         for row in rows:
             if row.id != besides:

@@ -76,8 +76,8 @@ class MountedStores:
             present = await _files(workspace, store.folder) or {}
             noted = (await to_thread.run_sync(_read_noted, workspace)).stores
             ours = noted.get(store.store_id, {}).keys() if store.is_writable else present.keys()
-            listed = await self.memories.all(tenant, store.store_id)
-            current = {memory.path: memory for memory in listed}
+            stored_memories = await self.memories.all(tenant, store.store_id)
+            current = {memory.path: memory for memory in stored_memories}
             for path in (present.keys() & ours) - current.keys():
                 await to_thread.run_sync(_remove, workspace, f"{store.folder}{path}")
             for path, memory in current.items():
@@ -188,23 +188,25 @@ async def _files(workspace: Path, folder: str) -> dict[str, str] | None:
     not followed. `None`: there is no such folder, which is not the same as an empty one."""
 
     def look() -> dict[str, str] | None:
-        found: dict[str, str] = {}
+        hashes: dict[str, str] = {}
         try:
             for path in _walk(workspace, folder, ""):
                 content = _read(workspace, f"{folder}{path}")
-                found[path] = "" if content is None else content_digest(content)
-                if len(found) > _MAX_FILES:
+                hashes[path] = "" if content is None else content_digest(content)
+                if len(hashes) > _MAX_FILES:
                     raise InvalidInput(f"{folder}: more than {_MAX_FILES:,} files")
         except OSError:
             return None
-        return found
+        return hashes
 
     return await to_thread.run_sync(look)
 
 
 def _walk(workspace: Path, folder: str, prefix: str) -> Iterator[str]:
-    opened = open_absolute(str(workspace / f"{folder}{prefix}"), os.O_RDONLY | os.O_DIRECTORY)
-    with OpenDescriptor(opened) as descriptor, os.scandir(descriptor) as entries:
+    folder_descriptor = open_absolute(
+        str(workspace / f"{folder}{prefix}"), os.O_RDONLY | os.O_DIRECTORY
+    )
+    with OpenDescriptor(folder_descriptor) as descriptor, os.scandir(descriptor) as entries:
         kinds = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
     for name, is_folder in sorted(kinds.items()):
         if is_folder:

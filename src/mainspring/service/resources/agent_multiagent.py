@@ -137,13 +137,19 @@ class MultiagentResolver:
         """Raises: InvalidInput."""
         if isinstance(params, CoordinatorParams):
             return await self._coordinator(params)
-        stored = current if isinstance(current, Multiagent20261001) else _DEFAULT_MULTIAGENT
+        stored_multiagent = (
+            current if isinstance(current, Multiagent20261001) else _DEFAULT_MULTIAGENT
+        )
         return Multiagent20261001(
-            advisor=stored.advisor
+            advisor=stored_multiagent.advisor
             if isinstance(params.advisor, UnsetType)
             else params.advisor or Disabled(),
-            subagents=await self._delegation(params.subagents, stored.subagents, "subagents"),
-            workflows=await self._delegation(params.workflows, stored.workflows, "workflows"),
+            subagents=await self._delegation(
+                params.subagents, stored_multiagent.subagents, "subagents"
+            ),
+            workflows=await self._delegation(
+                params.workflows, stored_multiagent.workflows, "workflows"
+            ),
         )
 
     async def _coordinator(self, params: CoordinatorParams) -> Coordinator:

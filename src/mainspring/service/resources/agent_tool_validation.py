@@ -95,15 +95,15 @@ def _check_schema(schema: dict[str, Any], where: str) -> None:
 
 def _check_servers(servers: Sequence[UrlMcpServer], toolsets: Sequence[McpToolset]) -> None:
     _check_unique([server.name for server in servers], "mcp_servers: two are called")
-    used = [toolset.mcp_server_name for toolset in toolsets]
-    _check_unique(used, "tools: two mcp_toolsets for the server")
+    server_names = [toolset.mcp_server_name for toolset in toolsets]
+    _check_unique(server_names, "tools: two mcp_toolsets for the server")
     current = {server.name for server in servers}
-    for name in used:
+    for name in server_names:
         if name not in current:
             raise InvalidInput(f"tools: the mcp_toolset for {name} has no server in mcp_servers")
     for index, server in enumerate(servers):
         where = f"mcp_servers[{index}]"
-        if server.name not in used:
+        if server.name not in server_names:
             raise InvalidInput(f"{where}: {server.name} is used by no mcp_toolset in tools")
         _check_url(server.url, f"{where}.url")
 

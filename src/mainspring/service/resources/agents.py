@@ -173,10 +173,10 @@ class Agents:
         if version is None or version == agent.version:
             return agent
         try:
-            stored = await self._versions.named(tenant, _sortable(version), parent=agent_id)
+            agent_version = await self._versions.named(tenant, _sortable(version), parent=agent_id)
         except NotFound:
             raise NotFound("version", f"{version} of the agent {agent_id}") from None
-        return replace(stored.agent, archived_at=agent.archived_at)
+        return replace(agent_version.agent, archived_at=agent.archived_at)
 
     async def reference(self, tenant: str, agent_id: str, version: int | None) -> AgentReference:
         """The version that new sessions start with. Raises: NotFound, InvalidInput."""

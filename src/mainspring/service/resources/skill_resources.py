@@ -136,10 +136,10 @@ def _check_description(description: object, where: str) -> str:
 
 
 def _content_hash(files: Sequence[UploadedFile]) -> str:
-    listed = [
+    file_hashes = [
         (file.path, file.is_executable, hashlib.sha256(file.content).hexdigest()) for file in files
     ]
-    return hashlib.sha256(msgspec.json.encode(listed)).hexdigest()
+    return hashlib.sha256(msgspec.json.encode(file_hashes)).hexdigest()
 
 
 LATEST = "latest"
@@ -266,8 +266,8 @@ class Skills:
             skill = replace(
                 self._skills.read(row), latest_version_id=version.id, updated_at=version.created_at
             )
-            put = self._versions.put_change(tenant, version, content=archive)
-            return version, [self._skills.replace_change(row, skill), put]
+            change = self._versions.put_change(tenant, version, content=archive)
+            return version, [self._skills.replace_change(row, skill), change]
 
         return await self._skills.transact(skill_id, prepare, conflicts=_CONFLICTS)
 

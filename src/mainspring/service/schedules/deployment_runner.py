@@ -91,34 +91,36 @@ class DeploymentRunner:
         """Handle a job `fire`: start all runs of a deployment that are due."""
         tenant = job.tenant
         try:
-            stored = await self._store.change(
+            deployment = await self._store.change(
                 tenant, job.key, lambda current: with_due_runs(current, now=self._clock())
             )
         except NotFound:
             return
-        while stored.queue:
-            fire = stored.queue[0]
-            if fire.scheduled_at is None or not await self._is_overlapping(tenant, stored):
-                stored = await self._run(tenant, stored, fire)
-            elif _overlap_policy(stored) == "skip":
-                stored = await self._drop(tenant, stored, fire)
+        while deployment.queue:
+            fire = deployment.queue[0]
+            if fire.scheduled_at is None or not await self._is_overlapping(tenant, deployment):
+                deployment = await self._run(tenant, deployment, fire)
+            elif _overlap_policy(deployment) == "skip":
+                deployment = await self._drop(tenant, deployment, fire)
             else:
-                await self._store.put_job(tenant, stored.id, at=self._clock() + _OVERLAP_RETRY)
+                await self._store.put_job(tenant, deployment.id, at=self._clock() + _OVERLAP_RETRY)
                 return
-        await self._store.put_next(tenant, stored)
+        await self._store.put_next(tenant, deployment)
 
     async def run_now(self, tenant: str, deployment_id: str) -> DeploymentRun:
         """Run a deployment now, whatever its schedule, even if it is paused.
 
         Raises: NotFound; InvalidInput: it is archived, or its agent is.
         """
-        stored = await self._store.get(tenant, deployment_id)
-        if stored.deployment.archived_at is not None:
+        deployment = await self._store.get(tenant, deployment_id)
+        if deployment.deployment.archived_at is not None:
             raise InvalidInput(f"deployment {deployment_id} is archived: it runs no more")
-        if not await self._references.has_agent(tenant, stored.deployment.agent.id):
-            raise InvalidInput(f"agent {stored.deployment.agent.id} is archived or gone")
+        if not await self._references.has_agent(tenant, deployment.deployment.agent.id):
+            raise InvalidInput(f"agent {deployment.deployment.agent.id} is archived or gone")
         fire = PlannedRun(run_id=ids.new_id("drun"))
-        run = self._record_run(stored, fire, await self._start_session(tenant, stored, fire))
+        run = self._record_run(
+            deployment, fire, await self._start_session(tenant, deployment, fire)
+        )
         deliveries = await self._store.outbox.prepare_changes(*_notifications(tenant, run))
         await self._store.records.write(self._runs.put_change(tenant, run), *deliveries)
         await self._store.outbox.enqueue_deliveries(deliveries)
@@ -128,8 +130,8 @@ class DeploymentRunner:
         """Enqueue jobs for deployments that are due, in case one was lost; returns how many. Call
         it periodically."""
         due = await self._store.repository.due(self._clock(), limit=_BATCH)
-        for record, stored in due:
-            await self._store.put_job(record.tenant, stored.id)
+        for record, deployment in due:
+            await self._store.put_job(record.tenant, deployment.id)
         return len(due)
 
     async def _run(

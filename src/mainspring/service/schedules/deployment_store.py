@@ -149,14 +149,16 @@ class DeploymentStore:
         notification: Notification,
     ) -> StoredDeployment:
         now = self._clock()
-        stored = with_next_time(StoredDeployment(deployment=deployment, decided_upto=now), now=now)
+        stored_deployment = with_next_time(
+            StoredDeployment(deployment=deployment, decided_upto=now), now=now
+        )
         deliveries = await self.outbox.prepare_changes(notification)
-        sealed = self._seal_tokens(tenant, stored.id, resource_tokens)
-        put = self.repository.put_change(tenant, stored, content=sealed)
-        await self.records.write(put, *deliveries)
+        sealed = self._seal_tokens(tenant, stored_deployment.id, resource_tokens)
+        change = self.repository.put_change(tenant, stored_deployment, content=sealed)
+        await self.records.write(change, *deliveries)
         await self.outbox.enqueue_deliveries(deliveries)
-        await self.put_next(tenant, stored)
-        return stored
+        await self.put_next(tenant, stored_deployment)
+        return stored_deployment
 
     async def change(
         self,
@@ -180,14 +182,14 @@ class DeploymentStore:
 
         async def prepare() -> tuple[StoredDeployment, list[RecordChange]]:
             row = await self.repository.row(tenant, deployment_id)
-            stored = with_next_time(change(self.repository.read(row)), now=self._clock())
+            stored_deployment = with_next_time(change(self.repository.read(row)), now=self._clock())
             deliveries[:] = await self.outbox.prepare_changes(*notifications)
-            replacing = self.repository.replace_change(row, stored, content=sealed)
-            return stored, [replacing, *also, *deliveries]
+            replacing = self.repository.replace_change(row, stored_deployment, content=sealed)
+            return stored_deployment, [replacing, *also, *deliveries]
 
-        stored = await self.repository.transact(deployment_id, prepare)
+        stored_deployment = await self.repository.transact(deployment_id, prepare)
         await self.outbox.enqueue_deliveries(deliveries)
-        return stored
+        return stored_deployment
 
     async def resources(self, tenant: str, stored: StoredDeployment) -> tuple[ResourceParams, ...]:
         """The resources with their tokens, to start a session."""
@@ -285,8 +287,8 @@ class DeploymentReferences:
         for kind, id_ in _referenced_ids(deployment):
             try:
                 record = await self.require(tenant, kind, id_)
-            except NotFound as missing:
-                return run_error(missing)
+            except NotFound as error:
+                return run_error(error)
             if record.is_archived and kind in _ARCHIVED_ERRORS:
                 noun = kind.replace("_", " ")
                 return RunError(type=_ARCHIVED_ERRORS[kind], message=f"{noun} `{id_}` is archived")

@@ -100,8 +100,8 @@ class Deployments:
         )
         await self._references.check(tenant, deployment)
         notice = Notification(tenant=tenant, type="deployment.created", id=deployment.id)
-        stored = await self._store.add(tenant, deployment, tokens, notification=notice)
-        return self._with_upcoming(stored)
+        stored_deployment = await self._store.add(tenant, deployment, tokens, notification=notice)
+        return self._with_upcoming(stored_deployment)
 
     async def get(self, tenant: str, deployment_id: str) -> Deployment:
         return self._with_upcoming(await self._store.get(tenant, deployment_id))
@@ -206,11 +206,11 @@ class Deployments:
         resource_tokens: ResourceTokens | None = None,
     ) -> Deployment:
         notice = Notification(tenant=tenant, type=type_, id=deployment_id)
-        stored = await self._store.change(
+        deployment = await self._store.change(
             tenant, deployment_id, change, notifications=[notice], resource_tokens=resource_tokens
         )
-        await self._store.put_next(tenant, stored)
-        return self._with_upcoming(stored)
+        await self._store.put_next(tenant, deployment)
+        return self._with_upcoming(deployment)
 
     def _with_upcoming(self, stored: StoredDeployment) -> Deployment:
         deployment, schedule = stored.deployment, stored.deployment.schedule

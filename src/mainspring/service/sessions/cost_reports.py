@@ -170,9 +170,13 @@ class Costs:
         self, tenant: str, owner: BudgetOwner, payer: Payer, name: str
     ) -> DailyAllowance:
         limit = await self._ledger.limit_usd(tenant, payer, name)
-        used = await self._ledger.spent_usd(tenant, payer, name)
+        spent_usd = await self._ledger.spent_usd(tenant, payer, name)
         return DailyAllowance(
-            of=owner, id=name, limit_usd=limit, committed_usd=used, left_usd=_remaining(limit, used)
+            of=owner,
+            id=name,
+            limit_usd=limit,
+            committed_usd=spent_usd,
+            left_usd=_remaining(limit, spent_usd),
         )
 
 

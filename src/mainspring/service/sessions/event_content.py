@@ -227,8 +227,8 @@ async def _content(
             case ImageParams(source=source):
                 blocks.append(ImageBlock(source=await _image(lookups, tenant, source, at)))
             case DocumentParams(source=source, title=title, context=context):
-                resolved = await _document(lookups, tenant, source, at)
-                blocks.append(DocumentBlock(source=resolved, title=title, context=context))
+                resolved_source = await _document(lookups, tenant, source, at)
+                blocks.append(DocumentBlock(source=resolved_source, title=title, context=context))
             case _:
                 blocks.append(block)
     return tuple(blocks)
@@ -241,12 +241,12 @@ async def _image(
         case UrlSource():
             return _check_url(source, where)
         case Base64Source():
-            resolved = _check_base64(source, where)
+            image_source = _check_base64(source, where)
         case FileSource(file_id=file_id):
-            resolved = _encoded(await _file(lookups, tenant, file_id, where))
-    if resolved.media_type not in IMAGE_TYPES:
-        raise InvalidInput(f"{where}: {resolved.media_type} is none of {sorted(IMAGE_TYPES)}")
-    return resolved
+            image_source = _encoded(await _file(lookups, tenant, file_id, where))
+    if image_source.media_type not in IMAGE_TYPES:
+        raise InvalidInput(f"{where}: {image_source.media_type} is none of {sorted(IMAGE_TYPES)}")
+    return image_source
 
 
 async def _document(
@@ -331,5 +331,5 @@ async def expand_skill_command(
     expanded = await expand_command(first.text, skills=skills, skill_facts=facts)
     if expanded is None:
         return payload
-    blocks, used = expanded
-    return replace(payload, content=(*blocks, *more), skill=used.name)
+    blocks, skill_used = expanded
+    return replace(payload, content=(*blocks, *more), skill=skill_used.name)

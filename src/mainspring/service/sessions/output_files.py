@@ -131,21 +131,21 @@ class SessionOutputs:
     ) -> int:
         """Store new and changed files; returns how many. If `is_stopped` becomes true, the rest are
         left for the next call."""
-        listed = await folder.list()
+        outputs = await folder.list()
         current = await self._load(tenant, session_id)
         stamps = {path: stored.stamp for path, stored in current.items()}
-        changed = [item for item in listed if stamps.get(item.path) != item.stamp]
+        changed = [item for item in outputs if stamps.get(item.path) != item.stamp]
         if not changed:
             return 0
-        await self._drop_gone(tenant, current, {item.path for item in listed})
-        refused, count = _RefusedFiles(session_id), 0
+        await self._drop_gone(tenant, current, {item.path for item in outputs})
+        refused_files, count = _RefusedFiles(session_id), 0
         for start in range(0, len(changed), _BATCH):
             if await is_stopped():
                 _LOG.info("session %s: outputs were not all looked at: it was stopped", session_id)
                 break
             batch = changed[start : start + _BATCH]
-            count += await self._keep(tenant, current, batch, folder, refused)
-        refused.tell()
+            count += await self._keep(tenant, current, batch, folder, refused_files)
+        refused_files.tell()
         return count
 
     async def _keep(
@@ -181,9 +181,9 @@ class SessionOutputs:
         """Remove paths that are neither in the folder nor stored. Stored files count towards the
         limits: else a session could hand over any number of files, one after another."""
         absent = {
-            stored.file_id: path
-            for path, stored in paths.items()
-            if stored.file_id is not None and path not in present
+            output.file_id: path
+            for path, output in paths.items()
+            if output.file_id is not None and path not in present
         }
         there = {file.id for file in await self._files.get_many(tenant, list(absent))}
         for file_id, path in absent.items():
@@ -236,4 +236,4 @@ class SessionOutputs:
     async def _load(self, tenant: str, session_id: str) -> dict[str, _StoredPath]:
         outputs = await self._repository.find(tenant, session_id)
         paths = {} if outputs is None else outputs.paths
-        return {path: stored for path, stored in paths.items() if stored.file_id}
+        return {path: output for path, output in paths.items() if output.file_id}

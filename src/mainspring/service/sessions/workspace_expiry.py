@@ -67,8 +67,8 @@ class WorkspaceExpiry:
 
     async def next_step(self, tenant: str, row: SessionRow) -> ExpiryStep:
         """What to do with the workspace of a session."""
-        now, used = self._clock(), from_micros(row.updated)
-        if now - used < self._keep - self._notice or row.owner is not None:
+        now, time = self._clock(), from_micros(row.updated)
+        if now - time < self._keep - self._notice or row.owner is not None:
             return "keep"
         digest = await self._digests.of(row)
         if digest.status in ("running", "rescheduling"):
@@ -76,9 +76,9 @@ class WorkspaceExpiry:
         if any(thread.calls for thread in digest.threads.values()):
             return "keep"  # a client may still answer
         current = await self.record(tenant, row.id)
-        if current is None or current.told_at < used:
+        if current is None or current.told_at < time:
             return "tell"
-        is_due = now - used >= self._keep and now - current.told_at >= self._notice
+        is_due = now - time >= self._keep and now - current.told_at >= self._notice
         return "remove" if is_due else "keep"
 
     async def tell(self, tenant: str, session_id: str) -> None:

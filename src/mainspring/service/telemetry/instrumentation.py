@@ -65,10 +65,10 @@ class RunMetrics:
         metrics, thread = self._metrics, event.thread_id
         match event.payload:
             case StatusRunning():
-                sent = self._waiting.pop(thread, None)
-                if sent is not None:
-                    metrics.wake_seconds.observe(max(0.0, (event.time - sent).total_seconds()))
-                    self._answering[subject.session_id] = sent
+                sent_at = self._waiting.pop(thread, None)
+                if sent_at is not None:
+                    metrics.wake_seconds.observe(max(0.0, (event.time - sent_at).total_seconds()))
+                    self._answering[subject.session_id] = sent_at
             case SessionWoken():
                 self._waiting.pop(thread, None)
                 metrics.takeovers.inc()
@@ -83,25 +83,25 @@ class RunMetrics:
                 pass
 
     def on_first_token(self, subject: RunSubject) -> None:
-        if (sent := self._answering.pop(subject.session_id, None)) is not None:
-            seconds = (self._clock() - sent).total_seconds()
+        if (sent_at := self._answering.pop(subject.session_id, None)) is not None:
+            seconds = (self._clock() - sent_at).total_seconds()
             self._metrics.first_token_seconds.observe(max(0.0, seconds))
 
     def finished(self, subject: RunSubject, span: TraceSpan) -> None:
         match span.details:
-            case RunSpan() as done:
+            case RunSpan() as run_span:
                 self._answering.pop(subject.session_id, None)
-                self._run(span, done)
-            case ModelRequestSpan() as done:
-                self._chat(span, done)
-            case ToolCallSpan() as done:
-                self._call(span, done)
+                self._run(span, run_span)
+            case ModelRequestSpan() as run_span:
+                self._chat(span, run_span)
+            case ToolCallSpan() as run_span:
+                self._call(span, run_span)
 
     def _note_sent(self, event: Event) -> None:
         if len(self._waiting) >= _MAX_WAITING:  # from runs that died before they began
             self._waiting.clear()
-        if (sent := created_at_of_id(event.id)) is not None:
-            self._waiting.setdefault(event.thread_id, sent)
+        if (sent_at := created_at_of_id(event.id)) is not None:
+            self._waiting.setdefault(event.thread_id, sent_at)
 
     def _run(self, span: TraceSpan, run: RunSpan) -> None:
         self._waiting.pop(span.thread_id, None)  # messages during the run did not wake it

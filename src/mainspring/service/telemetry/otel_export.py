@@ -189,16 +189,16 @@ def _identity_attributes(subject: RunSubject, span: TraceSpan) -> Attributes:
 
 def _attributes(span: TraceSpan) -> Attributes:
     match span.details:
-        case RunSpan() as done:
+        case RunSpan() as run_span:
             attributes: Attributes = {
                 "gen_ai.operation.name": "invoke_agent",
-                "mainspring.run.reason": done.reason,
+                "mainspring.run.reason": run_span.reason,
             }
-            return attributes | _message("gen_ai.input.messages", "user", done.heard)
-        case ModelRequestSpan() as done:
-            return _chat_attributes(done)
-        case ToolCallSpan() as done:
-            return _call_attributes(span, done)
+            return attributes | _message("gen_ai.input.messages", "user", run_span.heard)
+        case ModelRequestSpan() as run_span:
+            return _chat_attributes(run_span)
+        case ToolCallSpan() as run_span:
+            return _call_attributes(span, run_span)
 
 
 def _chat_attributes(request: ModelRequestSpan) -> Attributes:

@@ -140,6 +140,6 @@ def _import_otel_export() -> ModuleType:
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("opentelemetry"):
             raise
-        missing = InvalidInput(f"{_ENDPOINT_VARIABLE} is set, and OpenTelemetry is not installed")
-        missing.add_note("pip install 'mainspring[otel]'")
-        raise missing from error
+        problem = InvalidInput(f"{_ENDPOINT_VARIABLE} is set, and OpenTelemetry is not installed")
+        problem.add_note("pip install 'mainspring[otel]'")
+        raise problem from error

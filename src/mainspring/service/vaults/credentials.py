@@ -107,12 +107,12 @@ class Credentials:
             created_at=now,
             updated_at=now,
         )
-        put = self._repository.put_change(
+        change = self._repository.put_change(
             tenant, credential, content=self._seal_secrets(tenant, credential.id, secrets)
         )
 
         async def prepare() -> tuple[VaultCredential, list[RecordChange]]:
-            return credential, [await self._vaults.admit_change(tenant, vault_id), put]
+            return credential, [await self._vaults.admit_change(tenant, vault_id), change]
 
         await self._repository.transact(credential.id, prepare)
         await self._notify_change(tenant, credential, "created")

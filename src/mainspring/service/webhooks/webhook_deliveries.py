@@ -158,15 +158,15 @@ class Deliveries:
     async def resend(self, tenant: str, delivery_id: str) -> Delivery:
         """Send it again as if for the first time, whatever its status."""
         now = self._clock()
-        sent = await self._repository.update(
+        delivery = await self._repository.update(
             tenant,
             delivery_id,
             lambda current: replace(
                 current, status="pending", attempts=0, next_attempt_at=now, forget_at=None
             ),
         )
-        await self._put(Job(task=DELIVER, key=sent.id, tenant=tenant))
-        return sent
+        await self._put(Job(task=DELIVER, key=delivery.id, tenant=tenant))
+        return delivery
 
     async def resend_dead(self, tenant: str, webhook_id: str) -> int:
         """Resend all dead deliveries of an endpoint; returns how many.

@@ -134,19 +134,19 @@ class McpServer:
         except RequestRefused as error:
             return encode_refusal(message.id, error.code, str(error), error.data), error.code
         except (InvalidInput, NotFound, Forbidden) as error:
-            refused = invalid(str(error))
-            return encode_refusal(message.id, refused.code, str(error)), refused.code
+            refusal = invalid(str(error))
+            return encode_refusal(message.id, refusal.code, str(error)), refusal.code
         except ConnectionError:
             raise
         except MainspringError as error:
             _LOG.error("%s failed: %s", message.method, error)
-            refused = internal_error()
+            refusal = internal_error()
         except Exception:  # noqa: BLE001 (a request must not end the server, whoever wrote the tool)
             _LOG.exception("%s failed", message.method)
-            refused = internal_error()
+            refusal = internal_error()
         else:
             return encode_answer(message.id, result), None
-        return encode_refusal(message.id, refused.code, str(refused)), refused.code
+        return encode_refusal(message.id, refusal.code, str(refusal)), refusal.code
 
     async def _result(
         self,

@@ -146,8 +146,8 @@ class Exchange:
             RequestRefused: the client cannot be asked this.
         """
         needed = {_CAPABILITY[request.method] for request in requests.values()}
-        if missing := sorted(needed - self.client.capabilities.keys()):
-            raise missing_capability(*missing)
+        if missing_names := sorted(needed - self.client.capabilities.keys()):
+            raise missing_capability(*missing_names)
         if self.questions is not None:
             return {
                 key: await self.questions.ask(request, self.outlet)

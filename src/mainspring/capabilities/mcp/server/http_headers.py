@@ -47,8 +47,8 @@ def check_modern(message: Message, headers: Mapping[str, str]) -> RequestHead:
         raise invalid("_meta: must have the capabilities of the client")
     _check_same("Mcp-Method", headers.get("Mcp-Method"), message.method or "")
     if (field := _NAMED.get(message.method or "")) is not None:
-        named = read_params(message.params, _Named)
-        value = named.name if field == "name" else named.uri
+        target = read_params(message.params, _Named)
+        value = target.name if field == "name" else target.uri
         if value is None:
             raise invalid(f"{field}: missing")
         _check_same("Mcp-Name", _decoded("Mcp-Name", headers.get("Mcp-Name")), value)
@@ -71,8 +71,10 @@ def check_arguments(
     expected = mirrored.values(call.arguments or {})
     for path in mirrored.paths:
         name = f"Mcp-Param-{path}"
-        sent, value = headers.get(name), expected.get(name)
-        if (sent is None) != (value is None) or not _agree(_decoded(name, sent), value):
+        header_value, value = headers.get(name), expected.get(name)
+        if (header_value is None) != (value is None) or not _agree(
+            _decoded(name, header_value), value
+        ):
             raise header_mismatch(f"{name}: does not agree with the body")
 
 

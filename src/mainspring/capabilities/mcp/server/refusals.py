@@ -46,11 +46,11 @@ def no_resource(uri: str, era: Era) -> RequestRefused:
 
 
 def missing_capability(*names: str) -> RequestRefused:
-    missing: dict[str, object] = {name: dict[str, object]() for name in names}
+    capabilities: dict[str, object] = {name: dict[str, object]() for name in names}
     return RequestRefused(
         f"this needs a client with the capability {', '.join(names)}",
         code=MISSING_CAPABILITY,
-        data={"requiredCapabilities": missing},
+        data={"requiredCapabilities": capabilities},
     )
 
 

@@ -152,20 +152,20 @@ class MessageParser:
 
     def _start(self, index: int, block: _WireBlock) -> Sequence[Delta]:
         self.has_begun = True
-        opened = self._open[index] = _OpenBlock(block.type, name=block.name, data=block.data)
+        open_block = self._open[index] = _OpenBlock(block.type, name=block.name, data=block.data)
         match block.type:
             case "tool_use":
-                opened.id = self._ids.unique(block.id)
+                open_block.id = self._ids.unique(block.id)
                 if block.input:  # the whole input at once, without deltas
-                    opened.pieces.append(msgspec.json.encode(block.input).decode())
-                return (ToolInputDelta(id=opened.id, name=block.name, json=""),)
+                    open_block.pieces.append(msgspec.json.encode(block.input).decode())
+                return (ToolInputDelta(id=open_block.id, name=block.name, json=""),)
             case "text" if block.text:
-                opened.pieces.append(block.text)
+                open_block.pieces.append(block.text)
                 return (TextDelta(block.text),)
             case "thinking":
-                opened.signature.append(block.signature)
+                open_block.signature.append(block.signature)
                 if block.thinking:
-                    opened.pieces.append(block.thinking)
+                    open_block.pieces.append(block.thinking)
                     return (ThinkingDelta(block.thinking),)
             case _:
                 pass

@@ -110,8 +110,8 @@ def _with_cache_marker(blocks: Sequence[Json], marker: Json | None) -> list[Json
 
 def _content(message: Message, quirks: Quirks, marker: Json | None) -> list[Json]:
     if isinstance(message, User):
-        given = [_user_block(block, quirks) for block in message.content]
-        return _with_cache_marker([block for block in given if block], marker)
+        user_blocks = [_user_block(block, quirks) for block in message.content]
+        return _with_cache_marker([block for block in user_blocks if block], marker)
     blocks = [_assistant_block(block, quirks) for block in message.content]
     return _with_cache_marker([block for block in blocks if block], marker)
 

@@ -43,13 +43,13 @@ class EventRoutes:
         handles_idempotency_key=True,
     )
     async def send(self, call: ApiCall[Empty, SendEvents]) -> SentEvents:
-        sent = await self.event_sender.send(
+        events = await self.event_sender.send(
             call.who,
             call["session_id"],
             call.body.events,
             key=call.request.headers.get(IDEMPOTENCY_KEY),
         )
-        return SentEvents(data=sent)
+        return SentEvents(data=events)
 
     @route(
         "GET /v1/sessions/{session_id}/events", "List the events of a session", for_worker_keys=True

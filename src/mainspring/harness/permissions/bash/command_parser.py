@@ -38,18 +38,18 @@ def signatures(text: str, depth: int = 0) -> list[tuple[str, ...]]:
     root = _parser().parse(text.encode()).root_node
     if root.has_error:
         raise AmbiguousSyntax("not valid by the grammar of bash")
-    found: list[tuple[str, ...]] = []
+    command_signatures: list[tuple[str, ...]] = []
     waiting: list[Node] = [root]
     while waiting:
         node = waiting.pop()
         if signature := _signature(node):
-            found.append(signature)
+            command_signatures.append(signature)
         if node.type == "command_substitution" and _text(node).startswith("`"):
             inner = re.sub(r"\\([`\\$])", r"\1", _text(node)[1:-1])
-            found.extend(signatures(inner, depth + 1))
+            command_signatures.extend(signatures(inner, depth + 1))
         else:
             waiting.extend(node.children)
-    return found
+    return command_signatures
 
 
 @cache
@@ -186,11 +186,11 @@ class _Collector:
         self._texts_left -= 1
         if self.exhausted or wrappers_left < 0:
             raise AmbiguousSyntax("too many commands in one another")
-        found = ScanResult()
-        problem = _read_twice(text, found)
-        for command in found.commands:
+        scan = ScanResult()
+        problem = _read_twice(text, scan)
+        for command in scan.commands:
             problem = problem or hazard(command)
-        for command in found.commands:
+        for command in scan.commands:
             try:
                 self._unwrap(command, wrappers_left)
             except AmbiguousSyntax as error:

@@ -150,8 +150,8 @@ def record_effects(command: Command, effects: Effects, scope: ReadOnlyScope) -> 
 def _record_reads(reads: FileReads, effects: Effects) -> None:
     effects.reads_anything |= not reads.is_known
     effects.shows_history |= reads.shows_history
-    named = [*reads.files, *reads.trees] if reads.is_known else []
-    hides = reads.is_dynamic or not all(_is_literal(word) or word.is_process for word in named)
+    read_words = [*reads.files, *reads.trees] if reads.is_known else []
+    hides = reads.is_dynamic or not all(_is_literal(word) or word.is_process for word in read_words)
     effects.hides_reads |= hides
     effects.opaque |= hides
     for words, places in ((reads.trees, effects.trees), (reads.guesses, effects.guesses)):
