@@ -26,6 +26,7 @@ def test_a_dream_is_reviewed_applied_and_taken_back(mainspring: Run, place: Path
     assert "Always answer in French." in mainspring("memory", "search", "French").stdout
     back = mainspring("dream", "rollback", view["id"][-8:], "--reason", "no longer")
     assert "rolled_back" in back.stdout, back.stderr
-    assert "no memory answers that" in mainspring("memory", "search", "French").stderr
+    in_memories = ("memory", "search", "French", "--scope", "agent")
+    assert "no memory or earlier session answers that" in mainspring(*in_memories).stderr
     assert mainspring("dream", "show", "drm_nothing").returncode == 1
     assert mainspring("dream", "run", "--scope", "moon").returncode == 1
