@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from tests.runtime.memory.memory_setup import AGENT, ANNA, a_note, memory_folder
 
+from mainspring.core import clock, ids
 from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound
 from mainspring.runtime.memory.memory_doctor import examine
+from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_purge import purge_memory
 from mainspring.runtime.memory.note import Note, content_hash, parse_note, render_note
 
@@ -152,8 +154,10 @@ WRITER = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
-from tests.runtime.memory.memory_setup import AGENT, a_note, memory_folder
-folder = memory_folder(Path(sys.argv[1]))
+from tests.runtime.memory.memory_setup import AGENT, a_note
+from mainspring.core import clock, ids
+from mainspring.runtime.memory.memory_folder import MemoryFolder
+folder = MemoryFolder(Path(sys.argv[1]), clock=clock.now, new_id=ids.new_id)
 for number in range(100000):
     print(number, flush=True)
     folder.save(a_note("Counter", f"value {number} " * 200), AGENT)
@@ -172,7 +176,7 @@ def test_a_writer_that_is_killed_leaves_a_whole_file_and_a_version_for_it(tmp_pa
         os.kill(writer.pid, signal.SIGKILL)
         writer.wait(60)
         writer.stdout.close()
-        folder = memory_folder(tmp_path)
+        folder = MemoryFolder(tmp_path, clock=clock.now, new_id=ids.new_id)
         body = folder.read("project_counter.md").body
         assert len(set(body.split())) == 2
         newest = folder.history("project_counter.md")[0]

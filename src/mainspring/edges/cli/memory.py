@@ -29,12 +29,13 @@ from mainspring.edges.cli.printing import (
     print_result,
 )
 from mainspring.edges.cli.session_lookup import open_existing_log
-from mainspring.runtime.memory.memory_folder import MemoryFolder, age_in_words
+from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_index import MemoryHit, note_time
 from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
 from mainspring.runtime.memory.note import (
     INDEX_FILE,
     NOTE_TYPES,
+    age_in_words,
     content_hash,
     note_path,
     parse_note,

@@ -77,9 +77,6 @@ def apply_edits(
     refused_edits: list[RefusedEdit] = []
     for edit in edits:
         version_id = version_id_of(key(edit), edit.path)
-        if version_id in memory_versions:
-            versions.append(memory_versions[version_id])
-            continue
         change = Change(
             author=author,
             reason=edit.reason,
@@ -89,7 +86,11 @@ def apply_edits(
             source=edit.trust if edit.trust == "foreign" else None,
         )
         try:
-            versions.append(_apply(folder, edit, change))
+            if (version := memory_versions.get(version_id)) is not None:
+                _finish(folder, version, change)
+            else:
+                version = _apply(folder, edit, change)
+            versions.append(version)
         except (InvalidInput, MemoryChanged, NotFound) as error:
             refused_edits.append(RefusedEdit(path=edit.path, problem=str(error)))
     return AppliedEdits(versions=tuple(versions), refused=tuple(refused_edits))
@@ -101,3 +102,13 @@ def _apply(folder: MemoryFolder, edit: MemoryEdit, change: Change) -> MemoryVers
     if content_hash(folder.content(edit.path)) != edit.before:
         raise MemoryChanged(f"{edit.path} has changed since this was proposed")
     return folder.forget(edit.path, change)
+
+
+def _finish(folder: MemoryFolder, version: MemoryVersion, change: Change) -> None:
+    """Complete an edit whose process was killed after it had changed the file, unless the file was
+    changed again since."""
+    text = folder.text(version.path)
+    if version.operation == "deleted" and not text:
+        folder.remove_from_index(version.path, change)
+    elif text and content_hash(text.encode()) == version.hash:
+        folder.finish_save(parse_note(version.path, text), change)

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from datetime import datetime
 from difflib import unified_diff
 from functools import partial
 from pathlib import Path
@@ -175,11 +174,15 @@ class MemoryFolder:
         today = self._clock().date().isoformat()
         note = replace(note, created=note.created or today, updated=today)
         version = self.write(note.path, render_note(note), change, expected=expected)
+        self.finish_save(note, change)
+        return version
+
+    def finish_save(self, note: Note, change: Change) -> None:
+        """The part of `save` that follows the file; doing it again changes nothing."""
         self._write_index(partial(with_index_line, note=note), change)
         for path in note.supersedes:
             if path in self.paths():
                 self.forget(path, replace(change, version_id=""))
-        return version
 
     def write(
         self, path: str, text: str, change: Change, *, expected: str | None = None
@@ -391,9 +394,3 @@ def _hash(content: bytes | None) -> str:
 
 def _trust(path: str, content: bytes) -> Trust:
     return parse_note(path, content.decode("utf-8", "replace")).trust
-
-
-def age_in_words(updated: datetime, now: datetime) -> str:
-    """How old a memory is; empty for today and yesterday."""
-    days = (now.date() - updated.date()).days
-    return f"{days} days old" if days > 1 else ""

@@ -8,6 +8,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Literal, TypeAlias, cast, get_args
 
@@ -191,3 +192,9 @@ def _texts(value: object) -> tuple[str, ...]:
 def _first_line(body: str) -> str:
     line = next((line for line in body.splitlines() if line.strip()), "")
     return line.lstrip("# ").strip()[:80]
+
+
+def age_in_words(updated: datetime, now: datetime) -> str:
+    """How old a memory is; empty for today and yesterday."""
+    days = (now.date() - updated.date()).days
+    return f"{days} days old" if days > 1 else ""

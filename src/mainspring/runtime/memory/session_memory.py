@@ -23,9 +23,16 @@ from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.events import ContextAdded, KnownPayload, MemoryRecalled
 from mainspring.core.sender import Sender
 from mainspring.harness.state.session_state import AGENT_IN_SESSION
-from mainspring.runtime.memory.memory_folder import MemoryFolder, age_in_words
+from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_index import MemoryHit, MemoryIndex, note_time
-from mainspring.runtime.memory.note import CONFLICTS, INDEX_FILE, Note, has_git_conflict, parse_note
+from mainspring.runtime.memory.note import (
+    CONFLICTS,
+    INDEX_FILE,
+    Note,
+    age_in_words,
+    has_git_conflict,
+    parse_note,
+)
 from mainspring.runtime.memory.past_sessions import SESSION, PastMessage, PastSessions
 
 TEAM = "team"
