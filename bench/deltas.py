@@ -22,9 +22,8 @@ from report import Measure, median
 from turns import cpu_seconds, runtime_at, serving
 
 from mainspring import Agent
-from mainspring.capabilities.providers.adapter import HttpModel
 from mainspring.capabilities.providers.http_client import HttpClient
-from mainspring.capabilities.providers.openai_chat.client import CHAT
+from mainspring.capabilities.providers.openai_chat import client as openai_chat
 from mainspring.core.content import TextBlock
 from mainspring.core.model import Model, Request, TextDelta, User
 
@@ -61,7 +60,7 @@ async def delta_costs(url: str) -> AsyncGenerator[Costs, None]:
             runtime_at(url, store) as runtime,
             _service(url) as service,
         ):
-            client = HttpModel(http, CHAT, url=url, provider="vllm")
+            client = _chat_client(http, url)
             router = runtime.models.open(f"vllm:{_MODEL}")
             agent = Agent(name="talker", model=f"vllm:{_MODEL}")
 
@@ -78,6 +77,15 @@ async def delta_costs(url: str) -> AsyncGenerator[Costs, None]:
 
             await costs()  # warm
             yield costs
+
+
+def _chat_client(http: HttpClient, url: str) -> Model:
+    """Also of commits from before `HttpModel`, with which `compare.py` compares."""
+    if not hasattr(openai_chat, "CHAT"):
+        return getattr(openai_chat, "ChatModel")(http, url=url, provider="vllm")  # noqa: B009
+    from mainspring.capabilities.providers.adapter import HttpModel  # noqa: PLC0415
+
+    return HttpModel(http, openai_chat.CHAT, url=url, provider="vllm")
 
 
 async def _microseconds(work: Callable[[], Awaitable[object]]) -> float:
