@@ -89,10 +89,10 @@ def test_what_is_not_known_is_warned_about_and_the_rest_is_read():
     config = parse_hooks(raw, scope="user", source="s")
     assert [hook.handler for hook in config.hooks] == [CommandHook(command="y")]
     assert [warning.split(":", 1)[1] for warning in config.warnings] == [
-        " hooks.PreToolUs: PreToolUs is no event that is known, so its hooks do not run; "
+        " hooks.PreToolUs: PreToolUs is not a known event, so its hooks do not run; "
         "did you mean PreToolUse?",
         " hooks.TeammateIdle: TeammateIdle never happens here, so its hooks do not run",
-        " hooks.Stop[0].hooks[0]: wasm is no type of hook that is known, so it does not run",
+        " hooks.Stop[0].hooks[0]: wasm is not a known type of hook, so it does not run",
         " hooks.Stop[0].hooks[1]: timout: not known, does nothing",
     ]
 
@@ -159,7 +159,7 @@ def test_kiro_files_are_read():
         ),
         ("PreToolUse", "", CommandHook(command="./guard.sh", timeout_seconds=5)),
     ]
-    assert "PostFileSave is no event that is known" in config.warnings[0]
+    assert "PostFileSave is not a known event" in config.warnings[0]
 
 
 @pytest.mark.parametrize(

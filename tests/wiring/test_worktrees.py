@@ -161,7 +161,7 @@ async def test_where_there_can_be_no_worktree_it_is_said_why(tmp_path: Path):
     ]:
         with pytest.raises(ToolEnvironmentError, match=why):
             await open_worktrees(tmp_path / name, place).open("helper")
-    with pytest.raises(ToolEnvironmentError, match="no name"):
+    with pytest.raises(ToolEnvironmentError, match="not a valid name"):
         await open_worktrees(repository(tmp_path / "work"), place).open("../helper")
 
 

@@ -123,7 +123,7 @@ async def log_in(settings: Settings, server: McpServer, browser: Browser | Devic
     auth = server_auth(settings, server, lambda _: None, browser)
     if server.transport == "stdio" or not isinstance(auth, OAuthGrant):
         raise InvalidInput(
-            f"{server.name} is not a server that one logs in to: it has its own headers or command"
+            f"{server.name} does not need a login: it has its own headers or command"
         )
     await oauth_grants.log_in(await _open_address(server.transport, server.url, auth))
     return await stored_grants(settings, server).load() is not None

@@ -175,7 +175,7 @@ class GitWorktrees:
 
     async def _read_state(self, name: str) -> _WorktreeState:
         if not _NAME.fullmatch(name):
-            raise ToolEnvironmentError(f"{name!r} is no name for a worktree")
+            raise ToolEnvironmentError(f"{name!r} is not a valid name for a worktree")
         git_repository = await open_repository(self.workspace.resolve(), self.run_program)
         repository = replace(git_repository, beside=(self.place.resolve(),))
         top = self.place.resolve() / name

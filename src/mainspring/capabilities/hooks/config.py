@@ -266,7 +266,7 @@ class HookReader:
             return None
         near = get_close_matches(name, EVENTS, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        self.warn(place, f"{name} is no event that is known, so its hooks do not run{hint}")
+        self.warn(place, f"{name} is not a known event, so its hooks do not run{hint}")
         return None
 
     def hook(self, event: HookEventName, matcher: str, handler: Handler, place: str) -> Hook:
@@ -304,7 +304,7 @@ def _parse_handler(reader: HookReader, raw: dict[str, object], place: str) -> Ha
         raise reader.wrong(place, "`type` must say what it is: " + ", ".join(_PUBLISHED))
     published = _PUBLISHED.get(kind)
     if published is None:
-        reader.warn(place, f"{kind} is no type of hook that is known, so it does not run")
+        reader.warn(place, f"{kind} is not a known type of hook, so it does not run")
         return None
     unknown = raw.keys() - {*published.__struct_encode_fields__, *_TAG}
     if unknown:

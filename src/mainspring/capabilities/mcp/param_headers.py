@@ -69,7 +69,7 @@ def param_headers(schema: Mapping[str, object]) -> ParamHeaders:
             continue
         name = fields[_KEY]
         if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-            raise InvalidInput(f"{_KEY}: {name!r:.80} is no name of a header")
+            raise InvalidInput(f"{_KEY}: {name!r:.80} is not a header name")
         if not path:
             raise InvalidInput(f"{_KEY}: {name} is not at a plain property")
         if fields.get("type") not in _TYPES:

@@ -169,7 +169,7 @@ class HttpPoster:
             # an unknown name may become known; an address that is not public stays so
             return PostResult(error=str(refusal), is_refused=refusal.__cause__ is None)
         except ValueError:  # the system's resolver cannot encode it
-            return PostResult(error="its host is no name", is_refused=True)
+            return PostResult(error="its host is not a valid name", is_refused=True)
         failed = PostResult(error="no answer")
         for address in addresses:
             try:

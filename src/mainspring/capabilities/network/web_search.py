@@ -111,7 +111,7 @@ def parse_search_provider(text: str, secrets: Mapping[str, str]) -> WebSearch:
     name, _, address = text.strip().partition(":")
     if name not in _KEYS:
         names = ", ".join((*_KEYS, "anthropic"))
-        raise InvalidInput(f"MAINSPRING_SEARCH: {name!r} is none of {names}")
+        raise InvalidInput(f"MAINSPRING_SEARCH: {name!r} is not one of {names}")
     url = (address or _ADDRESSES.get(name, "")).rstrip("/")
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
         raise InvalidInput(f"MAINSPRING_SEARCH: {name} needs an address: {name}:https://...")

@@ -225,7 +225,7 @@ def _check(name: str, value: str) -> None:
 def _host(host: str) -> str:
     name = host.strip().lower().rstrip(".")
     if not _HOST.fullmatch(name) or name.rpartition(".")[2].isdigit():
-        error = InvalidInput(f"{host!r} is no name of a host")
+        error = InvalidInput(f"{host!r} is not a host name")
         error.add_note("api.example.com, or *.example.com for all below it; no address, no port")
         raise error
     return name

@@ -107,7 +107,7 @@ def _readable_error(error: str, names: Mapping[str, str] | None = None) -> str:
         return "JSON is malformed: it ends too early"
     what, _, where = error.rpartition(" - at `$") if " - at `$" in error else (error, "", "")
     if (value := _INVALID_VALUE.match(what)) is not None:
-        what = f"{value[1]}: it is none of those that are known"
+        what = f"{value[1]}: it is not a known value"
     where = where.rstrip("`").lstrip(".")
     where = (names or {}).get(where, where)
     return f"{where}: {what[:1].lower()}{what[1:]}" if where else what

@@ -284,7 +284,7 @@ def _print_no_match(notes: Screen, types: list[str] | None) -> None:
         if kind not in PAYLOAD_TYPES:
             near = get_close_matches(kind, PAYLOAD_TYPES, n=3)
             hint = f"; did you mean {', '.join(near)}?" if near else ""
-            notes.paragraph((f"hint: {kind} is no type of event that we know{hint}", "dim"))
+            notes.paragraph((f"hint: {kind} is not a known type of event{hint}", "dim"))
 
 
 @command(app)

@@ -104,7 +104,7 @@ def _pdf_lines(name: str, content: bytes) -> Iterator[_Line]:
 
 
 def pdf_pages(name: str, content: bytes, *, max_seconds: int = _PDF_SECONDS) -> list[str]:
-    """The text of each page. Blocks, as long as that at most.
+    """Return the text of each page. Blocks for at most twice `max_seconds`.
 
     Raises:
         InvalidInput: it is damaged, takes too long or too much memory, or the reader is missing.

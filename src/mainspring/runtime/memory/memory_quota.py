@@ -31,7 +31,7 @@ def read_quota(environment: Mapping[str, str]) -> MemoryQuota:
 def check_quota(
     quota: MemoryQuota, states: Mapping[str, stat_result], path: str, size: int
 ) -> None:
-    """Whether a file of a size may be written among others. One that gets no longer always may,
+    """Whether a file of this size may be written. A file that does not grow may always be written,
     and so may the index file.
 
     Raises: InvalidInput.

@@ -217,7 +217,7 @@ def _member(archive: tarfile.TarFile, name: str) -> tarfile.TarInfo:
     except KeyError:
         raise InvalidInput(f"the bundle has no {name}") from None
     if not entry.isreg() or entry.name.startswith(PREFIX):
-        raise InvalidInput(f"the bundle's {name} is no file")
+        raise InvalidInput(f"the bundle's {name} is not a file")
     return entry
 
 
@@ -269,7 +269,7 @@ def _header(opened: IO[bytes], at: int) -> tuple[bytes, int] | None:
         return None
     kind, digits = block[156:157], block[124:136].rstrip(b"\0 ")
     if kind not in (_FILE, _LINK, _FOLDER, _PAX):
-        raise InvalidInput("the bundle has something that is no file, folder or link")
+        raise InvalidInput("the bundle has something that is not a file, folder or link")
     if not digits or not all(48 <= digit <= 55 for digit in digits):
         raise InvalidInput("the bundle has a file without a size")
     length = int(digits, 8)

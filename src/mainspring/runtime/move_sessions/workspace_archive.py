@@ -240,7 +240,7 @@ def _entries(archive: tarfile.TarFile, hidden: Collection[str]) -> list[tarfile.
     entries = [entry for entry in archive if entry.name.startswith(PREFIX)]
     for entry in entries:
         if not (entry.isdir() or entry.isreg() or entry.issym()) or entry.issparse():
-            raise InvalidInput(f"{entry.name[:100]!r} is no file, folder or link")
+            raise InvalidInput(f"{entry.name[:100]!r} is not a file, folder or link")
         if entry.name.removeprefix(PREFIX).partition("/")[0] in hidden:
             raise InvalidInput(f"{entry.name[:100]!r} is not part of a workspace")
     return entries

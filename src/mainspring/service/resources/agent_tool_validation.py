@@ -65,7 +65,7 @@ def _check_builtins(toolset: AgentToolset, where: str, custom: Sequence[str]) ->
         on |= {name for name in BUILTINS if name not in off}
     for name in custom:
         if name in on:
-            raise InvalidInput(f"tools: the custom tool {name} is called as an enabled built-in")
+            raise InvalidInput(f"tools: {name} is also the name of an enabled built-in tool")
     for index, config in enumerate(toolset.configs):
         _check_web(config, f"{where}.configs[{index}]", custom)
 

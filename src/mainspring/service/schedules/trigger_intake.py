@@ -162,7 +162,7 @@ def _parse_body(body: bytes) -> dict[str, Any]:
     try:
         parsed = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidInput("the body is no JSON") from error
+        raise InvalidInput("the body is not JSON") from error
     if not isinstance(parsed, dict):
-        raise InvalidInput("the body is no JSON object")
+        raise InvalidInput("the body is not a JSON object")
     return cast("dict[str, Any]", parsed)

@@ -142,7 +142,7 @@ def check_template(template: str, *, where: str) -> str:
     """Raises: InvalidInput: something in braces is not a path."""
     for path in _PLACEHOLDER.findall(template):
         if not _PATH.fullmatch(path):
-            raise InvalidInput(f"{where}: {path[:64]!r} is no path as body.issue.number")
+            raise InvalidInput(f"{where}: {path[:64]!r} is not a path like body.issue.number")
         if path.removesuffix("?").lower().removeprefix("headers.") in _SECRET_HEADERS:
             raise InvalidInput(f"{where}: {path} may be a secret and stays outside")
     text = _PLACEHOLDER.sub("", template)

@@ -245,7 +245,8 @@ async def _image(
         case FileSource(file_id=file_id):
             image_source = _encoded(await _file(lookups, tenant, file_id, where))
     if image_source.media_type not in IMAGE_TYPES:
-        raise InvalidInput(f"{where}: {image_source.media_type} is none of {sorted(IMAGE_TYPES)}")
+        media_type = image_source.media_type
+        raise InvalidInput(f"{where}: {media_type} is not one of {sorted(IMAGE_TYPES)}")
     return image_source
 
 

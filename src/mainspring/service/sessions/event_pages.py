@@ -89,7 +89,7 @@ def event_query(view: EventView, request: ListEvents) -> EventQuery:
     """Raises: InvalidInput."""
     types = frozenset(request.types) or (None if view.is_internal else PUBLIC_TYPES)
     if not view.is_internal and types is not None and (strange := types - PUBLIC_TYPES):
-        raise InvalidInput(f"types: {sorted(strange)[0]} is no type of event")
+        raise InvalidInput(f"types: {sorted(strange)[0]} is not a type of event")
     since, until = created_bounds(request)
     return EventQuery(
         view=view,

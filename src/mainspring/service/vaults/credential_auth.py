@@ -353,7 +353,7 @@ def _url(written: str, field: str) -> str:
         parts = urlsplit(written)
         is_good = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        raise InvalidInput(f"auth.{field}: this is no URL") from None
+        raise InvalidInput(f"auth.{field}: this is not a URL") from None
     if not is_good or not written.isascii() or not written.isprintable() or " " in written:
         raise InvalidInput(
             f"auth.{field}: a URL begins with https:// (or http://) and a host, and has no spaces"

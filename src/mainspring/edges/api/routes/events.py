@@ -116,6 +116,6 @@ def _cursor(last_event_id: str | None, after: int | None) -> int | None:
         return after
     if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) <= 18):
         raise InvalidInput(
-            f"Last-Event-ID: {last_event_id[:40]!r} is no id of an event on this stream"
+            f"Last-Event-ID: {last_event_id[:40]!r} is not the id of an event on this stream"
         )
     return int(last_event_id)

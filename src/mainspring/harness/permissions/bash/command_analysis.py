@@ -161,7 +161,7 @@ def _judge(text: str) -> tuple[Commands | UnclearCommands, tuple[ReadOnlyScope, 
 
 
 def _reason(commands: Sequence[Command], more: Sequence[Command], is_foreign: bool) -> str:
-    """More: those that do not only look."""
+    """Why a person is asked; empty if nobody need be. `more`: commands that do more than read."""
     if more:
         return f"`{basename(more[0]) or more[0].text}` may do more than read"
     if any(_writes_or_connects(redirect) for command in commands for redirect in command.redirects):
