@@ -290,25 +290,25 @@ async def test_what_an_archived_session_has_asked_waits_no_more(tmp_path: Path):
 
 
 class OneTopic:
-    """A radio on which a test speaks."""
+    """Delivers what a test sends."""
 
     def __init__(self) -> None:
-        self.heard: Callable[[str], None] | None = None
+        self.on_message: Callable[[str], None] | None = None
 
     def say(self, topic: str, text: str) -> None:
         pass
 
     @contextmanager
-    def listen(self, topic: str, heard: Callable[[str], None]) -> Generator[None]:
+    def listen(self, topic: str, on_message: Callable[[str], None]) -> Generator[None]:
         del topic
-        self.heard = heard
+        self.on_message = on_message
         yield
 
 
 def test_a_delta_of_a_newer_version_is_passed_over():
     pubsub = OneTopic()
     with SharedDeltas(pubsub).listen("sesn_1", lambda: None) as subscription:
-        assert pubsub.heard is not None
-        pubsub.heard('{"type":"shrank"}')
-        pubsub.heard("not even JSON")
+        assert pubsub.on_message is not None
+        pubsub.on_message('{"type":"shrank"}')
+        pubsub.on_message("not even JSON")
         assert subscription.take() == []
