@@ -116,9 +116,9 @@ class PassageVectors:
             return scores
         is_used = np.zeros(len(self._word_vectors), bool)
         is_used[numbers] = True
-        array1_d, place_of = np.flatnonzero(is_used), np.cumsum(is_used) - 1
+        used_words, place_of = np.flatnonzero(is_used), np.cumsum(is_used) - 1
         places = place_of[numbers]
-        vectors = self._word_vectors[array1_d]
+        vectors = self._word_vectors[used_words]
         similar = np.stack([_products(vectors, self._word(word)) for word in asked])
         similar[similar < _MIN_SIMILARITY] = 0.0
         present = lengths > 0

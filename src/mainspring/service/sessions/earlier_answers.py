@@ -90,9 +90,9 @@ class EarlierAnswers:
 
     def check_same(self, earlier: InboxItem, payload: ClientPayload) -> None:
         """Raises: StaleVersion: the earlier answer was another one."""
-        any_payload = read_payload(earlier.type, earlier.body, earlier.version)
+        earlier_payload = read_payload(earlier.type, earlier.body, earlier.version)
         clean, _ = encode_scrubbed(payload, self._log.scrub)
-        if clean != any_payload:
+        if clean != earlier_payload:
             key = answer_key(payload)
             raise conflicting_answer(key[1] if key else "")
 
