@@ -105,7 +105,7 @@ async def test_every_problem_has_its_place_and_how_to_mend_it(
         in shown
     )
     assert ".claude/settings.json:6: error: the settings of the sandbox are wrong" in shown
-    assert "hooks.json:2: warning: hooks.PreTolUse: PreTolUse is no event" in shown
+    assert "hooks.json:2: warning: hooks.PreTolUse: PreTolUse is not a known event" in shown
     assert "agent.yaml:2: warning: there is no tool raed" in lines
     assert "    fix: did you mean read?" in lines
     assert lines[-1].startswith("3 errors, ")

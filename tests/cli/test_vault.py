@@ -53,7 +53,7 @@ def test_a_value_is_not_taken_from_the_command_line(mainspring: Run, own: Path):
     ("arguments", "stdin", "why"),
     [
         (("set", "not-a-name"), VALUE, "a name has letters"),
-        (("set", "TOKEN", "--host", "10.0.0.1"), VALUE, "no name of a host"),
+        (("set", "TOKEN", "--host", "10.0.0.1"), VALUE, "is not a host name"),
         (("set", "TOKEN"), "", "less than 8"),
         (("rm", "TOKEN"), "", "no 'TOKEN'"),
     ],
