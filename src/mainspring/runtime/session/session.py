@@ -309,6 +309,7 @@ class Session(Generic[Output]):
     async def end(self, reason: str = "other", *, is_begun: bool = False) -> None:
         """Run the `SessionEnd` hooks once, when this process no longer continues the session. Does
         nothing if this process has not run it, unless `is_begun` says that another one has.
+
         Raises:
             LeaseHeld: another worker continues it.
         """
