@@ -61,6 +61,18 @@ def test_a_proposal_is_no_memory_until_a_person_accepts_it_and_a_rejected_one_st
     assert not propose(folder, offer(text="Use -n 2.\n")), "it is known"
 
 
+def test_an_acceptance_that_was_killed_after_the_file_adds_its_line_to_the_index(tmp_path: Path):
+    folder = team_folder(tmp_path)
+    assert propose(folder, offer())
+    (waiting,) = proposals(folder)
+    accept(folder, waiting, PERSON, NOW, replace=False)
+    whole = folder.text("MEMORY.md")
+    folder.remove_from_index("procedure_tests.md", ANNA)  # what a kill in between leaves
+    assert folder.text("MEMORY.md") != whole
+    accept(folder, waiting, PERSON, NOW, replace=False)
+    assert folder.text("MEMORY.md") == whole
+
+
 def test_a_memory_of_another_agent_loses_what_refers_to_its_folder_and_keeps_its_mark(
     tmp_path: Path,
 ):

@@ -292,3 +292,15 @@ def folder_hash(folder: Path) -> str:
 def _files_below(folder: Path) -> Iterator[Path]:
     for place, _, names in os.walk(folder):
         yield from (path for name in names if (path := Path(place, name)).is_file())
+
+
+def named_suite(folder: Path, name: str, *, field: str) -> SuiteFile:
+    """A suite of the folder that a service runs in. Blocks.
+
+    Raises: InvalidInput: there is no such suite; the message begins with `field`.
+    """
+    files = {file.stem: file for file in find_suites(folder)}
+    if name not in files:
+        names = ", ".join(files) or "none"
+        raise InvalidInput(f"{field}: no suite {name} where the service runs; there: {names}")
+    return read_suite(files[name])

@@ -87,7 +87,7 @@ def apply_edits(
         )
         try:
             if (version := memory_versions.get(version_id)) is not None:
-                _finish(folder, version, change)
+                finish_edit(folder, version, change)
             else:
                 version = _apply(folder, edit, change)
             versions.append(version)
@@ -104,7 +104,7 @@ def _apply(folder: MemoryFolder, edit: MemoryEdit, change: Change) -> MemoryVers
     return folder.forget(edit.path, change)
 
 
-def _finish(folder: MemoryFolder, version: MemoryVersion, change: Change) -> None:
+def finish_edit(folder: MemoryFolder, version: MemoryVersion, change: Change) -> None:
     """Complete an edit whose process was killed after it had changed the file, unless the file was
     changed again since."""
     text = folder.text(version.path)

@@ -20,7 +20,7 @@ from msgspec import Struct
 from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound
 from mainspring.core.sender import Sender
 from mainspring.runtime.memory.extraction import Evidence
-from mainspring.runtime.memory.memory_edits import version_id_of
+from mainspring.runtime.memory.memory_edits import finish_edit, version_id_of
 from mainspring.runtime.memory.memory_files import MemoryFiles
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_versions import Change, MemoryVersion, locked
@@ -73,14 +73,7 @@ _DECISION = msgspec.json.Decoder(Decision)
 
 def proposal_of(note: Note, *, reason: str, by: str, time: datetime) -> Proposal:
     """Of a memory, to others: what refers to the folder it is from is left out."""
-    plain = Note(
-        path=note.path,
-        name=" ".join(note.name.split()),
-        description=note.description,
-        type=note.type,
-        body=note.body,
-        trust=_trust_of_others(note.trust),
-    )
+    plain = _without_references(note, note.trust)
     evidence = tuple(Evidence(session_id=note.session, event_id=item) for item in note.events)
     return Proposal(
         path=note.path,
@@ -122,8 +115,8 @@ def proposals(folder: MemoryFolder) -> list[Proposal]:
         return []
     with folder.open_files() as files:
         decided = {item.id for item in _decisions(files)}
-        found = {item.id: item for _, item in _waiting(files) if item.id not in decided}
-    return sorted(found.values(), key=lambda item: (item.time, item.id))
+        by_id = {item.id: item for _, item in _waiting(files) if item.id not in decided}
+    return sorted(by_id.values(), key=lambda item: (item.time, item.id))
 
 
 def accept(
@@ -135,23 +128,23 @@ def accept(
     """
     _check(proposal)
     version_id = version_id_of(proposal.id, proposal.path)
-    done = folder.find_versions(version_id)
-    if done:
-        version = done[0]
+    change = Change(
+        author=person,
+        reason=f"proposed by {proposal.proposed_by}: {proposal.reason}",
+        session_id=next((item.session_id for item in proposal.evidence), ""),
+        event_ids=tuple(item.event_id for item in proposal.evidence),
+        version_id=version_id,
+        source=_trust_of_others(proposal.trust),
+    )
+    if earlier := folder.find_versions(version_id):
+        version = earlier[0]
+        finish_edit(folder, version, change)
     else:
         before = folder.text(proposal.path)
         if before and not replace:
             raise MemoryChanged(
                 f"there is a memory {proposal.path}: give --replace to write this in its place"
             )
-        change = Change(
-            author=person,
-            reason=f"proposed by {proposal.proposed_by}: {proposal.reason}",
-            session_id=next((item.session_id for item in proposal.evidence), ""),
-            event_ids=tuple(item.event_id for item in proposal.evidence),
-            version_id=version_id,
-            source=_trust_of_others(proposal.trust),
-        )
         expected = content_hash(before.encode()) if before else ""
         version = folder.save(_note(proposal), change, expected=expected)
     _decide(
@@ -228,15 +221,18 @@ def _check(proposal: Proposal) -> None:
 
 
 def _note(proposal: Proposal) -> Note:
-    """What is written: nothing that removes or refers to other memories."""
-    note = parse_note(proposal.path, proposal.text)
+    return _without_references(parse_note(proposal.path, proposal.text), proposal.trust)
+
+
+def _without_references(note: Note, trust: Trust) -> Note:
+    """Nothing that removes other memories or refers to them."""
     return Note(
-        path=proposal.path,
+        path=note.path,
         name=" ".join(note.name.split()),
         description=note.description,
         type=note.type,
         body=note.body,
-        trust=_trust_of_others(proposal.trust),
+        trust=_trust_of_others(trust),
     )
 
 

@@ -12,13 +12,12 @@ from tempfile import TemporaryDirectory
 
 from anyio import to_thread
 
-from mainspring.core.errors import InvalidInput
 from mainspring.core.events import DreamScore
 from mainspring.improve.dreams.dreamer import DreamStore
 from mainspring.improve.dreams.folder_store import SuiteTest
 from mainspring.improve.evals.runner import SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
-from mainspring.improve.evals.suite_files import find_suites, read_suite
+from mainspring.improve.evals.suite_files import named_suite
 from mainspring.runtime.memory.memory_edits import MemoryEdit
 from mainspring.runtime.run_options import RunOptions
 
@@ -52,8 +51,4 @@ class SuiteScore:
 
 def find_suite(folder: Path, name: str) -> SuiteFile:
     """Blocks. Raises: InvalidInput."""
-    files = {file.stem: file for file in find_suites(folder)}
-    if name not in files:
-        names = ", ".join(files) or "none"
-        raise InvalidInput(f"suite: no suite {name} where the service runs; there: {names}")
-    return read_suite(files[name])
+    return named_suite(folder, name, field="suite")

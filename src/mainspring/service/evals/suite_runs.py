@@ -13,7 +13,7 @@ from mainspring.improve.evals.drill import Drill, fallback_models
 from mainspring.improve.evals.run_log import EvalRun, existing_runs
 from mainspring.improve.evals.runner import RunSettings, SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
-from mainspring.improve.evals.suite_files import find_suites, read_suite
+from mainspring.improve.evals.suite_files import named_suite
 from mainspring.improve.evals.trend import REFERENCE_RUNS, suite_trend
 from mainspring.service.schedules.deployment_types import EvalAction
 
@@ -27,13 +27,7 @@ def find_suite(folder: Path, action: EvalAction) -> SuiteFile:
         raise InvalidInput("action.model: a script is chosen by the operator, as serve --model")
     if action.is_drill and action.model is not None:
         fallback_models(action.model)
-    files = {file.stem: file for file in find_suites(folder)}
-    if action.suite not in files:
-        names = ", ".join(files) or "none"
-        raise InvalidInput(
-            f"action.suite: no suite {action.suite} where the service runs; there: {names}"
-        )
-    return read_suite(files[action.suite])
+    return named_suite(folder, action.suite, field="action.suite")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
