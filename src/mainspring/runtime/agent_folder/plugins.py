@@ -63,7 +63,7 @@ _UNSUPPORTED_ENTRIES = (
 
 class InstalledPlugins(Struct, frozen=True):
     plugins: tuple[Plugin, ...]
-    """Those in use: if two have the same name, the user's one."""
+    """The plugins in use: if two have the same name, the user's one."""
     findings: tuple[Finding, ...]
 
     @property
@@ -274,7 +274,7 @@ class _PluginReader(Struct):
                 yield PluginHooks(file.shown, hooks)
 
     def servers(self, manifest: JsonFile) -> Iterator[McpServer]:
-        """Of two servers with the same name, the later one counts."""
+        """If two servers have the same name, the later one is used."""
         for file, inline in self.declared(manifest, SERVERS, ".mcp.json", "mcp.json"):
             if inline is None:
                 table, findings = table_of(file)
@@ -334,7 +334,8 @@ class _PluginReader(Struct):
 
 
 def _uses_default_paths(manifest: JsonFile) -> bool:
-    """False if the manifest (or the marketplace entry) says that only what it names counts."""
+    """False if the manifest (or the marketplace entry) says that only the paths it names are
+    used."""
     return manifest.fields.get("strict") is not False
 
 
