@@ -47,6 +47,7 @@ class PathWatcher(Protocol):
 
     def end(self) -> list[str]:
         """Call after the program has ended: the protected paths it created, which were moved away.
+
         Raises: SandboxFailed."""
         ...
 
