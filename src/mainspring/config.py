@@ -1,4 +1,4 @@
-"""Settings, read once from the environment and the place of work; values are passed down."""
+"""Settings, read once from the environment and the working folder; values are passed down."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLDER = ".mainspring"
 DATABASE = "mainspring.db"
 VAULT = "vault.json"
 VERSIONS = "versions"
-"""Where a folder keeps earlier versions of its agent, below `FOLDER`."""
+"""The folder of an agent's earlier versions, below `FOLDER`."""
 API_KEY_VARIABLES = (
     "ANTHROPIC_API_KEY",
     "OPENAI_API_KEY",
@@ -49,43 +49,46 @@ class Settings:
     keys: frozenset[str]
     """Which of `KEYS` are set."""
     secrets: Mapping[str, str] = field(repr=False)
-    """What they are, and `ADDRESSES`; for the clients of models only."""
+    """The values of `KEYS` and `ADDRESSES`; only for the model clients."""
     model: str | None
-    """What MAINSPRING_MODEL says."""
+    """The value of MAINSPRING_MODEL."""
     folder: str
-    """Where the work is done."""
+    """The working folder."""
     color: bool
     debug: bool
     read_api_key: Callable[[], Awaitable[str]] | None = field(default=None, repr=False)
     """Runs `apiKeyHelper` of the settings files, if the environment has no key."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """All of it, for hooks; they get what locates things, and what they are allowed by name."""
+    """The whole environment, for hooks; they get variables that locate things, and those allowed by
+    name."""
     home: str = ""
-    """The user's own folder: what holds for all projects stands there."""
+    """The user's home folder, with settings for all projects."""
     vault: str = ""
-    """The file of secrets; its key stands beside it unless one of the next two says otherwise."""
+    """The file of secrets; its key is beside it unless one of the next two fields says
+    otherwise."""
     vault_key: str | None = field(default=None, repr=False)
-    """What MAINSPRING_VAULT_KEY says."""
+    """The value of MAINSPRING_VAULT_KEY."""
     vault_in_keyring: bool = False
     """Whether MAINSPRING_VAULT_KEYRING says that the key is in the keyring of the system."""
     workspaces: str = ""
-    """Where the sessions of the service work, each in a folder of its own. Workers on several
-    machines need the same one."""
+    """The folder of the service's workspaces, one per session. Workers on several machines must
+    share it."""
     admin_key: str | None = field(default=None, repr=False)
-    """What MAINSPRING_ADMIN_KEY says: the first key of the service, if there is none yet."""
+    """The value of MAINSPRING_ADMIN_KEY: the first key of the service, if it has none yet."""
     service_user: str | None = None
-    """What MAINSPRING_USER says: whom `serve` and `worker` become when root starts them."""
+    """The value of MAINSPRING_USER: the user that `serve` and `worker` become when root starts
+    them."""
     allow_root: bool = False
     """Whether MAINSPRING_ALLOW_ROOT says that `serve` and `worker` may run as root."""
 
     is_light: bool = False
     """Whether MAINSPRING_THEME says `light`: the terminal's background is bright."""
     user: str = ""
-    """Who runs this process, as the system knows them."""
+    """The system's name of the user who runs this process."""
 
     @property
     def store_label(self) -> str:
-        """The store, fit to be shown."""
+        """The store, safe to show."""
         return without_password(self.store) if is_postgres(self.store) else self.store
 
 
@@ -96,7 +99,7 @@ def read_settings(
     environ: Mapping[str, str] = os.environ,
     folder: Path | None = None,
 ) -> Settings:
-    """What was said on the command line first, then the environment, then what is usual."""
+    """Values from the command line first, then the environment, then defaults."""
     here = folder or Path.cwd()
     place = _store_path(store or environ.get("MAINSPRING_STORE") or "", here)
     return Settings(
@@ -126,13 +129,13 @@ def read_settings(
 
 
 def _is_light(environ: Mapping[str, str]) -> bool:
-    """By MAINSPRING_THEME; without it, by what some terminals say about their background."""
+    """By MAINSPRING_THEME; without it, by what some terminals report about their background."""
     theme = environ.get("MAINSPRING_THEME", "")
     return theme == "light" or (not theme and environ.get("COLORFGBG", "").endswith((";7", ";15")))
 
 
 def _user() -> str:
-    """By the process's own uid, where there is one: variables may say anything."""
+    """By the process's own uid, if there is one: variables can be set to anything."""
     if sys.platform == "win32" or not hasattr(os, "getuid"):
         return os.environ.get("USERNAME", "")
     try:
@@ -152,7 +155,7 @@ def is_postgres(store: str) -> bool:
 
 
 def without_password(url: str) -> str:
-    """The URL, fit to be shown: a password may stand before the host or among the parameters."""
+    """The URL, safe to show: a password may be before the host or among the parameters."""
     parts = urlsplit(url)
     login, at, host = parts.netloc.rpartition("@")
     user, colon, _ = login.partition(":")
@@ -175,10 +178,9 @@ def _workspaces(store: str, here: Path) -> str:
 
 
 def _home_of(here: Path) -> Path:
-    """The nearest `.mainspring` at or above `here`; above, only one of our own.
+    """The nearest `.mainspring` at or above `here`; above, only one that the user owns.
 
-    Anybody can put a folder into /tmp and read what others then write there.
-    """
+    Anybody can create a folder in /tmp and read what others then write there."""
     for folder in (here, *here.parents):
         home = folder / FOLDER
         is_there = _has_store_files(home) if folder == here else _has_our_log(home)
@@ -188,12 +190,13 @@ def _home_of(here: Path) -> Path:
 
 
 def _has_store_files(home: Path) -> bool:
-    """Versions of an agent that others run from here are not the beginning of a store."""
+    """Versions of an agent that other folders run do not make a store."""
     return os.path.isdir(home) and os.listdir(home) != [VERSIONS]
 
 
 def _has_our_log(home: Path) -> bool:
-    """A folder of settings only, as the user's own is, is not where projects below keep theirs."""
+    """A folder with settings only, like the user's own, does not hold the logs of projects below
+    it."""
     return (home / DATABASE).is_file() and _is_ours(home)
 
 

@@ -163,7 +163,7 @@ def test_sessions_are_cleared_forked_and_compacted(chat: Chat, upstream: Upstrea
         terminal.expect("> ")
         assert "remember seven" in told(upstream.requests[-1])
         terminal.type("/compact the numbers\r")
-        terminal.expect("what is old is summed up")
+        terminal.expect("older messages will be summarized")
         terminal.expect("2 turns")
         terminal.expect("> ")
         terminal.type("/clear\r")

@@ -72,6 +72,23 @@ class Fleet:
         self.kills.append((clock.now(), held))
         await self.end(worker, signal.SIGKILL)
 
+    async def kill_during_a_run(self, worker: int) -> None:
+        """Kill it while two sessions are unfinished; it is stopped first to make that certain."""
+        with anyio.fail_after(60):
+            while True:
+                await self.busy(worker, sessions=2)
+                os.kill(worker, signal.SIGSTOP)
+                held = await self.held_by(worker)
+                if sum(self._is_underway(session_id) for session_id in held) >= 2:
+                    return await self.kill(worker)
+                os.kill(worker, signal.SIGCONT)
+                await anyio.sleep(0.05)
+
+    def _is_underway(self, session_id: str) -> bool:
+        """Some steps are done and some are not, so that the next owner writes `session.woken`."""
+        deeds = ledger_of(Path(self.order.folder), session_id).deeds()
+        return 0 < len({deed.step for deed in deeds}) < self.order.steps
+
     async def end(self, worker: int, how: signal.Signals) -> None:
         self.workers.remove(worker)
         os.kill(worker, how)

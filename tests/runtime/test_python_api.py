@@ -325,7 +325,7 @@ async def test_files_are_parts_of_a_message_and_what_no_model_reads_is_refused(
     item = await session.send(parts)
     assert '"title":"note.txt"' in item.body
     assert '"image/png"' in item.body
-    for name, why in (("x.bin", "no text in UTF-8"), ("none", "cannot be read")):
+    for name, why in (("x.bin", "a PDF or UTF-8 text"), ("none", "cannot be read")):
         with pytest.raises(InvalidInput, match=why):
             await session.send(tmp_path / name)
 

@@ -79,7 +79,7 @@ def test_too_many_files_are_refused_in_either_form():
 def test_an_encrypted_or_oddly_compressed_archive_is_refused():
     odd = special("pdf/x", stat.S_IFREG)
     odd.compress_type = zipfile.ZIP_LZMA
-    with pytest.raises(InvalidInput, match="compressed in another way"):
+    with pytest.raises(InvalidInput, match="compressed with an unsupported method"):
         zipped((odd, b"x"))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:

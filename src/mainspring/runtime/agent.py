@@ -77,7 +77,7 @@ class Agent(Generic[Output]):
     tools: ConvertedField[Sequence[Tool | ToolFunction], Sequence[Tool]] = ConvertedField(
         _as_tools, ()
     )
-    """Functions with type hints and a docstring, or tools that `@tool` has made of them."""
+    """Functions with type hints and a docstring, or tools made with `@tool`."""
     built_ins: Sequence[str] = ()
     """Names of the built-in tools that it may use, or `*` for all of them. They work in the
     workspace and its sandbox, under its permission rules."""
@@ -90,7 +90,7 @@ class Agent(Generic[Output]):
     subagents: ConvertedField[Sequence[Subagent | AnyAgent], Sequence[Subagent]] = ConvertedField(
         _as_subagents, ()
     )
-    """The agents that it may call, each on a thread of its own."""
+    """The agents that it may call, each on its own thread."""
     handoffs: ConvertedField[Sequence[AnyAgent], Sequence[Subagent]] = ConvertedField(
         _as_subagents, ()
     )
@@ -100,7 +100,7 @@ class Agent(Generic[Output]):
     max_at_once: int = 20
     """How many subagents may run at the same time in a session, at any depth."""
     has_one_model: bool = False
-    """Its subagents always use its model, whatever a call or a definition says."""
+    """Its subagents always use its model, even if a call or a definition names another."""
     is_coordinator: bool = False
     """It only calls subagents, sends them messages and stops them."""
     skills: Sequence[Skill] = ()
@@ -133,7 +133,7 @@ class Agent(Generic[Output]):
     began with."""
 
     folder_reader: ClassVar[Callable[[Path], Agent[str]] | None] = None
-    """Reads a folder. `mainspring` sets it: what a folder means depends on the user's settings."""
+    """Reads a folder. `mainspring` sets it, because the user's settings apply to the folder."""
 
     @classmethod
     def from_folder(cls, folder: str | Path) -> Agent[str]:
@@ -168,7 +168,7 @@ class Agent(Generic[Output]):
 
 
 class AgentSubagent(Subagent, frozen=True, kw_only=True):
-    """A subagent that is an agent of the program, with tools and hooks that are code."""
+    """A subagent that is a Python agent, with tools and hooks that are code."""
 
     agent: Any = None  # an Agent; a struct cannot refer to a type that is defined with it
 
@@ -176,7 +176,7 @@ class AgentSubagent(Subagent, frozen=True, kw_only=True):
     def of(cls, agent: AnyAgent) -> AgentSubagent:
         if not agent.description:
             raise InvalidInput(
-                f"agent {agent.name} needs a description: by it another agent decides to call it"
+                f"agent {agent.name} needs a description, by which other agents decide to call it"
             )
         limits = agent.limits
         cost = limits.max_cost_usd
@@ -255,7 +255,7 @@ def tools_of(agent: AnyAgent, *built_in: Tool) -> dict[str, Tool]:
 
 
 def skill_folders(agent: AnyAgent) -> list[Path]:
-    """The folders of all skills: whoever uses one may read and run its files, but not change
+    """The folders of all skills: a thread that uses one may read and run its files, but not change
     them."""
     subagent_skills = (
         skill

@@ -1,7 +1,8 @@
-"""Approvals: what a person is asked, the events that answer it, and whether an answer still counts.
+"""Approvals: what a person is asked, the events that answer it, and whether an answer is still
+valid.
 
-Works on a session's log alone. Who may answer, deadlines and notifications belong to the service.
-"""
+Works on a session's log alone. Who may answer, deadlines and notifications belong to the
+service."""
 
 from __future__ import annotations
 
@@ -100,7 +101,7 @@ def answer_approval(
 
 
 def question_id(call: OpenCall) -> str:
-    """What the answer to a call names: the approval that it asks for, or the call itself."""
+    """The id that the answer to a call refers to: that of its approval, or of the call itself."""
     return call.id if call.open_approval is None else call.open_approval.id
 
 
@@ -118,9 +119,9 @@ async def request_approval(
     *,
     form_schema: Mapping[str, object] | None = None,
 ) -> OpenApproval:
-    """Ask about a subject that is not a tool call: a memory change, a promotion. Asking the same
-    again changes nothing; asking about another hash of the same subject makes earlier approvals
-    void."""
+    """Ask about a subject that is not a tool call: a memory change, a promotion. Asking again about
+    the same state changes nothing; asking about another hash of the same subject voids earlier
+    approvals."""
     approvals = await read_approvals(log, writer.session_id)
     earlier = [
         item
@@ -163,10 +164,10 @@ async def read_approvals(log: SessionLog, session_id: str) -> tuple[OpenApproval
 async def is_approved(
     log: SessionLog, session_id: str, approval_id: str, subject_hash: str
 ) -> bool | None:
-    """Whether a subject, as it is now, was approved; `None`: nobody has answered yet.
+    """Whether a subject was approved in its current state; `None`: nobody has answered yet.
 
     Raises:
-        StaleVersion: it is void: the person was shown something else.
+        StaleVersion: it is void: the person was shown another state.
         NotFound: there is no such approval.
     """
     for item in await read_approvals(log, session_id):
@@ -209,7 +210,7 @@ def form_fields(schema: Mapping[str, object]) -> Mapping[str, Mapping[str, objec
 
 
 def field_choices(field: Mapping[str, object]) -> list[object]:
-    """The values of an enumeration, whichever way it is written; empty: any value."""
+    """The values of an enumeration, in either notation; empty: any value."""
     items = cast("Mapping[str, object]", field.get("items") or {})
     for source in (field, items):
         for key in ("oneOf", "anyOf"):
@@ -222,7 +223,7 @@ def field_choices(field: Mapping[str, object]) -> list[object]:
 
 
 def parse_field(field: Mapping[str, object], text: str) -> object:
-    """The value that somebody typed for a field; check it with `check_form`."""
+    """The value that a person typed for a field; check it with `check_form`."""
     match field.get("type"):
         case "boolean" if text.lower() in ("y", "yes", "true", "n", "no", "false"):
             return text.lower() in ("y", "yes", "true")

@@ -1,7 +1,6 @@
 """An agent that finds out what a repository needs, and the tool that proves it: the repository's
 tests, in a clean checkout, in the sandbox that sessions get. Only a proven environment is saved,
-whatever the agent says.
-"""
+even if the agent claims otherwise."""
 
 from __future__ import annotations
 
@@ -101,7 +100,7 @@ class EnvironmentSetup:
     open_trial: OpenTrial
     clock: Clock
     test: str | None = None
-    """The command that proves it, whatever the agent proposes."""
+    """The command that proves it, instead of one that the agent proposes."""
 
     def agent(self, base: Agent) -> Agent:
         """The agent for the session, with the model of `base`."""
@@ -168,7 +167,7 @@ async def _run_plan(trial: Trial, saved: SavedEnvironment) -> SavedEnvironment |
     if files:
         packed = await trial.run(shlex.join(("tar", "--create", "--file", FILES, "--", *files)))
         if not packed.is_ok:
-            return f"What setup made cannot be stored: {packed.output[-_SHOWN:]}"
+            return f"The files that setup created cannot be stored: {packed.output[-_SHOWN:]}"
         await to_thread.run_sync(shutil.move, trial.workspace / FILES, saved.archive)
     result = await trial.run(shlex.join((WITH_SERVICES, "bash", "-c", saved.plan.test)))
     if not result.is_ok:

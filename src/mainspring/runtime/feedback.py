@@ -1,4 +1,4 @@
-"""A person's rating of what an agent did: checked, and given its subject."""
+"""A person's rating of what an agent did: checked, and linked to its subject."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _RATED_EVENTS = {
     "message": event_types(AgentMessage),
     "tool_call": event_types(AgentToolUse, AgentMcpToolUse),
 }
-"""Subjects that are events of the session, and of which types these are."""
+"""Subjects that are events of the session, with their event types."""
 
 
 async def feedback_on_last_message(
     log: SessionLog, session_id: str, rating: Rating, text: str
 ) -> FeedbackGiven:
-    """A rating of the agent's last message; of the session, if it has not said anything."""
+    """A rating of the agent's last message; of the session, if there is no message yet."""
     row = await log.session(session_id)
     messages = [
         event

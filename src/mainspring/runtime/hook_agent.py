@@ -1,6 +1,5 @@
-"""The model that hooks of the types `prompt` and `agent` ask. As an agent, it may read files before
-it decides.
-"""
+"""The model that hooks of the types `prompt` and `agent` call. As an agent, it may read files
+before it decides."""
 
 from __future__ import annotations
 
@@ -35,9 +34,9 @@ class HookAgent:
     model: str
     """The model of the session's agent."""
     tools: Mapping[str, Tool]
-    """The session's tools; it may use those that only read."""
+    """The session's tools; it may use the read-only ones."""
     decide: Callable[[Call, Traits], Decision]
-    """What the rules decide about a call; nobody can be asked."""
+    """Decides about a call by the rules alone; no person is asked."""
     record: Callable[[Iterable[KnownPayload]], None]
     """Records the cost of each request."""
     scrub: Callable[[str], str]

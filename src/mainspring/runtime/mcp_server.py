@@ -63,11 +63,11 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether the model sees its tools from the start, not only when it searches for them."""
     description: str = ""
     allows_sampling: bool = False
-    """Whether it may have the session's model reply to it."""
+    """Whether it may call the session's model."""
     networking: dict[str, object] | None = None
-    """Of a server in the sandbox: which of the session's hosts it may reach; `None`: all."""
+    """For a server in the sandbox: which of the session's hosts it may reach; `None`: all."""
     inputs: tuple[ServerInput, ...] = ()
-    """What `${input:ID}` in it stands for."""
+    """The inputs that `${input:ID}` in it refers to."""
     scope: ServerScope = "project"
     file: str = ""
     """For display."""
@@ -81,7 +81,7 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     extra: dict[str, object] = field(default_factory=dict[str, object])
     """Unknown keys, unchanged."""
 
-    def __repr__(self) -> str:  # the rest may hold secrets
+    def __repr__(self) -> str:  # other fields may hold secrets
         return f"McpServer(name={self.name!r}, transport={self.transport!r})"
 
     @property
@@ -206,7 +206,7 @@ async def call_server_tool(
     )
     result = await tool.run(call)
     if result.questions or result.waits_for:
-        raise McpFailed("it asks a person, and a hook has none")
+        raise McpFailed("it asks a person, which is not possible in a hook")
     text = plain_text(result.content)
     if not result.ok:
         raise McpFailed(text[:_MAX_ERROR])

@@ -1,4 +1,5 @@
-"""The memory of a thread, of a session's main one or a subagent's, and of a client that is none."""
+"""Sets up the memory of a thread: of a session's main thread, of a subagent, or of an MCP
+client."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ _CAPTION_SYSTEM = (
 _CAPTION_TOKENS = 300
 
 OpenFolders: TypeAlias = Callable[[Path, Path | None], dict[str, MemoryFolder]]
-"""The folders by scope, of a workspace and its user; or the only one there is."""
+"""Opens the folders by scope, of a workspace and its user; or the only one to use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +52,9 @@ class MemorySources:
     def of_thread(
         self, setup: SetupRequest, workspace: Path, stack: AsyncExitStack
     ) -> SessionMemory | None:
-        """`None`: memory is off, or nobody has a folder for memories. A session of the service has
-        no folder of a person's. When `stack` is closed, the run is over, and what it taught is
-        remembered."""
+        """`None`: memory is off, or there is no folder for memories. A session of the service has
+        no personal folder. When `stack` closes, the run is over and memories are extracted from
+        it."""
         mode = strictest_memory(setup.agent.memory, setup.options.memory_mode)
         present = {} if mode == "off" else self._folders(setup, workspace)
         if not present:
@@ -80,7 +81,7 @@ class MemorySources:
     def of_client(
         self, workspace: Path, mode: MemoryMode, client: str, warn: Callable[[str], None]
     ) -> SessionMemory | None:
-        """What it writes is text of others."""
+        """Its writes are marked as untrusted text."""
         present = {} if mode == "off" else _present(self.open_folders(workspace, None))
         if not present:
             return None
@@ -97,7 +98,7 @@ class MemorySources:
         )
 
     def _folders(self, setup: SetupRequest, workspace: Path) -> dict[str, MemoryFolder]:
-        """By scope. A subagent has a folder of its own, if its file says so, and no other."""
+        """The folders by scope. A subagent has only its own folder, if its file says so."""
         if setup.options.is_served:
             return {}
         if setup.subagent is None:
@@ -124,7 +125,7 @@ def _present(folders: dict[str, MemoryFolder]) -> dict[str, MemoryFolder]:
 
 
 def _past_sessions(setup: SetupRequest) -> PastSessions | None:
-    """Subagents and evals know nothing of earlier sessions."""
+    """Subagents and evals cannot search earlier sessions."""
     if setup.subagent is not None or setup.options.memory is not None:
         return None
     return PastSessions(setup.log, setup.writer.session_id)
@@ -139,8 +140,8 @@ def session_recall(
     model: str | None,
     caption_model: str | None = None,
 ) -> Recall:
-    """By search, or by a small model that picks from the list of memories. `caption_model`: one
-    that describes images which are to be remembered."""
+    """Recall by search, or by a small model that picks from the list of memories. `caption_model`:
+    describes images that are to be remembered."""
     state, pick = setup.thread.session_state, None
     if caption_model:
         memory.caption = make_caption(models, models.resolve(caption_model))
@@ -165,7 +166,7 @@ def make_caption(models: Models, model: str) -> Caption | None:
         )
         try:
             reply, facts = await read_reply(models, request, purpose=EXTRACT)
-        except (ProviderFailed, InvalidInput):  # then the person's words must do
+        except (ProviderFailed, InvalidInput):  # then only the person's words describe it
             return "", ()
         return reply_text(reply), facts
 

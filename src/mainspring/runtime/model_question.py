@@ -23,7 +23,7 @@ from mainspring.harness.state.thread import JUDGEMENT, SEARCH
 from mainspring.runtime.session_context import Models
 
 AskModel: TypeAlias = Callable[[str, str], Awaitable[tuple[str, tuple[KnownPayload, ...]]]]
-"""Takes a system prompt and a question; returns the answer, and its cost as facts for the log."""
+"""Takes a system prompt and a question; returns the answer, and its cost as events for the log."""
 
 _MAX_TOKENS = 1_000
 _SEARCH_USD = Decimal("0.01")
@@ -42,7 +42,7 @@ def make_ask_model(models: Models, model: str, *, purpose: str = JUDGEMENT) -> A
         try:
             reply, facts = await read_reply(models, request, purpose=purpose)
         except ProviderFailed as error:
-            return f"the model did not answer: {error}", ()  # counts as no
+            return f"the model did not answer: {error}", ()  # counts as a refusal
         return reply_text(reply), facts
 
     return ask
@@ -52,6 +52,7 @@ async def read_reply(
     models: Models, request: Request, *, purpose: str = JUDGEMENT
 ) -> tuple[Reply, tuple[KnownPayload, ...]]:
     """The reply to a request, and its cost.
+
     Raises: ProviderFailed.
     """
     async with aclosing(models.open(request.model).stream(request)) as deltas:
@@ -65,6 +66,7 @@ async def read_text(
     models: Models, model: str, system: str, messages: Sequence[tuple[str, str]], max_tokens: int
 ) -> tuple[Reply, tuple[KnownPayload, ...]]:
     """The reply to a conversation of texts, each with its role, and its cost.
+
     Raises: ProviderFailed.
     """
     request = Request(
@@ -98,7 +100,7 @@ def _cost_facts(models: Models, reply: Reply, purpose: str) -> tuple[KnownPayloa
 
 
 def settled_facts(ended: ModelRequestEnded) -> tuple[KnownPayload, ...]:
-    """The facts of a request's cost: reserved, ended, settled."""
+    """The events of a request's cost: reserved, ended, settled."""
     cost, reservation = ended.cost_usd or "0", ids.new_id(ids.RESERVATION)
     return (
         BudgetReserved(reservation_id=reservation, cost_usd=cost),

@@ -36,9 +36,9 @@ class WebFetchLimits(Struct, frozen=True, kw_only=True):
     """Limits that the agents of a session set for `web_fetch`."""
 
     max_chars: int | None = None
-    """The most text of a page, whatever the model asks for."""
+    """The maximum text of a page, even if the model asks for more."""
     url_refusal: UrlRefusal | None = None
-    """Without it, every URL may be fetched."""
+    """`None`: every URL may be fetched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class RunOptions:
     """Instead of the agent's."""
     mode: Mode | None = None
     allow_protected: tuple[str, ...] = ()
-    """Protected paths, relative to the workspace, that file tools may change nevertheless."""
+    """Protected paths, relative to the workspace, that file tools may change anyway."""
     is_attended: bool = False
     """A person can answer questions."""
     is_headless: bool = False
@@ -65,7 +65,7 @@ class RunOptions:
     is_served: bool = False
     """The session belongs to a client of the service: only the operator's settings apply."""
     rules: tuple[PolicyRule, ...] = ()
-    """In addition to those of the settings files."""
+    """Rules in addition to those of the settings files."""
     sandbox: Mapping[str, object] = field(default_factory=dict[str, object])
     """Settings of the sandbox; settings files override them."""
     credentials: tuple[Credential, ...] | None = None
@@ -73,13 +73,13 @@ class RunOptions:
     servers: tuple[McpServer, ...] = ()
     """MCP servers of a session of the service; other sessions have those of the settings files."""
     server_token: ServerToken | None = None
-    """Where the tokens for `servers` come from."""
+    """Returns the tokens for `servers`."""
     web_fetch: WebFetchLimits = field(default_factory=WebFetchLimits)
     search_domains: SearchDomains = field(default_factory=SearchDomains)
     notes: tuple[str, ...] = ()
     """More information for the model about its environment."""
     memory_mode: MemoryMode = "on"
-    """Whether sessions read and write memories, whatever more their agent allows."""
+    """Whether sessions read and write memories; their agent cannot allow more."""
     memory: Path | None = None
     """A folder of memories that is read in place of the agent's and the user's; nothing is written
     to it."""

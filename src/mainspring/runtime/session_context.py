@@ -62,11 +62,11 @@ class SetupRequest:
     subagent: str | None = None
     """Its subagent type; `None` for the main thread."""
     subagent_memory: str | None = None
-    """Where a subagent has memories of its own: user, project or local."""
+    """The scope of a subagent's own memories: user, project or local."""
     workspace: Path | None = None
     """Its working folder, if that is not the session's."""
     options: RunOptions = field(default_factory=RunOptions)
-    """Of the run."""
+    """The options of the run."""
 
 
 ToolboxFactory: TypeAlias = Callable[[SetupRequest], AbstractAsyncContextManager[Toolbox]]

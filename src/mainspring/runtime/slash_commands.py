@@ -1,9 +1,8 @@
 """Slash commands that work the same in every client.
 
-
 A command is a function over a session's log that returns a value, which the client displays.
-Commands that only a client can carry out (leave, start over) are listed here and implemented there.
-"""
+Commands that only a client can carry out (leave, start over) are listed here and implemented
+there."""
 
 from __future__ import annotations
 
@@ -100,15 +99,15 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand(name="plan", hint="[WHAT]", about="plan: nothing is changed until you approve it"),
     SlashCommand(name="mode", hint="[MODE]", about="what may be done without asking"),
     SlashCommand(
-        name="approve", hint="[N yes|no|always]", about="what waits for you, or your answer to it"
+        name="approve", hint="[N yes|no|always]", about="what waits for your answer, or give it"
     ),
     SlashCommand(
-        name="agents", hint="[new NAME WHEN]", about="who can be called, and who was; write one"
+        name="agents", hint="[new NAME WHEN]", about="subagents: types and calls; write a new one"
     ),
     SlashCommand(name="skills", about="skills and commands of this agent"),
-    SlashCommand(name="context", about="what the last request was made of"),
-    SlashCommand(name="compact", hint="[WHAT TO KEEP]", about="sum up what is old"),
-    SlashCommand(name="cost", about="what the session took so far"),
+    SlashCommand(name="context", about="the parts of the last request"),
+    SlashCommand(name="compact", hint="[WHAT TO KEEP]", about="summarize older messages"),
+    SlashCommand(name="cost", about="tokens and cost of the session so far"),
     SlashCommand(name="good", hint="[WHY]", about="rate the last reply: it was good"),
     SlashCommand(name="bad", hint="[WHY]", about="rate the last reply: it was bad"),
     SlashCommand(
@@ -126,11 +125,13 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand(
         name="guide",
         hint="QUESTION",
-        about="ask about Mainspring and this set-up; the session knows nothing of it",
+        about="ask about Mainspring and this set-up, outside the session",
         is_clients=True,
     ),
-    SlashCommand(name="model", hint="NAME", about="go on with another model", is_clients=True),
-    SlashCommand(name="resume", hint="[SESSION]", about="go on with another", is_clients=True),
+    SlashCommand(name="model", hint="NAME", about="continue with another model", is_clients=True),
+    SlashCommand(
+        name="resume", hint="[SESSION]", about="continue another session", is_clients=True
+    ),
     SlashCommand(
         name="rewind", hint="[N]", about="go back to before a message, files too", is_clients=True
     ),
@@ -138,8 +139,8 @@ COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand(
         name="export", hint="[FILE]", about="write it to .md, .html or .jsonl", is_clients=True
     ),
-    SlashCommand(name="fork", about="go on in a copy of this session", is_clients=True),
-    SlashCommand(name="clear", about="begin anew: another session of this agent", is_clients=True),
+    SlashCommand(name="fork", about="continue in a copy of this session", is_clients=True),
+    SlashCommand(name="clear", about="start over: a new session of this agent", is_clients=True),
     SlashCommand(name="exit", about="leave", is_clients=True),
 )
 
@@ -220,7 +221,9 @@ async def run_command(
 
 async def _compact(context: CommandContext, keep: str) -> SlashCommandResult:
     event_ids = await context.submit(CompactionRequested(instructions=keep or None))
-    return SubmittedResult(text="what is old is summed up", is_work=True, event_ids=event_ids)
+    return SubmittedResult(
+        text="older messages will be summarized", is_work=True, event_ids=event_ids
+    )
 
 
 async def _plan(context: CommandContext, task: str) -> SlashCommandResult:
@@ -344,7 +347,7 @@ def _answer(arguments: str, calls: Sequence[PendingCallView]) -> tuple[PendingCa
     if not matches:
         raise InvalidInput("nothing waits" if not calls else f"there is no call {number}")
     if matches[0].is_question:
-        raise InvalidInput(f"{matches[0].name} needs an answer of its own, not yes or no")
+        raise InvalidInput(f"{matches[0].name} needs a written answer, not yes or no")
     return matches[0], verdicts[verdict.lower()], why.strip()
 
 

@@ -15,7 +15,7 @@ from mainspring.runtime.skills.skill import Skill
 
 Isolation: TypeAlias = Literal[
     "shared",  # the parent's workspace and sandbox
-    "worktree",  # a git worktree of its own, to be merged or discarded
+    "worktree",  # its own git worktree, to be merged or discarded
 ]
 
 
@@ -52,7 +52,7 @@ class Subagent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Names of servers, and servers by name that only it has."""
     hooks: dict[str, object] = field(default_factory=dict[str, object])
     memory: str | None = None
-    """Where it has memories of its own: `user`, `project` or `local`."""
+    """The scope of its own memories: `user`, `project` or `local`."""
     is_background: bool = False
     isolation: Isolation = "shared"
     initial_prompt: str = ""
@@ -60,7 +60,7 @@ class Subagent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reads_instructions: bool = True
     """Whether its prompt includes the instruction files of the agent."""
     must_run_something: bool = False
-    """It may not end before one of its tools has run something: a verdict needs evidence."""
+    """It must run something with a tool before it ends: a verdict needs evidence."""
     own: StandaloneParts | None = None
     """`None`: it has the tools and skills of its parent that `tools` allows."""
     scope: Scope | None = None

@@ -1,6 +1,6 @@
-"""What a thread is set up with, whatever runs its tools: its permission engine, what its hooks read
-and match, and what is known of its workspace. `wiring` adds sandbox and tools.
-"""
+"""The set-up of a thread that does not depend on how its tools run: its permission engine, what its
+hooks read and match, and what is known about its workspace. `wiring` adds the sandbox and the
+tools."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from mainspring.runtime.saved_environments import SavedEnvironment
 
 MAX_CACHED = 1000
-"""Sessions and warnings that are remembered between runs."""
+"""How many sessions and warnings are remembered between runs."""
 PathsNamedByGit: TypeAlias = Callable[
     [Path, Sequence[Path], Sequence[Path]], Awaitable[tuple[str, ...]]
 ]
-"""A workspace, and the trees and bare repositories in it, to the files in the workspace that their
-configurations name. Raises: InvalidInput: one cannot be read."""
+"""Takes a workspace with its trees and bare repositories; returns the files in the workspace that
+their configurations name. Raises: InvalidInput: one cannot be read."""
 
 
 def permission_engine(
@@ -73,7 +73,7 @@ def permission_engine(
 def hook_fields(
     setup: SetupRequest, authorizer: PermissionEngine, transcript_path: Callable[[str], str]
 ) -> Mapping[str, object]:
-    """What every hook reads of its thread. `transcript_path`: by thread."""
+    """The fields that every hook gets about its thread. `transcript_path`: by thread."""
     fields = {
         "session_id": setup.writer.session_id,
         "transcript_path": transcript_path(setup.writer.thread_id),
@@ -94,7 +94,7 @@ def hook_fields(
 def matches_rule(
     authorizer: PermissionEngine, text: str, tool: str, tool_input: Mapping[str, object]
 ) -> bool:
-    """Whether a call is what the text of a rule describes."""
+    """Whether the text of a rule matches a call."""
     location = location_after(authorizer.thread.session_state.commands, authorizer.location())
     call = analyze_call(tool, tool_input, Traits(), location)
     roots = authorizer.policy.roots(PolicyRule(text=text, behavior="ask"))
@@ -102,7 +102,7 @@ def matches_rule(
 
 
 def sandbox_key(setup: SetupRequest) -> str:
-    """The id of the session's sandbox, or of a thread's own one in a worktree."""
+    """The id of the session's sandbox, or of a thread's own sandbox in a worktree."""
     session_id = setup.writer.session_id
     return session_id if setup.workspace is None else thread_sandbox_id(session_id, setup.thread.id)
 
@@ -110,7 +110,7 @@ def sandbox_key(setup: SetupRequest) -> str:
 def sandbox_opened(
     setup: SetupRequest, workspace: Path, sandbox: SandboxInfo | None
 ) -> tuple[KnownPayload, ...]:
-    """The fact for the log, if the sandbox is not the one of the last run."""
+    """The event for the log, if the sandbox is not that of the last run."""
     if sandbox is None:
         return ()
     fact = SandboxOpened(
@@ -131,7 +131,7 @@ def workspace_note(
     saved: SavedEnvironment | None = None,
 ) -> str:
     """What the model needs to know about its environment."""
-    lines = [f"Your workspace is {workspace}; you can touch nothing outside it."]
+    lines = [f"Your workspace is {workspace}; you cannot access anything outside it."]
     if not has_sandbox:
         lines.append("No commands can be run here: there is no sandbox.")
     elif not has_network:
@@ -144,7 +144,7 @@ def workspace_note(
 
 
 class WorkspaceFacts:
-    """What it takes a walk through a workspace to find, cached between runs."""
+    """Facts that require a walk through a workspace, cached between runs."""
 
     def __init__(self, home: Path, named_by_git: PathsNamedByGit) -> None:
         self._home = home
@@ -184,7 +184,7 @@ class WorkspaceFacts:
     async def path_instructions(
         self, setup: SetupRequest, paths: SessionPaths, policy: Policy
     ) -> PathInstructions:
-        """Those of the last run remember what the model has seen."""
+        """The instructions of the last run remember what the model has seen."""
         key = sandbox_key(setup)
         if (cached := self._instructions.get(key)) is not None:
             return cached

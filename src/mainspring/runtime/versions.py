@@ -1,6 +1,5 @@
 """Versions: one entry for each state of something that people change (agent folders, API agents),
-and how two states are compared. Where the states are stored is the owner's business.
-"""
+and how two states are compared. The owner decides where the states are stored."""
 
 from __future__ import annotations
 
@@ -45,11 +44,11 @@ class Version(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 NO_VERSION = Version(number=0, hash="", time=datetime.min.replace(tzinfo=UTC))
-"""Before the first one."""
+"""The state before the first version."""
 
 
 def render_diff(before: bytes | None, after: bytes | None, names: Sequence[str]) -> str:
-    """Two contents in the format of `diff -u`; `None`: there is none on this side. Binary and very
+    """Two contents in the format of `diff -u`; `None`: this side does not exist. Binary and very
     long contents are compared by size."""
     sides = (before or b"", after or b"")
     old, new = (

@@ -24,7 +24,7 @@ _LATER = {
     "record": "mainspring.testing.recording",
     "replay_file": "mainspring.testing.replay",
 }
-"""What is imported when it is first used: a scripted model needs none of it."""
+"""Names that are imported when they are first used: a scripted model needs none of them."""
 
 __all__ = [
     "Model",

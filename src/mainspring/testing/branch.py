@@ -1,8 +1,7 @@
-"""A recorded session that goes on otherwise: another model or other words, in a fork, live.
+"""A branch of a recorded session: another model or another prompt, run live in a fork.
 
-Tools are not run: they answer what they answered then, or that it was not recorded. Nor are hooks:
-they say to a message what they said to it then, and withhold what they withheld.
-"""
+Tools and hooks do not run. A tool returns its recorded result, or says that the call was not
+recorded. Recorded effects of hooks on messages are repeated."""
 
 from __future__ import annotations
 
@@ -29,19 +28,19 @@ from mainspring.testing.replay import last_step_boundary
 from mainspring.testing.replay_doubles import recorded_result_tools
 
 _BUILT_IN = ("history_search", "history_read")
-"""Every session has these itself."""
+"""Tools that every session has itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchChange:
-    """What is to be different this time."""
+    """What differs from the recording."""
 
     model: str | None = None
-    """None: the recorded one."""
+    """`None`: the recorded model."""
     prompt: str | None = None
-    """Said in place of the first words after the start."""
+    """Replaces the first message after `start`."""
     start: int | None = None
-    """Events up to here are as recorded; `None`: those before the first words."""
+    """Events up to this one are as recorded; `None`: those before the first message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +49,17 @@ class SessionBranch:
     """The fork."""
     at: int
     is_open: bool
-    """There is something to do before anybody says anything."""
+    """Whether there is work to do before the next message."""
     messages: tuple[str, ...]
-    """To be said, one after the other."""
+    """The messages to send, one after the other."""
 
 
 async def branch(runtime: Runtime, session_id: str, branch_change: BranchChange) -> SessionBranch:
-    """Raises: SessionNotFound. InvalidInput: the session never asked a model."""
+    """
+    Raises:
+        SessionNotFound.
+        InvalidInput: the session has not called a model.
+    """
     session = await runtime.log.session(session_id)
     log = await runtime.log.read(session_id)
     shots = await read_shots(runtime.log, session)
@@ -87,7 +90,7 @@ async def branch(runtime: Runtime, session_id: str, branch_change: BranchChange)
 
     @asynccontextmanager
     async def toolbox_factory(_: SetupRequest) -> AsyncGenerator[Toolbox, None]:
-        # the recorded prefix, whatever the agent would make of it today
+        # the recorded prefix, even if the agent would build another one now
         yield Toolbox(authorizer=hooks, prompt_prefix=prefix)
 
     replaying = Runtime(

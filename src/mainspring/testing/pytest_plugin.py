@@ -1,4 +1,4 @@
-"""The fixture `recorded_session`, which pytest finds by itself where Mainspring is installed."""
+"""The fixture `recorded_session`, which pytest discovers wherever Mainspring is installed."""
 
 from __future__ import annotations
 

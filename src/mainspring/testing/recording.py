@@ -12,7 +12,7 @@ from mainspring.wiring.runtime_assembly import open_runtime
 
 
 def record(session_id: str, file: str | Path, *, store: str | None = None) -> None:
-    """Write a session to a file that `replay_file` and `recorded_session` read. It blocks.
+    """Write a session to a file that `replay_file` and `recorded_session` read. Blocks.
 
     Raises:
         SessionNotFound.

@@ -1,13 +1,13 @@
-"""Replay: a recorded session run again offline, to see whether it would go the same way.
+"""Replay: runs a recorded session again offline, to check that it takes the same course.
 
 from mainspring.testing.replay import replay_file
 
 def test_the_release_goes_as_it_went():
     replay_file("release.jsonl").check()
 
-The loop, the context and the compactions are the real ones. The model, the tools, the gates and
-everybody outside say and do what they did then. The first request that differs from the recorded
-one ends it.
+The loop, the context and the compactions are the real ones. The model, the tools, the permission
+decisions and the messages from outside are the recorded ones. The replay ends at the first request
+that differs from the recorded one.
 """
 
 from __future__ import annotations
@@ -65,15 +65,16 @@ _OWNER = "replay"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayResult:
-    """What came of a replay."""
+    """The result of a replay."""
 
     session_id: str
-    """The recorded one."""
+    """The recorded session."""
     calls: int
-    """Of the model, that were made again."""
+    """How many model calls were repeated."""
     divergence: Divergence | None = None
     is_imported: bool = False
-    """It was read from another tool's file, and only what came after can be run again."""
+    """Whether it was imported from another tool; only what came after the import can be
+    replayed."""
 
     @property
     def ok(self) -> bool:
@@ -92,11 +93,11 @@ def replay_file(
     agent: Agent | None = None,
     facts: Facts | None = None,
 ) -> ReplayResult:
-    """Replay what `mainspring log export` wrote. For tests: it blocks, and needs nothing around it.
+    """Replay a file that `mainspring log export` wrote. For tests: it blocks and needs no event
+    loop.
 
-    With an `agent`, its instructions, tools' schemas and limits are put in place of the recorded
-    ones: a change of them that the model would see is a difference.
-    """
+    With an `agent`, its instructions, tool schemas and limits replace the recorded ones, so a
+    change that the model would see is a difference."""
     return anyio.run(partial(_replay_file, Path(path), start=start, agent=agent, facts=facts))
 
 
@@ -116,7 +117,7 @@ async def replay(
     agent: Agent | None = None,
     facts: Facts | None = None,
 ) -> ReplayResult:
-    """Replay a session of a log, from the beginning or with its events up to `start` as given.
+    """Replay a session of a log, from its beginning or after `start`.
 
     Nothing is written to the log.
 
@@ -128,7 +129,7 @@ async def replay(
 
 
 def catalog_facts(name: str) -> ModelFacts:
-    """Of the shipped catalog; of a model that is not in it, what most have."""
+    """The facts of a model in the shipped catalog; for other models, typical values."""
     try:
         return facts_of(bundled_catalog(), name)
     except InvalidInput:
@@ -169,7 +170,7 @@ async def read_session(log: SessionLog, session: SessionRow) -> Recording:
 
 
 async def _begin(log: SessionLog, session: SessionRow, start: int | None) -> SessionRow:
-    """A session that stands where the recorded one stood at `start`, or at its own beginning."""
+    """A session in the state of the recorded one at `start`, or at its beginning."""
     recorded = await log.read(session.id)
     imported = last_imported_seq(recorded) if start is None else None
     if imported is not None:
@@ -186,13 +187,13 @@ async def _begin(log: SessionLog, session: SessionRow, start: int | None) -> Ses
 
 
 def last_imported_seq(log: Iterable[Event]) -> int | None:
-    """The last event that was read from another tool's file: it cannot be run again."""
+    """The last event that was imported from another tool: it cannot be replayed."""
     imported = [event.seq for event in log if isinstance(event.payload, SessionImported)]
     return imported[-1] if imported else None
 
 
 def next_step_boundary(log: list[Event], thread_id: str, start: int) -> int:
-    """The first event from `start` on after which nothing is under way: calls may have been open
+    """The first event from `start` on after which nothing is in progress: calls may have been open
     when the session was imported."""
     thread = Thread(id=thread_id)
     for event in log:
@@ -203,7 +204,7 @@ def next_step_boundary(log: list[Event], thread_id: str, start: int) -> int:
 
 
 def last_step_boundary(log: list[Event], thread_id: str, start: int) -> int:
-    """The last event up to `start` after which nothing is under way."""
+    """The last event up to `start` after which nothing is in progress."""
     thread, at = Thread(id=thread_id), 1
     for event in log:
         if event.seq > start:
@@ -222,7 +223,7 @@ def _is_between_steps(thread: Thread) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class Player:
-    """Plays a recording in a session of its own."""
+    """Plays a recording in a separate session."""
 
     log: SessionLog
     session: SessionRow
@@ -231,7 +232,8 @@ class Player:
     agent: Agent | None = None
 
     async def play(self) -> tuple[int, Divergence | None]:
-        """How many calls were made, and where it left the recording, if it did."""
+        """Returns the number of calls, and where the replay differs from the recording, if it
+        does."""
         script = ReplayCursor(
             recording=self.recording, interrupt=self._interrupt, tells_status=self.agent is None
         )
@@ -259,11 +261,12 @@ class Player:
         return script.begun - skipped, self._divergence(script, model, reason)
 
     async def _played(self) -> list[Event]:
-        """What has happened so far in the thread that is played."""
+        """The events so far in the thread that is played."""
         return await self.log.read(self.session.id, threads=[self.session.thread_id])
 
     def _goes_on(self, replay_cursor: ReplayCursor) -> bool:
-        """A recorded session that was left in the middle of a run ends with its last call."""
+        """Whether the replay continues. A recording that was cut off in the middle of a run ends
+        with its last call."""
         made, ended = replay_cursor.begun, replay_cursor.replay_progress.idle
         return made < len(self.recording.model_calls) or ended < len(self.recording.ends)
 
@@ -321,14 +324,14 @@ class Player:
         return context
 
     def _prefix(self, replay_cursor: ReplayCursor) -> PromptPrefix:
-        """Of the next call, as recorded; or the agent's."""
+        """The recorded prefix of the next call; or the agent's."""
         if self.agent is not None:
             built_in = (
                 history_search(lambda query, limit: search_history(self.log, query, limit=limit)),
                 history_read(self.log.blob),
             )
             agent = self.agent
-            if agent.model == Agent().model and self.recording.model_calls:  # whichever is at hand
+            if agent.model == Agent().model and self.recording.model_calls:  # any of them will do
                 agent = replace(agent, model=self.recording.model_calls[0].request.model)
             output = agent.output
             prefix = () if output is None else (output_tool(OUTPUT_TOOL, output),)
@@ -347,7 +350,7 @@ class Player:
 async def _copy_session(
     lines: AsyncIterator[bytes],
 ) -> AsyncGenerator[tuple[SessionLog, SessionRow], None]:
-    """The session in a store that is gone afterwards."""
+    """Copy the session into a temporary store."""
     with TemporaryDirectory(prefix="mainspring-replay-") as folder:
         async with open_sqlite(Path(folder) / "replay.db") as store:
             log = SessionLog(store)

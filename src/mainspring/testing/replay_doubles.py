@@ -38,7 +38,7 @@ _FAILURES: tuple[str, ...] = get_args(ProviderFailure)
 
 
 def recorded_result_tools(recording: Recording, specs: Iterable[ToolSpec]) -> list[Tool]:
-    """Tools that know the results of recorded calls, whenever and however often they are asked."""
+    """Tools that return the results of recorded calls, in any order and any number of times."""
     return [_recorded_result_tool(recording, spec) for spec in specs]
 
 
@@ -73,7 +73,7 @@ class RecordedModel:
             return
         number = self.replay_cursor.begun
         if number == self._answered and self.replay.diverged is None:
-            raise self._failure()  # asked again without streaming: it failed for good
+            raise self._failure()  # retried without streaming: the call failed for good
         self._answered = number
         reply: Reply | None = None
         async with aclosing(self.replay.stream(request)) as items:
@@ -153,7 +153,7 @@ class RecordedAuthorizer:
                 return HookResult(context=self._replay_cursor.context(hook_event))
 
     def _told_with_denial(self, hook_event: HookEvent) -> tuple[str, ...]:
-        """What the model read besides that it may not."""
+        """What the model read besides the denial."""
         recorded = self._replay_cursor.recorded(hook_event.tool_use_id)
         if recorded is None or recorded.content is None:
             return ()
@@ -183,7 +183,7 @@ class RecordedAuthorizer:
 
 
 class RecordedThreadContext(ThreadContext):
-    """Hears what was said from outside exactly when it was heard in the recording."""
+    """Delivers messages from outside at the same points as in the recording."""
 
     replay_cursor: ReplayCursor
 
@@ -202,17 +202,17 @@ class RecordedThreadContext(ThreadContext):
         return events_
 
     def status(self) -> str | None:
-        """The recorded one; an agent of today has limits of its own."""
+        """The recorded status; the current agent may have other limits."""
         statuses = self.replay_cursor.recording.statuses
         if self.replay_cursor.tells_status:
             return statuses.get(self.replay_cursor.begun)
         if any(text.startswith(GOAL_LABEL) for text in statuses.values()):
             return super().status()
-        budget = budget_status(self.tiers)  # recorded when requests did not end with the goal
+        budget = budget_status(self.tiers)  # a recording from before requests ended with the goal
         return None if budget == self.thread.status else budget
 
     def select_model(self) -> None:
-        """What skills asked for was decided in the recording; an agent of today has its own."""
+        """The recording decides what skills requested; the current agent has its own model."""
         shots = self.replay_cursor.recording.model_calls
         if not self.replay_cursor.tells_status or self.replay_cursor.begun >= len(shots):
             return
@@ -229,10 +229,9 @@ class RecordedThreadContext(ThreadContext):
 
 
 def recorded_tools(replay_cursor: ReplayCursor, specs: Iterable[ToolSpec]) -> list[Tool]:
-    """Each call has the fate of the recorded one in its place; any other, of one like it.
+    """Each call gets the result of the recorded call in its place, or else of an equal call.
 
-    What was asked for by a name that no definition has is answered as it was then, too.
-    """
+    Calls of unknown tools are answered as they were in the recording, too."""
     tools: dict[str, Tool] = {}
     tool_specs = [
         ToolSpec(name=call.name, description="", input_schema={})
@@ -256,7 +255,7 @@ def _agent_calls(replay_cursor: ReplayCursor) -> Iterable[RecordedCall]:
 
 
 class _RecordedTool:
-    """What it did then, it does again; what it was not asked then, it does not do."""
+    """Repeats what the tool did in the recording, and does nothing else."""
 
     def __init__(self, replay_cursor: ReplayCursor, name: str) -> None:
         self._replay_cursor = replay_cursor
@@ -290,7 +289,8 @@ class _RecordedTool:
         return None if is_repeated else _tool_result(recorded)
 
     async def preview(self, call: Call) -> str | None:
-        """Another one for each answer that came too late then, so that it does again."""
+        """Returns a different preview where an answer came too late in the recording, so that it
+        does again."""
         recorded = self._replay_cursor.recorded(call.id)
         if recorded is None or not recorded.voids:
             return None
@@ -300,7 +300,7 @@ class _RecordedTool:
         recorded = self._replay_cursor.matching_call(self._name, given)
         policy = recorded.policy if recorded is not None else None
         return Traits(
-            # whether a redacted input was refused is recorded, and nothing is written here
+            # the recording says whether a redacted input was refused; nothing is written here
             read_only=recorded is not None and not recorded.is_refused,
             concurrent=recorded is not None and recorded.is_parallel,
             in_doubt=policy or "report",

@@ -77,5 +77,5 @@ def validate(settings: Settings, folder: str | None = None) -> FolderReport:
 
 
 def missing_model_reason(settings: Settings, names: str) -> str | None:
-    """Why there is no such model."""
+    """Why a model cannot be found."""
     return catalog.missing_model_reason(Path(settings.folder) / FOLDER / "models.toml", names)

@@ -58,8 +58,8 @@ def classify_command(command: str) -> tuple[bool, bool]:
 
 
 def workspace_tools(workspace: Workspace, earlier: Mapping[str, int]) -> list[Tool]:
-    """They remember what the session has read, so they live as long as it does in this process.
-    `earlier`: see `SessionFiles`."""
+    """They remember which files the session has read, so they live as long as it does in this
+    process. `earlier`: see `SessionFiles`."""
     # a program in the workspace is never run: the session could have put it there
     outside = (
         path for path in find_ripgreps() if not Path(path).resolve().is_relative_to(workspace.root)
@@ -119,8 +119,8 @@ def web_tools(
     models: Models,
     record: Callable[[KnownPayload], None],
 ) -> dict[str, Tool]:
-    """Tools that reach hosts from outside the sandbox: pages of hosts that rules name, and the
-    search provider that the operator names."""
+    """Tools that reach hosts from outside the sandbox: pages of hosts that the rules allow, and the
+    search provider that the operator configures."""
     tools: list[Tool] = []
     if (rules := egress_rules(sandbox_environment)) is not None:
         fetch, limits = session_egress.WebFetch(rules, record), setup.options.web_fetch
@@ -153,7 +153,7 @@ def session_tree(paths: SessionPaths, policy: Policy, skills: Sequence[Path]) ->
 
 
 def _is_folder(paths: SessionPaths, path: str) -> bool:
-    """Through no link in the workspace: a program may have made it."""
+    """Links in the workspace are not followed: a program may have created them."""
     try:
         return os.path.isdir(real_path(path, distrusted=[str(paths.workspace)]))
     except OSError:

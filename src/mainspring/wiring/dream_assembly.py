@@ -1,4 +1,4 @@
-"""Dreams over a folder of memories with everything they need, from settings."""
+"""Assembles dreams over a folder of memories, from settings."""
 
 from __future__ import annotations
 

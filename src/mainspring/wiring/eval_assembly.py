@@ -1,4 +1,4 @@
-"""A runner of eval suites with everything it needs, from settings."""
+"""Assembles a runner of eval suites, from settings."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _state(settings: Settings) -> Path:
 
 
 def _program_runner(settings: Settings, sandboxes: SandboxPool) -> RunProgram:
-    """Each program has a sandbox of its own, without network and without the user's secrets."""
+    """Each program has its own sandbox, without network and without the user's secrets."""
 
     async def run_program(folder: Path, program: ExecRequest) -> ExecResult:
         name = ids.stable_id(ids.SESSION, "grader", str(folder), program.key)

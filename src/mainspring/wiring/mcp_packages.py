@@ -1,6 +1,5 @@
-"""Where packages of MCP servers and environments are installed: in a sandbox that sees nothing of
-the user's.
-"""
+"""Installs packages of MCP servers and environments, in a sandbox that cannot see the user's
+files."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ async def with_packages(
     workspace: Path,
     say: Callable[[str], None],
 ) -> SandboxEnvironment:
-    """The environment with its packages, installed if they were not yet.
+    """The environment with its packages, which are installed if needed.
 
     Raises: McpFailed, SandboxFailed.
     """
@@ -66,7 +65,7 @@ async def with_packages(
 
 
 def forget_packages(settings: Settings, server: McpServer) -> bool:
-    """Have the packages of a server loaded anew next time; False if none were pinned."""
+    """Load the packages of a server again next time; False if none were pinned."""
     folder = Path(settings.home) / _FOLDER
     return package_cache.forget_packages(folder, server.command, server.args)
 
@@ -98,8 +97,9 @@ def _open_cache(
         key = new_id("pkg")
         paths, credentials = session_paths(settings, folder, key), toolchain.credentials
         sandbox = await pool.open_session(key, paths, own, credentials)
-        variables = {**toolchain.registry_variables(sandbox.variables), **env}
         try:
+            opened = await sandbox.open()
+            variables = {**toolchain.registry_variables(opened.variables), **env}
             return await sandbox.run(
                 ExecRequest(key=key, argv=argv, env=variables, wall_seconds=_INSTALL_SECONDS)
             )

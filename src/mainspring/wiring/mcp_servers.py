@@ -1,6 +1,5 @@
-"""MCP servers as a session, or a person without one, reaches them: which there are, as whom, and
-where their programs run.
-"""
+"""MCP servers of a session, or of a person without one: which there are, their credentials, and
+where their programs run."""
 
 from __future__ import annotations
 
@@ -81,9 +80,10 @@ def server_auth(
     learn: Learn,
     browser: Browser | DeviceScreen | None = None,
 ) -> ServerAuth:
-    """By what its helper prints, or by its headers, if they have an `Authorization`; else by OAuth.
+    """With what its helper prints, or with its headers if they have an `Authorization`; otherwise
+    with OAuth.
 
-    Raises: McpFailed: its `oauth` is not what it should be.
+    Raises: McpFailed: its `oauth` is not valid.
     """
     if server.headers_helper is not None:
 
@@ -115,11 +115,13 @@ def stored_grants(settings: Settings, server: McpServer) -> StoredGrants:
 
 
 async def log_in(settings: Settings, server: McpServer, browser: Browser | DeviceScreen) -> bool:
-    """Connect to a server, and have a person agree if it asks for that; False if it does not.
+    """Connect to a server, and let a person authorize it if it requires that; False if it does not.
 
     Raises: McpFailed, InvalidInput.
     """
-    await to_thread.run_sync(user_vault(settings).open)  # makes the key, before anybody is asked
+    await to_thread.run_sync(
+        user_vault(settings).open
+    )  # creates the key before the person is asked
     auth = server_auth(settings, server, lambda _: None, browser)
     if server.transport == "stdio" or not isinstance(auth, OAuthGrant):
         raise InvalidInput(
@@ -136,8 +138,7 @@ async def _open_address(
     *,
     networks: tuple[Network, ...] | None = None,
 ) -> Transport:
-    """`networks`: addresses that are no public ones and may be reached all the same; `None`:
-    all."""
+    """`networks`: addresses that are not public and may be reached anyway; `None`: all."""
     connector = None if networks is None else await guarded_connector(url, networks)
     new_decoder = partial(SseDecoder, max_event_bytes=MAX_MESSAGE_BYTES)
     return await open_url(kind, url, new_decoder, auth, connector)
@@ -197,9 +198,8 @@ class ThreadServers:
         stack: AsyncExitStack,
         warn: Callable[[str], None],
     ) -> ServerParts:
-        """What MCP servers contribute: those of the session, and those that only the thread's
-        subagent has. Without a sandbox, their connections end with `stack`, and so do the
-        thread's."""
+        """The tools of MCP servers: those of the session, and those that only the thread's subagent
+        has. Without a sandbox, the connections end with `stack`; those of the thread always do."""
         parts, pool = ServerParts(), self.sandboxes
         access = _session_access(setup, self.settings, self.networks, self.models)
         packages = sandbox and sandbox_packages(self.settings, pool, sandbox, warn)

@@ -1,4 +1,4 @@
-"""The memories that a person or a session reaches: the agent's in its folder, and the user's."""
+"""The memories that a person or a session can use: the agent's in its folder, and the user's."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from mainspring.wiring.user_vault import known_secrets, user_vault
 
 
 def memory_folders(settings: Settings, own: Path | None = None) -> dict[str, MemoryFolder]:
-    """By scope; `own`: the only one there is."""
+    """The folders by scope; `own`: the only one to use."""
     scrub = Scrubber(known_secrets(settings))
 
     def refuse(text: str) -> str | None:
         content = text.encode(errors="replace")
-        return None if scrub(content) == content else "it has a secret, which memory must not"
+        return None if scrub(content) == content else "it contains a secret, which memory must not"
 
     places = memory_places(Path(settings.folder), Path(settings.home))
     quota, seal = read_quota(settings.environment), memory_seal(settings)
@@ -64,7 +64,7 @@ def memory_folders(settings: Settings, own: Path | None = None) -> dict[str, Mem
 
 
 def memory_seal(settings: Settings) -> ContentSeal:
-    """With the key of the vault, which is read when something is sealed or opened first."""
+    """Seals with the key of the vault, which is read at the first use."""
     opened = cache(user_vault(settings).open_seal)
     return ContentSeal(
         seal=lambda plain: opened().seal(plain, "memory"),
@@ -90,7 +90,7 @@ def index_files(settings: Settings) -> IndexFiles:
 def served_memory(
     settings: Settings, options: RunOptions, modes: Sequence[MemoryMode], client: str
 ) -> dict[str, Tool]:
-    """The tools of an MCP client. A rule that denies a tool removes it."""
+    """The memory tools of an MCP client. A rule that denies a tool removes it."""
     workspace = Path(settings.folder, options.workspace or ".")
     memory = memory_sources(settings).of_client(
         workspace, strictest_memory(*modes), f"mcp:{client}", options.warn
@@ -117,7 +117,7 @@ def knowledge_folder(settings: Settings, workspace: Path) -> KnowledgeFolder:
 
 
 def knowledge_tools(settings: Settings, setup: SetupRequest, workspace: Path) -> dict[str, Tool]:
-    """By name."""
+    """The knowledge tools by name."""
     folder = knowledge_folder(settings, workspace)
     if setup.options.is_served or not folder.is_present:
         return {}
@@ -130,9 +130,10 @@ def set_memory_vectors(settings: Settings, source: str) -> None:
 
 
 def open_store_passages(settings: Settings) -> PassageIndex:
-    """Of the memory stores of the service: in its database if that is PostgreSQL. Blocks."""
+    """The passages of the service's memory stores: in its database if that is PostgreSQL.
+    Blocks."""
     files = index_files(settings)
-    if is_postgres(settings.store):  # by name: an extra, and long to import
+    if is_postgres(settings.store):  # by name: an optional extra that is slow to import
         postgres = import_module("mainspring.retrieval.postgres_passages")
         passages = postgres.PostgresPassages(settings.store)
         return PassageIndex(passages, vectors=files.open_vectors())
@@ -140,5 +141,5 @@ def open_store_passages(settings: Settings) -> PassageIndex:
 
 
 def open_utility_table(settings: Settings) -> UtilityTable:
-    """Derived from the logs of one store. Blocks."""
+    """The utility table of one store, derived from its logs. Blocks."""
     return UtilityTable(index_files(settings).file("utility", settings.store))

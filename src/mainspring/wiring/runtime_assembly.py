@@ -1,4 +1,4 @@
-"""A runtime with everything it needs, from settings; and one blocking call for scripts."""
+"""Assembles a runtime from settings; and one blocking call for scripts."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ async def open_runtime(
 def run(
     agent: Agent[Output], message: Content, **arguments: Unpack[RunOnceArguments]
 ) -> RunResult[Output]:
-    """Start a session, run it to its end and return what came of it. It blocks; where an event loop
-    runs already, as in Jupyter, write `await arun(...)`.
+    """Start a session, run it to its end and return the result. Blocks; if an event loop is
+    running, as in Jupyter, write `await arun(...)`.
 
     Raises:
         InvalidInput: an event loop is running here.
@@ -91,8 +91,8 @@ def run(
 async def arun(
     agent: Agent[Output], message: Content, **arguments: Unpack[RunOnceArguments]
 ) -> RunResult[Output]:
-    """Start a session, run it to its end and return what came of it. If it is cancelled, the
-    session can be continued later."""
+    """Start a session, run it to its end and return the result. If it is cancelled, the session can
+    be continued later."""
     async with open_runtime(store=arguments.get("store")) as runtime:
         if (model := arguments.get("model")) is not None:
             runtime.models.put(agent.model, model)

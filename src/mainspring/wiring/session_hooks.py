@@ -1,4 +1,4 @@
-"""Assemble the hooks of a session: the runner, the transcript they read, what they may reach."""
+"""Assembles the hooks of a session: the runner, the transcript they read, what they may reach."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ class SessionHookPorts:
     preferences: Preferences
     models: Models
     tools: Mapping[str, Tool]
-    """What agents of hooks look with; filled before any hook runs."""
+    """The tools of agent hooks; filled before any hook runs."""
     side_events: list[KnownPayload]
-    """Gets the cost of models that hooks ask."""
+    """Receives the cost of the models that hooks call."""
     transcripts: LruCache[str, TranscriptFiles]
-    """Of sessions that ran in this process; each knows what it has written."""
+    """The transcripts of sessions that ran in this process; each knows what it has written."""
     folder: Path
-    """Where transcripts are."""
+    """The folder of transcripts."""
     warn: Callable[[str], None]
-    """Each text once."""
+    """Prints each text once."""
     show: Callable[[str], None]
 
 
@@ -63,8 +63,8 @@ async def attach_hooks(
     authorizer: PermissionEngine,
     ports: SessionHookPorts,
 ) -> frozenset[HookEventName]:
-    """Let the authorizer ask the session's hooks, with a transcript that they can read, as long as
-    the stack is open. Returns the events that they wait for."""
+    """Let the authorizer run the session's hooks, with a transcript that they can read, until the
+    stack closes. Returns the events that the hooks handle."""
     ran = await hook_runs(setup.log, setup.writer.session_id, pinned_policy)
     transcript = open_transcript(
         ports.transcripts,

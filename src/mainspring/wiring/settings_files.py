@@ -44,7 +44,10 @@ trust = partial(project_trust.trust_current_files, read_scripts=read_scripts)
 
 
 def with_inputs(settings: Settings, folder: Path) -> Mapping[str, str]:
-    """The environment, and the values of inputs. Raises: InvalidInput: the vault does not open."""
+    """The environment, and the values of inputs.
+
+    Raises: InvalidInput: the vault cannot be opened.
+    """
     return {**settings.environment, **stored_inputs(user_vault(settings), folder)}
 
 
@@ -52,14 +55,20 @@ def user_servers(
     settings: Settings, folder: Path, loaded: LoadedPolicy
 ) -> tuple[tuple[McpServer, ...], dict[str, tuple[McpServer, ...]]]:
     """The MCP servers that a session in a folder may use, and those that only one type of subagent
-    has. Raises: InvalidInput."""
+    has.
+
+    Raises: InvalidInput.
+    """
     scopes = Scopes(folder=folder, home=Path(settings.home), managed=MANAGED)
     servers = usable_servers(scopes, with_inputs(settings, folder), loaded)
     return servers, subagent_servers(scopes, settings.environment, loaded)
 
 
 def edit_servers(settings: Settings, scope: WritableScope, edit: Callable[[Path], bytes]) -> Path:
-    """Change a file that names MCP servers. Raises: InvalidInput."""
+    """Change a file that defines MCP servers.
+
+    Raises: InvalidInput.
+    """
     folder, home = Path(settings.folder), Path(settings.home)
     return project_trust.edit_servers(folder, scope, edit, home=home, read_scripts=read_scripts)
 

@@ -29,7 +29,7 @@ def open_store(url: str) -> AbstractAsyncContextManager[Store]:
     """Open a SQLite file by its path, or PostgreSQL by its URL.
 
     Raises:
-        InvalidInput: no store goes by such a URL, or its driver is not installed.
+        InvalidInput: the URL is not supported, or its driver is not installed.
     """
     if is_postgres(url):
         return _opener()(url)
@@ -48,7 +48,7 @@ def _opener() -> Opener:
 
 
 def _postgres() -> ModuleType:
-    try:  # by name: the driver is an extra, and takes long to import
+    try:  # by name: the driver is an optional extra that is slow to import
         return import_module("mainspring.log.postgres")
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("psycopg"):

@@ -66,16 +66,16 @@ class SessionRuntime:
     subagent_servers: Mapping[str, tuple[McpServer, ...]] = field(
         default_factory=dict[str, tuple[McpServer, ...]]
     )
-    """Those that only one type of subagent has."""
+    """The servers that only one type of subagent has."""
     saved_environment: SavedEnvironment | None = None
-    """Of the repository that the session works in."""
+    """The saved environment of the session's repository."""
 
     @property
     def policy(self) -> Policy:
         return self.pinned_policy.policy
 
     def moved(self, workspace: Path) -> SessionRuntime:
-        """For work in a copy of the workspace, where the same rules apply."""
+        """The same rules for work in a copy of the workspace."""
         policy = relocate_policy(self.policy, workspace.as_posix())
         return replace(
             self, pinned_policy=msgspec.structs.replace(self.pinned_policy, policy=policy)
@@ -112,7 +112,7 @@ class ThreadWorkspaces:
     async def open(
         self, setup: SetupRequest, session: SessionRuntime, paths: SessionPaths
     ) -> AsyncGenerator[ThreadWorkspace, None]:
-        """With a sandbox, which is released at the end of the block."""
+        """Open a workspace with a sandbox, which is released at the end of the block."""
         key = sandbox_key(setup)
         skills = [folder for folder in skill_folders(setup.agent) if paths.needs_mount(folder)]
         paths = with_plugin_folders(
@@ -131,7 +131,7 @@ class ThreadWorkspaces:
         finally:
             if sandbox is not None:
                 await self._sandboxes.release(key)
-            if setup.workspace is not None:  # the folder may be gone at the next run
+            if setup.workspace is not None:  # the folder may no longer exist at the next run
                 await self._sandboxes.discard(key)
 
     async def _open_sandbox(
@@ -158,7 +158,7 @@ class ThreadWorkspaces:
     async def saved_environment(
         self, options: RunOptions, workspace: Path
     ) -> SavedEnvironment | None:
-        """Of the repository that a session of this user works in."""
+        """The saved environment of the repository that a session of this user works in."""
         home = Path(self._settings.home)
         if options.is_served or not (home / FOLDER / "environments").is_dir():
             return None
@@ -168,7 +168,7 @@ class ThreadWorkspaces:
     async def _with_packages(
         self, options: RunOptions, paths: SessionPaths, session: SessionRuntime
     ) -> SandboxEnvironment:
-        """Without its packages if they cannot be installed: the run says so and goes on."""
+        """Without its packages if they cannot be installed: the run warns and continues."""
         environment = session.sandbox_environment
         if (saved := session.saved_environment) is not None:
             environment = environment.with_additions(saved.plan.packages, saved.folder)
@@ -185,7 +185,7 @@ class ThreadWorkspaces:
 
 
 def sandbox_preparation(sandbox: SandboxSession | None) -> Callable[[str], None] | None:
-    """Starts the sandbox while the model still writes what is to run in it."""
+    """Starts the sandbox while the model is still writing the command."""
     if sandbox is None:
         return None
 
@@ -197,7 +197,7 @@ def sandbox_preparation(sandbox: SandboxSession | None) -> Callable[[str], None]
 
 
 def open_worktrees(workspace: Path, place: Path) -> GitWorktrees:
-    """Worktrees of a workspace, each in a folder of `place`."""
+    """Worktrees of a workspace, each in a folder below `place`."""
     return GitWorktrees(
         workspace,
         place,
@@ -208,7 +208,7 @@ def open_worktrees(workspace: Path, place: Path) -> GitWorktrees:
 
 
 def session_worktrees(setup: SetupRequest, paths: SessionPaths) -> GitWorktrees | None:
-    """Only for the session's own workspace: threads in a worktree have none."""
+    """Only for the session's own workspace: threads in a worktree cannot have worktrees."""
     if setup.workspace is not None:
         return None
     return open_worktrees(paths.workspace, paths.worktrees(setup.writer.session_id))

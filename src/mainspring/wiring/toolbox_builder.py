@@ -1,4 +1,4 @@
-"""Build a session's toolbox: rules and hooks, workspace and sandbox, built-in tools."""
+"""Builds a session's toolbox: rules and hooks, workspace and sandbox, built-in tools."""
 
 from __future__ import annotations
 
@@ -89,8 +89,8 @@ class ToolboxBuilder:
         authorizer: Authorizer,
         networks: tuple[Network, ...] = (),
     ) -> None:
-        """`networks`: addresses that are not public and that the MCP servers of a session of the
-        service may have all the same."""
+        """`networks`: addresses that are not public and that MCP servers of the service's sessions
+        may have anyway."""
         self._settings = settings
         self._home = Path(settings.home)
         self._models = models
@@ -275,7 +275,7 @@ class ToolboxBuilder:
         thread_workspace: ThreadWorkspace,
         setup: SetupRequest,
     ) -> AsyncGenerator[Toolbox, None]:
-        """In the folder of the session with the same environment, or in a worktree."""
+        """In the session's folder with the same environment, or in a worktree."""
         if setup.workspace is None:
             async with AsyncExitStack() as stack:
                 if thread_workspace.sandbox is not None:
@@ -299,7 +299,7 @@ class ToolboxBuilder:
 
     @asynccontextmanager
     async def _toolbox_of_client(self, setup: SetupRequest) -> AsyncGenerator[Toolbox, None]:
-        """Without built-in tools; the rules bind a client that runs tools itself, too."""
+        """Without built-in tools; the rules also apply to a client that runs tools itself."""
         opt = setup.options
         policy = Policy(workspace=_CLIENT_WORKSPACE, home="/root", rules=opt.rules, mode=opt.mode)
         async with AsyncExitStack() as stack:
@@ -323,7 +323,7 @@ class ToolboxBuilder:
         """The folders of the session; `None`, with a warning, if an agent cannot work there.
 
         Raises:
-            InvalidInput: it cannot, and the agent has its own tools, which would run without rules.
+            InvalidInput: it cannot, and the agent's own tools would run without rules.
         """
         options = setup.options
         folder = setup.thread.session_state.workspace or self._settings.folder
@@ -362,7 +362,8 @@ class ToolboxBuilder:
     async def _file_tools(
         self, setup: SetupRequest, thread_workspace: ThreadWorkspace
     ) -> list[Tool]:
-        """Those of its last run remember which files were read; otherwise the log tells."""
+        """The file tools of its last run remember which files were read; otherwise the log says
+        so."""
         session_id, thread_id = setup.writer.session_id, setup.thread.id
         key = f"{session_id}/{thread_id}"
         if (tools := self._files.get(key)) is None:
@@ -372,7 +373,7 @@ class ToolboxBuilder:
         return tools
 
     def _warn(self, options: RunOptions, warning: str) -> None:
-        """Each warning once, however many runs a session has."""
+        """Print each warning once, however many runs a session has."""
         if self._warned.get(warning) is None:
             self._warned.put(warning, warning)
             options.warn(warning)

@@ -1,4 +1,4 @@
-"""The vault of this user, and all that nobody may see."""
+"""The user's vault, and the secrets that must never be shown."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ def user_vault(settings: Settings) -> UserVault:
 
 
 def known_secrets(settings: Settings) -> Mapping[str, str]:
-    """What nobody may see: the keys of providers and of the vault, and all secrets in it.
+    """The secrets to redact: the keys of providers and of the vault, and all secrets in it.
 
     Raises:
-        InvalidInput: there is a vault that cannot be opened: without it, nobody knows what to
-            remove from the log.
+        InvalidInput: the vault exists but cannot be opened, so the log cannot be redacted.
     """
     names = (*settings.keys, *SEARCH_KEY_VARIABLES)
     keys = {name: settings.secrets[name] for name in names if name in settings.secrets}

@@ -1,4 +1,4 @@
-"""Open a worker of the service (`service/service_worker.py`): its sandboxes, tools and files."""
+"""Opens a worker of the service (`service/service_worker.py`): its sandboxes, tools and files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from mainspring.wiring.user_vault import known_secrets
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerMachine:
-    """Where a worker runs."""
+    """The machine that a worker runs on."""
 
     settings: Settings
     networks: tuple[Network, ...] = ()
@@ -49,7 +49,7 @@ async def open_worker(
     *,
     beat: Callable[[], None],
 ) -> AsyncGenerator[Worker, None]:
-    """A worker, with its periodic tasks until the block ends. `beat` is called as long as it is
+    """A worker with its periodic tasks, until the block ends. `beat` is called for as long as it is
     alive."""
     infrastructure, settings = service.infrastructure, machine.settings
     async with sandbox_pool(settings) as sandboxes:

@@ -109,7 +109,7 @@ def test_how_many_subagents_there_may_be_can_be_said_instead_of_which(file: Path
     [
         ("tols: [read]", "warning agent.yaml:1: tols is unknown and has no effect (did you mean"),
         ("a:\n  - b\n", "warning agent.yaml:1: a is unknown and has no effect (known are name,"),
-        ("name: x\nname: y", "warning agent.yaml:2: name is there twice (the last one holds)"),
+        ("name: x\nname: y", "warning agent.yaml:2: name occurs twice (the last one is used)"),
         ("name: [x]", "error agent.yaml:1: name must be text"),
         ("- x", "error agent.yaml:1: must be names with values (write it as"),
         ("name: 'x\n", "error agent.yaml:2: not YAML"),
@@ -149,7 +149,7 @@ def test_a_few_lines_cannot_stand_for_millions_of_values(file: Path):
         f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)
     )
     [finding] = odd(file, bomb)
-    assert "is too much, or too deep" in finding
+    assert "is too large or too deeply nested" in finding
     [finding] = odd(file, "environment:\n  a: &a [*a]\n")
     assert finding.startswith("error")
 

@@ -169,7 +169,7 @@ def test_no_more_than_2000_folders_are_looked_into(scopes: Scopes):
     what = found(scopes)
     assert names(what) == []
     assert said(what) == [
-        ".claude/skills/1999: it and what follows is not read: more than 2000 folders"
+        ".claude/skills/1999: it and the following ones are not read: more than 2000 folders"
     ]
 
 

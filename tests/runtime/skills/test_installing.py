@@ -155,7 +155,7 @@ def test_archive_that_leads_out_is_refused(path: str, home: Path, pins: TrustPin
 
 def test_links_and_bombs_in_an_archive_are_refused(home: Path, pins: TrustPins, tmp_path: Path):
     text = TEXT.format(name="pdf")
-    with pytest.raises(InvalidInput, match="links are not taken"):
+    with pytest.raises(InvalidInput, match="links are not accepted"):
         install(zipped(tmp_path / "a.zip", {"pdf/SKILL.md": text}, link="/etc"), home, pins)
     bomb = {"pdf/SKILL.md": text, "pdf/big": bytes(31 * 1024 * 1024)}
     with pytest.raises(TooLarge):

@@ -17,7 +17,7 @@ WILD = Path(__file__).parents[2] / "fixtures/wild"
 SKILLS = PartLocation(WILD / "skills", "project")
 COMMANDS = PartLocation(WILD / "commands", "project")
 USUAL = "Does it. Use when asked to."
-UNKNOWN = "is not known: kept"
+UNKNOWN = "is unknown: it is kept"
 NOT_YAML = "is not YAML and was taken as it is written"
 
 # fixture -> (what differs from a plain skill, findings: (level, line, part of what is said))
@@ -111,7 +111,7 @@ READ: dict[str, tuple[dict[str, Any], list[Told]]] = {
     "other-folder": ({"name": "another-name"}, [("warning", 2, "its folder other-folder")]),
     "bad-name": ({"name": "My Skill!"}, [("warning", 2, "not a proper name")]),
     "name-number": ({"name": "42"}, [("warning", 2, "its folder name-number")]),
-    "given-twice": ({"license": "Apache-2.0"}, [("warning", 5, "is there twice")]),
+    "given-twice": ({"license": "Apache-2.0"}, [("warning", 5, "occurs twice")]),
     "long-description": (
         {"description": ("It goes on. " * 100).strip()},
         [("warning", 3, "more than 1024")],
@@ -148,9 +148,9 @@ READ: dict[str, tuple[dict[str, Any], list[Told]]] = {
     ),
 }
 SKIPPED: dict[str, str] = {
-    "headless": "has no frontmatter that can be read",
-    "unclosed": "has no frontmatter that can be read",
-    "a-list": "has no frontmatter that can be read",
+    "headless": "has no readable frontmatter",
+    "unclosed": "has no readable frontmatter",
+    "a-list": "has no readable frontmatter",
     "undescribed": "has no description",
     "description-empty": "has no description",
     "description-misspelt": "has no description",
@@ -266,7 +266,9 @@ def test_a_command_has_the_keys_of_a_skill():
     assert (fix.kind, fix.model, fix.argument_hint) == ("command", "sonnet", "[issue] [priority]")
     assert fix.allowed_tools == ("Bash(git add:*)", "Bash(git status:*)", "Bash(git commit:*)")
     assert [(level, line) for level, line, _ in said] == [("warning", 3)]
-    assert commands()["renamed.md"][1] == [("note", 2, "a command is called by its file: renamed")]
+    assert commands()["renamed.md"][1] == [
+        ("note", 2, "a command has the name of its file: renamed")
+    ]
 
 
 def test_what_a_plugin_brings_is_called_by_the_plugin_first():

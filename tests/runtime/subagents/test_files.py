@@ -33,7 +33,7 @@ READ: dict[str, tuple[dict[str, Any], list[tuple[str, int | None, str]]]] = {
     "tools-allowed": ({"tools": ("Read", "Bash")}, []),
     "tools-mapping": (
         {"tools": (), "extra": {"tools": {"write": False, "bash": True}}},
-        [("warning", 4, "must be a list of texts"), ("warning", 4, "no tools at all")],
+        [("warning", 4, "must be a list of texts"), ("warning", 4, "it gets no tools")],
     ),
     "calls-agents": ({"tools": ("Agent(worker, researcher)", "Read")}, []),
     "calls-tasks": (
@@ -67,7 +67,7 @@ READ: dict[str, tuple[dict[str, Any], list[tuple[str, int | None, str]]]] = {
     "skills-text": ({"skills": ("pdf", "docx")}, []),
     "unknown-keys": (
         {"extra": {"temperature": 0.2, "kind": "local"}},
-        [("warning", 4, "is not known: kept"), ("warning", 5, "is not known: kept")],
+        [("warning", 4, "is unknown: it is kept"), ("warning", 5, "is unknown: it is kept")],
     ),
     "wrong-kinds": (
         {
@@ -100,7 +100,7 @@ READ: dict[str, tuple[dict[str, Any], list[tuple[str, int | None, str]]]] = {
         [("warning", 3, "is not YAML and was taken as it is written")],
     ),
     "colon": ({"name": "team:colon"}, [("warning", 2, "has a colon")]),
-    "nameless": ({}, [("warning", None, "has no name: called nameless")]),
+    "nameless": ({}, [("warning", None, "has no name: named nameless")]),
     "undescribed": ({"description": "You review code."}, [("warning", None, "has no description")]),
 }
 ELSEWHERE = {"README", "explore", "nested"}
@@ -141,8 +141,7 @@ def test_they_are_found_in_folders_of_folders_and_what_is_none_is_told(tmp_path:
     assert {"nested", "explore", "team:colon"} <= {*names}
     assert len(names) == len(READ) + len(ELSEWHERE) - 1
     assert [str(finding) for finding in what.findings if "README" in finding.file] == [
-        ".claude/agents/README.md: "
-        "has no frontmatter that can be read, and so is no subagent: skipped"
+        ".claude/agents/README.md: has no readable frontmatter, so it is not a subagent: skipped"
     ]
 
 

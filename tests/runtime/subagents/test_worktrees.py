@@ -198,7 +198,7 @@ async def test_a_worktree_in_which_nothing_was_changed_is_not_kept(scene: Scene)
     events = await scene.played(model)
     report, closed = results(events)
     assert "worktree" not in report
-    assert "has no worktree that is open" in closed
+    assert "has no open worktree" in closed
     [opened], [fact] = of(events, WorktreeOpened), of(events, WorktreeClosed)
     assert (fact.outcome, fact.path) == ("discarded", opened.path)
     assert scene.branches == []

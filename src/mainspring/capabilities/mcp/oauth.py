@@ -39,6 +39,7 @@ _T = TypeVar("_T", bound=Struct)
 
 class Fetch(Protocol):
     """Sends a request, a GET if it has no body; it follows no redirect, and limits size and time.
+
     Raises: NetworkRefused."""
 
     async def __call__(

@@ -30,6 +30,7 @@ async def run_memory_command(
     settings: Settings, notes: Screen, agent: Agent, session: Session | None, arguments: str
 ) -> Agent:
     """Returns the agent to continue with; it differs if the user has changed the memory mode.
+
     Raises:
         InvalidInput: there is no such command, or the memory cannot be written.
         NotFound: there is no such memory.

@@ -92,6 +92,7 @@ def add_rule(
 ) -> str | None:
     """Show a new line of the instructions as a diff, and write it if the user agrees. Returns the
     line.
+
     Raises:
         InvalidInput: the rule is empty, or the file cannot be read or has changed meanwhile.
     """
@@ -107,6 +108,7 @@ def add_rule(
 
 def rule_edit(rule: str, folder: Path) -> RuleEdit:
     """Add a line to the first instruction file of the folder that exists, else to AGENTS.md.
+
     Raises:
         InvalidInput: the rule is empty, or the file cannot be read.
     """
@@ -130,6 +132,7 @@ def _read(file: Path) -> str:
 
 def write_subagent(notes: Screen, folder: Path, arguments: str) -> None:
     """`/agents new NAME DESCRIPTION`: write a file to edit.
+
     Raises:
         InvalidInput: the command is malformed, or the file exists.
     """

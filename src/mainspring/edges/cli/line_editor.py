@@ -4,7 +4,10 @@ line. Slow to import, so it is loaded only at a terminal.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import shutil
+import subprocess
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,14 +29,23 @@ from prompt_toolkit.shortcuts import CompleteStyle
 from prompt_toolkit.styles import Style
 
 from mainspring.config import FOLDER, Settings, is_postgres
-from mainspring.edges.cli.clipboard_image import IMAGE_SUFFIXES, save_clipboard_image
 from mainspring.edges.cli.file_index import FileIndex, index_in_background
 from mainspring.edges.cli.printing import sanitize_line
+from mainspring.files.atomic_file import write_atomic
 from mainspring.runtime.slash_commands import SlashCommand
 
 MAX_HISTORY = 1000
 _MAX_OFFERED = 50
 _FENCE = "```"
+_IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+_PNG = b"\x89PNG\r\n\x1a\n"
+_CLIPBOARD_SECONDS = 5
+_MAX_IMAGE_BYTES = 20_000_000
+_CLIPBOARD_PROGRAMS = (
+    ("wl-paste", "--type", "image/png"),
+    ("xclip", "-selection", "clipboard", "-t", "image/png", "-o"),
+    ("pngpaste", "-"),
+)
 _STYLE = Style.from_dict(
     {
         "prompt": "bold ansigreen",
@@ -195,7 +207,7 @@ def _key_bindings(sources: EditorSources) -> KeyBindings:
 
     @bindings.add("c-v")
     async def paste_image(event: KeyPressEvent) -> None:
-        saved = await to_thread.run_sync(save_clipboard_image, sources.pasted)
+        saved = await to_thread.run_sync(_save_clipboard_image, sources.pasted)
         if saved is not None:
             event.current_buffer.insert_text(f"@{saved} ")
             event.app.invalidate()
@@ -226,9 +238,27 @@ def is_open_fence(text: str) -> bool:
 def mention_of_image(pasted: str) -> str | None:
     """A mention of an image file whose path was pasted, as terminals do when you drop a file."""
     path = pasted.strip().strip("'\"").replace("\\ ", " ").removeprefix("file://")
-    if "\n" in path or not path.lower().endswith(IMAGE_SUFFIXES):
+    if "\n" in path or not path.lower().endswith(_IMAGE_SUFFIXES):
         return None
     file = Path(path).expanduser()
     if not file.is_file():
         return None
     return f'@"{file}" ' if " " in str(file) else f"@{file} "
+
+
+def _save_clipboard_image(folder: Path) -> Path | None:
+    """Save the clipboard's image. Returns its file, or `None` if there is no image. Blocks."""
+    for program, *options in _CLIPBOARD_PROGRAMS:
+        if (path := shutil.which(program)) is None:
+            continue
+        try:
+            image = subprocess.run(
+                [path, *options], capture_output=True, timeout=_CLIPBOARD_SECONDS, check=False
+            ).stdout
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if image.startswith(_PNG) and len(image) <= _MAX_IMAGE_BYTES:
+            file = folder / f"pasted-{hashlib.sha256(image).hexdigest()[:12]}.png"
+            write_atomic(file, image)
+            return file
+    return None

@@ -115,6 +115,7 @@ class PastingBrowser:
 
 async def give_inputs(settings: Settings, server: McpServer) -> list[str]:
     """Ask for the inputs of a server that have no value yet, and store them. Returns their ids.
+
     Raises: InvalidInput: a value cannot be stored, or standard input has ended.
     """
     vault, folder = user_vault(settings), Path(settings.folder)

@@ -34,6 +34,7 @@ class ExpandedMessage:
 
 async def expand_mentions(message: str, folder: Path) -> ExpandedMessage:
     """A mention of something that does not exist stays plain text.
+
     Raises:
         InvalidInput: a file cannot be read, or is too large.
     """
@@ -77,6 +78,7 @@ async def _attachment(name: str, path: Path) -> tuple[Block, ...]:
 
 def _listing(name: str, folder: Path) -> str | None:
     """The names in a folder; `None` if it is a file.
+
     Raises: InvalidInput: the file is too large.
     """
     if not folder.is_dir():

@@ -240,6 +240,7 @@ def confirm(
     declined: str = "nothing was changed",
 ) -> bool:
     """Ask at the terminal.
+
     Raises:
         InvalidInput: `refusal`: there is no terminal.
     """

@@ -34,6 +34,7 @@ class ProcessUser:
 
 def service_user(settings: Settings, *, user: str | None, allow_root: bool) -> ProcessUser | None:
     """The user to become; `None`: the current one. Call it before anything is opened.
+
     Raises:
         InvalidInput: it would run as root without permission, or cannot become this user.
     """
@@ -56,6 +57,7 @@ def service_user(settings: Settings, *, user: str | None, allow_root: bool) -> P
 def drop_privileges(user: ProcessUser, settings: Settings) -> Settings:
     """Give up root and its groups for good. Missing folders of the store are created first, for
     that user.
+
     Raises:
         InvalidInput: the user cannot use the store; it says what to do.
     """

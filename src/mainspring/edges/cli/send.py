@@ -51,6 +51,7 @@ def reject_slash_command(agent: Agent, message: str) -> None:
 
 async def send_message(settings: Settings, agent: Agent, session: Session, message: str) -> str:
     """Returns the id of the message.
+
     Raises:
         InvalidInput: the skill is not for users, or its file has changed.
     """

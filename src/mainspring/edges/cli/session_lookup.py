@@ -23,6 +23,7 @@ _MAX_SUGGESTIONS = 5
 
 async def find_session(log: SessionLog, id_or_part: str) -> SessionRow:
     """Find a session by its id, by part of it, or by `last`.
+
     Raises:
         SessionNotFound: no session matches; a note names similar ids.
         InvalidInput: several match; a note names them.
@@ -76,6 +77,7 @@ def _did_you_mean(ids: list[str]) -> str:
 @asynccontextmanager
 async def open_existing_log(settings: Settings) -> AsyncGenerator[SessionLog, None]:
     """Opens the log, but does not create one.
+
     Raises: InvalidInput: there is none.
     """
     require_store(settings)

@@ -313,6 +313,7 @@ def _find_skill(scopes: Scopes, pins: TrustPins, name: str) -> Skill:
 
 def _resolve_path(settings: Settings, pins: TrustPins, id_or_part: str) -> Path:
     """The folder of a skill, by its name or by a path.
+
     Raises: NotFound.
     """
     path = Path(settings.folder) / Path(id_or_part).expanduser()

@@ -247,6 +247,7 @@ def _local_entries(folder: Path, catalogue: str) -> list[PublishedSkill]:
 
 async def _download(url: str, *, max_bytes: int) -> bytes:
     """Uses the user's proxy settings.
+
     Raises: NetworkRefused, TooLarge.
     """
     timeout = aiohttp.ClientTimeout(total=_DOWNLOAD_SECONDS)

@@ -51,6 +51,7 @@ class Keyboard:
     async def message(self) -> str:
         """Read one message. It continues after a line that ends with a backslash, and in an open
         code fence.
+
         Raises:
             EOFError: the input has ended. KeyboardInterrupt: the user pressed Ctrl-C.
         """
@@ -145,6 +146,7 @@ def is_piped() -> bool:
 
 def read_piped(seconds: float | None) -> str:
     """Read all of standard input. Blocks. A pipe that is silent for `seconds` counts as empty.
+
     Raises: TooLarge.
     """
     if seconds is not None and not select.select([sys.stdin], [], [], seconds)[0]:

@@ -22,6 +22,7 @@ _ID_DIGITS = 8
 async def open_worktree(settings: Settings, arguments: RunArguments) -> RunOptions:
     """The options of the run, with the worktree as its workspace. An existing worktree of the same
     name is used again.
+
     Raises:
         BadParameter: another option names the workspace.
         ToolEnvironmentError: there is no repository, or it has no commit.

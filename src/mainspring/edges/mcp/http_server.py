@@ -1,4 +1,5 @@
-"""A separate server for `/mcp`: with API keys, or open to all users of this machine."""
+"""`/mcp` over HTTP: routes beside the API with the same keys, or a separate server, also without
+keys for the users of this machine."""
 
 from __future__ import annotations
 
@@ -8,6 +9,9 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from aiohttp import web
 
 from mainspring import __version__
 from mainspring.capabilities.mcp.messages import Implementation
@@ -16,9 +20,8 @@ from mainspring.capabilities.mcp.server.features import Features
 from mainspring.capabilities.mcp.server.request_state import StateSigner
 from mainspring.core import clock
 from mainspring.edges.api.app import AccessControl, Api, http_server
-from mainspring.edges.api.route import Route, routes_of
-from mainspring.edges.mcp.http_endpoint import HostRules, HttpTimes, McpEndpoint
-from mainspring.edges.mcp.routes import McpRoutes
+from mainspring.edges.api.route import ApiCall, Empty, Route, RouteOptions, route, routes_of
+from mainspring.edges.mcp.http_endpoint import HostRules, HttpCaller, HttpTimes, McpEndpoint
 from mainspring.service.access.principal import Principal
 from mainspring.service.authorization.authentication import (
     ANONYMOUS,
@@ -34,6 +37,47 @@ def new_server(name: str, *, instructions: str | None = None) -> McpServer:
     signer = StateSigner(secrets.token_bytes(32), seconds_now=lambda: clock.now().timestamp())
     info = Implementation(name=name, version=__version__)
     return McpServer(info, signer=signer, instructions=instructions)
+
+
+@dataclass(frozen=True, slots=True)
+class McpRoutes:
+    endpoint: McpEndpoint
+    features_for: Callable[[Principal], Features]
+    route_options: ClassVar[RouteOptions] = {
+        "for_agent_keys": True,
+        "is_extension": True,
+        "is_documented": False,
+    }
+
+    @route(
+        "POST /mcp",
+        "Send a message of the Model Context Protocol",
+        upload="application/json",
+        role="viewer",
+    )
+    async def post(self, call: ApiCall[Empty, Empty]) -> web.StreamResponse:
+        return await self.endpoint.post(call.request, self._caller(call))
+
+    @route(
+        "GET /mcp",
+        "Stream the server's messages in a session of the Model Context Protocol",
+        media_type="text/event-stream",
+    )
+    async def get(self, call: ApiCall[Empty, Empty]) -> web.StreamResponse:
+        return await self.endpoint.get(call.request, self._caller(call))
+
+    @route("DELETE /mcp", "End a session of the Model Context Protocol", role="viewer")
+    async def delete(self, call: ApiCall[Empty, Empty]) -> web.StreamResponse:
+        return await self.endpoint.delete(call.request, self._caller(call))
+
+    def _caller(self, call: ApiCall[Empty, Empty]) -> HttpCaller:
+        who = call.who
+        parts = (who.tenant, who.issuer, who.key_id, who.acting_agent or "")
+        return HttpCaller(
+            id="/".join(parts),
+            features=self.features_for(who),
+            recheck_access=call.recheck_access,
+        )
 
 
 def mcp_routes(

@@ -108,7 +108,7 @@ def _frontmatter(
     for pair in pairs:
         line = first_line + pair.line
         if pair.key in fields:
-            odd.append(FrontmatterIssue(f"`{pair.key}` is there twice", line, "the last one holds"))
+            odd.append(FrontmatterIssue(f"`{pair.key}` occurs twice", line, "the last one is used"))
         fields[pair.key] = pair.value
         lines[pair.key] = line
     return Frontmatter(body=body, fields=fields, lines=lines, issues=tuple(odd), is_there=True)

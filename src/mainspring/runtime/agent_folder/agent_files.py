@@ -1,6 +1,5 @@
 """The files of a folder that describe its agent: which they are, their hash, and how to read and
-write them while programs may change the folder: from one descriptor, and through no link.
-"""
+write them safely while programs change the folder: from one descriptor, without following links."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ _PARTS: Mapping[str, tuple[str, ...] | None] = {
     "rules": _MARKDOWN,
     "workflows": (".yaml", ".yml", ".md"),
 }
-"""Folders, and the suffixes of the files in them that count; `None`: all files."""
+"""Folders, and the suffixes of the files in them that belong to it; `None`: all files."""
 _ROOTS = (".mainspring", ".claude", ".agents")
 _FOLDERS: Mapping[str, tuple[str, ...] | None] = {
     # a `hooks` folder at the root of a project is probably something else
@@ -47,7 +46,7 @@ _LEFT_OUT = frozenset((".git", ".mainspring", ".venv", "__pycache__", "node_modu
 _MAX_DEPTH = 8
 _MAX_FILES = 20_000
 MAX_BYTES = 16_000_000
-"""The largest file that counts; larger ones are data, not definition."""
+"""The maximum size of a file; larger ones are data, not definition."""
 
 
 def is_part(path: str) -> bool:
@@ -66,7 +65,7 @@ def is_part(path: str) -> bool:
 
 
 def files_of(folder: Path) -> dict[str, os.stat_result]:
-    """The files by relative path, sorted, with their status. Links are neither files nor followed.
+    """The files by relative path, sorted, with their status. Links are left out.
 
     Raises:
         InvalidInput: there are too many.

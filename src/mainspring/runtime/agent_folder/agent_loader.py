@@ -29,7 +29,7 @@ from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS, Subagent
 
 MAX_SUBAGENT_DEPTH = 5
 MAX_PARALLEL_SUBAGENTS = 100
-"""Upper bounds, whatever a folder says."""
+"""Upper bounds that a folder cannot exceed."""
 
 LimitsFor: TypeAlias = Callable[[str], InstructionLimits]
 FindingSource: TypeAlias = Literal["manifest", "instructions", "skills", "subagents"]
@@ -62,7 +62,7 @@ class AgentFolder:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Warnings for every run. Hundreds of skills are summed up in one line."""
+        """Warnings for every run. Those about skills are summarized in one line."""
         warnings = [
             finding
             for finding in self._skill_warnings("manifest", "instructions")

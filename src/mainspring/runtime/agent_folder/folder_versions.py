@@ -2,8 +2,7 @@
 restore.
 
 They are stored in the folder itself: contents and listings under their hashes, and an index that is
-written last. A process that is killed meanwhile leaves the existing versions intact.
-"""
+written last. If the process is killed, the existing versions stay intact."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ _STAMPS_FILE = f"{FOLDER}/seen.json"
 _MAX_VERSIONS = 1000
 """The most versions in the index; older ones are dropped."""
 _FRESH_NANOSECONDS = 2_000_000_000
-"""In nanoseconds: a file this new may be written again without a visible change of its time."""
+"""A file newer than this may be written again without a change of its modification time."""
 _HEX = frozenset("0123456789abcdef")
 
 Listing = dict[str, str]

@@ -52,13 +52,14 @@ _MIN_SHARE, _MAX_SHARE = 0.1, 0.95
 _FIELDS = {"agents": "subagents", "coordinator": "is_coordinator"}
 """Keys whose field has another name."""
 SERVICE_KEYS = ("schedule", "grade")
-"""Keys for what starts by itself in the service: they need trust, and no session reads them."""
+"""Keys for work that the service starts by itself: they need trust, and sessions do not read
+them."""
 _FOREIGN_KEYS = ("spec_version", "schema_version", "apiVersion", "kind")
 """Keys that mark an `agent.yaml` of another tool; ours has no version."""
 
 
 class Permissions(Struct, frozen=True, kw_only=True):
-    """As in a settings file, and trusted no more than one."""
+    """As in a settings file, with the same trust."""
 
     mode: str | None = None
     allow: tuple[str, ...] = ()
@@ -106,7 +107,7 @@ class AgentManifest:
     checks: tuple[AnswerCheck, ...] = ()
     require_evidence: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
-    """Of MCP servers, as `server:uri`."""
+    """Resources of MCP servers, as `server:uri`."""
     input_schema: dict[str, object] | None = None
     schedule: ManifestSchedule | None = None
     outcome: ManifestOutcome | None = None
@@ -242,7 +243,7 @@ def _input_schema(reader: YamlReader) -> Callable[[Node], dict[str, object]]:
         if schema.get("type") != "object" or not isinstance(properties, dict) or not properties:
             raise YamlValueError(node, "must be a JSON Schema of an object with properties")
         if "session_id" in properties:
-            raise YamlValueError(node, "must have no property session_id: it has a meaning already")
+            raise YamlValueError(node, "must not have the property session_id, which is reserved")
         return schema
 
     return read

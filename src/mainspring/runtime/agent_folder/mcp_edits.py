@@ -1,4 +1,5 @@
-"""Changes the files that name MCP servers: add, remove, enable, disable, import from elsewhere."""
+"""Changes the files that define MCP servers: add, remove, enable, disable, import from
+elsewhere."""
 
 from __future__ import annotations
 
@@ -37,6 +38,7 @@ def servers_file(scope: WritableScope, *, folder: Path, home: Path) -> Path:
 
 def add_server(file: Path, name: str, entry: JsonObject, *, replace: bool = False) -> bytes:
     """Add a server to a file. Returns the file's new content.
+
     Raises:
         InvalidInput: the entry is not a server, or the file has one of this name.
     """
@@ -79,7 +81,7 @@ def check_entry(name: str, entry: JsonObject) -> McpServer:
     servers, findings = read_table(table, McpServer(name="", transport="stdio"))
     errors = [finding.what for finding in findings if finding.level == "error"]
     if errors or not servers:
-        raise InvalidInput(errors[0] if errors else f"{name} is no MCP server")
+        raise InvalidInput(errors[0] if errors else f"{name} is not an MCP server")
     return servers[0]
 
 

@@ -70,9 +70,9 @@ def read_mcp(
     plugins: Iterable[McpServer] = (),
     project: Mapping[str, bytes] | None = None,
 ) -> McpServers:
-    """All servers for a folder, with findings. Unlike for other parts of an agent, and as in Claude
-    Code, local wins over project and project over user, entry by entry. Only the operator's servers
-    come before those. `project`: the project's files, if they were read already."""
+    """All servers for a folder, with findings. Unlike other parts of an agent, and as in Claude
+    Code, local overrides project and project overrides user, entry by entry. Only the operator's
+    servers override those. `project`: the project's files, if they were already read."""
     by_name: dict[str, McpServer] = {}
     findings: list[Finding] = []
     for servers, source_findings in (*_sources(scopes, project), (tuple(plugins), ())):
@@ -320,7 +320,7 @@ _KNOWN = {"type", *_READERS}
 
 
 def _normalized_fields(values: dict[str, object]) -> dict[str, object]:
-    """The fields under our names. If two keys mean the same, the plainer one counts."""
+    """The fields under our names. If two keys mean the same, the plainer one is used."""
     names = {
         "headersHelper": "headers_helper",
         "disabledTools": "disabled_tools",

@@ -79,7 +79,10 @@ class _PlainValue(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def stored_inputs(secrets: SecretStore, folder: Path) -> dict[str, str]:
-    """The values of inputs, by variable. Raises: InvalidInput: the vault does not open."""
+    """The values of inputs, by variable.
+
+    Raises: InvalidInput: the vault cannot be opened.
+    """
     stored = secrets.values()
     values: dict[str, str] = {}
     kinds: tuple[InputKind, ...] = get_args(InputKind)
@@ -105,8 +108,8 @@ def store_input(
 
 
 def _secret_name(kind: InputKind, folder: Path, *ids: str) -> str:
-    """The vault's name for an input, or for the index of inputs. Projects do not share values,
-    whatever their inputs are called."""
+    """The vault's name for an input, or for the index of inputs. Projects do not share values, even
+    if their inputs have the same name."""
     place = os.path.realpath(folder) if kind == "project" else ""
     digest = hashlib.sha256(msgspec.json.encode((kind, place, *ids))).hexdigest()[:32]
     return f"MCP_INPUT_{digest.upper()}"

@@ -69,8 +69,10 @@ def new_subagent(folder: Path, name: str, description: str) -> Path:
         InvalidInput: the name is invalid, the file exists, or the folder is not writable.
     """
     if not _SUBAGENT_NAME.fullmatch(name):
-        raise InvalidInput(f"{name!r}: a name has small letters, digits and -, at most 64")
-    fields = {"name": name, "description": description or "Say when it is to be called."}
+        raise InvalidInput(
+            f"{name!r}: a name consists of at most 64 lowercase letters, digits and -"
+        )
+    fields = {"name": name, "description": description or "Say when to call it."}
     head = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=100)
     file = folder / f"{name}.md"
     try:

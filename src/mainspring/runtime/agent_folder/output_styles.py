@@ -62,7 +62,7 @@ def find_style(scopes: Scopes, name: str | None) -> OutputStyle | None:
 
 
 def output_styles(scopes: Scopes) -> Iterator[OutputStyle]:
-    """All styles. If two have the same name, the first one counts."""
+    """All styles. If two have the same name, the first one is used."""
     walk = PartWalk(scopes)
     for place in _places(scopes):
         for file in walk.files(place, select_markdown, max_depth=1):

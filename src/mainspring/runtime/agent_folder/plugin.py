@@ -57,7 +57,7 @@ class Plugin:
     commands: tuple[Path, ...] = ()
     servers: tuple[McpServer, ...] = ()
     hooks: tuple[PluginHooks, ...] = ()
-    """They run only after somebody has trusted the plugin in its current state."""
+    """They run only while the plugin is trusted in its current state."""
     findings: tuple[Finding, ...] = ()
 
     @property

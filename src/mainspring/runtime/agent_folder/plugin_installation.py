@@ -98,10 +98,7 @@ def find_offer(root: Path, name: str | None) -> PluginOffer:
 
 
 def offer_folder(root: Path, offer: PluginOffer) -> Path:
-    """The plugin's folder.
-
-    Raises: InvalidInput.
-    """
+    """Raises: InvalidInput: it is not a folder of the repository."""
     path = root / offer.path
     if not is_inside(path, root) or not path.is_dir():
         raise InvalidInput(f"{offer.name}: {offer.path} is not a folder in what was fetched")

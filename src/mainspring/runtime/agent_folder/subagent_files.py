@@ -74,7 +74,7 @@ def read_subagent(
         return None, [Finding(level="error", file=shown, what=f"{error}: skipped")]
     fields = Fields(head, shown)
     if not head.is_there:
-        fields.warn("has no frontmatter that can be read, and so is no subagent: skipped")
+        fields.warn("has no readable frontmatter, so it is not a subagent: skipped")
         return None, fields.findings
     if file.name == _DESCRIPTION_FILE and file.with_name(_TOOLS_FILE).exists():
         fields.note(f"{_TOOLS_FILE} beside it does nothing: `tools` says what it may use")
@@ -129,7 +129,7 @@ def _subagent(fields: Fields, file: Path, place: PartLocation) -> Subagent:
 def _name(fields: Fields, file: Path, place: PartLocation) -> str:
     name = " ".join(fields.text("name").split())[:MAX_NAME]
     if not name:
-        fields.warn(f"has no name: called {file.stem}, as its file", fix="give it a `name`")
+        fields.warn(f"has no name: named {file.stem}, as its file", fix="give it a `name`")
     elif ":" in name:
         fields.warn(f"the name {name} has a colon, which is for plugins", "name", "use a hyphen")
     name = name or file.stem
@@ -139,7 +139,7 @@ def _name(fields: Fields, file: Path, place: PartLocation) -> str:
 def _description(fields: Fields) -> str:
     description = fields.text("description")
     if not description:
-        what = "has no description, so that nobody knows when to call it: its first lines stand in"
+        what = "has no description, so agents do not know when to call it: its first lines are used"
         fields.warn(what, fix="say when to call it")
     return description or first_paragraph(fields.frontmatter.body)
 
@@ -149,7 +149,7 @@ def _tools(fields: Fields) -> tuple[str, ...] | None:
     key = "allowedTools" if fields.value("tools") is None else "tools"
     names = fields.words(key)
     if names is None and fields.value(key) is not None:
-        fields.warn("it has no tools at all, as it was to have some only", key)
+        fields.warn("it gets no tools, because the list is not valid", key)
         return ()
     return None if names is None or "*" in names else _renamed(names)
 

@@ -1,6 +1,5 @@
-"""Validates an agent's folder: what of each part is supported, what is ignored and why, and what
-is wrong. Settings and hooks are reported by their own readers as further parts.
-"""
+"""Validates an agent's folder: which parts are supported, what is ignored and why, and what is
+wrong. Settings and hooks are reported by their own readers as further parts."""
 
 from __future__ import annotations
 
@@ -75,7 +74,7 @@ def _instruction_rules(text: str) -> Iterator[tuple[int, tuple[frozenset[str], b
 
 
 _MAX_LABEL_CHARS = 80
-_NOT_YET_SUPPORTED = "it is read and kept, and honoured in a later version"
+_NOT_YET_SUPPORTED = "it is read and kept, but not supported yet"
 _FOREIGN = {
     "agent.json": "LangChain's description of an agent; agent.yaml is ours",
     "tools.json": "LangChain's list of tools; agent.yaml has `tools`, .mcp.json has servers",
@@ -96,7 +95,7 @@ _UNSUPPORTED_CLAUDE_ENTRIES = {
 }
 _UNKNOWN = "nothing reads it"
 SERVERS_PART = "MCP servers"
-_UNTRUSTED = "nobody has vouched for it as it is; `mainspring skill scan {} --trust` does"
+_UNTRUSTED = "not trusted in its current state; `mainspring skill scan {} --trust` trusts it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +328,7 @@ def _service_only(agent_manifest: manifest.AgentManifest) -> PartReport:
         else:
             ignored = (IgnoredItem(what, "it has no `rubric` to grade by"),)
     if agent_manifest.slo is not None:
-        supported = (*supported, "slo: `mainspring slo` compares it with what sessions were like")
+        supported = (*supported, "slo: `mainspring slo` compares it with real sessions")
     if (grade := agent_manifest.grade) is not None:
         what = f"grade {grade.share:.0%} of sessions by evals/{grade.suite}.yaml"
         where = "by `mainspring eval grade`, and in `mainspring serve` once this folder is trusted"

@@ -1,5 +1,5 @@
-"""A finding: a problem in a file, with its place and how to fix it. It never stops anything by
-itself."""
+"""A finding: a problem in a file, with its location and how to fix it. A finding alone never stops
+anything."""
 
 from __future__ import annotations
 

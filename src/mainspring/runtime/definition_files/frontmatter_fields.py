@@ -49,7 +49,7 @@ class Fields:
             first = self._spellings.setdefault(_normalized_key(key), key)
             if first != key:
                 self._extra[key] = value
-                self.warn(f"`{key}` is `{first}` once more: it counts for nothing", key)
+                self.warn(f"`{key}` is `{first}` a second time: it is ignored", key)
 
     def text(self, key: str) -> str:
         """Empty if the key is missing. Numbers and booleans are unquoted strings."""
@@ -122,14 +122,14 @@ class Fields:
         for key in unknown:
             similar = get_close_matches(key, self._keys_read.values(), n=1, cutoff=0.8)
             fix = f"did you mean {similar[0]}?" if similar else None
-            self.warn(f"`{key}` is not known: kept, and nothing is done with it", key, fix)
+            self.warn(f"`{key}` is unknown: it is kept and has no effect", key, fix)
         return {**{key: self.frontmatter.fields[key] for key in unknown}, **self._extra}
 
     def wrong(self, key: str, what: str, instead: T) -> T:
         """Report a wrong value, and keep it for `extra`."""
         spelling = self._spellings[_normalized_key(key)]
         self._extra[spelling] = self.frontmatter.fields[spelling]
-        self.warn(f"`{spelling}` {what}: it counts for nothing", key)
+        self.warn(f"`{spelling}` {what}: it is ignored", key)
         return instead
 
     def warn(self, what: str, key: str = "", fix: str | None = None) -> None:

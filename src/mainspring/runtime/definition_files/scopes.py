@@ -1,5 +1,5 @@
-"""Where the parts of an agent are looked for, widest scope first, and which files are there. Others
-read those files."""
+"""The places where the parts of an agent are looked up, widest scope first, and which files they
+contain. Other modules read those files."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ search its subfolders."""
 
 
 class PartWalk(Struct):
-    """One walk over all places. A file that is reachable from two of them is found in the first."""
+    """One walk over all places. A file that is reachable from two places is found in the first."""
 
     scopes: Scopes
     findings: list[Finding] = field(default_factory=list[Finding])
@@ -109,7 +109,7 @@ class PartWalk(Struct):
     ) -> Iterator[Path]:
         """The files in order. Links that lead out of the project or the plugin are not followed.
 
-        Raises: InvalidInput: a program replaces the folder at this moment.
+        Raises: InvalidInput: a program is replacing the folder.
         """
         below = _FolderWalk(self, self._root(place), file_selector, max_depth)
         self._folders = 0
@@ -147,7 +147,9 @@ class PartWalk(Struct):
     def is_enough(self, path: Path) -> bool:
         self._folders += 1
         if self._folders == MAX_FOLDERS + 1:
-            self.warn(path, f"it and what follows is not read: more than {MAX_FOLDERS} folders")
+            self.warn(
+                path, f"it and the following ones are not read: more than {MAX_FOLDERS} folders"
+            )
         return self._folders > MAX_FOLDERS
 
     def _root(self, place: PartLocation) -> str | None:
@@ -206,11 +208,11 @@ def select_markdown(names: Sequence[str], _depth: int) -> tuple[Sequence[str], b
 
 
 def _real_path(path: str | Path) -> str:
-    """Raises: InvalidInput: something puts a link in its place, or takes one away, right now."""
+    """Raises: InvalidInput: a program is replacing the path by a link, or the reverse."""
     try:
         return os.path.realpath(path)
     except OSError as error:
-        raise InvalidInput(f"{path}: it changes while it is read") from error
+        raise InvalidInput(f"{path}: it changed while it was read") from error
 
 
 def _try_is(check: Callable[[], bool]) -> bool:

@@ -105,7 +105,7 @@ class Preferences:
 
     @property
     def hook_env(self) -> dict[str, str]:
-        """For programs outside the sandbox. Variables of a project never count: one can point a
+        """For programs outside the sandbox. Variables of a project are never used: one can point a
         program to a file that an agent may write, and no list of such variables is complete."""
         return {n: value for n, value in self.own_env.items() if not _LOADS_CODE.fullmatch(n)}
 

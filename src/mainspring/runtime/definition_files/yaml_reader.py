@@ -72,7 +72,7 @@ class YamlReader(Struct):
                 self.note("warning", key_node, f"{key} is unknown and has no effect", fix)
                 continue
             if key in values:
-                self.note("warning", key_node, f"{key} is there twice", "the last one holds")
+                self.note("warning", key_node, f"{key} occurs twice", "the last one is used")
             try:
                 values[key] = readers[key](value)
             except YamlValueError as error:
@@ -146,11 +146,11 @@ class YamlReader(Struct):
         return read
 
     def plain(self, node: Node, depth: int = 0) -> object:
-        """The node as JSON values. Bounded, since a few lines with aliases can stand for
-        millions."""
+        """The node as JSON values. Bounded, since a few lines with aliases can expand to millions
+        of values."""
         self.values_left -= 1
         if self.values_left < 0 or depth > _MAX_DEPTH:
-            raise YamlValueError(node, "is too much, or too deep")
+            raise YamlValueError(node, "is too large or too deeply nested")
         match node:
             case yaml.MappingNode():
                 return {self.string(key): self.plain(value, depth + 1) for key, value in node.value}

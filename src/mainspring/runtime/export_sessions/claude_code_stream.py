@@ -1,8 +1,8 @@
-"""A running session as Claude Code prints one with `--output-format stream-json`: one message for
-each part of a reply and each tool result, optionally the pieces of replies, and a result per run.
+"""Renders a running session as Claude Code prints one with `--output-format stream-json`: one
+message for each part of a reply and each tool result, optionally the pieces of replies, and a
+result per run.
 
-Session ids stay ours: `--resume` takes what these messages carry.
-"""
+Session ids are Mainspring's: `--resume` accepts the ids in these messages."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _ERROR_SUBTYPE = "error_during_execution"
 
 
 class RunEnd(Struct, frozen=True, kw_only=True):
-    """How a run ended, as the result message tells it."""
+    """How a run ended, for the result message."""
 
     reason: EndReason
     text: str
@@ -64,7 +64,7 @@ class RunEnd(Struct, frozen=True, kw_only=True):
 
 
 class ModelUse(Struct):
-    """What one model was used for in a run."""
+    """The usage of one model in a run."""
 
     usage: Usage = Usage()
     cost_usd: Decimal = Decimal(0)
@@ -82,7 +82,7 @@ class ClaudeCodeStream:
         self._requests: dict[str, datetime] = {}
         self._count = 0
         self._cost_usd = Decimal(0)
-        """Of all runs that this object has seen."""
+        """The cost of all runs that this object has seen."""
         self._begin_run()
 
     def _begin_run(self) -> None:
@@ -92,23 +92,23 @@ class ClaudeCodeStream:
         self._turns = 0
 
     def skip(self, event: Event) -> None:
-        """An event from before the first run."""
+        """Process an event from before the first run."""
         self.take(event, {})
         self._begin_run()
         self._cost_usd = Decimal(0)
 
     def take(self, event: Event, media: Mapping[str, bytes]) -> list[StreamMessage]:
-        """The messages that are complete with this event. `media`: what its blocks refer to."""
+        """The messages that this event completes. `media`: the blobs that its blocks refer to."""
         self._note(event)
         entries = self._fold.take(event)
         return [self._line(body, entry) for entry in entries if (body := _body(entry, media))]
 
     def piece(self, delta: Delta) -> list[StreamMessage]:
-        """A part of the reply that is being written, for `--include-partial-messages`."""
+        """A part of a reply that is still being written, for `--include-partial-messages`."""
         return [self._event(piece) for piece in self._pieces.delta(delta)]
 
     def boundary(self, event: Event) -> list[StreamMessage]:
-        """The beginning or end of a reply of the main thread, for the same."""
+        """The beginning or end of a reply of the main thread, for the same option."""
         if event.thread_id != self._main_thread:
             return []
         match event.payload:

@@ -18,7 +18,7 @@ from mainspring.harness.context.prompts import outcome_prompt
 from mainspring.harness.state.open_call import CallResult, call_id_of
 
 Author: TypeAlias = Literal["user", "agent", "system"]
-NO_RESULT = "[There is no result: the call was not finished.]"
+NO_RESULT = "[There is no result: the call did not finish.]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,11 +154,11 @@ class _Thread:
     parts: list[tuple[Position, _PartPayload]] = field(
         default_factory=list[tuple[Position, _PartPayload]]
     )
-    """Belongs to the reply that is being written."""
+    """The parts of the reply that is being written."""
     open_calls: dict[str, Position] = field(default_factory=dict[str, Position])
     request: tuple[str, events.ModelRequestStarted] | None = None
     last_seq: int = 0
-    """Belongs to the last entry that was emitted."""
+    """The position of the last entry that was emitted."""
 
 
 class ConversationFold:

@@ -40,7 +40,7 @@ _CODE = re.compile(r"`([^`\n]{1,400})`|\*\*([^*\n]{1,400})\*\*")
 _HEADING = re.compile(r"#{1,6} +(.{1,400})")
 _AUTHORS = {"user": "User", "agent": "Another agent", "system": "Note to the model"}
 _MOST_SHOWN = 200_000
-"""The most characters of one text: a page that no browser can open is useless."""
+"""The maximum characters of one text, so that browsers can open the page."""
 _SUMMARY = 160
 _MAX_DEPTH = 32
 """The deepest nesting of subagents."""

@@ -157,7 +157,7 @@ class TranscriptFiles:
 
     @contextmanager
     def _open(self, thread_id: str) -> Generator[int, None, None]:
-        """Open a file that only we own, through no link.
+        """Open a file that only this user owns, without following links.
 
         Raises: OSError.
         """
@@ -201,7 +201,7 @@ def _check_ownership(opened: int, *, is_folder: bool) -> None:
     is_right = stat.S_ISDIR(state.st_mode) if is_folder else stat.S_ISREG(state.st_mode)
     is_single = is_folder or state.st_nlink == 1
     if not (is_right and is_single and state.st_uid == os.geteuid()):
-        raise OSError(errno.EPERM, "is not a file or folder that only we own")
+        raise OSError(errno.EPERM, "is not a file or folder that only this user owns")
     if state.st_mode & 0o077:
         os.fchmod(opened, 0o700 if is_folder else 0o600)
 

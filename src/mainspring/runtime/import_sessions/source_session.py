@@ -13,7 +13,7 @@ from mainspring.core.events import Usage
 Format: TypeAlias = Literal["claude-code", "codex", "pi", "openhands"]
 FORMATS: tuple[Format, ...] = ("claude-code", "codex", "pi", "openhands")
 SourceFormat: TypeAlias = Format | Literal["mainspring"]
-"""Including our own: a session that another installation pushed."""
+"""Also `mainspring`: a session that another installation pushed."""
 TOOL_NAMES: dict[SourceFormat, str] = {
     "mainspring": "another installation of Mainspring",
     "claude-code": "Claude Code",

@@ -15,7 +15,7 @@ InsightKind: TypeAlias = Literal["waste", "failure", "missing_rule", "unused"]
 
 BYTES_PER_TOKEN = 4
 MAX_KEYS = 50_000
-"""The limit per kind, so that memory stays bounded whatever the logs contain."""
+"""The limit per kind, so that memory stays bounded for any logs."""
 MAX_PLACES = 20
 _MAX_EVENTS = 5
 _MAX_SUBJECT = 160

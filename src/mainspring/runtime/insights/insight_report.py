@@ -1,6 +1,5 @@
-"""Builds the insight report: reads all sessions once, event by event, for all detectors,
-failures included. Deterministic; no model is asked.
-"""
+"""Builds the insight report: reads all sessions once, event by event, for all detectors, failures
+included. Deterministic; calls no model."""
 
 from __future__ import annotations
 
@@ -75,11 +74,9 @@ class FailureDetector:
         ]
 
 
-_COMMAND_ACTION = (
-    "write into AGENTS.md how it is done here (which command, from which folder), or fix it"
-)
+_COMMAND_ACTION = "document in AGENTS.md how to do it (which command, in which folder), or fix it"
 _TOOL_ACTION = (
-    "write into AGENTS.md what the tool needs, or take it from the agent if it cannot work here"
+    "document in AGENTS.md what the tool needs, or remove the tool if it cannot work here"
 )
 
 
@@ -138,7 +135,7 @@ class InsightReport(Struct, frozen=True, kw_only=True):
     cost_usd: Decimal
     insights: tuple[Insight, ...]
     checks: tuple[CheckRate, ...] = ()
-    """Those that accept least come first."""
+    """Those with the lowest pass rate come first."""
 
 
 @dataclass(slots=True)

@@ -41,11 +41,11 @@ class ServiceLevels(Struct, frozen=True, kw_only=True):
     agent: str
     sessions: int
     calls: int
-    """Of models and tools."""
+    """Calls of models and tools."""
     errors: int
     runs: int
     p95_seconds: float | None
-    """Of runs that did not wait for a person."""
+    """The 95th percentile of runs that did not wait for a person."""
     without_person: int
     """Sessions in which nobody was asked and nobody interrupted."""
     good: int
@@ -60,7 +60,8 @@ class ServiceLevels(Struct, frozen=True, kw_only=True):
         return self.without_person / self.sessions if self.sessions else None
 
     def missed(self, objectives: ServiceObjectives) -> Iterator[str]:
-        """The objectives that are not met, in words. What was not measured is not missed."""
+        """The objectives that are not met, as text. Something that was not measured is not
+        missed."""
         rate, most = self.errors_per_10000_calls, objectives.max_errors_per_10000_calls
         if rate is not None and most is not None and rate > most:
             yield f"{rate:.1f} errors per 10,000 calls, at most {most:g}"

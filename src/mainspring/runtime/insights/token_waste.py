@@ -120,7 +120,7 @@ class WasteDetector:
                 "waste",
                 "repeated_call",
                 title=f"the same call with the same result, again: {key}",
-                action="say in AGENTS.md what is in there, or have a subagent look it up, so that"
+                action="describe it in AGENTS.md, or have a subagent look it up, so that"
                 " the agent need not look again",
             )
             for key, group in self.repeats.by_key.items()
@@ -157,7 +157,7 @@ class WasteDetector:
                 "waste",
                 "context_filled",
                 title=f"{group.tokens / self.sent:.0%} of what was sent as conversation: {what}",
-                action="have a subagent do what needs much output, or ask for less of it"
+                action="give work with much output to a subagent, or ask for less output"
                 if what.startswith("results of")
                 else "begin a new session for a new task, or compact earlier",
             )
@@ -166,16 +166,16 @@ class WasteDetector:
         ]
 
 
-_PAUSE_REASON = "more than 5 minutes since the request before"
+_PAUSE_REASON = "more than 5 minutes since the previous request"
 _UNKNOWN_REASON = "no reason is recorded"
 _DEFAULT_ACTION = "`mainspring context show SESSION` shows what changed between the requests"
 _MISS_ACTIONS = {
-    "model changed": "stay with one model in a session; another one reads everything anew",
+    "model changed": "stay with one model in a session; another one must read everything again",
     "system or tools changed": "load tools and skills at the beginning of a session: what changes"
     " before the messages costs all of them",
     "compaction": "fewer compactions: begin a new session for a new task",
     _PAUSE_REASON: (
-        "go on sooner, or begin a new session with a summary instead of waking a long one"
+        "continue sooner, or begin a new session with a summary instead of resuming a long one"
     ),
 }
 

@@ -131,13 +131,11 @@ class _UnusedItem:
 
 
 def _skill_action(name: str) -> str:
-    return (
-        f"mainspring skill disable {name}, or say better in its description when it is to be used"
-    )
+    return f"mainspring skill disable {name}, or improve its description of when to use it"
 
 
 def _tool_action(name: str) -> str:
     if name.startswith("mcp__"):
         server = name.split("__")[1]
-        return f"take the server {server} out of .mcp.json, or deny the tool by its name"
+        return f"remove the server {server} from .mcp.json, or deny the tool by its name"
     return "leave it out of `tools:` in agent.yaml, or deny it by its name in permissions.deny"

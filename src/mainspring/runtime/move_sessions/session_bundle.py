@@ -46,7 +46,7 @@ class BundleManifest(Struct, frozen=True, kw_only=True):
     log: str
     """Hash of the log's lines."""
     files: dict[str, str]
-    """Of the workspace: hashes by path."""
+    """The files of the workspace: hashes by path."""
     left_out: tuple[str, ...] = ()
 
 
@@ -114,7 +114,7 @@ def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
 
 
 def _new_file(path: Path) -> IO[bytes]:
-    path.unlink(missing_ok=True)  # of an attempt that was killed
+    path.unlink(missing_ok=True)  # left by an attempt that was killed
     return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb")
 
 
@@ -163,7 +163,9 @@ class SessionBundle:
                 case SessionLine(session_id=id_, parent_id=parent):
                     count += 1
                     if id_ != self.bundle_manifest.session_id or parent is not None or count > 1:
-                        raise InvalidInput("the bundle has other sessions than the one that moves")
+                        raise InvalidInput(
+                            "the bundle has other sessions besides the one that moves"
+                        )
                 case EventLine():
                     last = line
                 case InboxLine(seq=None):
@@ -230,7 +232,7 @@ _PAX_NAMES = frozenset({"path", "linkpath"})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadLimits:
     max_bytes: int = 1 << 30
-    """Of all of it."""
+    """For the whole bundle."""
     max_log_bytes: int = 64 << 20
     max_events: int = 50_000
     max_entries: int = MAX_ENTRIES
@@ -299,4 +301,4 @@ def open_checked(file: Path, limits: UploadLimits) -> tarfile.TarFile:
     try:
         return tarfile.open(file, "r:")
     except tarfile.TarError as error:
-        raise InvalidInput(f"what has arrived is no bundle of a session: {error}") from error
+        raise InvalidInput(f"what has arrived is not a session bundle: {error}") from error

@@ -55,7 +55,7 @@ async def seal(log: SessionLog, session_id: str, transfer_id: str) -> None:
             workspace = await workspace_of(log, session_id) or ""
             await writer.append(SessionReceived(transfer_id=transfer_id, workspace=workspace))
             raise StaleVersion(
-                f"session {session_id} was sent a message meanwhile: let it answer first"
+                f"session {session_id} received a message in the meantime: let it answer first"
             )
 
 
@@ -67,7 +67,7 @@ async def check_can_move(log: SessionLog, session_id: str) -> None:
     """
     session = await log.session(session_id)
     if session.parent_id is not None:
-        raise InvalidInput(f"session {session_id} is a fork; only sessions of their own can move")
+        raise InvalidInput(f"session {session_id} is a fork; forks cannot move")
     status = (await summarize_session(log, session)).status
     if status not in _MOVABLE_STATUSES:
         raise StaleVersion(
@@ -107,7 +107,7 @@ async def receive(
     except RecursionError:
         raise InvalidInput("what has arrived is nested too deeply") from None
     except tarfile.TarError as error:
-        raise InvalidInput(f"what has arrived is no bundle of a session: {error}") from error
+        raise InvalidInput(f"what has arrived is not a session bundle: {error}") from error
     writer = await log.hold(
         session_id, owner=local_owner(ids.new_id(ids.WORKER)), is_receiving=True
     )
@@ -141,6 +141,6 @@ def _place_workspace(bundle: SessionBundle, workspace: Path, hidden: Collection[
     if workspace.exists():
         return
     beside = workspace.with_name(f".{workspace.name}.{bundle.bundle_manifest.transfer_id}")
-    shutil.rmtree(beside, ignore_errors=True)  # of an attempt that was killed
+    shutil.rmtree(beside, ignore_errors=True)  # left by an attempt that was killed
     bundle.unpack_workspace(beside, hidden=hidden)
     beside.rename(workspace)

@@ -7,11 +7,11 @@ from pathlib import PurePosixPath
 from typing import Literal, TypeAlias
 
 FileKind: TypeAlias = Literal[
-    "script",  # something runs it
-    "prose",  # the model reads it
-    "data",  # either may
-    "program",  # nobody can read it, and it can be run
-    "archive",  # nobody sees what is in it
+    "script",  # can be run
+    "prose",  # read by the model
+    "data",  # can be run or read
+    "program",  # can be run, and people cannot read it
+    "archive",  # people cannot see its contents
     "binary",
 ]
 
@@ -89,7 +89,7 @@ def language_of(path: str, content: bytes) -> str:
 
 
 def is_disguised(path: str, content: bytes, kind: FileKind) -> bool:
-    """Whether it can be run although its name claims that it is a text or an image."""
+    """Whether it can be run although its name is that of a text or an image."""
     named = PurePosixPath(path).suffix.lower()
     looks_harmless = named in (_PROSE - {""}) | _OFFICE | _VIEWED_ENDINGS
     is_run = kind == "program" or _SHEBANG.match(content) is not None

@@ -1,4 +1,4 @@
-"""Characters that a model reads and a person does not see: found, made visible, removed."""
+"""Characters that a model reads and a person does not see: finds, shows and removes them."""
 
 from __future__ import annotations
 
@@ -86,10 +86,10 @@ def find_hidden_text(text: str, *, is_script: bool) -> Iterator[ScanMatch]:
 
 _WHY = {
     "control-characters": "They can hide or change what a terminal shows of the text.",
-    "tag-characters": "Unicode tag characters: a model can read them as letters, nobody sees them.",
-    "variation-selectors": "They change nothing that is seen; in a row they carry a message.",
-    "bidi-controls": "They change the order of what is shown: what is seen is not what is there.",
-    "zero-width": "Characters without a width split words that are looked for, or carry a message.",
+    "tag-characters": "Unicode tag characters: models read them as letters, people see nothing.",
+    "variation-selectors": "They do not change what is displayed; a row of them can be a message.",
+    "bidi-controls": "They change the order of what is displayed: people see a different text.",
+    "zero-width": "Characters without width can hide a word from a search, or carry a message.",
     "mixed-letters": "Latin and Cyrillic letters in one word: it is not what it looks like.",
 }
 _Judgement: TypeAlias = tuple[str, Severity, str]

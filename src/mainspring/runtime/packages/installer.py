@@ -1,6 +1,5 @@
-"""Installs, trusts and removes packages (skills and plugins) atomically, by way of a staging folder
-beside them.
-"""
+"""Installs, trusts and removes packages (skills and plugins) atomically, through a staging folder
+beside them."""
 
 from __future__ import annotations
 
@@ -39,8 +38,8 @@ class PackageCandidate:
 
 
 def staging_folder(place: Path, *, now: datetime) -> tempfile.TemporaryDirectory[str]:
-    """A folder beside `place` in which to prepare what goes there; not inside `place`, where it
-    would be discovered. Leftovers of an interrupted run are cleaned up.
+    """A folder beside `place` in which to prepare a package; not inside `place`, where it would be
+    discovered. Leftovers of an interrupted run are removed.
 
     Raises: InvalidInput.
     """

@@ -145,11 +145,11 @@ def _too_large(limits: PackageLimits) -> TooLarge:
 def _check_entry(entry: zipfile.ZipInfo) -> None:
     shown = repr(entry.filename[:_MAX_PATH])
     if stat.S_IFMT(_unix_mode(entry)) not in (0, stat.S_IFREG):
-        raise InvalidInput(f"{shown}: neither a file nor a folder; links are not taken")
+        raise InvalidInput(f"{shown}: neither a file nor a folder; links are not accepted")
     if entry.flag_bits & 0x1:
         raise InvalidInput(f"{shown}: encrypted")
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise InvalidInput(f"{shown}: compressed in another way than zip's usual one")
+        raise InvalidInput(f"{shown}: compressed with an unsupported method")
 
 
 def _unix_mode(entry: zipfile.ZipInfo) -> int:
@@ -160,7 +160,7 @@ def _check_no_file_is_folder(taken: dict[str, str]) -> None:
     for place, shown in taken.items():
         for parent in PurePosixPath(place).parents:
             if str(parent) in taken:
-                raise InvalidInput(f"{shown}: {taken[str(parent)]} is a file and no folder")
+                raise InvalidInput(f"{shown}: {taken[str(parent)]} is a file, not a folder")
 
 
 def _is_script(file: UploadedFile) -> bool:

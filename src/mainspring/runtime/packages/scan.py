@@ -1,8 +1,7 @@
 """Scans a package: what a person should know before trusting it.
 
-A scan is not a proof. It finds what is written plainly or hidden in known ways; whether a package
-is honest, only reading it tells.
-"""
+A scan is not a proof. It finds what is written plainly or hidden in known ways; only reading a
+package tells whether it is honest."""
 
 from __future__ import annotations
 
@@ -74,7 +73,7 @@ def find_permission_requests(text: str) -> Iterator[ScanMatch]:
         why = "Only a person can call it; the model does not see it."
         yield ask("person-only", "note", "disable-model-invocation", "", why)
     for key in filter(fields.value, ("permissionMode", "permissions", "mcpServers")):
-        why = "It wants to change what agents may do or reach; here that counts for nothing."
+        why = "It tries to change what agents may do or reach; this is ignored."
         yield ask("permission-mode", "caution", key, f"{key}: {fields.value(key)}", why)
 
 
@@ -109,10 +108,10 @@ def find_steering_file(path: str) -> ScanMatch | None:
 
 def _judge_tool(tool: str) -> tuple[str, Severity, str]:
     if _WHOLE_SHELL.fullmatch(tool):
-        return "any-command", "caution", "Trusted, it may run any command and nobody is asked."
+        return "any-command", "caution", "Once trusted, it may run any command without asking."
     if _SHELL_EQUIVALENT.match(tool):
-        return "any-command", "caution", "Such a command can run any other, and nobody is asked."
-    return "allowed-tool", "note", "Trusted, it may use this and nobody is asked."
+        return "any-command", "caution", "Such a command can run any other command without asking."
+    return "allowed-tool", "note", "Once trusted, it may use this without asking."
 
 
 SEVERITIES: tuple[Severity, ...] = ("danger", "caution", "note")
@@ -154,7 +153,7 @@ class ScanReport(Struct, frozen=True, kw_only=True):
     hits: tuple[ScanHit, ...]
     """Worst first."""
     left_off: int
-    """Further hits; none is worse than the last one here."""
+    """The number of further hits; none is worse than the last one listed."""
     hosts: tuple[str, ...]
     """The hosts that its text names."""
 
@@ -244,40 +243,40 @@ def _name_matches(item: ContentItem) -> Iterator[ScanMatch]:
 
 def _special_file_matches(item: ContentItem) -> Iterator[ScanMatch]:
     if item.link is None:
-        why = "A pipe, a socket or a device: nothing that a skill needs."
+        why = "A pipe, a socket or a device: a skill does not need one."
         yield ScanMatch("special-file", "links", "danger", None, make_visible(item.path), why)
         return
     target = posixpath.join(posixpath.dirname(item.path), item.link.replace("\\", "/"))
     leads_out = os.path.isabs(item.link) or posixpath.normpath(target).split("/")[0] == ".."
     excerpt = make_visible(f"{item.path} -> {item.link}")
     if leads_out:
-        why = "A link out of the skill: whoever reads it reads something else of yours."
+        why = "A link out of the skill: reading it reads other files of yours."
         yield ScanMatch("link-out", "links", "danger", None, excerpt, why)
     else:
-        yield ScanMatch("link", "links", "note", None, excerpt, "A link inside of the skill.")
+        yield ScanMatch("link", "links", "note", None, excerpt, "A link inside the skill.")
 
 
 def _kind_matches(item: ContentItem, kind: FileKind) -> Iterator[ScanMatch]:
     shown = make_visible(item.path)
     if is_disguised(item.path, item.content, kind):
-        why = "It can be run, and its name says that it is something else."
+        why = "It can be run, although its name says that it is something else."
         yield ScanMatch("disguised", "binaries", "danger", None, shown, why)
     if kind == "program":
-        why = "A compiled program: nobody can read what it does."
+        why = "A compiled program: people cannot read what it does."
         yield ScanMatch("program", "binaries", "danger", None, shown, why)
     elif kind == "archive":
-        why = "An archive: what is in it was not looked at."
+        why = "An archive: its contents were not scanned."
         yield ScanMatch("archive", "binaries", "caution", None, shown, why)
     elif kind == "binary":
-        why = "No text: it was not looked into."
+        why = "Not a text: it was not scanned."
         yield ScanMatch("binary", "binaries", "note", None, shown, why)
     elif len(item.content) > MAX_SCANNED_BYTES:
-        why = f"Only the first {MAX_SCANNED_BYTES:,} bytes of it were looked at."
+        why = f"Only the first {MAX_SCANNED_BYTES:,} bytes were scanned."
         yield ScanMatch("too-long", "size", "caution", None, shown, why)
 
 
 def _limit_hits(path: str, matches: Iterable[ScanMatch]) -> Iterator[ScanHit]:
-    """The first few hits of each rule; the last one of them carries the number of the others."""
+    """The first few hits of each rule; the last of them carries the number of the others."""
     groups: dict[tuple[str, Severity], list[ScanMatch]] = {}
     beyond: Counter[tuple[str, Severity]] = Counter()
     for entry in matches:

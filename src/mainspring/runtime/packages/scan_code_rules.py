@@ -25,7 +25,7 @@ PIPED_TO_SHELL = ScanRule(
     "code",
     "danger",
     "danger",
-    "What is fetched is run at once: whoever has that server decides what it does.",
+    "It runs what it fetches: whoever controls that server decides what it does.",
     compile_pattern(
         rf"{_GET}{_REST}\|\s*{_RUN_ANY}",
         rf"{_RUN}\s+(?:-c\s+)?[\"']?(?:<|\$)\(\s*{_GET}",
@@ -47,7 +47,7 @@ NETWORK = ScanRule(
     "network",
     "caution",
     "note",
-    "It talks to the network.",
+    "It uses the network.",
     compile_pattern(
         (
             r"\b(?:curl|wget|ncat|netcat|telnet|scp|sftp|Invoke-WebRequest"
@@ -68,7 +68,7 @@ SECRET_FILES = ScanRule(
     "secrets",
     "caution",
     "caution",
-    "It concerns places where keys and passwords are kept.",
+    "It refers to places where keys and passwords are stored.",
     compile_pattern(
         _SECRET_FILE,
         r"/etc/(?:shadow|sudoers)\b|/proc/(?:self|\d+|\*)/environ",
@@ -88,7 +88,7 @@ DYNAMIC = ScanRule(
     "code",
     "caution",
     None,
-    "It runs code that it makes up as it goes: what it does cannot be read here.",
+    "It runs code that it generates: what it does cannot be read here.",
     compile_pattern(
         r"(?:^|[^.\w])(?:eval|exec)\s*\(",
         r"(?:^|[;&|\n])\s*eval\s+[\"'$]",
@@ -111,7 +111,7 @@ CODE_RULES: tuple[ScanRule, ...] = (
         "network",
         "danger",
         "danger",
-        "It opens a shell on this machine to somebody else.",
+        "It gives somebody else a shell on this machine.",
         compile_pattern(
             r"/dev/(?:tcp|udp)/",
             r"\b(?:nc|ncat|netcat)\b[^\n]*\s-[a-z]*[ec]\s*\S*sh\b",
@@ -124,7 +124,7 @@ CODE_RULES: tuple[ScanRule, ...] = (
         "secrets",
         "danger",
         "danger",
-        "Machines in a cloud hand out their credentials at this address.",
+        "Cloud machines provide their credentials at this address.",
         compile_pattern(r"169\.254\.169\.254|metadata\.google\.internal|fd00:ec2::254"),
     ),
     ScanRule(
@@ -132,7 +132,7 @@ CODE_RULES: tuple[ScanRule, ...] = (
         "network",
         "danger",
         "danger",
-        "A service that shows whatever is sent to it: used to carry things away.",
+        "A service that shows what is sent to it: used to exfiltrate data.",
         compile_pattern(
             r"webhook\.site|requestbin\.|requestcatcher\.com|interact\.sh",
             r"\boast(?:ify)?\.(?:com|fun|pro|live|site|online|me)\b",
@@ -144,7 +144,7 @@ CODE_RULES: tuple[ScanRule, ...] = (
         "network",
         "caution",
         "caution",
-        "An address that says nothing of who stands behind it: a shortener, a tunnel, a paste.",
+        "An address that hides its owner: a URL shortener, a tunnel, a paste site.",
         compile_pattern(
             r"https?://(?:bit\.ly|tinyurl\.com|t\.co|is\.gd|goo\.gl|rb\.gy|cutt\.ly)/",
             (
@@ -165,7 +165,7 @@ CODE_RULES: tuple[ScanRule, ...] = (
         "secrets",
         "danger",
         "danger",
-        "It sends files of secrets or the whole environment somewhere.",
+        "It sends files with secrets or the whole environment somewhere.",
         compile_pattern(
             (
                 rf"{_UPLOAD}[^\n]*(?:@|-T\s*|--upload-file\s*|--post-file[= ]|\$\(\s*cat\s+"
@@ -187,7 +187,7 @@ CODE_RULES: tuple[ScanRule, ...] = (
         "secrets",
         "caution",
         "note",
-        "It uses a variable that is called like a secret.",
+        "It uses a variable whose name suggests a secret.",
         compile_pattern(
             (
                 r"(?:os\.environ|os\.getenv|getenv|process\.env|\bENV\[|\$env:)[^\n]*?(?:KEY"
@@ -201,7 +201,7 @@ CODE_RULES: tuple[ScanRule, ...] = (
         "secrets",
         "caution",
         "note",
-        "It reads all variables at once, or a file of them; secrets are among those.",
+        "It reads all environment variables, or a file of them; they include secrets.",
         compile_pattern(
             r"\bprintenv\b|(?:^|[\s;])env\s*(?:\||>)|os\.environ\.items\(",
             r"Object\.\w+\(\s*process\.env\s*\)",
@@ -213,7 +213,7 @@ CODE_RULES: tuple[ScanRule, ...] = (
         "code",
         "danger",
         "danger",
-        "It runs something that was made unreadable.",
+        "It runs obfuscated code.",
         compile_pattern(
             rf"base64\s+(?:-d|-D|--decode)[^\n]*\|\s*{_RUN_ANY}|xxd\s+-r[^\n]*\|\s*{_RUN_ANY}",
             (
@@ -229,7 +229,7 @@ CODE_RULES: tuple[ScanRule, ...] = (
         "code",
         "caution",
         "caution",
-        "It fetches a program and makes it run.",
+        "It fetches a program and makes it executable.",
         compile_pattern(
             rf"{_GET}[^\n]*(?:&&|;)[^\n]*(?:chmod\s+(?:\+x|a\+x|u\+x|0?7)|{_RUN}\s+\S|\./\w)",
             r"\bpip3?\s+install\s[^\n]*(?:git\+|https?://|--(?:extra-)?index-url)",
@@ -253,7 +253,7 @@ CODE_RULES: tuple[ScanRule, ...] = (
         "code",
         "caution",
         None,
-        "It hands text to a shell: what is in the text may be run.",
+        "It passes text to a shell, which may run it.",
         compile_pattern(r"shell\s*=\s*True|\bos\.(?:system|popen)\(|shell:\s*true|shell_exec\("),
     ),
     ScanRule(
@@ -261,7 +261,7 @@ CODE_RULES: tuple[ScanRule, ...] = (
         "code",
         "note",
         "note",
-        "It installs packages, and those run code of their own.",
+        "It installs packages, which run their own code.",
         compile_pattern(
             (
                 r"\b(?:pip3?|pipx|uv|uv\s+pip|npm|pnpm|yarn|bun|brew|apt|apt-get|dnf|yum|apk"
@@ -279,7 +279,7 @@ PAIR_RULES: tuple[tuple[ScanRule, re2.Pattern[bytes]], ...] = (
             "secrets",
             "danger",
             None,
-            "It reads where secrets are kept and talks to the network: it could carry them away.",
+            "It reads places with secrets and uses the network: it could exfiltrate them.",
             SECRET_FILES.regex_pattern,
         ),
         NETWORK.regex_pattern,
@@ -290,7 +290,7 @@ PAIR_RULES: tuple[tuple[ScanRule, re2.Pattern[bytes]], ...] = (
             "code",
             "danger",
             None,
-            "It decodes something and runs code that it makes up: nobody can read what it does.",
+            "It decodes something and runs generated code: what it does cannot be read.",
             DYNAMIC.regex_pattern,
         ),
         _DECODING,
@@ -303,7 +303,7 @@ BLOB = ScanRule(
     "hidden",
     "caution",
     "caution",
-    "A long run of letters that nobody can read.",
+    "A long encoded text that people cannot read.",
     compile_pattern(r"(?:[a-z0-9+/]{40}[a-z0-9+/]*\n?)+[a-z0-9+/]*={0,2}"),
 )
 LONG_LINE = ScanRule(
@@ -311,7 +311,7 @@ LONG_LINE = ScanRule(
     "hidden",
     "caution",
     "note",
-    "A line too long for anybody to read.",
+    "A line that is too long to read.",
     BLOB.regex_pattern,
 )
 LIFECYCLE = ScanRule(

@@ -14,7 +14,7 @@ PERSISTENCE_RULES: tuple[ScanRule, ...] = (
         "code",
         "caution",
         "note",
-        "It wants to be the administrator of the machine.",
+        "It asks for administrator rights.",
         compile_pattern(r"(?:^|[\s;&|(`\"'])sudo\s+[-\w./]|\bdoas\s+\w|-Verb\s+RunAs"),
     ),
     ScanRule(
@@ -38,7 +38,7 @@ PERSISTENCE_RULES: tuple[ScanRule, ...] = (
         "code",
         "caution",
         "caution",
-        "It turns off something that protects: certificates, quarantine, an agent's permissions.",
+        "It disables a protection: certificates, quarantine, an agent's permissions.",
         compile_pattern(
             r"verify\s*=\s*False|NODE_TLS_REJECT_UNAUTHORIZED|StrictHostKeyChecking[= ]no",
             r"GIT_SSL_NO_VERIFY|curl\s[^\n]*(?:-k\b|--insecure)",
@@ -51,7 +51,7 @@ PERSISTENCE_RULES: tuple[ScanRule, ...] = (
         "code",
         "danger",
         "caution",
-        "It makes the system run what the system would refuse.",
+        "It makes the system run what it would refuse.",
         compile_pattern(
             r"xattr\s[^\n]*com\.apple\.quarantine|xattr\s+-(?:\w*c\w*r|\w*r\w*c)\w*\s",
             r"spctl\s+--(?:master|global)-disable|csrutil\s+disable",
@@ -63,7 +63,7 @@ PERSISTENCE_RULES: tuple[ScanRule, ...] = (
         "code",
         "caution",
         "note",
-        "It takes all marks off a file, also the one that says where it came from.",
+        "It removes all attributes of a file, including the one that says where it came from.",
         compile_pattern(r"xattr\s+-c\s"),
     ),
     ScanRule(
@@ -100,7 +100,7 @@ PERSISTENCE_RULES: tuple[ScanRule, ...] = (
         "persistence",
         "caution",
         None,
-        "It concerns files that every new shell or commit runs.",
+        "It refers to files that every new shell or commit runs.",
         compile_pattern(_RC, r"core\.hooksPath|\.git/hooks"),
     ),
     ScanRule(
@@ -108,7 +108,7 @@ PERSISTENCE_RULES: tuple[ScanRule, ...] = (
         "persistence",
         "caution",
         "caution",
-        "It writes to what steers agents, and that stays: instructions, settings, servers.",
+        "It writes to files that control agents and persist: instructions, settings, servers.",
         compile_pattern(
             (
                 r"(?:>>?\s*|\btee\s+(?:-a\s+)?)[\"']?\S*(?:CLAUDE\.md|AGENTS\.md|SOUL\.md"
@@ -129,7 +129,7 @@ PERSISTENCE_RULES: tuple[ScanRule, ...] = (
         "writing",
         "caution",
         "note",
-        "It writes outside of the skill and of the project.",
+        "It writes outside the skill and the project.",
         compile_pattern(
             rf"(?:>>?|\btee\s+(?:-a\s+)?)\s*[\"']?(?:{_SYSTEM}|{_HOME}/)",
             rf"\b(?:cp|mv|ln|install)\s[^\n]*\s[\"']?(?:{_SYSTEM}|{_HOME}/)",

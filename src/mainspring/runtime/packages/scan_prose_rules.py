@@ -17,7 +17,7 @@ INJECTION: tuple[ScanRule, ...] = (
         "injection",
         "caution",
         "danger",
-        "It tells the model to set aside what others have told it.",
+        "It tells the model to ignore its instructions.",
         compile_pattern(
             (
                 r"\b(?:ignore|disregard|forget|override|bypass|skip)\s+(?:(?:all|any|the|your|of"
@@ -75,7 +75,7 @@ INJECTION: tuple[ScanRule, ...] = (
         "injection",
         "caution",
         "danger",
-        "It tells the model to hand over what is private.",
+        "It tells the model to reveal private data.",
         compile_pattern(
             (
                 r"\b(?:send|upload|post|transmit|forward|exfiltrate|leak|e-?mail|report"
@@ -95,7 +95,7 @@ INJECTION: tuple[ScanRule, ...] = (
         "injection",
         "caution",
         "danger",
-        "It pretends to be somebody else's turn: the system's, the model's, a tool's.",
+        "It imitates a message of somebody else: the system, the model, a tool.",
         compile_pattern(
             (
                 r"<\|(?:im_start|im_end|im_sep|system|assistant|user|endoftext|begin_of_text"
@@ -110,7 +110,7 @@ INJECTION: tuple[ScanRule, ...] = (
         "injection",
         None,
         "caution",
-        "Tags that look like somebody else's turn; in examples of prompts they are usual.",
+        "Tags that look like a message of somebody else; they are common in example prompts.",
         compile_pattern(
             r"</?(?:system|assistant|system_prompt|admin)>|</?tool_result|<(?:antml:)?invoke\s+name=",
             r"(?:^|\n)\s*(?:#+\s*)?(?:system|assistant)\s*(?:message|prompt|override)?\s*:\s*\S",
@@ -121,7 +121,7 @@ INJECTION: tuple[ScanRule, ...] = (
         "injection",
         None,
         "caution",
-        "It claims to speak for somebody whom the model obeys.",
+        "It claims to speak for somebody with authority over the model.",
         compile_pattern(
             (
                 r"\b(?:this|following)\s+(?:is|are)\s+(?:an?\s+|the\s+)?(?:\w+\s+)?(?:system"
@@ -157,7 +157,7 @@ OUT_OF_SIGHT = ScanRule(
     "hidden",
     "caution",
     "caution",
-    "It stands far to the right or far below, where nobody looks.",
+    "It is placed far to the right or far below, where people do not look.",
     compile_pattern(r"[ \t]{120}[ \t]*\S", r"(?:[ \t\r]*\n){40}\s*\S"),
 )
 HIDDEN_STYLE = ScanRule(
@@ -189,7 +189,7 @@ AT_ONCE = ScanRule(
     "permissions",
     None,
     "caution",
-    "Trusted, this command runs as soon as the skill is used, before the model has read a word.",
+    "Once trusted, this command runs when the skill is used, before the model reads anything.",
     compile_pattern(r"(?:^|\s)!`[^`\n]+`", r"(?:^|\n)```!\s*\n[^`]*```"),
 )
 COMMENT = ScanRule(
@@ -197,7 +197,7 @@ COMMENT = ScanRule(
     "hidden",
     None,
     "caution",
-    "A comment is not shown, and this one reads like an instruction.",
+    "A hidden comment that reads like an instruction.",
     compile_pattern(r"(?:^|\n)\[[^\]\n]*\]:\s*#\s*[(\"'][^\n]*"),
 )
 LINK = ScanRule(
@@ -205,6 +205,6 @@ LINK = ScanRule(
     "links",
     None,
     "note",
-    "A link to something outside of the skill.",
+    "A link to something outside the skill.",
     compile_pattern(r"\]\(\s*(?:\.\./|~/|file:)[^)\n]*\)"),
 )

@@ -8,9 +8,9 @@ import re2
 from msgspec import Struct
 
 Severity: TypeAlias = Literal[
-    "danger",  # there is hardly an innocent reason for it
-    "caution",  # a power that a person should know of before it is given
-    "note",  # good to know
+    "danger",  # it rarely has an innocent reason
+    "caution",  # a capability that a person should know about before granting it
+    "note",  # for information
 ]
 Topic: TypeAlias = Literal[
     "network",
@@ -42,7 +42,7 @@ class ScanRule(Struct, frozen=True):
     name: str
     topic: Topic
     script: Severity | None
-    """The severity in code; `None`: none."""
+    """The severity in code; `None`: the rule does not apply."""
     prose: Severity | None
     """The severity in text that a model or a person reads."""
     why: str

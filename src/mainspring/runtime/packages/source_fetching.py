@@ -38,10 +38,10 @@ def fetch_source(source: str, into: Path) -> FetchedSource:
     """Copy a folder, or the contents of a repository at `URL#ref`, into a folder that does not
     exist yet.
 
-    Links stay links, wherever they lead. Blocks, for minutes at most.
+    Links are copied as links, even if they lead outside. Blocks, for minutes at most.
 
     Raises:
-        InvalidInput: it is not there, or git cannot get it.
+        InvalidInput: it does not exist, or git cannot fetch it.
         TooLarge.
     """
     if not is_remote(source):
@@ -93,7 +93,7 @@ def resolve_source(source: str, folder: Path) -> str:
 def without_login(source: str) -> str:
     """A source that is safe to show and store: without user and password."""
     parts = urlsplit(source) if "://" in source else None
-    if parts is None or parts.scheme == "ssh":  # whose user is no secret
+    if parts is None or parts.scheme == "ssh":  # the user of an SSH address is not a secret
         return source
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
@@ -114,13 +114,13 @@ def _git(arguments: list[str], source: str) -> str:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_SECONDS,
-            start_new_session=True,  # without a terminal, nobody is asked for a password
+            start_new_session=True,  # so that git never prompts for a password
         )
     except FileNotFoundError as error:
         raise InvalidInput("git is not installed, and is needed to fetch a repository") from error
     except subprocess.TimeoutExpired as error:
         shown = without_login(source)
-        raise InvalidInput(f"{shown}: git did not get it in {_SECONDS} seconds") from error
+        raise InvalidInput(f"{shown}: git did not fetch it within {_SECONDS} seconds") from error
     if result.returncode:
         why = _git_error(result.stderr) or f"git ended with {result.returncode}"
         raise InvalidInput(f"{without_login(source)}: {why}")
@@ -128,7 +128,7 @@ def _git(arguments: list[str], source: str) -> str:
 
 
 def _git_error(stderr: bytes) -> str:
-    """git's error without its advice. The last lines say the most."""
+    """git's error without its advice. The last lines are the most specific."""
     text = stderr.decode(errors="replace").partition(_ADVICE)[0].strip()
     lines = [line.removeprefix("fatal: ").rstrip(".") for line in text.splitlines()]
     return _LOGIN.sub(r"\1", "; ".join(lines[-2:])[:300])

@@ -19,9 +19,9 @@ PINS_FILE = ".mainspring/skills.json"
 """Below the user's folder: a project cannot trust itself."""
 
 TrustStatus: TypeAlias = Literal[
-    "unknown",  # nobody has trusted it
-    "trusted",  # it is unchanged since somebody trusted it
-    "changed",  # somebody trusted it, and it has changed since
+    "unknown",  # never trusted
+    "trusted",  # trusted, and unchanged since
+    "changed",  # trusted, but changed since
 ]
 
 
@@ -54,13 +54,13 @@ class TrustPins:
             return "unknown"
         try:
             now = contents_hash(read_contents(place))
-        except MainspringError:  # what cannot be read in full cannot be what was trusted
+        except MainspringError:  # only what can be read in full was trusted
             return "changed"
         return "trusted" if now == pin.hash else "changed"
 
     def trusted_contents(self, place: Path) -> tuple[ContentItem, ...] | None:
-        """The contents, if they are unchanged since somebody trusted them: what was hashed is
-        returned.
+        """The contents, if they are unchanged since somebody trusted them: exactly the bytes that
+        were hashed.
 
         Raises: InvalidInput: the pins file cannot be read.
         """
@@ -76,8 +76,8 @@ class TrustPins:
         return self.status(place) == "trusted"
 
     def trusted_hash(self, place: Path) -> str | bool | None:
-        """As `is_pinned`, but with the hash if it matches; `None` if the package was never
-        pinned."""
+        """The hash of a package if it is unchanged since it was pinned, false if it has changed,
+        `None` if it was never pinned."""
         pin = self.of(place)
         return None if pin is None else self.status(place) == "trusted" and pin.hash
 

@@ -89,7 +89,7 @@ class Recording:
     model_calls: Sequence[ModelCall]
     calls: list[RecordedCall] = field(default_factory=list[RecordedCall])
     places: dict[str, int] = field(default_factory=dict[str, int])
-    """Of calls, by their ids."""
+    """The positions of calls, by their ids."""
     inputs: list[ExternalInput] = field(default_factory=list[ExternalInput])
     sides: list[SideCall] = field(default_factory=list[SideCall])
     ends: list[tuple[ReplayProgress, str | None]] = field(
@@ -101,7 +101,7 @@ class Recording:
     )
     hook_context: list[HookContext] = field(default_factory=list[HookContext])
     messages: list[str] = field(default_factory=list[str])
-    """Ids of the user's, in order."""
+    """The ids of the user's messages, in order."""
     withheld: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
     """The ids of messages that hooks withheld from the model, and why."""
     switches: dict[int, list[FailedOver]] = field(default_factory=dict[int, list[FailedOver]])
@@ -335,7 +335,7 @@ def _side(log: Sequence[Event], at: int) -> SideCall:
 
 
 def _summary(log: Iterable[Event]) -> str | None:
-    """What the model said: the summary, with the working state that was taken from it."""
+    """What the model wrote: the summary, with the working state that was extracted from it."""
     state = ""
     for event in log:
         match event.payload:

@@ -63,7 +63,7 @@ def _file_block(path: Path) -> Block:
         return DocumentBlock(source=PlainTextSource(data=data.decode()), title=path.name)
     except UnicodeDecodeError:
         raise InvalidInput(
-            f"{path} is no image (PNG, JPEG, GIF, WebP), no PDF and no text in UTF-8"
+            f"{path} is not an image (PNG, JPEG, GIF, WebP), a PDF or UTF-8 text"
         ) from None
 
 

@@ -125,6 +125,7 @@ async def preview_restore(
     log: SessionLog, history: RewindHistory, point: RestorePoint | None
 ) -> list[FileChange]:
     """The changes that a restore would make to the current workspace; none without a restore point.
+
     Raises:
         LeaseHeld: the session is running, so the workspace may change.
     """
@@ -147,6 +148,7 @@ class RestoreResult:
 
 async def restore(log: SessionLog, history: RewindHistory, point: RestorePoint) -> RestoreResult:
     """Take a snapshot of the current workspace, then restore the earlier one.
+
     Raises:
         LeaseHeld: the session is running.
         InvalidInput: it has run since its history was read; nothing was done.

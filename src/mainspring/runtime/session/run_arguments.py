@@ -18,7 +18,7 @@ class StartOptions(TypedDict, total=False):
     title: str | None
     metadata: Mapping[str, str] | None
     origin: Origin | None
-    """What creates the session, if not the sender of the runtime."""
+    """What created the session, if not the sender of the runtime."""
     session_id: str | None
     """A retry with the same id does not create a second session."""
     history: Sequence[HistoryMessage]
@@ -26,24 +26,24 @@ class StartOptions(TypedDict, total=False):
 
 
 class RunArguments(TypedDict, total=False):
-    """What the caller of one run may pass."""
+    """The arguments of one run."""
 
     deps: object
-    """What tools read as `call.deps`."""
+    """The value that tools read as `call.deps`."""
     on_approval: OnApproval | None
     """Answers calls that wait for a person, for as long as this process runs. Without it, and after
     a restart without it, the run ends with `requires_action`."""
 
 
 class RunOnceArguments(RunArguments, total=False):
-    """What `run` and `arun` may be passed."""
+    """The arguments of `run` and `arun`."""
 
     store: str | None
     """A SQLite file or a PostgreSQL URL, instead of the one that the command line uses."""
     model: Model | None
     """Used instead of the agent's model, for tests and demonstrations."""
     emit: Callable[[Delta], None]
-    """Is called with each delta as it comes."""
+    """Called with each delta as it arrives."""
     key: str | None
     """Names the session: the same call after a crash continues it, and does nothing twice."""
 

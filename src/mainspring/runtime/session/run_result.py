@@ -46,7 +46,7 @@ class RunResult(Generic[Output]):
     detail: str | None = None
     waiting_for: tuple[str, ...] = ()
     failed_checks: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What is wrong with the answer, by check, if it was returned all the same."""
+    """What is wrong with the answer, by check, if it was returned anyway."""
     value: object = field(default=_NO_OUTPUT, repr=False)
     """The output, if there is one; read `output`, which is typed."""
 
@@ -56,7 +56,7 @@ class RunResult(Generic[Output]):
 
     @property
     def output(self) -> Output:
-        """What the agent gives back: its text, or a value of its output type.
+        """The agent's output: its text, or a value of its output type.
 
         Raises:
             OutputMissing: the run ended without a valid output.

@@ -80,7 +80,7 @@ class Runtime:
         sender: Sender = PROGRAM,
     ) -> None:
         """`sender`: in whose name this runtime sends to sessions. The mode in `options` is only the
-        first mode of a session here: people may change it later."""
+        initial mode of a session: people may change it later."""
         self.log = log
         self.sender = sender
         self.models = models
@@ -230,7 +230,7 @@ class Session(Generic[Output]):
         ok: bool = True,
         client_id: str | None = None,
     ) -> InboxItem:
-        """Give the result of a call to one of the client's own tools."""
+        """Send the result of a call to one of the client's own tools."""
         blocks = (TextBlock(content),) if isinstance(content, str) else tuple(content)
         return await self.submit(
             UserCustomToolResult(custom_tool_use_id=call_id, content=blocks, is_error=not ok),

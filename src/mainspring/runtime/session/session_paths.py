@@ -36,7 +36,7 @@ class SessionPaths:
     """Private state of the sandbox."""
     snapshots: Path
     transcripts: Path
-    """Private; hooks read the conversation there."""
+    """The private folder in which hooks read the conversation."""
     hidden: tuple[str, ...]
     """Paths in the workspace that the session does not see."""
     protected: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class SessionPaths:
     git_repositories: GitRepositories | None = None
     """`None` before they have been searched for."""
     beside: tuple[Path, ...] = ()
-    """Folders outside the workspace, or hidden in it, that programs may read nevertheless."""
+    """Folders outside the workspace, or hidden in it, that programs may read anyway."""
     private: tuple[Path, ...] = ()
     """The operator's files: see `SandboxSpec`."""
     aliases: tuple[str, ...] = ()
@@ -81,11 +81,10 @@ def add_protected_paths(paths: SessionPaths, policy: Policy) -> SessionPaths:
 
 
 def hide_denied_paths(paths: SessionPaths, policy: Policy) -> SessionPaths:
-    """Hide files from programs that a rule forbids to read, and protect those that one forbids to
-    edit.
+    """Hide files from programs if a rule denies reading them, and protect files if a rule denies
+    editing them.
 
-    Covers the files that exist now; later ones are made by the session itself.
-    """
+    Covers the files that exist now; later ones are created by the session itself."""
     if not any(rule.behavior == "deny" for rule in policy.rules):
         return paths
     hidden: list[str] = []
@@ -125,7 +124,7 @@ def _link_target(path: str) -> str:
 def _refuse_many(paths: list[str], access: str) -> None:
     if len(paths) > _MAX_DENIED_PATHS:
         raise InvalidInput(
-            f"rules forbid to {access} over {_MAX_DENIED_PATHS} paths: name their folders"
+            f"rules deny to {access} over {_MAX_DENIED_PATHS} paths: name their folders"
         )
 
 
@@ -133,7 +132,7 @@ class StateFolders(Struct, frozen=True, kw_only=True):
     """Where the sessions of this machine have their private state."""
 
     name: str
-    """Of the folder in a workspace for it, which sessions do not see."""
+    """The name of the state folder in a workspace, which sessions do not see."""
     home: Path
     workspaces: Path | None
     """The folder with the workspaces of the service's sessions."""
@@ -169,7 +168,7 @@ class StateFolders(Struct, frozen=True, kw_only=True):
         return replace(paths, hidden=tuple(sorted(hidden)), private=self.private)
 
     def served_paths(self, session_id: str) -> SessionPaths:
-        """Of a session of the service; its workspace may be gone."""
+        """The paths of a session of the service; its workspace may no longer exist."""
         return _paths_in(self._served, self._served.parent / session_id, session_id)
 
     @property
@@ -217,14 +216,14 @@ def worktree_paths(
 
 
 def with_plugin_folders(paths: SessionPaths, servers: Iterable[McpServer]) -> SessionPaths:
-    """With the folders of the plugins that bring MCP servers: their programs are there."""
+    """Add the folders of plugins with MCP servers: their programs are there."""
     roots = {Path(server.plugin_root) for server in servers if server.plugin is not None}
     folders = [folder for folder in sorted(roots) if paths.needs_mount(folder)]
     return replace(paths, beside=(*paths.beside, *folders))
 
 
 def memory_places(workspace: Path, home: Path) -> tuple[Path, ...]:
-    """Where the memories of the agent, of the user, and of a team, if they have chosen one, are."""
+    """The folders of the agent's memories, the user's, and the team's if one is chosen."""
     team = team_memory_place(home)
     own = workspace / "memory", home / ".mainspring/memory"
     return own if team is None else (*own, team)
@@ -239,13 +238,13 @@ def team_memory_place(home: Path) -> Path | None:
 
 
 def has_memories(workspace: Path, home: Path) -> bool:
-    """Whether there may be any: a folder, or a `MEMORY.md` in the workspace itself."""
+    """Whether there may be memories: a folder, or a `MEMORY.md` in the workspace itself."""
     is_there = any(place.is_dir() for place in memory_places(workspace, home))
     return is_there or (workspace / "MEMORY.md").is_file()
 
 
 def subagent_memory_place(kind: str, name: str, workspace: Path, home: Path) -> Path:
-    """Where a subagent has memories of its own: in the same folders as in Claude Code.
+    """The folder of a subagent's own memories: the same as in Claude Code.
 
     Raises:
         InvalidInput: a link leads elsewhere.
@@ -254,5 +253,5 @@ def subagent_memory_place(kind: str, name: str, workspace: Path, home: Path) -> 
     above = (home if kind == "user" else workspace).resolve() / ".claude" / folder
     place = above / (re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "agent")
     if place.resolve() != place:
-        raise InvalidInput(f"{place} is behind a link, so that {name} has no memory")
+        raise InvalidInput(f"{place} is behind a link, so {name} has no memory")
     return place

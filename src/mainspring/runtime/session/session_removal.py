@@ -1,4 +1,4 @@
-"""Removes what deleted sessions have left on disk."""
+"""Removes the files of deleted sessions."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class SessionRemoval:
     """Raises: ToolEnvironmentError, InvalidInput."""
 
     async def remove_files(self, gone: Collection[SessionFootprint]) -> None:
-        """Remove the files of deleted sessions. Of snapshots only those that they named: another
-        log may have others in the same place."""
+        """Remove the files of deleted sessions. Only the snapshots that they named are removed:
+        another log may have others in the same place."""
         unneeded = await unused_snapshots(self.log, gone)
         for footprint in gone:
             session_id = footprint.session_id
@@ -63,7 +63,9 @@ class SessionRemoval:
                 await self._remove_worktrees(paths, session_id)
                 snapshots = footprint.snapshots & unneeded
                 if snapshots and paths.snapshots.is_dir():
-                    with suppress(ToolEnvironmentError, InvalidInput):  # then they stay
+                    with suppress(
+                        ToolEnvironmentError, InvalidInput
+                    ):  # then they are left in place
                         await self.forget_snapshots(paths, snapshots)
             await to_thread.run_sync(self.release_uid, session_id)
 

@@ -28,7 +28,7 @@ from mainspring.runtime.memory.memory_mode import MEMORY_KEY, MemoryMode, read_m
 from mainspring.runtime.skills.substitution import typed_text
 
 Status: TypeAlias = Literal["new", "running", "unfinished", "requires_action", "idle", "moved"]
-"""`unfinished`: the log says that it runs or has to, and nobody runs it."""
+"""`unfinished`: according to the log it runs or has work, but no process runs it."""
 
 _CREATED = event_types(events.SessionCreated)
 _MAX_OPENING_EVENTS = 20
@@ -172,7 +172,10 @@ async def read_open_calls(log: SessionLog, session: SessionRow) -> list[OpenCall
 async def answer_event(
     log: SessionLog, session_id: str, call_id: str, answer: Answer
 ) -> AnswerEvent:
-    """The event that answers what a call waits for. Raises: InvalidInput."""
+    """The event that answers what a call waits for.
+
+    Raises: InvalidInput.
+    """
     waiting = await read_open_calls(log, await log.session(session_id))
     call = next((call for call in waiting if call.id == call_id), None)
     return answer_call(call or OpenCall(id=call_id, name="", input={}), answer)

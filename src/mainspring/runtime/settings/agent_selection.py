@@ -1,4 +1,4 @@
-"""Which agent a session runs with: the folder, what the caller chooses, what the log has."""
+"""Selects the agent that a session runs with: from its folder, the caller's choices and the log."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 else:
     trust_pins = LazyModule(
         "mainspring.runtime.packages.trust_pins"
-    )  # looks into skills, where there are any
+    )  # scans skills, if there are any
 
 
 class AgentSelection(Struct, frozen=True, kw_only=True):
@@ -114,7 +114,7 @@ class AgentSelection(Struct, frozen=True, kw_only=True):
 
     def _scopes(self, place: Path, disabled: frozenset[str]) -> Scopes:
         home = self.home.resolve()
-        others = None if home == place else home  # its parts count once
+        others = None if home == place else home  # its parts are listed once
         plugins = installed_plugins(place, others, disabled=disabled)
         return Scopes(
             folder=place,
@@ -133,7 +133,7 @@ class AgentSelection(Struct, frozen=True, kw_only=True):
 
     @property
     def is_pinned(self) -> IsPinned:
-        """Which skills this user has trusted."""
+        """The trusted hash of a skill, if this user has trusted it."""
 
         @cache
         def pins() -> trust_pins.TrustPins:
@@ -142,7 +142,8 @@ class AgentSelection(Struct, frozen=True, kw_only=True):
         return lambda place: pins().trusted_hash(place)
 
     def origin(self, options: RunOptions) -> dict[str, str] | None:
-        """Where the agent came from: a session stores it, so that it can continue from anywhere."""
+        """Where the agent came from: stored in the session, so that it can continue from
+        anywhere."""
         if options.agent is None:
             return None
         return {"folder": str((self.folder / options.agent).resolve())}
@@ -186,21 +187,21 @@ def apply_preferences(agent: Agent, scopes: Scopes, preferences: Preferences) ->
 
 
 def _is_allowed(part: Skill | Subagent, scopes: Scopes) -> bool:
-    """Where only plugins may bring parts: theirs, the operator's own, and built-in ones. A name
-    does not tell: anybody can put a colon into one."""
+    """If only plugins may bring parts: whether the part is a plugin's, the operator's or built in.
+    A name is no evidence: anybody can put a colon into one."""
     roots = [place.plugin_root or place.path for place in scopes.plugins]
     is_plugins = any(Path(part.file).is_relative_to(root) for root in roots)
     return is_plugins or part.scope in (None, "managed")
 
 
 def _readable_disk(policy: Policy) -> InstructionFiles:
-    """Without files that rules forbid to read: no instruction file may import them."""
+    """Without files that rules deny reading: instruction files cannot import them."""
     return InstructionFiles(
         is_hidden=lambda path: is_hidden(policy, path.as_posix(), path.as_posix())
     )
 
 
 def _store_version(folder: Path) -> str | None:
-    """The current state of the folder gets a number, unless it is the last stored one."""
+    """Number the current state of the folder, unless it is the last stored one."""
     version = folder_versions.record_version(folder, clock.now)
     return version.label if version.number else None

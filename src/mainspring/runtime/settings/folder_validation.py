@@ -1,4 +1,4 @@
-"""Validate an agent's folder as a whole: every part, its settings and hooks included."""
+"""Validates an agent's folder as a whole: every part, its settings and hooks included."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ from mainspring.runtime.skills.skill_discovery import IsPinned
 from mainspring.runtime.subagent import Subagent
 
 MissingModel: TypeAlias = Callable[[str], str | None]
-"""Why there is no model of a name; `None` if there is one."""
+"""Returns why a model cannot be found; `None` if it can."""
 _TOOL_NAMES = {
     ALL_TOOLS,
     *BUILTIN_TOOL_NAMES,
@@ -95,7 +95,7 @@ def _suggestion(name: str) -> str:
     return f"did you mean {similar[0]}?" if similar else ""
 
 
-_UNTRUSTED_MESSAGE = "this folder is not trusted; `mainspring policy trust` lets it hold"
+_UNTRUSTED_MESSAGE = "this folder is not trusted; `mainspring policy trust` applies it"
 _BEHAVIORS: tuple[Permission, ...] = ("allow", "ask", "deny")
 _RESTRICTING = ("ask", "deny")
 _KNOWN_KEYS = {item.encode_name for item in msgspec.structs.fields(SettingsFile)} | {"$schema"}
@@ -106,7 +106,7 @@ _REASONS = {
     "extraKnownMarketplaces": "plugins are installed with `mainspring plugin install`",
     "enableAllProjectMcpServers": "trusting a folder approves its MCP servers as they are",
     "enabledMcpjsonServers": "trusting a folder approves its MCP servers as they are",
-    "includeCoAuthoredBy": "commits are what the agent writes them to be",
+    "includeCoAuthoredBy": "the agent writes its commit messages itself",
     "cleanupPeriodDays": "sessions are kept until they are deleted",
 }
 _MANAGED_ONLY = {"allowManagedHooksOnly", "strictPluginOnlyCustomization"}
@@ -132,7 +132,7 @@ class FolderChecks:
     is_pinned: IsPinned
     home: Path
     variables: Mapping[str, str]
-    """Those of the process: `.mcp.json` may name them."""
+    """The environment of the process: `.mcp.json` may refer to it."""
     disabled_plugins: frozenset[str]
 
 
@@ -176,7 +176,7 @@ def validate_folder(scopes: Scopes, checks: FolderChecks) -> FolderReport:
 
 
 def _read_project(scopes: Scopes, checks: FolderChecks) -> ProjectFiles | None:
-    """`None` if a file cannot be read; another part of the report says so."""
+    """`None` if a file cannot be read; another part of the report says why."""
     try:
         return read_project_files(scopes.folder, home=checks.home, read_scripts=checks.read_scripts)
     except InvalidInput:
@@ -186,7 +186,7 @@ def _read_project(scopes: Scopes, checks: FolderChecks) -> ProjectFiles | None:
 def _is_trusted(project: ProjectFiles | None, scopes: Scopes, checks: FolderChecks) -> bool:
     try:
         return project is not None and is_trusted(scopes.folder, project, home=checks.home)
-    except InvalidInput:  # nobody can have trusted what cannot be read
+    except InvalidInput:  # a file that cannot be read was never trusted
         return False
 
 
@@ -257,7 +257,7 @@ class _SettingsReport:
                     self._of_settings(file)
 
     def _of_manifest(self, agent_manifest: manifest.AgentManifest) -> None:
-        """Its rules are valid: they are checked when the file is read."""
+        """Its rules are valid: they were checked when the file was read."""
         if agent_manifest.permissions is not None:
             for key in _BEHAVIORS:
                 self._add_rules(manifest.FILE, key, getattr(agent_manifest.permissions, key))
@@ -283,7 +283,7 @@ class _SettingsReport:
         self._add_plugins(file)
         for key in _MANAGED_ONLY & file.fields.keys():
             self.ignored.append(
-                IgnoredItem(f"{file.shown}: {key}", "only managed settings may say it")
+                IgnoredItem(f"{file.shown}: {key}", "only managed settings may set it")
             )
         sandbox = as_object(file.fields.get("sandbox"))
         if sandbox is not None:
@@ -320,7 +320,7 @@ class _SettingsReport:
                 parse_rule(text, behavior=key)
                 yield text
             except InvalidInput as error:
-                is_fatal = key in _RESTRICTING  # without it something would be permitted
+                is_fatal = key in _RESTRICTING  # ignoring it would permit something
                 what = f"permissions.{key}: {error}"
                 what = what if is_fatal else f"{what}; it allows nothing"
                 line = _line_of(file.text, text)

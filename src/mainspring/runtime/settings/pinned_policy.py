@@ -57,7 +57,7 @@ class PinnedPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     hook_roots: tuple[str, ...] = ()
     """Folders whose files hooks run only as they were trusted; the workspace first."""
     hook_files: dict[str, str] = {}
-    """These files by absolute path, with their hashes."""
+    """The hashes of these files, by absolute path."""
 
 
 class SessionRules(Struct, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ async def pin_policy(
     """The rules that the session has pinned; for a new session, pin those of the settings files.
 
     Raises:
-        InvalidInput: hooks in the settings files cannot be understood.
+        InvalidInput: hooks in the settings files are not valid.
     """
     options, protected = setup.options, _protected_paths(setup, paths)
     if setup.thread.session_state.policy is not None:
@@ -132,7 +132,8 @@ def _mode_message(mode: Mode) -> ContextAdded:
 
 
 def _protected_paths(setup: SetupRequest, paths: SessionPaths) -> tuple[str, ...]:
-    """What else this session protects: files that git configurations name, and trusted skills."""
+    """Further paths that this session protects: files that git configurations name, and trusted
+    skills."""
     watched = (str(paths.workspace / item) for item in paths.watched)
     agent = setup.agent
     subagent_skills = (
@@ -167,7 +168,8 @@ async def _read_pinned(
 
 
 def _allowed_path_facts(setup: SetupRequest, policy: Policy) -> tuple[KnownPayload, ...]:
-    """Protected files that the caller allows file tools to change, unless the session knows them.
+    """Protected files that the caller allows file tools to change, unless the session has recorded
+    them.
 
     Raises:
         InvalidInput: a path is not a protected file, or goes through a link.
@@ -200,7 +202,7 @@ def reading_rules(agent: Agent) -> tuple[PolicyRule, ...]:
 
 
 def with_rules(pinned_policy: PinnedPolicy, more: tuple[PolicyRule, ...]) -> PinnedPolicy:
-    """With more rules for this run; they are not pinned."""
+    """The policy with more rules for this run; they are not pinned."""
     policy = replace(pinned_policy.policy, rules=(*pinned_policy.policy.rules, *more))
     return replace(pinned_policy, policy=policy) if more else pinned_policy
 

@@ -1,4 +1,4 @@
-"""Load the policy of a session from settings files. `project_trust` decides which are trusted."""
+"""Loads the policy of a session from settings files. `project_trust` decides which are trusted."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ MANAGED_SETTINGS = Path("/etc/mainspring/settings.json")
 AGENT_FILES = (HOOKS_FILE, manifest.FILE)
 """Files of an agent's folder that apply wherever the agent works."""
 STRICTEST_MODE: Mode = "plan"
-"""Permits no more than any other mode."""
+"""The mode that permits the least."""
 
 
 class SubagentFile(Struct, frozen=True):
@@ -80,7 +80,7 @@ class LoadedPolicy:
     servers: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     """The project's files that name MCP servers, as they were trusted."""
     subagents: tuple[SubagentFile, ...] = ()
-    """Those with hooks or MCP servers of their own, as they were trusted."""
+    """The subagents with their own hooks or MCP servers, as they were trusted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,8 +115,8 @@ def load_policy(
         agent: the agent's own folder, if it is another one: its settings apply, too.
 
     Raises:
-        InvalidInput: a file, or a rule that forbids something, cannot be understood. Going on
-            without it would permit what somebody meant to forbid.
+        InvalidInput: a file, or a rule that forbids something, is not valid. Continuing
+            without it would permit what it was meant to forbid.
     """
     place = Path(os.path.realpath(folder))
     project = ProjectFiles(settings={}, scripts={})
@@ -202,7 +202,7 @@ def add_local_rules(
     A trusted folder stays trusted.
 
     Raises:
-        InvalidInput: a rule or the file cannot be understood; nothing was written.
+        InvalidInput: a rule or the file is not valid; nothing was written.
     """
     file = folder / LOCAL_FILE
     project = read_project_files(folder, home=home, read_scripts=read_scripts)
@@ -221,7 +221,7 @@ def add_local_rules(
     encoded = msgspec.json.format(msgspec.json.encode(settings), indent=2) + b"\n"
     write_atomic(file, encoded)
     if was_trusted:
-        # what was read and written here: a program may have changed the files meanwhile
+        # trust the bytes read and written here: a program may have changed the files since
         changed = replace(project, settings={**project.settings, LOCAL_FILE: encoded})
         trust(folder, changed, home=home)
     return file
@@ -291,7 +291,7 @@ def _unknown_keys(fields: Mapping[str, object], kind: type[Struct]) -> list[str]
 
 
 def _restrict_untrusted(files: list[_LoadedFile]) -> tuple[list[_LoadedFile], list[str]]:
-    """Of an untrusted folder's settings, only those that forbid something apply."""
+    """The restrictions among the settings of an untrusted folder; nothing else of it applies."""
     results: list[_LoadedFile] = []
     warnings: list[str] = []
     for file in files:

@@ -49,9 +49,9 @@ _ORIGINAL_KEYS = frozenset(
         *("allowManagedPermissionRulesOnly", "hooksFailOpen"),
     )
 )
-"""Settings that the first version with trust honoured. Never add to these: see `_ADDED_KEYS`."""
+"""Settings that the first version with trust applied. Never add to these: see `_ADDED_KEYS`."""
 _ADDED_KEYS = {field.encode_name for field in msgspec.structs.fields(SettingsFile)} - _ORIGINAL_KEYS
-"""Settings that are honoured since; keys of later versions are included automatically."""
+"""Settings that were added since; keys of later versions are included automatically."""
 
 
 class _HooksFile(Struct, frozen=True):
@@ -74,8 +74,8 @@ class ProjectFiles:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the bytes and of which settings in them are honoured: trust does not cover a
-        setting that was ignored when it was given."""
+        """A hash of the bytes and of which settings in them are applied: trust does not cover a
+        setting that was ignored when the trust was given."""
         scripts = {f"runs {name}": content for name, content in self.scripts.items()}
         keys = {
             f"honours {name}": ",".join(added).encode()
@@ -184,7 +184,7 @@ def edit_servers(
     was_trusted = is_trusted(folder, project, home=home)
     content = edit(file)
     if scope == "project" and was_trusted:
-        # what was read and written here: a program may have changed the files meanwhile
+        # trust the bytes read and written here: a program may have changed the files since
         servers = {**project.servers, file.name: content}
         trust(folder, replace(project, servers=servers), home=home)
     return file
@@ -334,7 +334,7 @@ def _read_trusted(home: Path) -> dict[str, str]:
     try:
         return {} if content is None else msgspec.json.decode(content, type=dict[str, str])
     except (msgspec.MsgspecError, UnicodeError) as error:
-        raise InvalidInput(f"{file}: {error}; remove it to begin anew") from error
+        raise InvalidInput(f"{file}: {error}; remove it to start over") from error
 
 
 def _write_trusted(trusted: dict[str, str], home: Path) -> None:
@@ -345,7 +345,7 @@ def _write_trusted(trusted: dict[str, str], home: Path) -> None:
 _PERMISSION_KEYS = ("allow", "ask", "deny", "defaultMode")
 _BYPASS_MODE = "bypassPermissions"
 _UNSCHEDULED_MESSAGE = (
-    "not scheduled: a scheduled session is one of the service, where this would not hold: {lost}."
+    "not scheduled: a scheduled session is one of the service, where this would not apply: {lost}."
     " Remove it from the folder, or create a deployment with the API: the tools of its agent have"
     " permission policies"
 )
@@ -354,7 +354,7 @@ _UNSCHEDULED_MESSAGE = (
 def unscheduled_reason(project: ProjectFiles) -> str | None:
     """Why the schedule of a folder is not used; `None` if no restriction would be lost.
 
-    Raises: InvalidInput: a file cannot be understood, so this is unknown.
+    Raises: InvalidInput: a file is not valid, so this is unknown.
     """
     lost = [
         f"{what} ({name})"

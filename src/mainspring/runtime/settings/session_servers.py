@@ -22,8 +22,8 @@ from mainspring.runtime.settings.policy_loader import LoadedPolicy
 def usable_servers(
     scopes: Scopes, environment: Mapping[str, str], loaded: LoadedPolicy
 ) -> tuple[McpServer, ...]:
-    """Those of the operator, of the user and of trusted plugins, and those of a trusted project as
-    they were trusted; with variables replaced, so that they may hold secrets."""
+    """The servers of the operator, the user, trusted plugins and the trusted project, with
+    variables replaced, so they may hold secrets."""
     plugins = tuple(_plugin_servers(scopes, loaded))
     mcp_servers = read_mcp(scopes, environment, project=loaded.servers, plugins=plugins)
     return _usable(mcp_servers.servers, scopes, environment, loaded)
@@ -69,8 +69,8 @@ def read_plugins(scopes: Scopes) -> InstalledPlugins:
 
 
 def _plugin_servers(scopes: Scopes, loaded: LoadedPolicy) -> Iterator[McpServer]:
-    """Of plugins that are, byte for byte, what the user trusted; a project's plugin needs trust in
-    the project, too."""
+    """The servers of plugins that are byte for byte what the user trusted; a project's plugin also
+    needs trust in the project."""
     if scopes.home is None:
         return
     pins = TrustPins(scopes.home / PINS_FILE)
@@ -83,7 +83,7 @@ def _plugin_servers(scopes: Scopes, loaded: LoadedPolicy) -> Iterator[McpServer]
 
 
 class ConnectedServers(Protocol):
-    """The connections of a session."""
+    """The server connections of a session."""
 
     is_reported: bool
     """Whether their failures are in the log."""
@@ -112,8 +112,8 @@ class ConnectedServers(Protocol):
 def server_parts(
     opened: ConnectedServers, setup: SetupRequest, *, is_own: bool = False
 ) -> ServerParts:
-    """What a thread gets of servers. The service reports failures in the log, once. `is_own`: only
-    this thread has them, and all their tools."""
+    """What servers contribute to a thread. The service reports failures in the log, once. `is_own`:
+    only this thread has them, with all their tools."""
     agent, is_served = setup.agent, setup.options.is_served
     names = (ALL_TOOLS,) if is_own else agent.built_ins
 
@@ -154,7 +154,7 @@ class ProjectServers:
     """The servers that a session in a folder would have."""
 
     every: tuple[McpServer, ...]
-    """Also those that are not used."""
+    """All servers, including unused ones."""
     usable: tuple[McpServer, ...]
     loaded: LoadedPolicy
 

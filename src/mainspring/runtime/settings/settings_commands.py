@@ -30,7 +30,10 @@ class RunCommand(Protocol):
         seconds: float,
         variables: Mapping[str, str] | None = None,
     ) -> str:
-        """The output of the command `text` of the setting `name`. Raises: InvalidInput."""
+        """Run the command `text` of the setting `name` and return its output.
+
+        Raises: InvalidInput.
+        """
         ...
 
 
@@ -40,7 +43,10 @@ class SettingsCommands(Struct, frozen=True, kw_only=True):
     run_command: RunCommand
 
     async def show_status(self, about: dict[str, object]) -> list[str]:
-        """The lines that the status line command prints. Raises: InvalidInput."""
+        """The lines that the status line command prints.
+
+        Raises: InvalidInput.
+        """
         if self.status_line is None:
             return []
         payload = msgspec.json.encode({"hook_event_name": "Status", **about})
@@ -59,7 +65,10 @@ class SettingsCommands(Struct, frozen=True, kw_only=True):
         return key
 
     async def server_headers(self, server: McpServer) -> str:
-        """What the helper of an MCP server prints. Raises: InvalidInput: it failed."""
+        """The headers that the helper of an MCP server prints.
+
+        Raises: InvalidInput: it failed.
+        """
         variables = {
             "CLAUDE_CODE_MCP_SERVER_NAME": server.name,
             "CLAUDE_CODE_MCP_SERVER_URL": server.url,

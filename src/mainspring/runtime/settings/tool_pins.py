@@ -54,7 +54,7 @@ class ServerHistory:
                 refused[name] = why
         try:
             changed = {} if self.home is None else check_pins(self.home, server, hashes)
-        except InvalidInput as error:  # nobody can tell what they were
+        except InvalidInput as error:  # the earlier definitions are unknown
             changed = dict.fromkeys(hashes, str(error))
         return {**changed, **refused}
 
@@ -136,7 +136,7 @@ def _read(home: Path) -> _Pins:
     try:
         return {} if content is None else msgspec.json.decode(content, type=_Pins)
     except msgspec.MsgspecError as error:
-        raise InvalidInput(f"{home / _FILE}: {error}; remove it to begin anew") from error
+        raise InvalidInput(f"{home / _FILE}: {error}; remove it to start over") from error
 
 
 def _write(home: Path, pins: _Pins) -> None:

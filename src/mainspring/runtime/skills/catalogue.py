@@ -34,7 +34,7 @@ def render_catalogue(skills: Iterable[Skill]) -> str:
 
 
 def is_in_catalogue(skill: Skill) -> bool:
-    """Whether the model may use it by itself. A skill for certain files is offered with those files
+    """Whether the model may use it by itself. A skill with `paths` is offered with those files
     instead."""
     return skill.for_model and not skill.paths
 
@@ -60,7 +60,7 @@ def fit_to_window(
     uses: Mapping[str, int] | None = None,
     query: str = "",
 ) -> tuple[Skill, ...]:
-    """The same skills, but only as many listed as fit: the most used first, then those that match
+    """The same skills, with only as many listed as fit: the most used first, then those that match
     the query best."""
     if not exceeds_window(skills, window=window):
         return tuple(skills)
@@ -90,7 +90,7 @@ _SEARCH_TRAITS = Traits(read_only=True, concurrent=True, in_doubt="retry")
 _SEARCH_SPEC = ToolSpec(
     name="skill_search",
     description=(
-        "Find skills that your list of skills has no room for. Returns the names and descriptions"
+        "Find skills that did not fit into your list of skills. Returns the names and descriptions"
         " that fit best; use one with the tool `skill`."
     ),
     input_schema={

@@ -14,7 +14,8 @@ class Skill(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     """`plugin:name` if a plugin brings it."""
     description: str
-    """What the model always sees, including `when_to_use`; at most 1,536 characters."""
+    """The description that the model always sees, including `when_to_use`; at most 1,536
+    characters."""
     file: str
     """The path of its text, absolute; empty if it does not come from a disk."""
     folder: str
@@ -22,8 +23,8 @@ class Skill(Struct, frozen=True, kw_only=True, omit_defaults=True):
     hash: str
     """The hash of the file when it was discovered."""
     contents: str = ""
-    """The hash of all files in its folder, if somebody trusted them: it can be used only while they
-    are unchanged."""
+    """The hash of all files in its folder when somebody trusted them; the skill can be used only
+    while they are unchanged."""
     scope: Scope = "project"
     kind: Literal["skill", "command"] = "skill"
     is_trusted: bool = False

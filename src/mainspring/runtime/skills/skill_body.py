@@ -157,9 +157,10 @@ _END_TAG = re.compile(r"<(?=/skill\b)", re.IGNORECASE)
 
 
 async def load_body(skill: Skill) -> str:
-    """
+    """Read a skill's text.
+
     Raises:
-        InvalidInput: it is not what the session began with.
+        InvalidInput: it has changed since the session began.
     """
     return await to_thread.run_sync(read_body, skill)
 
@@ -172,10 +173,10 @@ async def render_body(body: str, substitution: SkillSubstitution, run: RunComman
 
 
 def read_body(skill: Skill) -> str:
-    """Blocking.
+    """Read a skill's text. Blocks.
 
     Raises:
-        InvalidInput: it is not what the session began with.
+        InvalidInput: it has changed since the session began.
     """
     text = frontmatter_fields.read_text(Path(skill.file), skill.name) if skill.file else ""
     is_unchanged = not skill.contents or _current_contents(skill) == skill.contents
@@ -191,8 +192,8 @@ def read_body(skill: Skill) -> str:
 
 
 def _current_contents(skill: Skill) -> str | None:
-    """The hash of all files, including scripts: permissions are granted only for those that were
-    seen."""
+    """The hash of all files, including scripts: permissions are granted only for the files that
+    were trusted."""
     try:
         return package_contents.contents_hash(package_contents.read_contents(Path(skill.folder)))
     except MainspringError:
@@ -209,7 +210,7 @@ def skill_section(skill: Skill, text: str, files: Sequence[str] = ()) -> str:
 
 
 def _files(skill: Skill) -> list[str]:
-    """The other files in its folder, so that the model can read and run them. Blocking."""
+    """The other files in its folder, so that the model can read and run them. Blocks."""
     if skill.kind != "skill":
         return []
     paths: list[str] = []
@@ -246,13 +247,13 @@ def preloaded_text(names: Iterable[str], skills: Iterable[Skill]) -> str:
 
 
 def _preloaded_skills(names: Iterable[str], skills: Iterable[Skill]) -> list[Skill]:
-    """Skills that only a user may call are never preloaded."""
+    """The named skills, except those that only a user may call."""
     available = {skill.name: skill for skill in skills if skill.for_model}
     return [available[name] for name in dict.fromkeys(names) if name in available]
 
 
 def preload_facts(names: Iterable[str], skills: Iterable[Skill]) -> list[SkillUsed]:
-    """What the log records about it. It grants no permission."""
+    """The events that record the preloaded skills. They grant no permission."""
     return [
         SkillUsed(name=skill.name, hash=skill.hash, by="agent")
         for skill in _preloaded_skills(names, skills)

@@ -88,7 +88,7 @@ def _match_skill(text: str, skills: Iterable[Skill]) -> tuple[Skill, str] | None
     """The skill with the longest name that the text starts with, and its arguments.
 
     Raises:
-        InvalidInput: it looks like a command, but there is none.
+        InvalidInput: it looks like a command, but there is no such command.
     """
     message = text.strip()
     if not message.startswith("/"):

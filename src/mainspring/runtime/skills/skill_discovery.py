@@ -34,8 +34,8 @@ FileStamp: TypeAlias = tuple[int, int, int]
 ParsedSkill: TypeAlias = tuple[Skill | None, Sequence[Finding]]
 SkillReader: TypeAlias = Callable[[Path, PartLocation, str], tuple[Skill | None, list[Finding]]]
 IsPinned: TypeAlias = Callable[[Path], str | bool | None]
-"""Whether somebody trusts a skill's folder, or a command's file, in its current state: the trusted
-hash, if it is known. `None`: it was never trusted."""
+"""Returns the trusted hash of a skill's folder or a command's file if it is trusted in its current
+state, false if it has changed, and `None` if it was never trusted."""
 
 
 class DiscoveredSkills(Struct, frozen=True, kw_only=True):
@@ -111,7 +111,7 @@ def _places(scopes: Scopes) -> Sequence[tuple[PartKind, PartLocation]]:
 
 
 def _with_trust(skill: Skill, place: PartLocation, is_pinned: IsPinned) -> Skill:
-    """What the user or the operator put there needs no trust. But if it was trusted when it was
+    """Skills of the user and the operator need no trust. But if one was trusted when it was
     installed, it must be unchanged since."""
     pin = is_pinned(Path(skill.folder if skill.kind == "skill" else skill.file))
     is_own = place.plugin is None and place.scope != "project"

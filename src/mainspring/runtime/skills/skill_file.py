@@ -48,7 +48,7 @@ def read_skill(file: Path, place: PartLocation, shown: str) -> tuple[Skill | Non
         return None, [text]
     fields = Fields(read_frontmatter(text), shown)
     if not fields.frontmatter.is_there:
-        fields.fail("has no frontmatter that can be read: skipped", "begin it with --- and name:")
+        fields.fail("has no readable frontmatter: skipped", "begin it with --- and name:")
         return None, fields.findings
     name = " ".join(fields.text("name").split())[:_MAX_NAME] or file.parent.name
     description = fields.text("description")
@@ -70,7 +70,7 @@ def read_command(file: Path, place: PartLocation, shown: str) -> tuple[Skill | N
     inside = Path(file.name) if file == place.path else file.relative_to(place.path)
     name = ":".join(inside.with_suffix("").parts)
     if fields.text("name") not in ("", name, file.stem):
-        fields.note(f"a command is called by its file: {name}", "name")
+        fields.note(f"a command has the name of its file: {name}", "name")
     description = fields.text("description") or first_paragraph(fields.frontmatter.body)
     skill = _skill(_Source(file, place, text, fields), name, description, "command")
     return skill, fields.findings
@@ -81,7 +81,7 @@ def _check(fields: Fields, name: str, folder: str, description: str) -> None:
         form = f"1 to {_MAX_NAME} lowercase letters, digits and single hyphens"
         fields.warn(f"{name!r} is not a proper name for a skill", "name", form)
     elif name != folder:
-        fields.warn(f"it is called {name}, and its folder {folder}", "name", "give both one name")
+        fields.warn(f"its name is {name}, and its folder {folder}", "name", "give both one name")
     if len(description) > _MAX_DESCRIPTION:
         what = f"the description has more than {_MAX_DESCRIPTION} characters"
         fields.warn(what, "description", "every session pays for it")

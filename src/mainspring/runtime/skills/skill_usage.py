@@ -69,7 +69,7 @@ class _Tally(Struct):
 
     def use(self, event: Event, fact: events.SkillUsed) -> None:
         if fact.tool_use_id is not None and fact.tool_use_id in self._calls:
-            return  # the same call once more, after a crash
+            return  # the same call, repeated after a crash
         self._calls.add(fact.tool_use_id or "")
         use = self.found.setdefault(fact.name, SkillUse())
         use.uses += 1

@@ -105,7 +105,7 @@ def _check_mapping(node: yaml.MappingNode) -> None:
         if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
             raise _Broken("keys must be text", line)
         if key.value in keys:
-            raise _Broken(f"`{key.value}` is there twice", line, "leave one out")
+            raise _Broken(f"`{key.value}` occurs twice", line, "leave one out")
         keys.add(key.value)
         if isinstance(value, yaml.MappingNode):
             columns.add(value.start_mark.column)

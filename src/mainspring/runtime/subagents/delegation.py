@@ -17,8 +17,8 @@ from mainspring.runtime.subagents.thread_report import report_result
 
 DELEGATION_TRAITS = Traits(concurrent=True, in_doubt="retry", max_chars=60_000)
 _STARTED_MESSAGE = (
-    "{name} is at work as {thread_id}. You will get its answer as a message; go on with something"
-    " else, or stop and wait. send_message reaches it, stop_agent ends it."
+    "{name} is at work as {thread_id}. You will get its answer as a message; continue with"
+    " something else, or stop and wait. send_message reaches it, stop_agent ends it."
 )
 
 
@@ -51,7 +51,7 @@ async def delegate(
 
 
 def limit_reached(supervisor: SubagentSupervisor) -> ToolResult:
-    """The refusal when as many subagents run as are allowed."""
+    """The refusal if no further subagent may run."""
     most = supervisor.main_agent.max_at_once
     return refuse(
         f"{most} subagents are already running: wait until one has ended, or do it yourself."
@@ -77,7 +77,10 @@ def new_thread(call: Call, parent: ThreadNode, subagent_type: str) -> ThreadCrea
 
 def agent_input_schema(more: Mapping[str, object]) -> dict[str, object]:
     """The schema of an input that names a subagent, with more properties."""
-    to = {"type": "string", "description": "Its id, as you were told it; or its type, if one."}
+    to = {
+        "type": "string",
+        "description": "Its id as you received it; or its type, if only one has that type.",
+    }
     return {
         "type": "object",
         "properties": {"to": to, **more},

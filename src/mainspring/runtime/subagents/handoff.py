@@ -1,6 +1,5 @@
-"""Handoffs: an agent gives the conversation to another one, which goes on in a thread of its own
-with all that was said. The thread that hands off is done.
-"""
+"""Handoffs: an agent gives the conversation to another one, which continues in its own thread with
+the whole conversation. The thread that hands off is done."""
 
 from __future__ import annotations
 
@@ -40,7 +39,7 @@ def thread_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent)
 def handoff_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) -> list[Tool]:
     """One for each agent that the thread's agent may hand its conversation to."""
     if node is not supervisor.thread_tree.active:
-        return []  # a subagent that is called has no conversation with the user
+        return []  # a called subagent has no conversation with the user
     return [_handoff_tool(supervisor, node, agent, target) for target in agent.handoffs]
 
 
@@ -84,17 +83,16 @@ def _handoff_tool(
 async def run_conversation(
     supervisor: SubagentSupervisor, main: ThreadContext, emit: Callable[[Delta], None]
 ) -> Ended | None:
-    """Run the main thread, then whichever threads the conversation is handed to.
+    """Run the main thread, then each thread that the conversation is handed to.
 
-    After a crash in the middle of a handoff, the main thread first records that it is done.
-    """
+    After a crash in the middle of a handoff, the main thread first records that it is done."""
     thread_tree = supervisor.thread_tree
     ended = await supervisor.run(main)
     node = thread_tree.handed_to(thread_tree.main)
     while node is not None:
         async with supervisor.thread_factory.open_context(node) as context:
             context.emit = emit
-            # clients send an interrupt to the main thread, whoever has the conversation
+            # clients send interrupts to the main thread, even after a handoff
             watch = partial(main.writer.watch_interrupts, main.thread.id, context.interrupt)
             async with run_in_background(partial(retry_unavailable, watch)):
                 ended = await supervisor.run(context) or ended

@@ -101,7 +101,7 @@ class _SkillCall(Struct, frozen=True):
         if context is None or not skill.is_trusted or not has_commands(body):
             text = await render_body(body, substitution, refusing_runner(_UNTRUSTED))
             return ToolResult((TextBlock(text),), facts=(fact,))
-        context.note(fact)  # what it allows, it allows its own commands
+        context.note(fact)  # its permissions also apply to the commands in its text
         return ToolResult.text(
             await render_body(body, substitution, bash_runner(context, self.call))
         )
@@ -109,7 +109,8 @@ class _SkillCall(Struct, frozen=True):
     async def _by_another(
         self, skill: Skill, substitution: SkillSubstitution, fact: SkillUsed
     ) -> ToolResult:
-        """The text becomes a subagent's task, and the permissions are granted to that subagent."""
+        """Run the skill in a subagent, with its text as the task. The permissions are granted to
+        that subagent."""
         is_started = self.supervisor.thread_tree.created_by(self.call.id) is not None
         text = (
             ""
@@ -181,7 +182,7 @@ def _is_for_tool(skill: Skill) -> bool:
 
 
 def _is_called_for(node: ThreadNode, skill: Skill) -> bool:
-    """Whether the user called it in this run, and it needs a subagent."""
+    """Whether the user called the skill in this run, and it needs a subagent."""
     return any(
         item.name == skill.name and item.by == "user" for item in node.thread.session_state.skills
     )

@@ -31,7 +31,7 @@ from mainspring.runtime.subagents.thread_worktrees import ThreadWorktrees, join_
 
 _CLOSE_TRAITS = Traits(in_doubt="retry", on_interrupt="block")
 _UNKNOWN_PATHS = (".",)
-"""What is judged when nobody has looked: the whole workspace."""
+"""The paths to authorize before the changes are known: the whole workspace."""
 _MAX_SHOWN_PATHS = 200
 
 
@@ -51,7 +51,7 @@ def close_worktree_tool(supervisor: SubagentSupervisor, node: ThreadNode) -> Too
 class _CloseWorktree(Struct, frozen=True):
     supervisor: SubagentSupervisor
     node: ThreadNode
-    """Who closes."""
+    """The thread that closes it."""
 
     @property
     def worktrees(self) -> ThreadWorktrees:
@@ -66,13 +66,16 @@ class _CloseWorktree(Struct, frozen=True):
         is_merge, judged = _is_merge(call.input), self.worktrees.changed.get(to.id, ())
         try:
             if is_merge and judged != await self.worktrees.changed_paths(to):
-                return refuse("What is in it has changed meanwhile: call close_worktree again.")
+                return refuse(
+                    "The worktree has changed in the meantime: call close_worktree again."
+                )
             return _closed_result(to, await self.worktrees.close(to, merge=is_merge))
         except ToolEnvironmentError as error:
             return refuse(str(error))
 
     async def objection(self, call: Call) -> str | None:
-        """None; but what is judged next has to be looked up."""
+        """Look up the changed paths, which the permission check needs; an error only if that
+        fails."""
         try:
             await self._changed_paths(call.input)
         except ToolEnvironmentError as error:
@@ -115,7 +118,7 @@ def _close_input_error(tool_input: Mapping[str, object]) -> str | None:
 
 def _closed_result(to: ThreadNode, closed: ClosedWorktree | None) -> ToolResult:
     if closed is None:
-        return refuse(f"{to.name} {to.id} has no worktree that is open.")
+        return refuse(f"{to.name} {to.id} has no open worktree.")
     match closed.outcome:
         case "merged":
             return ToolResult.text(f"Merged into the workspace, as {closed.commit}.")
@@ -124,9 +127,8 @@ def _closed_result(to: ThreadNode, closed: ClosedWorktree | None) -> ToolResult:
         case "kept":
             return refuse(
                 f"Not merged, and nothing was changed: {closed.reason} "
-                "When what is in the way is"
-                " out of the way, close it again: commit what is uncommitted; what conflicts, merge"
-                " yourself with git. Or discard it."
+                "Commit what is uncommitted, resolve conflicts with git yourself, then close it"
+                " again; or discard it."
             )
 
 
@@ -135,7 +137,7 @@ _CLOSE_SPEC = ToolSpec(
     description=(
         "Close the git worktree of a subagent that you have called and that has ended: merge what"
         " it changed into the workspace's branch, or discard all of it. If it cannot be merged, you"
-        " are told why, and nothing is lost."
+        " get the reason, and nothing is lost."
     ),
     input_schema=agent_input_schema({"action": {"type": "string", "enum": ["merge", "discard"]}}),
 )
@@ -143,7 +145,7 @@ _CLOSE_SPEC = ToolSpec(
 
 _MESSAGE_TRAITS = Traits(concurrent=True, in_doubt="report")
 _MAX_DESCRIPTIONS = 24_000
-"""Characters, of all types together: they are in every request."""
+"""In characters, for all types together: they are part of every request."""
 _SHORTEST = 40
 _ISOLATION: Mapping[str, object] = {
     "type": "string",
@@ -156,9 +158,9 @@ _ISOLATION: Mapping[str, object] = {
 
 
 def subagent_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) -> list[Tool]:
-    """What a thread may do with others; nothing, if there are none for it."""
+    """The tools of a thread for its subagents; none, if it may not call any."""
     is_deep = node.depth >= supervisor.main_agent.max_depth
-    is_too_deep = is_deep and node.name != FORK  # whose tools are its parent's
+    is_too_deep = is_deep and node.name != FORK  # a fork has its parent's tools
     if not agent.subagents or is_too_deep:
         return []
     tools = [
@@ -232,18 +234,18 @@ def _agent_spec(
     )
     names = [*types, FORK] if is_fork_shown else [*types]
     fork = (
-        f"\n- {FORK}: yourself, with all that you have read and said so far, for work that needs"
-        " what you know. Give it the task only."
+        f"\n- {FORK}: yourself, with everything that you have read and said so far, for work that"
+        " needs it. Give it only the task."
         if is_fork_shown
         else ""
     )
     return ToolSpec(
         name="agent",
         description=(
-            "Have a subagent do a piece of work. It begins with nothing but your prompt, and you"
-            " get nothing of what it does but its last message: say all that it needs to know, and"
-            " what you want back. Calls in one turn run at the same time: give independent work to"
-            f" several at once.\n\nTypes:\n{type_list}{fork}"
+            "Give a task to a subagent. It knows nothing but your prompt, and you get only its"
+            " last message: say everything that it needs to know, and what you want back. Calls in"
+            " one turn run at the same time: give independent tasks to several subagents"
+            f" at once.\n\nTypes:\n{type_list}{fork}"
         ),
         input_schema={
             "type": "object",
@@ -251,7 +253,7 @@ def _agent_spec(
                 "description": {"type": "string", "description": "The task in 3 to 5 words."},
                 "prompt": {"type": "string", "description": "The task, complete."},
                 "subagent_type": {"type": "string", "enum": names},
-                "model": {"type": "string", "description": "Another model than its own."},
+                "model": {"type": "string", "description": "A model to use instead of its own."},
                 "run_in_background": {
                     "type": "boolean",
                     "description": "Do not wait: its answer comes as a message.",
@@ -265,7 +267,7 @@ def _agent_spec(
 
 
 def _longest(described: Iterable[str]) -> int:
-    """How long a description may be, so that all of them together are not too much."""
+    """The maximum length of a description, so that all of them together fit."""
     lengths = [len(text) for text in described]
     limit = max(lengths, default=0)
     while sum(min(length, limit) for length in lengths) > _MAX_DESCRIPTIONS and limit > _SHORTEST:
@@ -282,7 +284,7 @@ def _send_message_tool(supervisor: SubagentSupervisor, node: ThreadNode) -> Tool
         to = find_agent(supervisor, node, call.input)
         if isinstance(to, ToolResult):
             return to
-        if supervisor.is_full and not supervisor.is_live(to.id):  # it would be woken
+        if supervisor.is_full and not supervisor.is_live(to.id):  # the message would start it
             return limit_reached(supervisor)
         supervisor.send(node, to, str(call.input.get("message", "")))
         return ToolResult.text(f"Sent. {to.name} {to.id} reads it when it has finished its turn.")
@@ -291,8 +293,8 @@ def _send_message_tool(supervisor: SubagentSupervisor, node: ThreadNode) -> Tool
         spec=ToolSpec(
             name="send_message",
             description=(
-                "Send a message to a subagent that you have called: more to know, another task. One"
-                " that has ended begins again where it stopped. Its answer comes as a message."
+                "Send a message to a subagent that you have called: more information or a new task."
+                " If it has ended, it continues where it stopped. Its answer comes as a message."
             ),
             input_schema=agent_input_schema({"message": {"type": "string"}}),
         ),
@@ -307,12 +309,12 @@ def _stop_tool(supervisor: SubagentSupervisor, node: ThreadNode) -> Tool:
         if isinstance(to, ToolResult):
             return to
         await supervisor.stop(to, node)
-        return ToolResult.text(f"{to.name} {to.id} has stopped. send_message would wake it again.")
+        return ToolResult.text(f"{to.name} {to.id} has stopped. send_message continues it.")
 
     return Tool(
         spec=ToolSpec(
             name="stop_agent",
-            description="End a subagent that you have called, with all that it has called.",
+            description="Stop a subagent that you have called, and its own subagents.",
             input_schema=agent_input_schema({}),
         ),
         run=run,

@@ -145,7 +145,7 @@ class SubagentSupervisor:
             self._group.start_soon(self._in_background, node)
 
     def send(self, sender: ThreadNode, to: ThreadNode, text: str) -> None:
-        """Send a message to a thread and start the thread if it can run."""
+        """Send a message to a thread, and start the thread if it can run."""
         content = (TextBlock(text),)
         self._note(
             sender.id,
@@ -273,7 +273,7 @@ class SubagentSupervisor:
 
     def _can_go_on(self, node: ThreadNode) -> bool:
         thread = node.thread
-        is_open = thread.last_reason in (None, "requires_action")  # otherwise it has ended
+        is_open = thread.last_reason in (None, "requires_action")  # otherwise it has already ended
         return (
             thread.interrupted
             or (is_open and not thread.is_answered and not thread.unsettled_calls())
@@ -345,7 +345,7 @@ class SubagentSupervisor:
         return any(item is node for one in others for item in self.thread_tree.with_ancestors(one))
 
     def _report(self, node: ThreadNode) -> None:
-        """Send the result of a thread that has ended to its parent, once."""
+        """Send the result of an ended thread to its parent, once."""
         if _has_ended(node) and not node.is_reported and node.parent_id is not None:
             report = report_text(node, self.worktrees.describe(node))
             self.send(node, self._parent(node), report)
@@ -360,7 +360,7 @@ class SubagentSupervisor:
                 _cancel(running)
 
     def _close(self, node: ThreadNode) -> bool:
-        """Record the end of a thread that is not running; False if it has ended already."""
+        """Record the end of a thread that is not running; False if it had already ended."""
         thread = node.thread
         if not thread.running and thread.is_answered and not thread.unsettled_calls():
             return False

@@ -101,7 +101,7 @@ def derive_agent(
 
 
 def _called_agent(agent: AnyAgent, parent: Agent, model: str) -> Agent:
-    """An agent of the program as a subagent. The caller's hooks apply to what it does, too."""
+    """A Python agent as a subagent. The caller's hooks apply to it, too."""
     own = [
         replace(item, event="SubagentStop") if item.event == "Stop" else item
         for item in agent.hooks
@@ -124,7 +124,7 @@ def may_use_tool(subagent: Subagent, tool: str) -> bool:
 
 
 def allowed_tools(subagent: Subagent, tools: Iterable[Tool]) -> list[Tool]:
-    """`tools` need not list those of its memory and of servers that the subagent names."""
+    """Its memory tools and those of its own servers need not be listed in `tools`."""
     anyhow, servers = structs.replace(subagent, tools=None), subagent.server_names
 
     def rules(tool: Tool) -> Subagent:
@@ -152,7 +152,7 @@ def callable_subagents(
 
 
 def strictest_mode(subagents: Iterable[Subagent]) -> Mode | None:
-    """The strictest permission mode of a type and those above it: no subagent is freer than its
+    """The strictest permission mode of a type and its callers: no subagent is freer than its
     caller. `None`: none of them sets a mode."""
     modes: list[Mode] = [mode for subagent in subagents if (mode := _mode_of(subagent)) is not None]
     return reduce(stricter_mode, modes) if modes else None
@@ -257,7 +257,7 @@ class ThreadFactory:
             return NamedModel(name, models.open(name), models.facts(name))
 
         prompt_prefix = toolbox.prompt_prefix
-        if node.name == FORK:  # it starts with the same bytes as its parent
+        if node.name == FORK:  # so that its prompt starts with the same bytes as its parent's
             prompt_prefix = self._prefixes.get(node.parent_id or "")
         if prompt_prefix is None:
             specs = [tool.spec for name, tool in tools.items() if name not in toolbox.deferred]
@@ -293,7 +293,7 @@ class ThreadFactory:
         return context
 
     def _authorizer(self, agent: Agent, toolbox: Toolbox) -> Authorizer:
-        """With the agent's own hooks, output type and checks, if it has any."""
+        """The authorizer with the agent's own hooks, output type and checks, if it has any."""
         own = agent.hooks or agent.checks or agent.require_evidence
         if not own and agent.output is None:
             return toolbox.authorizer
@@ -381,11 +381,11 @@ class ThreadFactory:
 
 
 def _history_tools(session: SessionContext) -> tuple[Tool, ...]:
-    """Find and read again what a compaction or a size cap has removed from the context."""
+    """Tools to find and read what a compaction or a size limit has removed from the context."""
     log, session_id = session.log, session.event_sink.writer.session_id
 
     async def read_blob(digest: str) -> bytes:
-        """Only blobs of this session and of those it was forked from."""
+        """Reads only blobs of this session and of the sessions it was forked from."""
         for segment in await log.lineage(session_id):
             if digest in await log.store.blobs(segment.session_id):
                 return await log.blob(digest)

@@ -10,26 +10,26 @@ from mainspring.harness.state.thread_tree import ThreadNode
 _STOP_REASONS = {
     "max_turns": "it has used all its turns",
     "budget_reached": "its budget is used up",
-    "interrupted_streaming": "somebody has stopped it",
-    "interrupted_tools": "somebody has stopped it",
+    "interrupted_streaming": "it was stopped",
+    "interrupted_tools": "it was stopped",
     "prompt_too_long": "its context is full",
     "output_invalid": "it gave no valid result",
     "output_truncated": "its answer was cut off",
     "model_error": "its model failed",
-    "loop_detected": "it did the same again and again",
+    "loop_detected": "it repeated the same calls",
     "refusal": "its model refused",
-    "stop_hook_prevented": "a hook has stopped it",
-    "hook_stopped": "a hook has stopped it",
-    "recovery_exhausted": "it could not be woken again",
+    "stop_hook_prevented": "a hook stopped it",
+    "hook_stopped": "a hook stopped it",
+    "recovery_exhausted": "it could not be resumed",
 }
 
 
 def report_text(node: ThreadNode, note: str = "") -> str:
-    """Its last message, its id and cost, and a note."""
+    """The last message of a thread, its id and cost, and a note."""
     thread = node.thread
     words = _answer(node)
     why = _STOP_REASONS.get(thread.last_reason or "")
-    ended = f"[It did not finish: {why}. What it said last:]\n{words}" if why else words
+    ended = f"[It did not finish: {why}. Its last message:]\n{words}" if why else words
     spent = node.spend_account.spending
     cost = f", {spent.cost_usd:.4f} US dollars" if spent.cost_usd else ""
     text = f"{ended}\n\n[{node.name} {node.id}: {spent.turns} turns{cost}]"
@@ -37,7 +37,7 @@ def report_text(node: ThreadNode, note: str = "") -> str:
 
 
 def _answer(node: ThreadNode) -> str:
-    """Its typed output as JSON, or its last words."""
+    """Its typed output as JSON, or its last message."""
     if node.thread.output is not None:
         return msgspec.json.encode(node.thread.output.value).decode()
     return node.thread.transcript.last_words().strip() or "(it said nothing)"

@@ -1,7 +1,6 @@
 """Git worktrees of threads that do not share the workspace; each stays until it is closed.
 
-What is true of them is in the log and on the disk; what is kept here is what was looked up last.
-"""
+The log and the disk are the truth; this module only caches the last lookup."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ class ThreadWorktrees(Struct, kw_only=True):
         self, created: ThreadCreated, *, is_within: bool
     ) -> tuple[WorktreeOpened, ...]:
         """Open the worktree of a thread that is being created, if it needs one; safe to repeat.
-        `is_within`: whoever calls it works in one.
+        `is_within`: whether its caller works in a worktree.
 
         Raises:
             ToolEnvironmentError: the worktree cannot be opened.
@@ -46,7 +45,7 @@ class ThreadWorktrees(Struct, kw_only=True):
             )
         if is_within:
             raise ToolEnvironmentError(
-                "You work in a worktree yourself, and there are none of those: call it with the"
+                "You work in a worktree yourself, which cannot have worktrees: call it with the"
                 " isolation shared, to work where you do."
             )
         opened = await self.worktrees.open(_worktree_name(created, self.session_id))
@@ -77,7 +76,7 @@ class ThreadWorktrees(Struct, kw_only=True):
             if not await self.changed_paths(node):
                 await self.close(node, merge=False)
         except ToolEnvironmentError:
-            self.changed.pop(node.id, None)  # close_worktree will report the error
+            self.changed.pop(node.id, None)  # close_worktree reports the error
 
     async def close(self, node: ThreadNode, *, merge: bool) -> ClosedWorktree | None:
         """Merge the changes into the workspace, or discard them; `None`: it has no worktree.
@@ -115,11 +114,12 @@ def join_paths(paths: tuple[str, ...], most: int = _MAX_NAMED_PATHS) -> str:
 
 
 def with_worktree_note(prompt: str, worktrees_opened: Sequence[WorktreeOpened]) -> str:
-    """A task, for whoever works apart; a fork would take what it was told before for true."""
+    """The task with a note about the worktree: a fork would otherwise rely on the paths that it
+    knows."""
     notes = [
         f"[From here on you work in {item.path}: a git worktree of your own, which began with the"
-        f" last commit, {item.commit[:12]}. Leave what you do there, uncommitted: whoever has"
-        " called you merges it.]"
+        f" last commit, {item.commit[:12]}. Leave your changes there, uncommitted: your"
+        " caller merges them.]"
         for item in worktrees_opened
     ]
     return "\n\n".join((prompt, *notes))
@@ -133,7 +133,7 @@ def _change_summary(changed: tuple[str, ...]) -> str:
 
 
 def _worktree_name(created: ThreadCreated, session_id: str) -> str:
-    """The same for a thread whenever it is asked; a fork of the session has the same threads."""
+    """The same name for a thread every time; a fork of the session has the same threads."""
     kind = re.sub(r"[^A-Za-z0-9]+", "-", created.agent_name or "").strip("-")[:40] or "agent"
     path = f"{session_id}/{created.session_thread_id}"
     return f"{kind}-{hashlib.sha256(path.encode()).hexdigest()[:12]}"

@@ -1,1 +1,2 @@
-"""What memories, skills, prompt fragments and tools were worth, learned from how work ended."""
+"""Utility: what memories, skills, prompt fragments and tools were worth, learned from how work
+ended."""

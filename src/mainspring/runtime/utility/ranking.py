@@ -1,8 +1,7 @@
-"""Which of several candidates to show: the most similar ones, then by what they were worth.
+"""Chooses which of several candidates to show: by similarity, then by utility.
 
 A candidate's value Q starts at 0.5 and moves towards each reward. Rewards may be noise, so values
-count only as far as they differ by more than noise alone would make them.
-"""
+count only as far as they differ by more than noise alone would explain."""
 
 from __future__ import annotations
 
@@ -16,10 +15,10 @@ START = 0.5
 CANDIDATES = 5
 CHOSEN = 2
 _MIN_SUBJECTS = 8
-"""With fewer credited ones nothing can be said about noise: similarity alone decides."""
+"""With fewer credited subjects, noise cannot be estimated: similarity alone decides."""
 _MIN_CREDITS = 2
 _MIN_SURPRISE = 3.0
-"""Standard deviations above what noise makes of the values, because it is asked again and again."""
+"""Standard deviations above what noise explains; high, because the test is repeated often."""
 
 T = TypeVar("T")
 
@@ -38,15 +37,15 @@ def credited(utility: Utility, reward: float) -> Utility:
 
 
 def reliability(utilities: Iterable[Utility]) -> float:
-    """Which share of the differences between values is more than the noise of their rewards: 0 if
-    rewards are random, near 1 if they always agree."""
+    """The share of the differences between values that is more than the noise of their rewards: 0
+    if rewards are random, near 1 if they always agree."""
     measured = [item for item in utilities if item.credits >= _MIN_CREDITS]
     if len(measured) < _MIN_SUBJECTS:
         return 0.0
     credits = sum(item.credits for item in measured)
     mean = sum(item.total for item in measured) / credits
     noise = mean * (1 - mean) * (len(measured) - 1)
-    """What the sum below is on average if every reward is drawn alike."""
+    """The expected value of the sum below if all rewards come from one distribution."""
     spread = sum(item.credits * (item.total / item.credits - mean) ** 2 for item in measured)
     if spread <= noise or noise == 0:
         return 0.0
@@ -57,8 +56,8 @@ def reliability(utilities: Iterable[Utility]) -> float:
 def choose(
     candidates: Sequence[tuple[T, float, Utility]], trust: float, *, count: int = CHOSEN
 ) -> list[tuple[T, float]]:
-    """The best of the candidates, each with what its utility added to its rank. `trust` is the
-    `reliability` of the values; candidates have a similarity each, the best first."""
+    """The best candidates, each with what its utility added to its rank. `trust` is the
+    `reliability` of the values. The candidates come with their similarities, the best first."""
     pool = candidates[:CANDIDATES]
     if not pool:
         return []

@@ -1,6 +1,4 @@
-"""The table of what everything was worth, derived from the logs: brought up to date when it is
-asked, and made again if it is lost.
-"""
+"""The table of utilities, derived from the logs: updated when it is read, rebuilt if it is lost."""
 
 from __future__ import annotations
 
@@ -75,7 +73,7 @@ class UtilityTable:
         return [row for row in sessions if sequences.get(row.id, 0) != row.head.seq]
 
     def record(self, session_id: str, seq: int, log: Sequence[Event]) -> None:
-        """What one session used and was credited, in place of what was known of it."""
+        """Store what one session used and was credited, replacing its earlier entries."""
         events = [event for event in log if event.session_id == session_id]
         uses = [use for event in events if (use := _use(event)) is not None]
         with closing(self._open()) as database:
@@ -100,7 +98,7 @@ class UtilityTable:
             database.execute("COMMIT")
 
     def values(self, kind: UtilityType) -> dict[str, Utility]:
-        """Of everything of a type that was ever credited, by id."""
+        """The values of everything of a type that was ever credited, by id."""
         query = "SELECT id, reward FROM credits WHERE type = ? ORDER BY time, outcome"
         values: dict[str, Utility] = {}
         with closing(self._open()) as database:
@@ -114,7 +112,7 @@ class UtilityTable:
             return {id_: from_micros(last) for id_, last in database.execute(query, (kind,))}
 
     def rows(self) -> list[UtilityRow]:
-        """Everything that was used or credited; what is worth most comes first."""
+        """Everything that was used or credited; the most valuable first."""
         values = {
             kind: self.values(kind) for kind in ("memory", "skill", "prompt_fragment", "tool")
         }
@@ -166,13 +164,13 @@ def _credit_row(event: Event) -> tuple[str, str, str, int, float, str, str]:
 
 
 async def update_utility(log: SessionLog, table: UtilityTable, *, newest: int | None = None) -> int:
-    """Credit what is due in sessions that have changed, and enter it; how many had. `newest`: look
-    only at so many."""
+    """Credit what is due in sessions that have changed, and store it. Returns how many had changed.
+    `newest`: look only at this many sessions."""
     changed = 0
     before: SessionRow | None = None
     while page := await log.sessions(before=before, limit=min(newest or _PAGE, _PAGE)):
         for row in await to_thread.run_sync(table.outdated, page):
-            with suppress(SessionNotFound):  # deleted meanwhile
+            with suppress(SessionNotFound):  # deleted in the meantime
                 await _update_session(log, table, row.id)
                 changed += 1
         before = page[-1]
@@ -189,11 +187,14 @@ async def _update_session(log: SessionLog, table: UtilityTable, session_id: str)
 
 
 async def credit_session(log: SessionLog, session_id: str) -> int:
-    """Write what is due into a session's log, unless it is running: then its own process does."""
+    """Append the credits that are due to a session's log, unless it is running: then its own
+    process does."""
     if not fold_utility(await log.read(session_id, types=RELEVANT_TYPES)).due():
         return 0
     with suppress(LeaseHeld, SessionGone):
-        async with hold_session(log, session_id) as writer:  # another may have been faster
+        async with hold_session(
+            log, session_id
+        ) as writer:  # another process may have appended them already
             due = fold_utility(await log.read(session_id, types=RELEVANT_TYPES)).due()
             await writer.append(*due)
         return len(due)

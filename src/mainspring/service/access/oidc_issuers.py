@@ -55,4 +55,4 @@ def check_issuers(issuers: tuple[OidcIssuer, ...]) -> None:
         if not (parts.scheme == "https" and parts.hostname) and not is_local:
             raise InvalidInput(f"jwks_url: {issuer.jwks_url} is no https:// address")
     if len({issuer.issuer for issuer in issuers}) != len(issuers):
-        raise InvalidInput("issuer: one is there twice")
+        raise InvalidInput("issuer: one occurs twice")
