@@ -1,11 +1,12 @@
 """Replay: whatever happened to a session happens again, and a change is found where it shows."""
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
-from tests.harness.session_setup import FACTS, Stage, echo, stage
+from tests.harness.session_setup import FACTS, Stage, always, echo, stage
 from tests.harness.test_compact import GOAL, SMALL, TINY, Worker, is_summary, reader
 
 from mainspring.capabilities.providers.scripted import (
@@ -23,7 +24,7 @@ from mainspring.core.events import (
     UserToolConfirmation,
 )
 from mainspring.core.model import Delta, Reply, Request, TextDelta
-from mainspring.core.tool import Call, Tool, ToolResult, Traits
+from mainspring.core.tool import Call, InDoubtPolicy, Tool, ToolResult, Traits
 from mainspring.harness.authorizer import AllowAll, Decision
 from mainspring.harness.context.working_state import WORKING_STATE
 from mainspring.harness.limits import Limits
@@ -181,18 +182,22 @@ async def test_a_worker_that_died_while_the_model_spoke_dies_again(tmp_path: Pat
         await identical(play, calls=2)
 
 
-@pytest.mark.parametrize("policy", ["retry", "report"])
-async def test_a_worker_that_died_in_a_tool_dies_again(tmp_path: Path, policy: str):
+def deadly(policy: InDoubtPolicy) -> Tool:
+    """A tool whose worker dies in its first call."""
     lives = [Stop()]
 
     async def act(call: Call) -> ToolResult:
         if lives:
             raise lives.pop()
-        return ToolResult.text("did it")
+        return ToolResult.text(f"did {call.input.get('x')}")
 
-    traits = Traits(in_doubt="retry" if policy == "retry" else "report")
-    tool = Tool(spec=echo("act").spec, run=act, traits=lambda _: traits)
-    async with stage(tmp_path, Scripted(calls("act"), says("done")), tool) as play:
+    return replace(echo("act"), run=act, traits=always(Traits(in_doubt=policy)))
+
+
+@pytest.mark.parametrize("policy", ["retry", "report"])
+async def test_a_worker_that_died_in_a_tool_dies_again(tmp_path: Path, policy: InDoubtPolicy):
+    model = Scripted(calls("act"), says("done"))
+    async with stage(tmp_path, model, deadly(policy)) as play:
         await killed(play, "go")
         await identical(play, calls=1)
         assert await play.play() == Ended("completed")

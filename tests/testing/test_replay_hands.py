@@ -9,7 +9,7 @@ import anyio
 import pytest
 from tests.harness.session_setup import always, echo, stage, texts
 from tests.harness.test_early import Streaming, reading, use
-from tests.testing.test_replay import Stop, again, identical, killed
+from tests.testing.test_replay import again, deadly, identical, killed
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.core import events
@@ -25,7 +25,7 @@ from mainspring.core.events import (
     UserToolConfirmation,
 )
 from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookResult
-from mainspring.core.tool import Call, Tool, ToolResult, Traits
+from mainspring.core.tool import Call, InDoubtPolicy, Tool, ToolResult, Traits
 from mainspring.harness.authorizer import AllowAll, Decision
 from mainspring.harness.state.thread import JUDGEMENT, Thread
 from mainspring.harness.stop_reasons import Ended
@@ -204,19 +204,14 @@ async def test_an_input_that_was_changed_is_changed_again(tmp_path: Path):
 
 
 @pytest.mark.parametrize("policy", ["retry", "report"])
-async def test_a_changed_call_in_which_a_worker_died_is_settled_again(tmp_path: Path, policy: str):
-    lives = [Stop()]
-
-    async def act(call: Call) -> ToolResult:
-        if lives:
-            raise lives.pop()
-        return ToolResult.text(f"did {call.input['x']}")
-
-    traits = Traits(in_doubt="retry" if policy == "retry" else "report")
-    tool = replace(echo("act"), run=act, traits=always(traits))
+async def test_a_changed_call_in_which_a_worker_died_is_settled_again(
+    tmp_path: Path, policy: InDoubtPolicy
+):
     changed = Decision(decision="allow", gate="hook", updated_input={"x": "2"})
     model = Scripted(calls("act", x="1"), says("done"))
-    async with stage(tmp_path, model, tool, authorizer=Hooked(decisions=[changed])) as play:
+    async with stage(
+        tmp_path, model, deadly(policy), authorizer=Hooked(decisions=[changed])
+    ) as play:
         await killed(play, "go")
         assert await play.play() == Ended("completed")
         await identical(play, calls=2)
