@@ -311,11 +311,10 @@ class PassageIndex:
             return None
         try:
             limit = _NEAR_OF_LARGE if statistics.passages > _LARGE else _SEEDS
-            found = self._vectors.nearest(arrays or self._store, query, scopes, limit)
+            return self._vectors.nearest(arrays or self._store, query, scopes, limit)
         except VectorsUnavailable as error:
             self.problem = str(error)
             return None
-        return found
 
     def _stored(self, containers: Sequence[Container]) -> list[StoredContainer]:
         vectors, suffix = self._encoded(containers)

@@ -122,8 +122,8 @@ class Dreamer:
             if dream.status not in ("proposed", "applied"):
                 raise InvalidInput(f"dream {dream_id} is {dream.status}: nothing can be taken back")
             versions = () if dream.applied is None else dream.applied.versions
-            made = await self.store.take_back(versions, reason)
-            back = DreamRolledBack(dream_id=dream_id, reason=reason, versions=tuple(made))
+            version_ids = await self.store.take_back(versions, reason)
+            back = DreamRolledBack(dream_id=dream_id, reason=reason, versions=tuple(version_ids))
             await writer.append(back)
         return await read_dream(self.log, dream_id)
 
@@ -189,8 +189,8 @@ class Dreamer:
             (event,) = await writer.append(started)
             answer, ended = await _answer(models, request, event.id)
             await budget.settle(charge.reservation_id, Decimal(ended.cost_usd or 0))
-            said = [] if answer is None else [AgentMessage(content=(TextBlock(answer),))]
-            await writer.append(*said, ended)
+            messages = [] if answer is None else [AgentMessage(content=(TextBlock(answer),))]
+            await writer.append(*messages, ended)
             return answer
 
         return ask

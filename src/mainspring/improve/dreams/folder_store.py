@@ -54,11 +54,11 @@ def _take_back(folder: MemoryFolder, versions: Sequence[str], reason: str) -> li
     for version in history:
         newest.setdefault(version.path, version.id)
     author = Sender(kind="system", id="dreams")
-    made: list[str] = []
+    version_ids: list[str] = []
     for version in history:
         if version.id in versions and newest[version.path] == version.id:
-            made.append(folder.revert(version, Change(author=author, reason=reason)).id)
-    return made
+            version_ids.append(folder.revert(version, Change(author=author, reason=reason)).id)
+    return version_ids
 
 
 def write_copy(folder: Path, texts: Mapping[str, str], edits: Sequence[MemoryEdit]) -> str:

@@ -34,15 +34,15 @@ class Upkeep:
 def keep_up(consolidation: Consolidation, upkeep: Upkeep) -> None:
     """Archive what no longer serves."""
     trust = reliability(upkeep.utility.values.values())
-    seen: dict[tuple[str, ...], str] = {}
+    paths_by_words: dict[tuple[str, ...], str] = {}
     notes = sorted(consolidation.notes.values(), key=lambda note: (note.updated, note.path))
     for note in reversed(notes):
         if note.trust == "person" or note.path.startswith(ARCHIVE):
-            seen.setdefault(_words(note), note.path)
+            paths_by_words.setdefault(_words(note), note.path)
             continue
         reason = _expired(note, upkeep) or _useless(note, upkeep, trust) or _unused(note, upkeep)
         if reason is None and (words := _words(note)) and not note.is_daily:
-            copy = seen.setdefault(words, note.path)
+            copy = paths_by_words.setdefault(words, note.path)
             reason = f"the same as {copy}" if copy != note.path else None
         if reason is not None:
             consolidation.archive(note.path, reason)

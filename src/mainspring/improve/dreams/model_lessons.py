@@ -55,19 +55,19 @@ async def model_lessons(
     records: Sequence[SessionRecord], ask: AskDream, *, dream_id: str, instructions: str
 ) -> list[MemoryCandidate]:
     """In batches, each one request; what was answered before is not asked again."""
-    known = {event.id: event for record in records for event in record.log}
+    events_by_id = {event.id: event for record in records for event in record.log}
     system = f"{_SYSTEM}\n\nFor this pass: {instructions}" if instructions else _SYSTEM
-    found: list[MemoryCandidate] = []
+    candidates: list[MemoryCandidate] = []
     for number, batch in enumerate(_batches(records)):
         request_id = ids.stable_id(ids.REQUEST, dream_id, str(number))
         answer = await ask(request_id, system, batch)
         if answer is None:
             break
-        found += read_facts(answer, known)
-    return found
+        candidates += read_facts(answer, events_by_id)
+    return candidates
 
 
-def read_facts(answer: str, known: dict[str, Event]) -> list[MemoryCandidate]:
+def read_facts(answer: str, events_by_id: dict[str, Event]) -> list[MemoryCandidate]:
     """The facts of an answer whose events exist; whatever else it says is left out."""
     array = _ARRAY.search(answer)
     if array is None:
@@ -82,8 +82,8 @@ def read_facts(answer: str, known: dict[str, Event]) -> list[MemoryCandidate]:
             fact = msgspec.json.decode(item, type=_Fact)
         except msgspec.MsgspecError:
             continue
-        if all(event_id in known for event_id in fact.event_ids):
-            facts.append(_candidate(fact, [known[event_id] for event_id in fact.event_ids]))
+        if all(event_id in events_by_id for event_id in fact.event_ids):
+            facts.append(_candidate(fact, [events_by_id[event_id] for event_id in fact.event_ids]))
     return facts
 
 

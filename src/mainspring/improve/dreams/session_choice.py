@@ -18,14 +18,14 @@ DUE_AFTER = timedelta(hours=24)
 _PAGE = 200
 
 
-async def new_sessions(log: SessionLog, known: Collection[str]) -> list[str]:
+async def new_sessions(log: SessionLog, read_ids: Collection[str]) -> list[str]:
     """Newest first."""
     chosen: list[str] = []
     before: SessionRow | None = None
     while len(chosen) < MAX_SESSIONS and (page := await log.sessions(before=before, limit=_PAGE)):
         before = page[-1]
         for row in page:
-            if row.id not in known and len(chosen) < MAX_SESSIONS and await _is_chosen(log, row):
+            if row.id not in read_ids and len(chosen) < MAX_SESSIONS and await _is_chosen(log, row):
                 chosen.append(row.id)
     return chosen
 
@@ -33,9 +33,9 @@ async def new_sessions(log: SessionLog, known: Collection[str]) -> list[str]:
 async def sessions_read(log: SessionLog, store: str) -> tuple[set[str], datetime | None]:
     """What the dreams of a store have read, and when the last one began."""
     dreams = await list_dreams(log, store)
-    known = {session_id for dream in dreams for session_id in dream.session_ids}
+    read_ids = {session_id for dream in dreams for session_id in dream.session_ids}
     last = (await read_dream(log, dreams[-1].dream_id)).time if dreams else None
-    return known, last
+    return read_ids, last
 
 
 def is_due(last: datetime | None, new: int, now: datetime) -> bool:

@@ -69,20 +69,22 @@ class SessionRecord:
 def lessons(records: Iterable[SessionRecord]) -> list[MemoryCandidate]:
     """What is worth remembering, each with the sessions it was seen in."""
     learned_from = [record for record in records if record.is_learned_from]
-    found = {record.session_id: extract_candidates(record.log) for record in learned_from}
-    stated = [item for items in found.values() for item in items if item.type != "procedure"]
-    return [*stated, *_recurring_mistakes(learned_from, found), *_workflows(learned_from)]
+    candidates = {record.session_id: extract_candidates(record.log) for record in learned_from}
+    stated = [item for items in candidates.values() for item in items if item.type != "procedure"]
+    return [*stated, *_recurring_mistakes(learned_from, candidates), *_workflows(learned_from)]
 
 
 def _recurring_mistakes(
-    records: Sequence[SessionRecord], found: Mapping[str, Sequence[MemoryCandidate]]
+    records: Sequence[SessionRecord], candidates: Mapping[str, Sequence[MemoryCandidate]]
 ) -> Iterator[MemoryCandidate]:
     """Commands that failed the same way in several sessions, none of which ended badly."""
     sightings: dict[str, list[MemoryCandidate]] = defaultdict(list)
     for record in records:
         if record.success is not None and record.success < _MIN_SUCCESS:
             continue
-        own = {item.text: item for item in found[record.session_id] if item.type == "procedure"}
+        own = {
+            item.text: item for item in candidates[record.session_id] if item.type == "procedure"
+        }
         for text, item in own.items():
             sightings[text].append(item)
     for items in sightings.values():
@@ -126,8 +128,8 @@ def _commands(record: SessionRecord) -> list[tuple[Event, str]]:
         and event.payload.tool_use_id in calls
         and not event.payload.is_error
     ]
-    kept = [item for item in ended if 0 < len(item[1]) <= _MAX_COMMAND]
-    return [item for at, item in enumerate(kept) if not at or kept[at - 1][1] != item[1]]
+    commands = [item for item in ended if 0 < len(item[1]) <= _MAX_COMMAND]
+    return [item for at, item in enumerate(commands) if not at or commands[at - 1][1] != item[1]]
 
 
 def _is_within(steps: tuple[str, ...], longer: Iterable[tuple[str, ...]]) -> bool:

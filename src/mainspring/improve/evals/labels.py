@@ -90,15 +90,15 @@ def add_label(suite_file: SuiteFile, label: Label) -> None:
 def feedback_label(case_id: str, session_id: str, log: Sequence[Event]) -> Label | None:
     """The last feedback on a session, or on a message in it, as a label; `None` without
     feedback."""
-    given = [
+    ratings = [
         (event, event.payload)
         for event in log
         if isinstance(event.payload, FeedbackGiven)
         and event.payload.subject.type in ("session", "message")
     ]
-    if not given:
+    if not ratings:
         return None
-    event, feedback = given[-1]
+    event, feedback = ratings[-1]
     trajectory = read_trajectory(log)
     return Label(
         case_id=case_id,

@@ -192,10 +192,10 @@ class ProductionGrader:
         async with hold_session(log, created.run_id) as writer:
             events = await log.read(created.run_id)
             run = fold_run(events)
-            done = set[str]() if run is None else {name for name, _ in run.results}
+            graded_ids = set[str]() if run is None else {name for name, _ in run.results}
             budget = RunBudget(self.settings.max_cost_usd_per_day, spent_usd=_spent(events))
             for row in rows:
-                if row.id in done:
+                if row.id in graded_ids:
                     continue
                 if budget.is_exhausted:
                     report.over_budget += 1

@@ -29,8 +29,8 @@ async def credit_trial(
         return
     outcome_id = f"{run_id}/{ended.case_id}/{ended.trial}"
     async with hold_session(log, ended.session_id) as writer:
-        read = await log.read(ended.session_id, types=_RELEVANT)
-        if any(_is_credit(event, outcome_id) for event in read):
+        entries = await log.read(ended.session_id, types=_RELEVANT)
+        if any(_is_credit(event, outcome_id) for event in entries):
             return
         await writer.append(
             *(
@@ -40,7 +40,7 @@ async def credit_trial(
                     source="eval",
                     outcome_id=outcome_id,
                 )
-                for subject in _uses(read, frozenset(own_skills))
+                for subject in _uses(entries, frozenset(own_skills))
             )
         )
 

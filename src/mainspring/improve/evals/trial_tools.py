@@ -57,10 +57,10 @@ def _recorded(tool: Tool, recording: CaseRecording, masks: Sequence[str]) -> Too
     }
 
     async def run(call: Call) -> ToolResult:
-        found = recorded.get(call_key(tool.spec.name, dict(call.input), masks))
-        if found is None:
+        match = recorded.get(call_key(tool.spec.name, dict(call.input), masks))
+        if match is None:
             return ToolResult.text(NOT_RECORDED, ok=False, error="unavailable")
-        return ToolResult.text(found.result, ok=found.ok, error=None if found.ok else "failed")
+        return ToolResult.text(match.result, ok=match.ok, error=None if match.ok else "failed")
 
     return Tool(spec=tool.spec, run=run, traits=tool.traits, invalid=tool.invalid)
 

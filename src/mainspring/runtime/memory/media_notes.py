@@ -99,9 +99,9 @@ def _media_of(event: Event, message: UserMessage) -> Iterator[Medium]:
     alternatives, names = _ALTERNATIVE.findall(words), _IMAGE.findall(words)
     images = [block for block in message.content if isinstance(block, ImageBlock)]
     for number, block in enumerate(images, 1):
-        said = f"{words} ({alternatives[number - 1]})" if number <= len(alternatives) else words
+        text = f"{words} ({alternatives[number - 1]})" if number <= len(alternatives) else words
         file = names[number - 1] if number <= len(names) else ""
-        yield medium(number=number, kind="image", words=said, file=file, image=block)
+        yield medium(number=number, kind="image", words=text, file=file, image=block)
     for number, name in enumerate(dict.fromkeys(_AUDIO.findall(words)), len(images) + 1):
         yield medium(number=number, kind="recording", words=words, file=name)
 
@@ -115,8 +115,8 @@ async def media_notes(
     with move_on_after(_SECONDS):
         for medium in media[: MAX_CAPTIONS if caption is not None else 0]:
             if caption is not None and medium.image is not None:
-                said, cost = await caption(await _with_content(log, medium.image))
-                captions[medium.path] = said
+                text, cost = await caption(await _with_content(log, medium.image))
+                captions[medium.path] = text
                 costs += cost
     notes = [medium.note(captions.get(medium.path, "")) for medium in media]
     return notes, costs

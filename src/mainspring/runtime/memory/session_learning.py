@@ -73,8 +73,8 @@ async def _remember_media(memory: SessionMemory, log: SessionLog) -> list[KnownP
     if not (media := wanted_media(await log.read(memory.session_id))):
         return []
     try:
-        known = {version.path for version in await to_thread.run_sync(folder.history)}
-        new = [item for item in media if item.path not in known]
+        known_paths = {version.path for version in await to_thread.run_sync(folder.history)}
+        new = [item for item in media if item.path not in known_paths]
         notes, events = await media_notes(log, new, memory.caption)
         for note in notes:
             change = Change(
