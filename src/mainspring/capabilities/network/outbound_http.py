@@ -210,7 +210,7 @@ class HttpPoster:
 
 def _error_text(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return "its certificate is not to be trusted"
+        return "its certificate is not trusted"
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return f"no answer ({type(error).__name__})"

@@ -69,8 +69,8 @@ class Bubblewrap:
             raise SandboxFailed(f"there is no seccomp filter for {machine}: use x86_64 or aarch64")
         python = find_agent_interpreter()
         homes = [python.home] if python.home else []
-        shared = [spec.share] if spec.share else []
-        beside = [*homes, *shared, *spec.read_only]
+        share_folders = [spec.share] if spec.share else []
+        beside = [*homes, *share_folders, *spec.read_only]
         beside = [path for path in beside if not path.is_relative_to(spec.workspace)]
         filter_ = seccomp_program(machine)
         inside = _agent_modules()
