@@ -1,6 +1,5 @@
 """Contract: sessions are made, listed, forked and found to be stale."""
 
-from dataclasses import replace
 from datetime import timedelta
 
 from tests.contracts.store_setup import (
@@ -193,7 +192,7 @@ async def a_session_is_created_with_all_that_belongs_to_it_or_not_at_all(
     async with scene(open_store) as at:
         content = new_id(SESSION).encode()
         waiting = await at.log.submit(at.id, asks("waiting"), client_id="c1", sender=TESTER)
-        folded = replace(waiting, client_id="c2", event_id=new_id(EVENT), seq=7)
+        folded = waiting._replace(client_id="c2", event_id=new_id(EVENT), seq=7)
         session = _bare(new_id(SESSION))
         digest = digest_of(content)
         await at.store.create(session, [], blobs={digest: content}, inbox=[folded, waiting])

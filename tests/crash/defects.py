@@ -108,8 +108,9 @@ class _Forgetful(_Broken):
         kept = await self.store.submit(session_id, item)
         if kept.event_id == item.event_id:
             return kept
-        renamed = replace(item, client_id=f"{item.client_id}.{item.event_id}")
-        return replace(await self.store.submit(session_id, renamed), client_id=item.client_id)
+        renamed = item._replace(client_id=f"{item.client_id}.{item.event_id}")
+        stored = await self.store.submit(session_id, renamed)
+        return stored._replace(client_id=item.client_id)
 
 
 def _opener(broken: Callable[[Store], _Broken]) -> Opener:

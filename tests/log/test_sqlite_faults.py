@@ -15,6 +15,7 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.log.sample_sessions import opened, says, texts, told
+from tests.unprivileged import unprivileged
 
 from mainspring.core.errors import (
     StoreCorrupt,
@@ -29,7 +30,6 @@ from mainspring.log.sqlite import open_sqlite
 from mainspring.log.verify import verify
 from mainspring.log.writer import Writer
 
-NOBODY = 65534
 PAGE = 4096
 HOLD_A_LOCK = """
 import sqlite3, sys
@@ -64,18 +64,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("may not mount a file system")
     yield folder
     subprocess.run(["umount", str(folder)], check=True)
-
-
-@contextmanager
-def unprivileged() -> Generator[None]:
-    """Permissions do not bind root."""
-    user = os.geteuid()
-    if user == 0:
-        os.seteuid(NOBODY)
-    try:
-        yield
-    finally:
-        os.seteuid(user)
 
 
 @contextmanager

@@ -1,18 +1,19 @@
 """`mainspring mcp serve` in a process of its own, and our client connected to it."""
 
-import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from subprocess import PIPE
 from typing import Any
 
 import anyio
 import msgspec
+from anyio import to_thread
 from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 from tests.environ import clean_environ
+from tests.fork_server import open_command, run
 from tests.mcp.peers import CLIENT, LocalProgram, open_http
 from tests.written_files import write_file
 
@@ -89,15 +90,8 @@ def environment(folder: Path) -> dict[str, str]:
     return {**clean_environ(), **home}
 
 
-async def start(folder: Path, *words: str, stdin: int | None = None) -> Process:
-    return await anyio.open_process(
-        [sys.executable, "-m", "mainspring", "mcp", "serve", *words],
-        cwd=folder,
-        env=environment(folder),
-        stdin=stdin,
-        stdout=PIPE,
-        stderr=None,
-    )
+async def start(folder: Path, *words: str) -> Process:
+    return await open_command("mcp", "serve", *words, cwd=folder, env=environment(folder))
 
 
 @dataclass
@@ -114,7 +108,7 @@ _STORY_SECONDS = 110
 async def served_stdio(
     folder: Path, *words: str, era: Era | None = None, person: Person | None = None
 ) -> AsyncGenerator[Served, None]:
-    process = await start(folder, *words, stdin=PIPE)
+    process = await start(folder, *words)
     transport = ChannelTransport(LineChannel(LocalProgram(process)))
     client = McpClient(transport, implementation=CLIENT, era=era, input_handler=person)
     with anyio.fail_after(_STORY_SECONDS):
@@ -171,14 +165,9 @@ async def appearing(file: Path) -> None:
 
 
 async def command(folder: Path, *words: str) -> str:
-    done = await anyio.run_process(
-        [sys.executable, "-m", "mainspring", *words],
-        cwd=folder,
-        env=environment(folder),
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode()
+    done = await to_thread.run_sync(partial(run, *words, cwd=folder, env=environment(folder)))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def text_of(result: CallResult) -> str:

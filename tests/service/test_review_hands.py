@@ -22,9 +22,9 @@ async def test_a_credential_that_was_taken_away_is_not_used_in_the_next_run(tmp_
     with anyio.fail_after(60):
         async with sandbox_pools.sandbox_pool(settings) as pool:
             before = await pool.open_session("s1", places, environment, (credential,))
-            assert "API_KEY" in before.variables
+            assert "API_KEY" in (await before.open()).variables
             await pool.release("s1")
             assert await pool.open_session("s1", places, environment, (credential,)) is before
             await pool.release("s1")
             after = await pool.open_session("s1", places, environment, ())
-            assert "API_KEY" not in after.variables
+            assert "API_KEY" not in (await after.open()).variables

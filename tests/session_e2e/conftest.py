@@ -28,7 +28,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, probed: Path) -> Gene
     for folder in (home, workspace):
         folder.mkdir()
     monkeypatch.setenv("HOME", str(home))
-    cache = workspace / ".mainspring/hands/sandboxes.json"
+    cache = home / ".mainspring/sandboxes.json"
     if probed.exists():
         cache.parent.mkdir(parents=True)
         shutil.copy(probed, cache)

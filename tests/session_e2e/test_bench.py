@@ -112,7 +112,8 @@ async def test_services_end_with_the_sandbox_of_their_session(sessions: Sessions
     for name in ("a", "b"):
         await sessions.work(name)
         await sessions.sandbox_pool.release(name)
-    assert await session.sandbox_services.output("web") is None
+    again = await sessions.work("a")
+    assert await again.sandbox_services.output("web") is None
 
 
 async def test_a_runtime_keeps_few_sandboxes(scene: Scene, sessions: Sessions):

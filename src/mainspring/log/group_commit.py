@@ -13,20 +13,18 @@ from typing import Generic, TypeVar
 import anyio
 import anyio.lowlevel
 from anyio import CancelScope
+from msgspec import Struct
 
 Job = TypeVar("Job")
 
 _ALONE_SECONDS = 0.025
 
 
-class _Batch(Generic[Job]):
-    __slots__ = ("_done", "is_done", "is_open", "jobs")
-
-    def __init__(self, job: Job) -> None:
-        self.jobs = [job]
-        self.is_open = True
-        self.is_done = False
-        self._done: anyio.Event | None = None
+class _Batch(Struct, Generic[Job]):
+    jobs: list[Job]
+    is_open: bool = True
+    is_done: bool = False
+    _done: anyio.Event | None = None
 
     async def wait(self) -> None:
         if not self.is_done:
@@ -65,20 +63,16 @@ class GroupCommit(Generic[Job]):
         with CancelScope(shield=True):
             if last is not None and last.is_open and len(last.jobs) < self._most:
                 last.jobs.append(job)
-                await last.wait()
-            else:
-                self._last = batch = _Batch(job)
-                await self._lead(batch, last)
-
-    async def _lead(self, batch: _Batch[Job], before: _Batch[Job] | None) -> None:
-        try:
-            if before is not None:
-                await before.wait()
-            await self._let_others_join()
-            batch.is_open = False
-            await self._commit(batch.jobs)
-        finally:
-            batch.end()
+                return await last.wait()
+            self._last = batch = _Batch([job])
+            try:
+                if last is not None:
+                    await last.wait()
+                await self._let_others_join()
+                batch.is_open = False
+                await self._commit(batch.jobs)
+            finally:
+                batch.end()
 
     async def _let_others_join(self) -> None:
         """Yield to the event loop once, so that tasks that are ready to write join the batch. A

@@ -4,19 +4,20 @@ that a store can hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any, Final, LiteralString
 
 from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.log.records import RecordChange, RecordQuery, RecordRow
-from mainspring.log.store import Head, InboxItem, SessionRow
+from mainspring.log.store import Head, SessionRow
 
 RECORD_COLUMNS: Final = (
     "tenant, kind, id, created, updated, body, parent, name, label, due, is_archived, rev"
 )
-"""A record's fields, in the order of `record` and `record_values`."""
+"""A record's fields, in the order of `record_row` and `record_values`."""
 
 
 def session_row(row: tuple[Any, ...]) -> SessionRow:
@@ -31,22 +32,6 @@ def session_row(row: tuple[Any, ...]) -> SessionRow:
         parent_seq=row[7],
         epoch=row[8],
         owner=row[9],
-    )
-
-
-def inbox_item(row: tuple[Any, ...]) -> InboxItem:
-    """From the item's fields, in their order."""
-    return InboxItem(
-        event_id=row[0],
-        client_id=row[1],
-        thread_id=row[2],
-        time=row[3],
-        version=row[4],
-        type=row[5],
-        body=row[6],
-        sender=row[7],
-        position=row[8],
-        seq=row[9],
     )
 
 
@@ -67,21 +52,7 @@ def record_row(row: tuple[Any, ...]) -> RecordRow:
     )
 
 
-def record_values(row: RecordRow) -> tuple[Any, ...]:
-    return (
-        row.tenant,
-        row.kind,
-        row.id,
-        row.created,
-        row.updated,
-        row.body,
-        row.parent,
-        row.name,
-        row.label,
-        row.due,
-        row.is_archived,
-        row.rev,
-    )
+record_values: Callable[[RecordRow], tuple[Any, ...]] = attrgetter(*RECORD_COLUMNS.split(", "))
 
 
 _INTEGERS = range(-(2**63), 2**63)

@@ -72,8 +72,7 @@ class Lease:
     """Its duration from each renewal; an append renews it, too."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InboxItem:
+class InboxItem(NamedTuple):
     """A client's event waiting to be folded into the log."""
 
     event_id: str

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import AsyncGenerator, AsyncIterable, Sequence
-from dataclasses import replace
 
 from mainspring.core.clock import to_micros
 from mainspring.core.envelope import CLIENT_TYPES, GENESIS, Event, EventLine, encode_line
@@ -96,7 +95,7 @@ async def _inbox(
                 if (
                     is_whole
                 ):  # an item that was folded after our last event still waits in this export
-                    yield replace(item, seq=None)
+                    yield item._replace(seq=None)
             elif item.client_id != item.event_id:  # only a client repeats its id
                 yield item
 
@@ -329,7 +328,7 @@ class SessionImport:
         for item in self.inbox.values():
             is_there = item.seq is not None and item.seq <= common
             if item.event_id not in folded_here:
-                await log.store.submit(session_id, item if is_there else replace(item, seq=None))
+                await log.store.submit(session_id, item if is_there else item._replace(seq=None))
 
     async def _folded(
         self, log: SessionLog, session_id: str, missing: Sequence[Event]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from weakref import WeakSet
 
 import anyio
+from msgspec import Struct, field
 
 _LEAST_SWEPT = 256
 """Above this number of sessions, those without followers are removed from time to time."""
@@ -19,15 +20,12 @@ class SessionHeads(NamedTuple):
     inbox: int
 
 
-class Watch:
+class Watch(Struct, eq=False, weakref=True):
     """One follower of one session. A change between two waits is not missed."""
 
-    __slots__ = ("__weakref__", "_heard", "pokes")
-
-    def __init__(self) -> None:
-        self._heard = anyio.Event()
-        self.pokes = 0
-        """How often the session, or its inbox, may have changed."""
+    pokes: int = 0
+    """How often the session, or its inbox, may have changed."""
+    _heard: anyio.Event = field(default_factory=anyio.Event)
 
     def poke(self) -> None:
         self.pokes += 1

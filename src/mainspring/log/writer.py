@@ -50,6 +50,7 @@ class Writer:
         scrub: Scrub,
     ) -> None:
         self.lease = lease
+        self.session_id = lease.session_id
         self.head = session.head
         self.thread_id = session.thread_id
         self._store = store
@@ -69,10 +70,6 @@ class Writer:
         self._losses = 0  # failed commits; each discards all staged events
         self.loss: BaseException | None = None
         """The error of the last failed commit."""
-
-    @property
-    def session_id(self) -> str:
-        return self.lease.session_id
 
     @property
     def staged(self) -> list[Event]:
@@ -151,11 +148,20 @@ class Writer:
         the client need not know; events for threads that `takes` refuses stay in the inbox."""
         events: list[Event] = []
         for item in self._unheard(await self._store.pending(self.session_id)):
-            draft = self._draft(item)
-            thread_id = addressee(draft.payload, item.thread_id)
+            payload = read_payload(item.type, item.body, item.version)
+            thread_id = addressee(payload, item.thread_id)
             if not takes(thread_id):
                 continue
-            [event] = self._stage([draft._replace(thread_id=thread_id)])
+            draft = EventDraft(
+                id=item.event_id,
+                thread_id=thread_id,
+                time=self._clock(),
+                payload=payload,
+                body=item.body.encode(),
+                version=item.version,
+                sender=decode_sender(item.sender),
+            )
+            [event] = self._stage([draft])
             self._folded.append(FoldedItem(item.position, event.seq))
             self._heard.add(item.position)
             events.append(event)
@@ -262,17 +268,6 @@ class Writer:
         events, self._tip = chain_events(self.session_id, self._tip, event_drafts)
         self._staged += events
         return events
-
-    def _draft(self, item: InboxItem) -> EventDraft:
-        return EventDraft(
-            id=item.event_id,
-            thread_id=item.thread_id,
-            time=self._clock(),
-            payload=read_payload(item.type, item.body, item.version),
-            body=item.body.encode(),
-            version=item.version,
-            sender=decode_sender(item.sender),
-        )
 
     async def _write(self, append: Append) -> None:
         try:

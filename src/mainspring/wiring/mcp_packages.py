@@ -97,8 +97,9 @@ def _open_cache(
         key = new_id("pkg")
         paths, credentials = session_paths(settings, folder, key), toolchain.credentials
         sandbox = await pool.open_session(key, paths, own, credentials)
-        variables = {**toolchain.registry_variables(sandbox.variables), **env}
         try:
+            opened = await sandbox.open()
+            variables = {**toolchain.registry_variables(opened.variables), **env}
             return await sandbox.run(
                 ExecRequest(key=key, argv=argv, env=variables, wall_seconds=_INSTALL_SECONDS)
             )

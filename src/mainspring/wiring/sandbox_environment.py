@@ -82,11 +82,7 @@ def state_folders(settings: Settings) -> StateFolders:
 
 
 def sandbox_site(
-    paths: SessionPaths,
-    sandbox_environment: SandboxEnvironment,
-    *,
-    session_id: str,
-    share: Path | None,
+    paths: SessionPaths, sandbox_environment: SandboxEnvironment, *, session_id: str
 ) -> SandboxSpec:
     workspace = paths.workspace
     return SandboxSpec(
@@ -94,7 +90,6 @@ def sandbox_site(
         workspace=workspace,
         aliases=tuple(Path(alias) for alias in paths.aliases),
         state=paths.state,
-        share=share,
         read_only=(
             *(Path(item).expanduser().absolute() for item in sandbox_environment.read_only),
             *paths.beside,

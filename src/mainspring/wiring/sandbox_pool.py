@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from anyio import to_thread
+from msgspec import Struct
 
 from mainspring.capabilities.sandbox import sandbox_pool as pools
 from mainspring.capabilities.sandbox.backend import SandboxSpec
 from mainspring.capabilities.sandbox.readonly_mounts import open_readonly_mount
 from mainspring.capabilities.sandbox.sandbox_pool import MAX_IDLE, PreparedSandbox, Proxy
-from mainspring.config import Settings
+from mainspring.config import FOLDER, Settings
 from mainspring.core.lazy_module import LazyModule
 from mainspring.harness.permissions.protected_path_watcher import (
     ProtectedPathWatcher,
@@ -40,42 +41,53 @@ def sandbox_pool(
     settings: Settings, *, is_unsandboxed: bool = False, most_idle: int = MAX_IDLE
 ) -> SandboxPool:
     return pools.SandboxPool(
-        partial(_prepare, settings), is_unsandboxed=is_unsandboxed, most_idle=most_idle
+        _SandboxPlans(settings),
+        cache=Path(settings.home, FOLDER, "sandboxes.json"),
+        is_unsandboxed=is_unsandboxed,
+        most_idle=most_idle,
     )
 
 
-async def _prepare(settings: Settings, request: SandboxRequest) -> PreparedSandbox:
-    paths = request.paths
-    repositories = paths.git_repositories or await to_thread.run_sync(
-        find_repositories, paths.workspace, paths.hidden
-    )
-    watched = (*repositories.steering, *paths.watched)
-    memories = await to_thread.run_sync(memory_paths, paths.workspace)
-    paths = replace(paths, protected=(*paths.protected, *watched, *memories))
-    watcher = await to_thread.run_sync(
-        ProtectedPathWatcher, paths.workspace, watched, repositories, paths.state
-    )
-    share, proxy, variables = await _open_egress(settings, request)
-    spec = sandbox_site(paths, request.environment, session_id=request.session_id, share=share)
+class _SandboxPlans(Struct, frozen=True):
+    settings: Settings
 
-    def spec_of_another(name: str) -> SandboxSpec:
-        return replace(
-            spec,
-            state=spec.state.with_name(thread_sandbox_id(spec.state.name, name)),
-            protected=still_protected(spec.workspace, spec.protected),
+    def spec(self, request: SandboxRequest) -> SandboxSpec:
+        return sandbox_site(request.paths, request.environment, session_id=request.session_id)
+
+    async def prepare(
+        self, request: SandboxRequest, spec: SandboxSpec, cleanup: AsyncExitStack
+    ) -> PreparedSandbox:
+        paths = request.paths
+        repositories = paths.git_repositories or await to_thread.run_sync(
+            find_repositories, paths.workspace, paths.hidden
         )
+        watched = (*repositories.steering, *paths.watched)
+        memories = await to_thread.run_sync(memory_paths, paths.workspace)
+        watcher = await to_thread.run_sync(
+            ProtectedPathWatcher, paths.workspace, watched, repositories, paths.state
+        )
+        share, proxy, variables = await _open_egress(self.settings, request, cleanup)
+        protected = (spec.workspace / path for path in (*watched, *memories))
+        spec = replace(spec, share=share, protected=(*spec.protected, *protected))
 
-    return PreparedSandbox(
-        spec=spec,
-        spec_of_another=spec_of_another,
-        path_watcher=watcher,
-        variables=variables,
-        proxy=proxy,
-    )
+        def spec_of_another(name: str) -> SandboxSpec:
+            return replace(
+                spec,
+                state=spec.state.with_name(thread_sandbox_id(spec.state.name, name)),
+                protected=still_protected(spec.workspace, spec.protected),
+            )
+
+        return PreparedSandbox(
+            spec=spec,
+            spec_of_another=spec_of_another,
+            path_watcher=watcher,
+            variables=variables,
+            proxy=proxy,
+        )
 
 
 async def _open_egress(
-    settings: Settings, request: SandboxRequest
+    settings: Settings, request: SandboxRequest, cleanup: AsyncExitStack
 ) -> tuple[Path | None, Proxy | None, Mapping[str, str]]:
     """The folder that the sandbox shares, the proxy, and the variables that name it."""
     rules = egress_rules(request.environment)
@@ -85,7 +97,7 @@ async def _open_egress(
     if credentials is None:
         credentials = user_vault(settings).credentials(request.environment.secrets)
     share = open_readonly_mount(request.session_id)
-    request.cleanup.callback(shutil.rmtree, share, ignore_errors=True)
+    cleanup.callback(shutil.rmtree, share, ignore_errors=True)
     proxy, variables = await session_egress.open_egress(
         rules, credentials, share=share, audit=request.audit
     )

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.runtime.agent_folder.plugin_folders import claude, manifest, names, portable, said, skill
+from tests.unprivileged import unprivileged
 from tests.written_files import write_file
 
+from mainspring.core.errors import InvalidInput
 from mainspring.runtime.agent_folder.agent_plugins_spec import is_plugin_name
 from mainspring.runtime.agent_folder.mcp_file import read_mcp
 from mainspring.runtime.agent_folder.plugin import plugin_name
@@ -255,3 +257,10 @@ def test_installed_plugins_are_seen_by_scopes_and_the_users_come_first(tmp_path:
 def test_nobodys_home_and_no_plugins_are_nothing_to_speak_of(tmp_path: Path):
     found = installed_plugins(tmp_path, None)
     assert (found.plugins, found.findings, found.places) == ((), (), ())
+
+
+def test_plugins_that_may_not_be_read_are_an_error_of_the_user(tmp_path: Path):
+    (tmp_path / FOLDER).mkdir(parents=True)
+    (tmp_path / FOLDER).parent.chmod(0)
+    with unprivileged(), pytest.raises(InvalidInput, match="cannot be read: Permission denied"):
+        installed_plugins(tmp_path, None)

@@ -4,6 +4,7 @@ the agent, which Python the agent runs on, and the operator's files that no prog
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -14,7 +15,7 @@ from typing import Protocol, TypeAlias
 from msgspec import Struct
 
 from mainspring.core.errors import SandboxFailed
-from mainspring.core.ports import IsolationLevel
+from mainspring.core.ports import IsolationLevel, SandboxInfo
 from mainspring.files.openat import real_path
 
 MIB = 1024 * 1024
@@ -94,9 +95,6 @@ class Launch:
     has_own_pids: bool = True
     """Whether killing the launcher kills everything inside; otherwise the keeper kills each
     process."""
-    fingerprint: str
-    """Everything that decides how strict the sandbox is, and nothing specific to a session. Its
-    hash is in the log."""
 
 
 class Backend(Protocol):
@@ -106,6 +104,14 @@ class Backend(Protocol):
     @property
     def level(self) -> IsolationLevel: ...
 
+    def fingerprint(self, spec: SandboxSpec) -> str:
+        """Everything that decides how strict the sandbox is, and nothing specific to a session.
+
+        Raises:
+            SandboxFailed: it cannot be used here; it says what to do about it.
+        """
+        ...
+
     def launch(self, spec: SandboxSpec) -> Launch:
         """How to start the agent for this sandbox.
 
@@ -113,6 +119,15 @@ class Backend(Protocol):
             SandboxFailed: it cannot be used here; it says what to do about it.
         """
         ...
+
+
+def describe_sandbox(backend: Backend, spec: SandboxSpec) -> SandboxInfo:
+    """
+    Raises:
+        SandboxFailed: the backend cannot be used here; it says what to do about it.
+    """
+    digest = hashlib.sha256(backend.fingerprint(spec).encode()).hexdigest()
+    return SandboxInfo(backend=backend.name, isolation_level=backend.level, flags_hash=digest[:16])
 
 
 def readable_sources(spec: SandboxSpec) -> dict[Path, Path]:
@@ -204,21 +219,20 @@ def check_private_paths(spec: SandboxSpec) -> None:
         SandboxFailed: programs would see a private file; it says which, and in which folder.
     """
     workspace = file_identity(spec.workspace)
-    elsewhere = [path for path in spec.private if workspace not in containing_paths([path])]
+    parents = {path: containing_paths([path]).keys() for path in spec.private}
+    elsewhere = [path for path in spec.private if workspace not in parents[path]]
     home = find_agent_interpreter().home
     paths = (*spec.read_only, *([spec.share] if spec.share else []))
     for folders, private in ((paths, spec.private), ((*SYSTEM_FOLDERS, home or "/usr"), elsewhere)):
-        private_parents = containing_paths(private)
-        for folder in folders:
-            if (path := private_parents.get(file_identity(Path(folder)) or (0, 0))) is not None:
+        for identity, folder in ((file_identity(Path(folder)), folder) for folder in folders):
+            if path := next((item for item in private if identity in parents[item]), None):
                 raise SandboxFailed(
                     f"not run: {folder} is shown to programs, and {path} is in it: keep that"
                     " elsewhere, or name narrower folders under `readOnly`"
                 )
     hidden = {file_identity(spec.workspace / item) for item in spec.hidden}
     for path in filter(Path.exists, spec.private):
-        above = containing_paths([path])
-        if workspace in above and not hidden & above.keys():
+        if workspace in parents[path] and not hidden & parents[path]:
             raise SandboxFailed(
                 f"not run: {path} is in the workspace, where programs could read it: keep it"
                 " elsewhere"
@@ -244,11 +258,18 @@ class Unsandboxed:
     name = "none"
     level: IsolationLevel = field(default="none", init=False)
 
-    def launch(self, spec: SandboxSpec) -> Launch:
+    def _refuse(self, spec: SandboxSpec) -> None:
         if spec.network:
             raise SandboxFailed(
                 "an allow-list of hosts cannot be enforced without a sandbox: turn it off"
             )
+
+    def fingerprint(self, spec: SandboxSpec) -> str:
+        self._refuse(spec)
+        return f"none\n{spec.sandbox_limits!r}"
+
+    def launch(self, spec: SandboxSpec) -> Launch:
+        self._refuse(spec)
         rlimits = rlimits_of(spec.sandbox_limits)
         del rlimits["NPROC"]  # it would count all processes of this user
         return Launch(
@@ -260,7 +281,6 @@ class Unsandboxed:
             },
             rlimits=rlimits,
             has_own_pids=False,
-            fingerprint=f"none\n{spec.sandbox_limits!r}",
         )
 
 

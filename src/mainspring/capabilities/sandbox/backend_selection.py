@@ -7,6 +7,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime
 from itertools import combinations
 from pathlib import Path
@@ -112,10 +113,11 @@ async def _first_passing(
 ) -> Backend | BackendRefusal:
     """Backends that passed before are not tried again. The first failure is reported: later
     candidates are only weaker variants."""
-    keys = [(backend, await to_thread.run_sync(_key, backend)) for backend in candidates]
-    verified = next((backend for backend, key in keys if cache.has(key)), None)
-    if verified is not None:
-        return verified
+    keys: list[tuple[Backend, str]] = []
+    for backend in candidates:
+        keys.append((backend, await to_thread.run_sync(_key, backend)))
+        if cache.has(keys[-1][1]):
+            return backend
     failure: str | None = None
     for backend, key in keys:
         why = await canary_failure(backend, _python_in(backend))
@@ -215,7 +217,7 @@ def _key(backend: Backend) -> str:
     program."""
     parts = [backend.name, str(os.geteuid()), sys.version]
     try:
-        parts.append(backend.launch(probe_spec(Path("/"))).fingerprint)
+        parts.append(backend.fingerprint(probe_spec(Path("/"))))
     except SandboxFailed as failed:
         parts.append(str(failed))  # the probe will fail in the same way
     if isinstance(backend, Bubblewrap):
@@ -252,12 +254,13 @@ class _ProbeCache:
         self._shown.add(key)
         if self._path is None:
             return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
-        beside.touch(mode=0o600)
         verified = _VerifiedBackends(boot=boot_id().decode(), shown=sorted(self._shown))
-        beside.write_bytes(msgspec.json.encode(verified))
-        beside.replace(self._path)
+        with suppress(OSError):  # a home that cannot be written: the next run tries again
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            beside.touch(mode=0o600)
+            beside.write_bytes(msgspec.json.encode(verified))
+            beside.replace(self._path)
 
 
 _VERIFIED_DECODER = msgspec.json.Decoder(_VerifiedBackends)

@@ -26,10 +26,9 @@ from mainspring.capabilities.sandbox.backend import (
     find_agent_interpreter,
     rlimits_of,
 )
-from mainspring.capabilities.sandbox.seccomp import MACHINES, seccomp_program
+from mainspring.capabilities.sandbox.seccomp import seccomp_program
 from mainspring.capabilities.sandbox.session_uids import session_uid
 from mainspring.capabilities.sandbox.wire import pack
-from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import IsolationLevel
 
 OPTIONAL = frozenset(("--disable-userns", "--hostname"))
@@ -63,19 +62,27 @@ class Bubblewrap:
     owns_uid: bool = False
     """Whether programs run under a uid of the session's own; the harness must then be root."""
 
+    def fingerprint(self, spec: SandboxSpec) -> str:
+        python, inside = find_agent_interpreter(), _agent_modules()
+        homes = [python.home] if python.home else []
+        return "\n".join(
+            (
+                *self._fixed(spec),
+                *map(str, (*homes, *spec.read_only)),
+                *(repr(spec.sandbox_limits), repr(spec.network), repr(self.owns_uid)),
+                seccomp_program(os.uname().machine).hex(),
+                *(inside[name].decode() for name in inside if name.endswith(".py")),
+            )
+        )
+
     def launch(self, spec: SandboxSpec) -> Launch:
-        machine = os.uname().machine
-        if machine not in MACHINES:
-            raise SandboxFailed(f"there is no seccomp filter for {machine}: use x86_64 or aarch64")
         python = find_agent_interpreter()
         homes = [python.home] if python.home else []
         share_folders = [spec.share] if spec.share else []
         beside = [*homes, *share_folders, *spec.read_only]
         beside = [path for path in beside if not path.is_relative_to(spec.workspace)]
-        filter_ = seccomp_program(machine)
         inside = _agent_modules()
-        files = _Files(_config(spec, filter_))
-        fixed = [*self._namespaces(), *_system(), *_scratch(spec.sandbox_limits.tmp_bytes)]
+        files = _Files(_config(spec, seccomp_program(os.uname().machine)))
         own = [
             *_identity(files, spec.workspace),
             *(
@@ -89,7 +96,7 @@ class Bubblewrap:
             own += [how, str(number), str(path)]
         own += _aliases(spec, [path for _, path in sources])
         argv = (
-            *(self.path, *fixed, *own),
+            *(self.path, *self._fixed(spec), *own),
             *("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", str(spec.workspace)),
             *("--", str(python.path), "-I", "-S", "-c", _BEGIN),
         )
@@ -107,16 +114,10 @@ class Bubblewrap:
                 "LANG": "C.UTF-8",
             },
             rlimits=rlimits_of(spec.sandbox_limits),
-            fingerprint="\n".join(
-                (
-                    *(*fixed, *map(str, (*homes, *spec.read_only)), repr(spec.sandbox_limits)),
-                    *(repr(spec.network), repr(self.owns_uid), filter_.hex()),
-                    *(inside[name].decode() for name in inside if name.endswith(".py")),
-                )
-            ),
         )
 
-    def _namespaces(self) -> list[str]:
+    def _fixed(self, spec: SandboxSpec) -> list[str]:
+        """The arguments that are the same for every session with these limits."""
         flags = [
             *("--unshare-all", "--unshare-user", "--die-with-parent", "--new-session"),
             *("--as-pid-1", "--cap-drop", "ALL", "--clearenv"),
@@ -128,7 +129,7 @@ class Bubblewrap:
             flags.append("--disable-userns")
         if "--hostname" not in self.omitted:
             flags += ["--hostname", "sandbox"]
-        return flags
+        return [*flags, *_system(), *_scratch(spec.sandbox_limits.tmp_bytes)]
 
 
 _uid = lru_cache(session_uid)

@@ -42,11 +42,18 @@ class Docker:
     user: str = "65534:65534"
     """The uid and gid of programs, which must be able to write to workspaces."""
 
-    def launch(self, spec: SandboxSpec) -> Launch:
+    def _refuse(self, spec: SandboxSpec) -> None:
         if spec.network:
             raise SandboxFailed(
                 "containers have no network: turn it off for this environment, or use bubblewrap"
             )
+
+    def fingerprint(self, spec: SandboxSpec) -> str:
+        self._refuse(spec)
+        return "\n".join(hardening(self, spec))
+
+    def launch(self, spec: SandboxSpec) -> Launch:
+        self._refuse(spec)
         path = shutil.which(self.program)
         if path is None:
             raise SandboxFailed(f"{self.program} is not installed: no container can be started")
@@ -59,7 +66,6 @@ class Docker:
             files=(orders,),
             variables={"HOME": str(spec.workspace), "TMPDIR": "/tmp", "LANG": "C.UTF-8"},
             has_own_pids=False,
-            fingerprint="\n".join(hardening(self, spec)),
         )
 
 

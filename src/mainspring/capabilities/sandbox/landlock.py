@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from mainspring.capabilities.sandbox.backend import (
+    AgentInterpreter,
     Launch,
     SandboxSpec,
     find_agent_interpreter,
@@ -18,7 +19,7 @@ from mainspring.capabilities.sandbox.backend import (
     readable_sources,
     rlimits_of,
 )
-from mainspring.capabilities.sandbox.seccomp import MACHINES, seccomp_program
+from mainspring.capabilities.sandbox.seccomp import seccomp_program
 from mainspring.capabilities.sandbox.session_uids import session_uid
 from mainspring.capabilities.sandbox.wire import pack, pack_map
 from mainspring.core.errors import SandboxFailed
@@ -49,10 +50,7 @@ class Landlock(Struct, frozen=True, kw_only=True):
         there must be given to it."""
         return session_uid(spec.session_id) if self.owns_uid else None
 
-    def launch(self, spec: SandboxSpec) -> Launch:
-        machine = os.uname().machine
-        if machine not in MACHINES:
-            raise SandboxFailed(f"there is no seccomp filter for {machine}: use x86_64 or aarch64")
+    def _refuse(self, spec: SandboxSpec) -> None:
         if spec.network:
             raise SandboxFailed(
                 "Landlock cannot let programs reach a proxy and nothing else: turn the network off"
@@ -61,37 +59,36 @@ class Landlock(Struct, frozen=True, kw_only=True):
         if not self.owns_uid:
             _refuse_root()
             _refuse_secrets(spec)
+
+    def fingerprint(self, spec: SandboxSpec) -> str:
+        self._refuse(spec)
+        return "\n".join(
+            (
+                *_system(find_agent_interpreter()),
+                *_readable(spec),
+                repr(self.owns_uid),
+                repr(spec.sandbox_limits),
+                _filter().hex(),
+                _sources(),
+            )
+        )
+
+    def launch(self, spec: SandboxSpec) -> Launch:
+        self._refuse(spec)
         python = find_agent_interpreter()
-        system = [*_SYSTEM, *(f"/etc/{name}" for name in _ETC)]
-        system += [str(python.home)] if python.home else []
-        readable = [str(real) for real in readable_sources(spec).values()]
         tmp = _TMP / f"mainspring-{hashlib.sha256(os.fsencode(spec.state)).hexdigest()[:16]}"
-        filter_ = seccomp_program(machine, (), has_namespaces=False)
         rlimits = rlimits_of(spec.sandbox_limits)
         if not self.owns_uid:
             del rlimits["NPROC"]  # it would count all processes of this user
         return Launch(
             argv=(str(python.path), *module_command("landlock_inside")),
-            files=(self._orders(spec, tmp, (system, readable), filter_),),
+            files=(self._orders(spec, tmp, _system(python)),),
             variables=_variables(spec.workspace, tmp),
             rlimits=rlimits,
-            fingerprint="\n".join(
-                (
-                    *system,
-                    *readable,
-                    repr(self.owns_uid),
-                    repr(spec.sandbox_limits),
-                    filter_.hex(),
-                    _sources(),
-                )
-            ),
         )
 
-    def _orders(
-        self, spec: SandboxSpec, tmp: Path, visible: tuple[list[str], list[str]], filter_: bytes
-    ) -> bytes:
+    def _orders(self, spec: SandboxSpec, tmp: Path, system: list[str]) -> bytes:
         owner = self.owner(spec)
-        system, readable = visible
         return pack_map(
             {
                 "uid": b"" if owner is None else b"%d" % owner,
@@ -99,12 +96,25 @@ class Landlock(Struct, frozen=True, kw_only=True):
                 "tmp": os.fsencode(tmp),
                 "tmp_bytes": b"%d" % spec.sandbox_limits.tmp_bytes,
                 "system": pack(map(os.fsencode, system)),
-                "readable": pack(map(os.fsencode, readable)),
+                "readable": pack(map(os.fsencode, _readable(spec))),
                 "hidden": pack(map(os.fsencode, _paths_in_workspace(spec, spec.hidden))),
                 "protected": pack(map(os.fsencode, _paths_in_workspace(spec, spec.protected))),
-                "filter": filter_,
+                "filter": _filter(),
             }
         )
+
+
+def _system(python: AgentInterpreter) -> list[str]:
+    home = [str(python.home)] if python.home else []
+    return [*_SYSTEM, *(f"/etc/{name}" for name in _ETC), *home]
+
+
+def _readable(spec: SandboxSpec) -> list[str]:
+    return [str(real) for real in readable_sources(spec).values()]
+
+
+def _filter() -> bytes:
+    return seccomp_program(os.uname().machine, (), has_namespaces=False)
 
 
 def _refuse_root() -> None:

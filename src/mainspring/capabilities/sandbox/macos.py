@@ -42,12 +42,19 @@ class Seatbelt:
     name = "seatbelt"
     level: IsolationLevel = field(default="isolated", init=False)
 
-    def launch(self, spec: SandboxSpec) -> Launch:
+    def _refuse(self, spec: SandboxSpec) -> None:
         if spec.network:
             raise SandboxFailed(
                 "an allow-list of hosts is not yet possible on macOS: turn the network off for this"
                 " environment"
             )
+
+    def fingerprint(self, spec: SandboxSpec) -> str:
+        self._refuse(spec)
+        return "\n".join((*_rules(), *map(str, spec.read_only), repr(spec.sandbox_limits)))
+
+    def launch(self, spec: SandboxSpec) -> Launch:
+        self._refuse(spec)
         if not os.access(PROGRAM, os.X_OK):
             raise SandboxFailed(f"{PROGRAM} is missing: this is not macOS as Apple ships it")
         tmp = spec.state / "tmp"
@@ -65,9 +72,6 @@ class Seatbelt:
             },
             rlimits=rlimits,
             has_own_pids=False,
-            fingerprint="\n".join(
-                (*_rules(), *map(str, spec.read_only), repr(spec.sandbox_limits))
-            ),
         )
 
 

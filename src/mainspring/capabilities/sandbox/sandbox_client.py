@@ -19,9 +19,9 @@ from msgspec import Struct
 
 from mainspring.capabilities.sandbox.backend import (
     Backend,
-    SandboxLimits,
     SandboxSpec,
     check_private_paths,
+    describe_sandbox,
 )
 from mainspring.capabilities.sandbox.execution import LOST_RESULT
 from mainspring.capabilities.sandbox.execution_records import ExecutionRecords
@@ -32,13 +32,12 @@ from mainspring.capabilities.sandbox.keeper_connection import (
     start_keeper,
 )
 from mainspring.capabilities.sandbox.stale_keepers import end_keeper_if_stale, stamp
-from mainspring.capabilities.sandbox.wire import MAX_FRAME, frame, pack, unpack
+from mainspring.capabilities.sandbox.wire import MAX_FRAME, SOCKET, frame, pack, unpack
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import (
     CapturedOutput,
     ExecRequest,
     ExecResult,
-    SandboxInfo,
     StopCause,
     ignore_output,
 )
@@ -75,20 +74,16 @@ class KeeperSandbox:
         linger_seconds: float = 30.0,
         on_listener: Callable[[socket.socket], None] = close_listener,
     ) -> None:
-        self._spec = _validate(spec)
-        check_private_paths(self._spec)
+        self._spec = check_spec(spec)
         self._backend = backend
         self._linger_seconds = linger_seconds
         self._on_listener = on_listener
         self._lock = anyio.Lock()
         self._presence: KeeperConnection | None = None
         """While this connection is open, the keeper keeps the sandbox."""
-        launch = backend.launch(self._spec)
-        self._variables = launch.variables
-        self._stamp = stamp(launch.fingerprint)
-        digest = hashlib.sha256(launch.fingerprint.encode()).hexdigest()
-        level, hashed = backend.level, digest[:16]
-        self.box = SandboxInfo(backend=backend.name, isolation_level=level, flags_hash=hashed)
+        self._variables = backend.launch(self._spec).variables
+        self.box = describe_sandbox(backend, self._spec)
+        self._stamp = stamp(self.box.flags_hash)
 
     async def run(
         self, request: ExecRequest, hear: Callable[[bytes], None] = ignore_output
@@ -262,18 +257,20 @@ class KeeperSandbox:
         return ExecutionRecords(str(self._spec.state))
 
 
-def _validate(spec: SandboxSpec) -> SandboxSpec:
-    """Make the spec's paths absolute.
+def check_spec(spec: SandboxSpec) -> SandboxSpec:
+    """The spec with absolute paths.
 
     Raises:
-        SandboxFailed: programs could reach the keeper's own files.
+        SandboxFailed: programs could reach the keeper's own files, or private ones.
     """
     workspace, state = spec.workspace.resolve(), spec.state.absolute()
     hidden = tuple(workspace / path for path in spec.hidden)
     is_inside = state.resolve().is_relative_to(workspace)
     if is_inside and not any(state.is_relative_to(path) for path in hidden):
         raise SandboxFailed(f"not run: {state} is in the workspace, where programs could change it")
-    return replace(spec, workspace=workspace, state=state, hidden=hidden)
+    absolute = replace(spec, workspace=workspace, state=state, hidden=hidden)
+    check_private_paths(absolute)
+    return absolute
 
 
 def _name(key: str) -> str:
@@ -296,18 +293,17 @@ def _parse_captured(head: bytes, tail: bytes, size: bytes) -> CapturedOutput:
 
 
 _MOST = 4
+SERVICES = "services"
 
 
 class SandboxServices:
     """The services of one session. Their state is on disk, so that a restarted harness finds them;
     without one, they run until their time limits."""
 
-    def __init__(
-        self, spec: SandboxSpec, backend: Backend, *, limits: SandboxLimits | None = None
-    ) -> None:
-        self._spec = replace(spec, sandbox_limits=limits or spec.sandbox_limits, network=False)
+    def __init__(self, spec: SandboxSpec, backend: Backend) -> None:
+        self._spec = replace(spec, network=False)
         self._backend = backend
-        self._folder = spec.state / "services"
+        self._folder = spec.state / SERVICES
 
     async def start(self, name: str, request: ExecRequest) -> None:
         """Start a service. Starting it again under the same key has no effect.
@@ -364,3 +360,8 @@ class SandboxServices:
 
     def _sandbox(self, name: str) -> KeeperSandbox:
         return KeeperSandbox(replace(self._spec, state=self._place(name)), self._backend)
+
+
+def is_in_use(state: Path) -> bool:
+    """Whether an earlier process may have left a keeper or services running in this folder."""
+    return (state / SOCKET).exists() or (state / SERVICES).exists()

@@ -1,5 +1,6 @@
-"""A pool of sandboxes for the sessions of one process, which stay open between runs. What a session
-sees in its sandbox is prepared by the caller.
+"""A pool of sandboxes for the sessions of one process. The first program that a session runs opens
+its sandbox, which stays open between runs. What a session sees in its sandbox is prepared by the
+caller.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeAlias, TypeVar
@@ -18,22 +20,28 @@ import anyio
 from anyio import CancelScope, to_thread
 from anyio.abc import TaskGroup
 
-from mainspring.capabilities.sandbox.backend import Backend, SandboxSpec
+from mainspring.capabilities.sandbox.backend import Backend, SandboxSpec, describe_sandbox
 from mainspring.capabilities.sandbox.backend_selection import SandboxSettings, select_backend
 from mainspring.capabilities.sandbox.sandbox_client import (
     KeeperSandbox,
     SandboxServices,
+    check_spec,
     close_listener,
+    is_in_use,
 )
 from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
 from mainspring.capabilities.sandbox.sandbox_session import (
     GIT_VARIABLES,
+    OpenedSandbox,
     PathWatcher,
+    SandboxOpening,
     SandboxSession,
+    SessionServices,
     check_protected_paths,
 )
 from mainspring.capabilities.sandbox.stale_keepers import end_stale_keepers
 from mainspring.core import clock
+from mainspring.core.errors import InvalidInput, SandboxFailed
 from mainspring.core.events import KnownPayload, NetworkRequested
 from mainspring.core.ports import Credential
 
@@ -56,14 +64,12 @@ Paths = TypeVar("Paths", bound=StatePaths)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxRequest(Generic[Paths]):
-    """A sandbox that is about to be opened."""
+    """A sandbox that a session may need."""
 
     session_id: str
     paths: Paths
     environment: SandboxEnvironment
     credentials: tuple[Credential, ...] | None
-    cleanup: AsyncExitStack
-    """Undoes everything when the sandbox is closed."""
     network_facts: list[KnownPayload] = field(default_factory=list[KnownPayload])
     """What programs did on the network, for the log."""
 
@@ -94,7 +100,21 @@ class PreparedSandbox:
     """`None`: programs have no network."""
 
 
-Prepare: TypeAlias = Callable[[SandboxRequest[Paths]], Awaitable[PreparedSandbox]]
+class SandboxPlans(Protocol[Paths]):
+    """What a session sees in its sandbox."""
+
+    def spec(self, request: SandboxRequest[Paths], /) -> SandboxSpec:
+        """What is known before the sandbox is opened: all that its fingerprint depends on."""
+        ...
+
+    async def prepare(
+        self, request: SandboxRequest[Paths], spec: SandboxSpec, cleanup: AsyncExitStack, /
+    ) -> PreparedSandbox:
+        """Prepare to open it. `cleanup` undoes everything when the sandbox is closed.
+
+        Raises: InvalidInput, OSError.
+        """
+        ...
 
 
 class SandboxPool(Generic[Paths]):
@@ -105,16 +125,23 @@ class SandboxPool(Generic[Paths]):
     """
 
     def __init__(
-        self, prepare: Prepare[Paths], *, is_unsandboxed: bool = False, most_idle: int = MAX_IDLE
+        self,
+        plans: SandboxPlans[Paths],
+        *,
+        cache: Path,
+        is_unsandboxed: bool = False,
+        most_idle: int = MAX_IDLE,
     ) -> None:
-        self._prepare = prepare
+        """`cache`: see `select_backend`."""
+        self._plans = plans
+        self._cache = cache
         self._is_unsandboxed = is_unsandboxed
         self._most_idle = most_idle
         self._busy: dict[str, SandboxSession] = {}
         self._idle: dict[str, SandboxSession] = {}
         """The longest idle first."""
         self._changing = anyio.Lock()
-        """Serializes opening and closing of sandboxes."""
+        """Serializes changes of which sessions are busy and idle."""
         self._current: set[Path] = set()
         """Folders of states in which sandboxes of other versions have been ended."""
         self.resources = AsyncExitStack()
@@ -148,8 +175,8 @@ class SandboxPool(Generic[Paths]):
         environment: SandboxEnvironment,
         credentials: tuple[Credential, ...] | None = None,
     ) -> SandboxSession:
-        """Open or reuse the sandbox of this session, until `release`. `credentials`: see
-        `RunOptions`.
+        """The sandbox of this session, until `release`: opened by its first program, or at once if
+        an earlier process may have left programs running in it. `credentials`: see `RunOptions`.
 
         Raises:
             SandboxFailed: this machine cannot isolate programs; the error says what to do.
@@ -161,16 +188,17 @@ class SandboxPool(Generic[Paths]):
                 await session.close()  # its old credentials may have been revoked
                 session = None
             if session is None:
-                await self.end_outdated(paths.state.parent)
-                backend = await self._backend(environment, paths)
+                self.group.start_soon(self.end_outdated, paths.state.parent)
+                backend = await self._backend(environment)
                 request = SandboxRequest(
                     session_id=session_id,
                     paths=paths,
                     environment=environment,
                     credentials=credentials,
-                    cleanup=AsyncExitStack(),
                 )
-                session = await self._open(request, backend)
+                session = self._session(request, backend)
+                if is_in_use(paths.state):
+                    await session.open()
             self._busy[session_id] = session
             return session
 
@@ -203,7 +231,7 @@ class SandboxPool(Generic[Paths]):
             for session in (*self._idle.values(), *self._busy.values()):
                 stack.push_async_callback(session.close)
 
-    async def _backend(self, environment: SandboxEnvironment, paths: Paths) -> Backend:
+    async def _backend(self, environment: SandboxEnvironment) -> Backend:
         until = clock.now() + _UNSANDBOXED_LIFETIME if self._is_unsandboxed else None
         return await select_backend(
             SandboxSettings(
@@ -213,19 +241,37 @@ class SandboxPool(Generic[Paths]):
                 unsandboxed_until=until,
                 image=environment.image,
             ),
-            cache=paths.state.parent / "sandboxes.json",
+            cache=self._cache,
         )
 
-    async def _open(self, request: SandboxRequest[Paths], backend: Backend) -> SandboxSession:
-        environment, cleanup = request.environment, request.cleanup
-        async with AsyncExitStack() as unless_opened:
-            unless_opened.push_async_callback(cleanup.aclose)
-            prepared = await self._prepare(request)
-            on_listener: Callable[[socket.socket], None] = close_listener
-            if prepared.proxy is not None:
-                on_listener = self._serving(prepared.proxy.serve, cleanup)
-            sandbox = KeeperSandbox(prepared.spec, backend, on_listener=on_listener)
-            unless_opened.pop_all()
+    def _session(self, request: SandboxRequest[Paths], backend: Backend) -> SandboxSession:
+        """Raises: SandboxFailed: the backend cannot isolate programs as the request says."""
+        spec = check_spec(self._plans.spec(request))
+        opening = SandboxOpening(partial(self._open, request, spec, backend))
+        return SandboxSession(
+            box=describe_sandbox(backend, spec),
+            open=opening,
+            sandbox_services=SessionServices(opening),
+            network_facts=request.network_facts,
+            opened_with=(request.environment, request.credentials),
+            workspace=request.paths.workspace,
+            group=self.group,
+        )
+
+    async def _open(
+        self,
+        request: SandboxRequest[Paths],
+        spec: SandboxSpec,
+        backend: Backend,
+        cleanup: AsyncExitStack,
+    ) -> OpenedSandbox:
+        try:
+            prepared = await self._plans.prepare(request, spec, cleanup)
+        except (InvalidInput, OSError) as error:
+            raise SandboxFailed(f"not run: the sandbox cannot be opened: {error}") from error
+        on_listener: Callable[[socket.socket], None] = close_listener
+        if prepared.proxy is not None:
+            on_listener = self._serving(prepared.proxy.serve, cleanup)
 
         def open_another(
             name: str,
@@ -240,19 +286,15 @@ class SandboxPool(Generic[Paths]):
 
         services = SandboxServices(prepared.spec, backend)
         cleanup.callback(check_protected_paths, prepared.path_watcher)
+        sandbox = KeeperSandbox(prepared.spec, backend, on_listener=on_listener)
         await cleanup.enter_async_context(sandbox)
         cleanup.push_async_callback(services.close)
-        return SandboxSession(
-            sandbox,
-            services,
-            {**environment.variables, **GIT_VARIABLES, **prepared.variables},
-            request.network_facts,
-            prepared.path_watcher,
-            (environment, request.credentials),
-            request.paths.workspace,
-            open_another,
-            self.group,
-            cleanup=cleanup,
+        return OpenedSandbox(
+            sandbox=sandbox,
+            variables={**request.environment.variables, **GIT_VARIABLES, **prepared.variables},
+            path_watcher=prepared.path_watcher,
+            open_another=open_another,
+            services=services,
         )
 
     def _serving(self, serve: Serve, cleanup: AsyncExitStack) -> Callable[[socket.socket], None]:

@@ -1,10 +1,10 @@
-"""A sandbox as the tools of one session use it: with its variables, and with protected paths
-checked around every program.
+"""The sandbox of a session as tools use it: opened by the first call that needs it, with its
+variables, and with protected paths checked around every program.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,9 +16,13 @@ from anyio import CancelScope
 from anyio.abc import TaskGroup
 
 from mainspring.capabilities.sandbox.attached_program import SandboxedProgram, attach_program
-from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox, SandboxServices
+from mainspring.capabilities.sandbox.sandbox_client import (
+    ExecutionProgress,
+    KeeperSandbox,
+    SandboxServices,
+)
 from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
-from mainspring.core.errors import ToolEnvironmentError
+from mainspring.core.errors import SandboxFailed, ToolEnvironmentError
 from mainspring.core.events import KnownPayload
 from mainspring.core.ports import ExecRequest, ExecResult, SandboxInfo, ignore_output
 
@@ -65,76 +69,99 @@ class OpenSandbox(Protocol):
         ...
 
 
-class LazySandbox:
-    """Another sandbox over the same workspace, made when it is first used: most threads run no
-    program."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedSandbox:
+    """What exists of a sandbox once it has been opened."""
 
-    def __init__(self, sandbox_info: SandboxInfo, make: Callable[[], KeeperSandbox]) -> None:
-        self.box = sandbox_info
-        self._make = make
-        self._made: KeeperSandbox | None = None
+    sandbox: KeeperSandbox
+    variables: Mapping[str, str]
+    """For its programs."""
+    path_watcher: PathWatcher
+    open_another: OpenSandbox
+    services: SandboxServices
 
-    @property
-    def _sandbox(self) -> KeeperSandbox:
-        self._made = self._made or self._make()
-        return self._made
 
-    async def run(
-        self, request: ExecRequest, hear: Callable[[bytes], None] = ignore_output
-    ) -> ExecResult:
-        return await self._sandbox.run(request, hear)
+class SandboxOpening:
+    """Opens a sandbox when it is first needed, once, however many calls need it at the same time.
+    A failed or interrupted opening leaves nothing behind, and the next call tries again.
+    """
 
-    async def prepare(self) -> None:
-        await self._sandbox.prepare()
+    def __init__(self, open_sandbox: Callable[[AsyncExitStack], Awaitable[OpenedSandbox]]) -> None:
+        self._open = open_sandbox
+        self._lock = anyio.Lock()
+        self._opened: OpenedSandbox | None = None
+        self._cleanup = AsyncExitStack()
+        self._is_closed = False
 
-    async def find_result(self, key: str) -> ExecResult | None:
-        return await self._sandbox.find_result(key)
-
-    async def forget(self, key: str) -> None:
-        await self._sandbox.forget(key)
+    async def __call__(self) -> OpenedSandbox:
+        """Raises: SandboxFailed."""
+        async with self._lock:
+            if self._is_closed:
+                raise SandboxFailed("not run: the sandbox was closed")
+            if self._opened is None:
+                try:
+                    self._opened = await self._open(self._cleanup)
+                except BaseException:
+                    with CancelScope(shield=True):
+                        await self._cleanup.aclose()
+                    raise
+            return self._opened
 
     async def close(self) -> None:
-        if self._made is not None:
-            await self._made.close()
+        """Close the sandbox if it was opened, and what is being opened as well."""
+        async with self._lock:
+            await self._cleanup.aclose()
+            self._is_closed = True
 
 
-@dataclass(frozen=True, slots=True)
+class SessionServices:
+    """The services of a session; the first call opens its sandbox. See `SandboxServices`."""
+
+    def __init__(self, opening: SandboxOpening) -> None:
+        self._open = opening
+
+    async def start(self, name: str, request: ExecRequest) -> None:
+        await (await self._open()).services.start(name, request)
+
+    async def output(self, name: str) -> ExecutionProgress | None:
+        return await (await self._open()).services.output(name)
+
+    async def stop(self, name: str) -> ExecResult | None:
+        return await (await self._open()).services.stop(name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSession:
     """A `Sandbox` for tools; its programs get the variables of this session."""
 
-    sandbox: KeeperSandbox | LazySandbox
-    sandbox_services: SandboxServices
-    variables: Mapping[str, str]
+    box: SandboxInfo
+    open: SandboxOpening
+    sandbox_services: SessionServices
     network_facts: list[KnownPayload]
     """What programs did on the network, for the log."""
-    path_watcher: PathWatcher
     opened_with: tuple[SandboxEnvironment, object]
-    """The settings and credentials that it was opened with."""
+    """Its settings and credentials."""
     workspace: Path
-    open_another: OpenSandbox
     group: TaskGroup
     """For tasks that continue between runs."""
     ran: set[str] = field(default_factory=set[str])
     """Keys of programs whose results the sandbox still stores."""
     cleanup: AsyncExitStack = field(default_factory=AsyncExitStack)
-    """Undoes everything when the session is closed."""
-
-    @property
-    def box(self) -> SandboxInfo:
-        return self.sandbox.box
+    """What else ends when the session is closed, before its sandbox."""
 
     async def run(
         self, request: ExecRequest, hear: Callable[[bytes], None] = ignore_output
     ) -> ExecResult:
+        opened = await self.open()
         self.ran.add(request.key)
-        has_more_to_protect = self.path_watcher.begin()
+        has_more_to_protect = opened.path_watcher.begin()
         set_aside: list[str] = []
         try:
             if has_more_to_protect:
-                await self.sandbox.close()  # the restarted sandbox mounts all of it
-            ran = await self.sandbox.run(self._equipped(request), hear)
+                await opened.sandbox.close()  # the restarted sandbox mounts all of it
+            ran = await opened.sandbox.run(_equipped(request, opened), hear)
         finally:
-            set_aside = self.path_watcher.end()
+            set_aside = opened.path_watcher.end()
         return _with_removal_note(ran, set_aside)
 
     async def attach(
@@ -148,21 +175,26 @@ class SandboxSession:
 
         Raises: SandboxFailed, InvalidInput.
         """
-        another = self.open_another(name, read_only, networking)
-        return await attach_program(another, self._equipped(request))
+        opened = await self.open()
+        another = opened.open_another(name, read_only, networking)
+        return await attach_program(another, _equipped(request, opened))
 
     def prepare(self) -> None:
         """Start the sandbox in the background, since a program is about to run; no effect if one
         has run in it."""
         if not self.ran:
-            self.group.start_soon(self.sandbox.prepare)
+            self.group.start_soon(self._prepare)
+
+    async def _prepare(self) -> None:
+        with suppress(SandboxFailed):  # `run` tries again, and reports the reason
+            await (await self.open()).sandbox.prepare()
 
     async def find_result(self, key: str) -> ExecResult | None:
-        return await self.sandbox.find_result(key)
+        return await (await self.open()).sandbox.find_result(key)
 
     async def forget(self, key: str) -> None:
         self.ran.discard(key)
-        await self.sandbox.forget(key)
+        await (await self.open()).sandbox.forget(key)
 
     async def forget_all(self) -> None:
         """Delete the stored results of a run: the log has everything, without secrets."""
@@ -173,21 +205,30 @@ class SandboxSession:
     @asynccontextmanager
     async def for_thread(self, thread_id: str) -> AsyncGenerator[SandboxSession, None]:
         """The same sandbox for another thread, whose programs do not wait for those of others."""
-        sandbox = LazySandbox(self.box, partial(self.open_another, thread_id))
-        own = replace(self, sandbox=sandbox, ran=set[str]())
+        opening = SandboxOpening(partial(self._open_for_thread, thread_id))
+        own = replace(self, open=opening, ran=set[str]())
         try:
             yield own
             await own.forget_all()
         finally:
             with CancelScope(shield=True):
-                await sandbox.close()
+                await opening.close()
+
+    async def _open_for_thread(self, thread_id: str, cleanup: AsyncExitStack) -> OpenedSandbox:
+        opened = await self.open()
+        sandbox = await cleanup.enter_async_context(opened.open_another(thread_id))
+        return replace(opened, sandbox=sandbox)
 
     async def close(self) -> None:
         with CancelScope(shield=True), anyio.move_on_after(_CLOSE_SECONDS):
-            await self.cleanup.aclose()
+            try:
+                await self.cleanup.aclose()
+            finally:
+                await self.open.close()
 
-    def _equipped(self, request: ExecRequest) -> ExecRequest:
-        return replace(request, env={**self.variables, **request.env})
+
+def _equipped(request: ExecRequest, opened: OpenedSandbox) -> ExecRequest:
+    return replace(request, env={**opened.variables, **request.env})
 
 
 def _with_removal_note(exec_result: ExecResult, set_aside: list[str]) -> ExecResult:

@@ -8,8 +8,11 @@ from __future__ import annotations
 import errno
 import struct
 from collections.abc import Iterable, Mapping
+from functools import cache
 
 from msgspec import Struct
+
+from mainspring.core.errors import SandboxFailed
 
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 ORDINARY_FAMILIES = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
@@ -129,15 +132,18 @@ _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 _REFUSED, _NOT_THERE = _ERROR | errno.EPERM, _ERROR | errno.ENOSYS
 
 
+@cache
 def seccomp_program(
-    machine: str, families: Iterable[int] = ORDINARY_FAMILIES, *, has_namespaces: bool = True
+    machine: str, families: tuple[int, ...] = ORDINARY_FAMILIES, *, has_namespaces: bool = True
 ) -> bytes:
     """The filter for `machine`, which allows sockets of these families only.
 
     Raises:
-        KeyError: there is no list for this machine.
+        SandboxFailed: there is no list for this machine.
     """
-    made_for = MACHINES[machine]
+    made_for = MACHINES.get(machine)
+    if made_for is None:
+        raise SandboxFailed(f"there is no seccomp filter for {machine}: use x86_64 or aarch64")
     numbers = {**made_for.calls, **_SINCE_5_1}
     steps = [_step(_LOAD, _ARCH), _step(_EQUAL, made_for.audit_arch, 1, 0), _step(_RETURN, _KILL)]
     steps.append(_step(_LOAD, _NUMBER))

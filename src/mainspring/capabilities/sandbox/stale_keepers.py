@@ -34,9 +34,9 @@ def source_version() -> str:
     return digest.hexdigest()[:16]
 
 
-def stamp(fingerprint: str) -> str:
+def stamp(flags_hash: str) -> str:
     """A keeper's stamp: which code started it, and how strict its sandbox is."""
-    return f"{source_version()} {hashlib.sha256(fingerprint.encode()).hexdigest()[:16]}"
+    return f"{source_version()} {flags_hash}"
 
 
 def end_keeper_if_stale(stamp: str, state: Path, *, seconds: float = _SECONDS) -> None:

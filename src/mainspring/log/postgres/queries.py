@@ -16,7 +16,7 @@ from mainspring.core.errors import (
 )
 from mainspring.log.postgres import statements as sql
 from mainspring.log.postgres.connect import Connection
-from mainspring.log.sql_rows import inbox_item, session_row
+from mainspring.log.sql_rows import session_row
 from mainspring.log.store import (
     Append,
     EventRange,
@@ -192,22 +192,11 @@ async def submit(db: Connection, session_id: str, item: InboxItem) -> InboxItem:
     rows = await ask(
         db,
         sql.SUBMIT,
-        {
-            "session_id": session_id,
-            "event_id": item.event_id,
-            "client_id": item.client_id,
-            "thread_id": item.thread_id,
-            "time": item.time,
-            "version": item.version,
-            "type": item.type,
-            "body": item.body,
-            "sender": item.sender,
-            "seq": item.seq,
-        },
+        {"session_id": session_id, **item._asdict()},
     )
     if not rows:
         raise SessionNotFound(session_id)
-    return inbox_item(rows[0])
+    return InboxItem._make(rows[0])
 
 
 async def pending(
@@ -219,12 +208,12 @@ async def pending(
         "types": None if types is None else sorted(types),
         "limit": limit,
     }
-    return [inbox_item(item) for item in await ask(db, sql.PENDING, values)]
+    return list(map(InboxItem._make, await ask(db, sql.PENDING, values)))
 
 
 async def inbox(db: Connection, session_id: str, after: int, limit: int) -> list[InboxItem]:
     key = await key_of(db, session_id)
-    return [inbox_item(item) for item in await ask(db, sql.INBOX, [key, after, limit])]
+    return list(map(InboxItem._make, await ask(db, sql.INBOX, [key, after, limit])))
 
 
 async def acquire(

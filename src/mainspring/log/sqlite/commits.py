@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Generic, TypeVar, cast
 
 import anyio
+from msgspec import Struct
 
 from mainspring.core.errors import LogError, ServiceError, StoreUnavailable
 from mainspring.log.group_commit import GroupCommit
@@ -50,17 +51,15 @@ class AdaptiveThreads:
 T = TypeVar("T")
 
 _LOCKED_SECONDS = 0.002
+_DATA_VERSION = "pragma data_version"
 
 
-class _Job(Generic[T]):
+class _Job(Struct, Generic[T]):
     """One writer's statements and, afterwards, their result."""
 
-    __slots__ = ("is_long", "outcome", "work")
-
-    def __init__(self, work: Callable[[sqlite3.Connection], T], *, is_long: bool) -> None:
-        self.work = work
-        self.is_long = is_long
-        self.outcome: tuple[T] | Exception | None = None
+    work: Callable[[sqlite3.Connection], T]
+    is_long: bool
+    outcome: tuple[T] | Exception | None = None
 
 
 class CommitQueue:
@@ -85,18 +84,15 @@ class CommitQueue:
         """SQLite's data version, which changes with every commit of another connection."""
         if not self._is_committing:  # otherwise a thread may be using the connection, and notes it
             with translate_errors(self._path):
-                self._note_foreign_version()
+                self._foreign_version = self._connection.execute(_DATA_VERSION).fetchone()[0]
         return self._foreign_version
-
-    def _note_foreign_version(self) -> None:
-        self._foreign_version = self._connection.execute("pragma data_version").fetchone()[0]
 
     async def run(self, work: Callable[[sqlite3.Connection], T], *, is_long: bool = False) -> T:
         """Do `work` in a transaction that is on disk when this returns.
 
         `is_long`: it writes so much that it would block the event loop.
         """
-        job = _Job(work, is_long=is_long)
+        job = _Job(work, is_long)
         await self._group.run(cast("_Job[object]", job))
         assert job.outcome is not None
         if isinstance(job.outcome, Exception):
@@ -107,18 +103,6 @@ class CommitQueue:
         self._connection.close()
 
     async def _commit(self, jobs: Sequence[_Job[object]]) -> None:
-        self._is_committing = True
-        try:
-            if await self._is_committed(jobs):
-                self.count += len(jobs)
-                return
-        finally:
-            self._is_committing = False
-        locked = f"{self._path}: another process kept it locked for {BUSY_SECONDS:.0f} s"
-        for job in jobs:
-            job.outcome = job.outcome or StoreUnavailable(locked)
-
-    async def _is_committed(self, jobs: Sequence[_Job[object]]) -> bool:
         """Retry until it succeeds or takes too long."""
         deadline = time.monotonic() + BUSY_SECONDS
         is_long = any(job.is_long for job in jobs)
@@ -128,11 +112,18 @@ class CommitQueue:
             if is_long
             else partial(self._pace.run, quick_seconds=quick_seconds)
         )
-        while not await run(partial(self._attempt, jobs)):
-            if time.monotonic() > deadline:
-                return False
-            await anyio.sleep(_LOCKED_SECONDS)
-        return True
+        self._is_committing = True
+        try:
+            while not await run(partial(self._attempt, jobs)):
+                if time.monotonic() > deadline:
+                    locked = f"another process kept it locked for {BUSY_SECONDS:.0f} s"
+                    for job in jobs:
+                        job.outcome = job.outcome or StoreUnavailable(f"{self._path}: {locked}")
+                    return
+                await anyio.sleep(_LOCKED_SECONDS)
+            self.count += len(jobs)
+        finally:
+            self._is_committing = False
 
     def _attempt(self, jobs: Sequence[_Job[object]]) -> bool:
         """One transaction for all jobs; if it fails, one for each, so that a job fails alone.
@@ -151,11 +142,15 @@ class CommitQueue:
 
     def _transact(self, jobs: Sequence[_Job[object]]) -> bool:
         db = self._connection
-        if not self._begin():
-            return False
+        try:
+            db.execute("begin immediate")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+                return False
+            raise
         outcomes: list[tuple[object] | LogError | ServiceError] = []
         try:
-            self._note_foreign_version()
+            self._foreign_version = db.execute(_DATA_VERSION).fetchone()[0]
             for job in jobs:
                 try:
                     outcomes.append((job.work(db),))
@@ -168,13 +163,4 @@ class CommitQueue:
             raise
         for job, outcome in zip(jobs, outcomes, strict=True):
             job.outcome = outcome
-        return True
-
-    def _begin(self) -> bool:
-        try:
-            self._connection.execute("begin immediate")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
-                return False
-            raise
         return True

@@ -18,7 +18,7 @@ from mainspring.core.errors import (
     SessionHasForks,
     SessionNotFound,
 )
-from mainspring.log.sql_rows import inbox_item, session_row
+from mainspring.log.sql_rows import session_row
 from mainspring.log.store import Append, EventRange, InboxItem, Lease, Row, SessionRow
 from mainspring.log.wakeup_signals import SessionHeads
 
@@ -250,7 +250,7 @@ def submit(db: sqlite3.Connection, session_id: str, item: InboxItem) -> InboxIte
         (key, item.client_id),
     ).fetchone()
     if row is not None:
-        return inbox_item(row)
+        return InboxItem._make(row)
     [(position,)] = db.execute(
         "update session set inbox_head = inbox_head + 1, updated = max(updated, ?)"
         " where key = ? returning inbox_head",
@@ -259,21 +259,9 @@ def submit(db: sqlite3.Connection, session_id: str, item: InboxItem) -> InboxIte
     stored = db.execute(
         f"insert into inbox(session_key, {_ITEM})"
         f" values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning {_ITEM}",
-        (
-            key,
-            item.event_id,
-            item.client_id,
-            item.thread_id,
-            item.time,
-            item.version,
-            item.type,
-            item.body,
-            item.sender,
-            position,
-            item.seq,
-        ),
+        (key, *item._replace(position=position)),
     ).fetchall()
-    return inbox_item(stored[0])
+    return InboxItem._make(stored[0])
 
 
 def pending(
@@ -285,7 +273,7 @@ def pending(
         " order by position limit ?",
         (key_of(db, session_id), after, *sorted(types or ()), limit),
     )
-    return [inbox_item(item) for item in rows]
+    return list(map(InboxItem._make, rows))
 
 
 def inbox(db: sqlite3.Connection, session_id: str, after: int, limit: int) -> list[InboxItem]:
@@ -294,7 +282,7 @@ def inbox(db: sqlite3.Connection, session_id: str, after: int, limit: int) -> li
         " order by position limit ?",
         (key_of(db, session_id), after, limit),
     )
-    return [inbox_item(item) for item in rows]
+    return list(map(InboxItem._make, rows))
 
 
 def acquire(

@@ -14,6 +14,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, field
 
+from mainspring.core.errors import InvalidInput
 from mainspring.runtime.agent_folder import agent_plugins_spec
 from mainspring.runtime.agent_folder.mcp_file import (
     SERVERS,
@@ -78,7 +79,11 @@ def installed_plugins(
     folder: Path, home: Path | None, *, disabled: Collection[str] = ()
 ) -> InstalledPlugins:
     """The plugins of a user and of a project, with findings. Plugins that the settings disable are
-    skipped."""
+    skipped.
+
+    Raises:
+        InvalidInput: a folder of plugins cannot be read.
+    """
     by_name: dict[str, Plugin] = {}
     findings: list[Finding] = []
     bases: list[tuple[Path | None, Scope, str]] = [(home, "user", "~/"), (folder, "project", "")]
@@ -362,10 +367,15 @@ def _command_files(value: object) -> list[object]:
 
 
 def _folders(place: Path) -> list[Path]:
-    """The plugins in a folder. Hidden ones are being installed or removed."""
-    if not place.is_dir():
-        return []
-    return [path for path in _visible(place) if path.is_dir()]
+    """The plugins in a folder. Hidden ones are being installed or removed.
+
+    Raises:
+        InvalidInput: the folder cannot be read, or is replaced at this moment.
+    """
+    try:
+        return [path for path in _visible(place) if path.is_dir()] if place.is_dir() else []
+    except OSError as error:
+        raise InvalidInput(f"{place}: the plugins cannot be read: {error.strerror}") from error
 
 
 def _visible(folder: Path) -> list[Path]:
