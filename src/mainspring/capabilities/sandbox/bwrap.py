@@ -78,8 +78,8 @@ class Bubblewrap:
     def launch(self, spec: SandboxSpec) -> Launch:
         python = find_agent_interpreter()
         homes = [python.home] if python.home else []
-        shared = [spec.share] if spec.share else []
-        beside = [*homes, *shared, *spec.read_only]
+        share_folders = [spec.share] if spec.share else []
+        beside = [*homes, *share_folders, *spec.read_only]
         beside = [path for path in beside if not path.is_relative_to(spec.workspace)]
         inside = _agent_modules()
         files = _Files(_config(spec, seccomp_program(os.uname().machine)))

@@ -71,7 +71,7 @@ def _warnings_digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-OFFLINE_LABEL = "this is the offline demonstration model; --model or a key brings a real one"
+OFFLINE_LABEL = "this is the offline demonstration model; use --model or set a key for a real one"
 NO_MODEL = (
     "no model is set up and no server on this machine (Ollama, LM Studio) has one, so this is the"
     " offline demonstration model. For a real one:",
@@ -81,10 +81,10 @@ NO_MODEL = (
 )
 ASSUMED_LABEL = (
     "warning: {} is not in the catalogue: a window of {:,} tokens and a high price are assumed;"
-    " .mainspring/models.toml can say more"
+    " describe it in .mainspring/models.toml"
 )
 LOCAL_LABEL = "no model is set up; {} runs on this machine and answers. --model names another"
-SCRIPT_LABEL = "{} answers, a script; what it does is real. --model brings a real model"
+SCRIPT_LABEL = "{} answers: a script, whose tool calls are real. --model names a real model"
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,9 +174,11 @@ def _allowed_path_facts(setup: SetupRequest, policy: Policy) -> tuple[KnownPaylo
     Raises:
         InvalidInput: a path is not a protected file, or goes through a link.
     """
-    known = reduce(apply, setup.thread.session_state.permissions, GrantState()).allowed_protected
+    recorded_paths = reduce(
+        apply, setup.thread.session_state.permissions, GrantState()
+    ).allowed_protected
     paths = tuple(map(partial(_protected_file, policy), setup.options.allow_protected))
-    if known.issuperset(paths):
+    if recorded_paths.issuperset(paths):
         return ()
     update = PermissionUpdate(type="allowProtected", paths=paths)
     return (PermissionUpdated(updates=(update,), by="operator"),)

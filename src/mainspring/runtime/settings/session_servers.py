@@ -161,9 +161,9 @@ class ProjectServers:
     def unused_reason(self, server: McpServer) -> str | None:
         if server.unused_reason is not None or server.name in (item.name for item in self.usable):
             return server.unused_reason
-        used = {item.name for item in self.usable}
+        usable_names = {item.name for item in self.usable}
         for other in self.every:
-            if other.name in used and other.content == server.content:
+            if other.name in usable_names and other.content == server.content:
                 return f"it is the same server as {other.name}"
         if server.plugin is not None:
             return "its plugin is not trusted, or disabled"
