@@ -146,11 +146,12 @@ class SandboxPool(Generic[Paths]):
         """Folders of states in which sandboxes of other versions have been ended."""
         self.resources = AsyncExitStack()
         """Resources that are closed with the pool."""
-        self._group: TaskGroup | None = None
+        self.group: TaskGroup
+        """For tasks that run while the pool is open."""
 
     async def __aenter__(self) -> Self:
-        self._group = await self.resources.enter_async_context(anyio.create_task_group())
-        self.resources.callback(self._group.cancel_scope.cancel)
+        self.group = await self.resources.enter_async_context(anyio.create_task_group())
+        self.resources.callback(self.group.cancel_scope.cancel)
         self.resources.push_async_callback(self._close_all)
         return self
 
@@ -161,12 +162,6 @@ class SandboxPool(Generic[Paths]):
         traceback: TracebackType | None,
     ) -> None:
         await self.resources.__aexit__(kind, error, traceback)
-
-    @property
-    def group(self) -> TaskGroup:
-        """The task group for tasks that run while the pool is open."""
-        assert self._group is not None
-        return self._group
 
     async def open_session(
         self,
