@@ -12,6 +12,7 @@ import gc
 import importlib
 import os
 import pkgutil
+import select
 import signal
 import socket
 import subprocess
@@ -26,6 +27,8 @@ from typing import IO, TypeAlias
 
 import anyio
 import msgspec
+from anyio import to_thread
+from anyio.abc import ByteReceiveStream, ByteSendStream, Process, UNIXSocketStream
 from msgspec import Struct
 
 import mainspring
@@ -54,7 +57,7 @@ class Child:
         self._told.settimeout(_SECONDS)
         with theirs:
             socket.send_fds(_orders(), [msgspec.json.encode(order)], [*streams, theirs.fileno()])
-        self._pid = int(self._told.recv(64))
+        self.pid = int(self._told.recv(64))
         self._status: int | None = None
 
     def wait(self) -> int:
@@ -64,10 +67,19 @@ class Child:
                 self._status = int(self._told.recv(64))
         return self._status
 
-    def kill(self) -> None:
+    def poll(self) -> int | None:
+        """As `wait`, or None if it has not ended."""
+        if self._status is None and not select.select([self._told], [], [], 0)[0]:
+            return None
+        return self.wait()
+
+    def send_signal(self, number: int) -> None:
         if self._status is None:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, signal.SIGKILL)
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
 
 
 def run(
@@ -84,6 +96,64 @@ def run(
         order = Order(arguments=arguments, cwd=str(cwd), env=env)
         child = Child(order, given.fileno(), output.fileno(), errors.fileno())
         return subprocess.CompletedProcess(arguments, child.wait(), _text(output), _text(errors))
+
+
+class Forked(Process):
+    """The command as `anyio.open_process` would have it. One socket is its input and its output."""
+
+    def __init__(self, child: Child, stream: UNIXSocketStream) -> None:
+        self._child = child
+        self._stream = stream
+
+    async def wait(self) -> int:
+        return await to_thread.run_sync(self._child.wait, abandon_on_cancel=True)
+
+    async def aclose(self) -> None:
+        """It is killed if it goes on, as other processes are."""
+        with anyio.CancelScope(shield=True):
+            self.kill()
+            await self._stream.aclose()
+            await self.wait()
+
+    def terminate(self) -> None:
+        self._child.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self._child.kill()
+
+    def send_signal(self, signal: signal.Signals) -> None:
+        self._child.send_signal(signal)
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._child.poll()
+
+    @property
+    def stdin(self) -> ByteSendStream:
+        return self._stream
+
+    @property
+    def stdout(self) -> ByteReceiveStream:
+        return self._stream
+
+    @property
+    def stderr(self) -> None:
+        return None
+
+
+async def open_command(
+    *arguments: str, cwd: Path, env: Mapping[str, str], stderr: int = 2
+) -> Forked:
+    """Start it; `run` is for what ends by itself."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        order = Order(arguments=arguments, cwd=str(cwd), env=env)
+        child = await to_thread.run_sync(Child, order, theirs.fileno(), theirs.fileno(), stderr)
+    return Forked(child, await UNIXSocketStream.from_socket(ours))
 
 
 def _text(file: IO[bytes]) -> str:

@@ -1,19 +1,20 @@
 """`mainspring mcp serve` in a process of its own, and our client connected to it."""
 
-import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from subprocess import PIPE
 from typing import Any
 
 import anyio
 import msgspec
+from anyio import to_thread
 from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 from tests.environ import clean_environ
-from tests.mcp.peers import CLIENT, LocalProgram, open_http
+from tests.fork_server import open_command, run
+from tests.mcp.peers import LocalProgram, open_http, running_client
 from tests.written_files import write_file
 
 from mainspring.capabilities.mcp.channel import ChannelTransport, LineChannel
@@ -21,7 +22,6 @@ from mainspring.capabilities.mcp.client import McpClient
 from mainspring.capabilities.mcp.http import HttpTransport
 from mainspring.capabilities.mcp.messages import CallResult, Era
 from mainspring.capabilities.providers.sse_decoder import SseDecoder
-from mainspring.log.task_groups import unwrap_single_error
 
 ADMIN_KEY = "an-admin-key-for-tests-and-nothing-else-0123456789"
 SCRIPT = """
@@ -89,15 +89,8 @@ def environment(folder: Path) -> dict[str, str]:
     return {**clean_environ(), **home}
 
 
-async def start(folder: Path, *words: str, stdin: int | None = None) -> Process:
-    return await anyio.open_process(
-        [sys.executable, "-m", "mainspring", "mcp", "serve", *words],
-        cwd=folder,
-        env=environment(folder),
-        stdin=stdin,
-        stdout=PIPE,
-        stderr=None,
-    )
+async def start(folder: Path, *words: str) -> Process:
+    return await open_command("mcp", "serve", *words, cwd=folder, env=environment(folder))
 
 
 @dataclass
@@ -114,15 +107,13 @@ _STORY_SECONDS = 110
 async def served_stdio(
     folder: Path, *words: str, era: Era | None = None, person: Person | None = None
 ) -> AsyncGenerator[Served, None]:
-    process = await start(folder, *words, stdin=PIPE)
+    process = await start(folder, *words)
     transport = ChannelTransport(LineChannel(LocalProgram(process)))
-    client = McpClient(transport, implementation=CLIENT, era=era, input_handler=person)
-    with anyio.fail_after(_STORY_SECONDS):
-        async with anyio.create_task_group() as group:
-            group.start_soon(transport.run)
-            await client.connect()
-            yield Served(client, process)
-            await client.aclose()
+    async with running_client(
+        transport, era=era, input_handler=person, seconds=_STORY_SECONDS
+    ) as client:
+        await client.connect()
+        yield Served(client, process)
 
 
 @asynccontextmanager
@@ -153,16 +144,11 @@ async def keyed_client(
         return {"Authorization": f"Bearer {key}"}
 
     transport = HttpTransport(url, open_http(), new_decoder=SseDecoder, make_headers=headers)
-    client = McpClient(transport, implementation=CLIENT, era=era, input_handler=person)
-    with anyio.fail_after(_STORY_SECONDS), unwrap_single_error():
-        async with anyio.create_task_group() as group:
-            group.start_soon(transport.run)
-            try:
-                await client.connect()
-                yield client
-            finally:
-                await client.aclose()
-                group.cancel_scope.cancel()
+    async with running_client(
+        transport, era=era, input_handler=person, seconds=_STORY_SECONDS
+    ) as client:
+        await client.connect()
+        yield client
 
 
 async def appearing(file: Path) -> None:
@@ -171,14 +157,9 @@ async def appearing(file: Path) -> None:
 
 
 async def command(folder: Path, *words: str) -> str:
-    done = await anyio.run_process(
-        [sys.executable, "-m", "mainspring", *words],
-        cwd=folder,
-        env=environment(folder),
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode()
+    done = await to_thread.run_sync(partial(run, *words, cwd=folder, env=environment(folder)))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def text_of(result: CallResult) -> str:

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import anyio
 from anthropic import AsyncAnthropic
+from anyio import to_thread
 from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 from tests.api.conftest import obey
 from tests.cli.upstream import Upstream, serving
 from tests.environ import clean_environ
+from tests.fork_server import open_command, run
 
 SECONDS = 60
 ADMIN_KEY = "an-admin-key-for-tests-and-nothing-else-0123456789"
@@ -27,7 +28,6 @@ TOOLS: Any = [
         "default_config": {"permission_policy": {"type": "always_allow"}},
     }
 ]
-_PYTHON = (sys.executable, "-m", "mainspring")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +77,11 @@ class Stage:
             yield process
 
     async def command(self, *words: str) -> str:
-        done = await anyio.run_process(
-            [*_PYTHON, *words], cwd=self.folder, env=self._environment({}), check=False
+        done = await to_thread.run_sync(
+            partial(run, *words, cwd=self.folder, env=self._environment({}))
         )
-        assert done.returncode == 0, done.stderr.decode()
-        return done.stdout.decode()
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def errors(self) -> str:
         """All that the processes had to say."""
@@ -97,14 +97,9 @@ class Stage:
     ) -> AsyncGenerator[tuple[Process, Lines]]:
         number = len(list(self.folder.glob("*.log")))
         with (self.folder / f"{number}.log").open("w") as errors:
-            process = await anyio.open_process(
-                [*_PYTHON, *words],
-                cwd=self.folder,
-                env=self._environment(more),
-                stdin=subprocess.DEVNULL,
-                stderr=errors,
+            process = await open_command(
+                *words, cwd=self.folder, env=self._environment(more), stderr=errors.fileno()
             )
-        assert process.stdout is not None
         output = Lines(TextReceiveStream(process.stdout), self.folder / f"{number}.log")
         async with process:
             try:

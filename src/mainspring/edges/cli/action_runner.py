@@ -34,7 +34,7 @@ def run_action(action: Action, *, store: str | None, debug: bool) -> int:
     gc.freeze()
     gc.enable()
     settings = read_settings(store=store, debug=debug)
-    _escape_unencodable_output()
+    _configure_output()
     try:
         status = anyio.run(action, settings)
         sys.stdout.flush()  # so that a closed pipe raises here, not at exit
@@ -57,11 +57,12 @@ def run_action(action: Action, *, store: str | None, debug: bool) -> int:
     return FAILED_STATUS
 
 
-def _escape_unencodable_output() -> None:
-    """Escape characters that the terminal's encoding lacks, instead of failing."""
+def _configure_output() -> None:
+    """Escape characters that the encoding lacks, instead of failing. A line is written at once to a
+    pipe as well: `serve` prints its address and then runs for days."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors="backslashreplace", line_buffering=True)
 
 
 def hints_for(error: errors.MainspringError) -> list[str]:
