@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from functools import reduce
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from anyio import to_thread
 from msgspec import structs
@@ -21,6 +21,7 @@ from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event
 from mainspring.core.errors import BlobNotFound, InvalidInput
 from mainspring.core.events import ThreadCreated, ThreadMessageReceived
+from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Delta
 from mainspring.core.tool import Tool
 from mainspring.function_tools.output_types import output_tool
@@ -37,7 +38,6 @@ from mainspring.harness.state.thread import OUTPUT_TOOL, Thread
 from mainspring.harness.state.thread_tree import ThreadNode
 from mainspring.harness.thread_context import NamedModel, SiblingThreads, ThreadContext
 from mainspring.harness.toolbox import Toolbox
-from mainspring.retrieval.history import search_history
 from mainspring.runtime.agent import Agent, AgentSubagent, AnyAgent, prefix_of, tools_of
 from mainspring.runtime.session_context import (
     Models,
@@ -48,6 +48,11 @@ from mainspring.runtime.session_context import (
 )
 from mainspring.runtime.skills.skill_body import preload_facts, preloaded_text
 from mainspring.runtime.subagent import GENERAL, Subagent
+
+if TYPE_CHECKING:
+    from mainspring.retrieval import history
+else:
+    history = LazyModule("mainspring.retrieval.history")  # used when the history is searched
 
 ALL_TOOLS = "*"
 _CALLABLE_NAMES = re.compile(r"(?:Agent|Task)\(([^)]*)\)")
@@ -393,7 +398,9 @@ def _history_tools(session: SessionContext) -> tuple[Tool, ...]:
 
     return (
         history_search(
-            lambda query, limit: search_history(log, query, session_id=session_id, limit=limit)
+            lambda query, limit: history.search_history(
+                log, query, session_id=session_id, limit=limit
+            )
         ),
         history_read(read_blob),
     )
