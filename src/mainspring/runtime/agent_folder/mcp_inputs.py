@@ -83,8 +83,9 @@ def stored_inputs(secrets: SecretStore, folder: Path) -> dict[str, str]:
 
     Raises: InvalidInput: the vault cannot be opened.
     """
-    stored = secrets.values()
     values: dict[str, str] = {}
+    if not (stored := secrets.values()):
+        return values
     kinds: tuple[InputKind, ...] = get_args(InputKind)
     for kind in kinds:
         index = stored.get(_secret_name(kind, folder))
