@@ -89,7 +89,7 @@ class SessionState(Struct):
     """Skills by the call that loads them, while the call has no result."""
 
     @property
-    def has_read_others(self) -> bool:
+    def has_read_foreign_text(self) -> bool:
         """What one thread has read reaches the others by its messages."""
         return bool(self.foreign_reads)
 
