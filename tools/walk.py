@@ -4,6 +4,7 @@
 run   `mainspring run "hi"`, from the command line to the first `Model.stream`
 post  POST of a user message to a service, from the request to `Model.stream`
 bash  one `bash` call, from one `Model.stream` to the next
+The machine has run Mainspring before: the sandbox has been tried out, and the folder has a store.
 """
 
 from __future__ import annotations
@@ -185,15 +186,16 @@ def walked(name: str) -> list[str]:
         environment = {**os.environ, "HOME": folder, "MAINSPRING_ALLOW_ROOT": "1"}
         project = Path(folder, "project")  # an agent has no tools in a home folder
         project.mkdir()
-        done = subprocess.run(
-            [sys.executable, str(Path(__file__).resolve()), "--walk", name],
-            cwd=project,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=3 * SECONDS,
-        )
+        for walk in ("run", name):
+            done = subprocess.run(
+                [sys.executable, str(Path(__file__).resolve()), "--walk", walk],
+                cwd=project,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=3 * SECONDS,
+            )
     if done.returncode:
         raise SystemExit(f"{name}: {done.stderr[-2000:]}")
     return done.stdout.rpartition("WALK\n")[2].splitlines()

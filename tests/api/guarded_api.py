@@ -112,7 +112,7 @@ async def guarded(folder: Path) -> AsyncGenerator[Guarded]:
             *routes_of(AuditRoutes(audit)),
         )
         api = Api(
-            routes, access_control=Authenticator(records), request_observer=AuditObserver(audit)
+            routes, access_control=Authenticator(records), request_observers=[AuditObserver(audit)]
         )
         async with http_server(api.application()) as url:
             yield Guarded(url, records, audit, root)

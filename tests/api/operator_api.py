@@ -11,7 +11,7 @@ import msgspec
 from tests.api.api_server import Tags
 
 from mainspring.edges.api.app import Api, http_server
-from mainspring.edges.api.request_observers import MetricsObserver, access_log, combined_observer
+from mainspring.edges.api.request_observers import MetricsObserver, access_log
 from mainspring.edges.api.route import Route, routes_of
 from mainspring.edges.api.routes.environments import EnvironmentRoutes
 from mainspring.edges.api.routes.health import HealthRoutes, MetricsRoutes, operations_application
@@ -90,8 +90,8 @@ async def operated(
             *routes_of(HealthRoutes(health)),
             *routes_of(MetricsRoutes(metrics, look)),
         )
-        witness = combined_observer(MetricsObserver(metrics), access_log)
-        api = Api(routes, access_control=Hinged(), request_observer=witness)
+        observers = [MetricsObserver(metrics), access_log]
+        api = Api(routes, access_control=Hinged(), request_observers=observers)
         async with (
             http_server(api.application()) as url,
             http_server(operations_application(health, metrics, look)) as inside,

@@ -12,7 +12,7 @@ import aiohttp
 
 from mainspring.config import read_settings
 from mainspring.core import clock, ids
-from mainspring.edges.api.app import Api, http_server, ignore_request
+from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.request_observers import AuditObserver
 from mainspring.edges.api.route import Route, routes_of
 from mainspring.edges.api.route_table import all_routes
@@ -121,13 +121,13 @@ async def whole(folder: Path, *, is_audited: bool = False) -> AsyncGenerator[Who
         door = Authenticator(
             records, rate_limits=RateLimits(key=Rate(1_000_000), tenant=Rate(1_000_000))
         )
-        witness = AuditObserver(Audit(records)) if is_audited else ignore_request
+        observers = [AuditObserver(Audit(records))] if is_audited else []
         async with (
             http_server(
                 Api(
                     routes,
                     access_control=door,
-                    request_observer=witness,
+                    request_observers=observers,
                     repeated=service.access.repeated,
                 ).application()
             ) as url,

@@ -89,7 +89,7 @@ def test_1000_random_queries_find_nothing_of_scopes_that_were_not_asked(
                 scope=f"{SCOPES[number % 4]}{number % 3}",
                 day=number % 28 + 1,
             )
-            for number in range(300)
+            for number in range(120)
         )
     )
     answered = 0

@@ -119,6 +119,12 @@ class Stage:
         await self.send(*payloads)
         return await run(await self.context())
 
+    async def end_of(self, *payloads: ClientPayload | str) -> Ended:
+        """How a run ends that does end."""
+        ended = await self.play(*payloads)
+        assert ended is not None
+        return ended
+
     async def events(self) -> list[Event]:
         return await self.log.read(self.session_id)
 

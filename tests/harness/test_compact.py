@@ -257,9 +257,7 @@ async def test_a_provider_that_refuses_everything_is_asked_three_times(tmp_path:
 
     model = Scripted(*steps, otherwise=answer)
     async with stage(tmp_path, model, reader(), facts=SMALL) as play:
-        ended = await play.play(GOAL)
-        assert ended is not None
-        assert ended.reason == "prompt_too_long"
+        assert (await play.end_of(GOAL)).reason == "prompt_too_long"
         assert (await play.continued()).count("reactive_compact_retry") == 2
 
 
@@ -277,9 +275,7 @@ async def test_media_a_provider_refuses_are_left_out_and_words_stay(tmp_path: Pa
 
 async def test_a_goal_larger_than_the_window_ends_the_run(tmp_path: Path):
     async with stage(tmp_path, Scripted(), facts=SMALL) as play:
-        ended = await play.play("word " * 40_000)
-        assert ended is not None
-        assert ended.reason == "prompt_too_long"
+        assert (await play.end_of("word " * 40_000)).reason == "prompt_too_long"
 
 
 async def test_gates_hear_of_a_compaction_before_anything_is_gone(tmp_path: Path):

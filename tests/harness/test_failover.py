@@ -86,8 +86,7 @@ async def test_a_worker_that_takes_over_meets_the_revoked_key_again_and_goes_on_
 async def test_a_session_whose_models_are_all_revoked_can_be_resumed(tmp_path: Path):
     broken = Scripted(otherwise=fails("forbidden", "the key is void"))
     async with stage(tmp_path, router(broken, broken).route(), echo()) as play:
-        ended = await play.play("hello")
-        assert ended is not None
+        ended = await play.end_of("hello")
         assert ended.reason == "model_error"
         assert "the key is void" in (ended.detail or "")
         assert "session.error" in await play.kinds()

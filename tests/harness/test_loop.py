@@ -175,9 +175,7 @@ async def test_a_client_runs_its_own_tools(tmp_path: Path):
 async def test_the_turns_are_limited(tmp_path: Path):
     model = Scripted(calls("echo", x="1"), calls("echo", x="2"), says("never"))
     async with stage(tmp_path, model, echo(), limits=Limits(max_turns=2)) as play:
-        ended = await play.play("go")
-        assert ended is not None
-        assert ended.reason == "max_turns"
+        assert (await play.end_of("go")).reason == "max_turns"
         assert len(model.requests) == 2
 
 
@@ -197,9 +195,7 @@ async def test_what_might_cost_too_much_is_not_begun(tmp_path: Path):
     model = Scripted(says("never"))
     limits = Limits(max_cost_usd=Decimal("0.001"))
     async with stage(tmp_path, model, facts=dear, limits=limits) as play:
-        ended = await play.play("go")
-        assert ended is not None
-        assert ended.reason == "budget_reached"
+        assert (await play.end_of("go")).reason == "budget_reached"
         assert model.requests == []
 
 
@@ -227,9 +223,7 @@ async def test_a_refusal_ends_the_run(tmp_path: Path):
 
 async def test_a_model_that_fails_ends_the_run_with_the_reason(tmp_path: Path):
     async with stage(tmp_path, Scripted(fails("forbidden", "revoked"), says("back"))) as play:
-        ended = await play.play("go")
-        assert ended is not None
-        assert ended.reason == "model_error"
+        assert (await play.end_of("go")).reason == "model_error"
         assert "session.error" in await play.kinds()
         assert await play.play("again?") == Ended("completed")
 
@@ -243,9 +237,7 @@ async def test_a_reply_that_breaks_off_is_asked_for_again_twice(tmp_path: Path):
         assert await play.continued() == ["broken_stream_retry"] * 2
         first, *others = model.requests
         assert [request.messages for request in others] == [first.messages] * 2
-        ended = await play.play("again")
-        assert ended is not None
-        assert ended.reason == "model_error"
+        assert (await play.end_of("again")).reason == "model_error"
         assert len(model.requests) == 6
 
 
@@ -259,9 +251,7 @@ async def test_a_stalled_stream_is_asked_again_without_streaming(tmp_path: Path)
 async def test_the_same_call_again_and_again_is_nudged_then_stopped(tmp_path: Path):
     model = Scripted(otherwise=calls("echo", x="same"))
     async with stage(tmp_path, model, echo()) as play:
-        ended = await play.play("go")
-        assert ended is not None
-        assert ended.reason == "loop_detected"
+        assert (await play.end_of("go")).reason == "loop_detected"
         assert len(model.requests) < 20
         assert "session.error" in await play.kinds()
 
@@ -313,9 +303,7 @@ async def test_a_model_that_stops_early_is_told_what_is_left_of_its_target(tmp_p
 async def test_a_prompt_too_long_is_compacted_once_then_surfaced(tmp_path: Path):
     model = Scripted(otherwise=fails("prompt_too_long"))
     async with stage(tmp_path, model) as play:
-        ended = await play.play("go")
-        assert ended is not None
-        assert ended.reason == "prompt_too_long"
+        assert (await play.end_of("go")).reason == "prompt_too_long"
 
 
 async def test_a_session_that_keeps_dying_is_given_up(tmp_path: Path):

@@ -189,8 +189,7 @@ async def test_an_interrupt_ends_the_grading(tmp_path: Path):
 
     async with stage(tmp_path, Slow(says("Done."))) as play:
         with anyio.fail_after(60):
-            ended = await play.play(defined())
-        assert ended is not None
+            ended = await play.end_of(defined())
         assert ended.reason.startswith("interrupted")
         assert await verdicts(play) == [(1, "interrupted")]
 

@@ -50,8 +50,7 @@ async def test_a_model_that_ends_without_a_reply_has_failed(tmp_path: Path):
 
     async with stage(tmp_path, Mute()) as play:
         with anyio.fail_after(60):
-            ended = await play.play("go")
-        assert ended is not None
+            ended = await play.end_of("go")
         assert ended.reason == "model_error"
         assert "without a reply" in (ended.detail or "")
 
@@ -91,9 +90,7 @@ async def test_calls_over_the_limit_are_not_made(tmp_path: Path):
         many += calls("echo", x=number)
     model = Scripted(many, says("never"))
     async with stage(tmp_path, model, echo(ran=ran), limits=Limits(max_tool_calls=2)) as play:
-        ended = await play.play("go")
-        assert ended is not None
-        assert ended.reason == "budget_reached"
+        assert (await play.end_of("go")).reason == "budget_reached"
         assert len(ran) == 2
         assert len(texts(await play.events(), "agent.tool_result")) == 7
 

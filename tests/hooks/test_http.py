@@ -3,7 +3,7 @@
 import json
 import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import anyio
 import pytest
@@ -51,20 +51,23 @@ async def test_a_server_is_told_what_happens_and_may_refuse_it(project: Project)
     assert heard == [("POST", "application/json", told)]
 
 
-async def test_an_empty_answer_says_nothing(project: Project):
-    async def serve(_: web.Request) -> web.Response:
-        return web.Response(status=204)
+def answering(response: Callable[[], web.Response]) -> AbstractAsyncContextManager[str]:
+    """A server that says the same to everybody."""
 
-    async with serving(serve) as url:
+    async def serve(_: web.Request) -> web.Response:
+        return response()
+
+    return serving(serve)
+
+
+async def test_an_empty_answer_says_nothing(project: Project):
+    async with answering(lambda: web.Response(status=204)) as url:
         hook_result = await asked(project, url)
     assert (hook_result.permission, hook_result.blocked) == (None, False)
 
 
 async def test_words_are_context_where_words_are(project: Project):
-    async def serve(_: web.Request) -> web.Response:
-        return web.Response(text="read this")
-
-    async with serving(serve) as url:
+    async with answering(lambda: web.Response(text="read this")) as url:
         runner = project.runner(configured("SessionStart", {"type": "http", "url": url}))
         assert (await runner.run(at("SessionStart"))).context == ("read this",)
 
@@ -148,9 +151,6 @@ async def test_an_answer_without_end_closes_the_gate(project: Project):
 
 @pytest.mark.parametrize("body", [b"{", b'{"decision": 1}', b"\x80{", b'{"decision": "\xff"}'])
 async def test_garbage_closes_the_gate_if_it_means_to_be_json(project: Project, body: bytes):
-    async def serve(_: web.Request) -> web.Response:
-        return web.Response(body=body, content_type="application/json")
-
-    async with serving(serve) as url:
+    async with answering(lambda: web.Response(body=body, content_type="application/json")) as url:
         hook_result = await asked(project, url)
     assert hook_result.blocked is body.startswith(b"{")

@@ -3,7 +3,7 @@
 import shutil
 import sys
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from subprocess import PIPE
 
@@ -17,7 +17,9 @@ from mainspring.capabilities.mcp.http import HttpTransport
 from mainspring.capabilities.mcp.http_responses import open_http
 from mainspring.capabilities.mcp.messages import Era, Implementation
 from mainspring.capabilities.mcp.server_auth import ServerAuth
+from mainspring.capabilities.mcp.transport import Transport
 from mainspring.capabilities.providers.sse_decoder import SseDecoder
+from mainspring.log.task_groups import unwrap_single_error
 
 PEERS = Path(sys.prefix) / "peers"
 PYTHON = PEERS / "python" / "bin" / "python"
@@ -66,32 +68,50 @@ class LocalProgram:
 
 
 @asynccontextmanager
+async def running_client(
+    transport: Transport,
+    *,
+    era: Era | None = None,
+    limits: ClientLimits | None = None,
+    input_handler: InputHandler | None = None,
+    seconds: float = 60,
+) -> AsyncGenerator[McpClient, None]:
+    """A client whose transport runs; it is not connected yet."""
+    client = McpClient(
+        transport, implementation=CLIENT, era=era, limits=limits, input_handler=input_handler
+    )
+    with anyio.fail_after(seconds), unwrap_single_error():
+        async with anyio.create_task_group() as group:
+            group.start_soon(transport.run)
+            try:
+                yield client
+            finally:
+                await client.aclose()
+                group.cancel_scope.cancel()
+
+
+@asynccontextmanager
 async def stdio_client(
     command: Sequence[str], *, era: Era | None = None, input_handler: InputHandler | None = None
 ) -> AsyncGenerator[McpClient, None]:
     process = await anyio.open_process(list(command), stdin=PIPE, stdout=PIPE, stderr=None)
     transport = ChannelTransport(LineChannel(LocalProgram(process)))
-    client = McpClient(transport, implementation=CLIENT, era=era, input_handler=input_handler)
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            group.start_soon(transport.run)
-            yield client
-            await client.aclose()
+    async with running_client(transport, era=era, input_handler=input_handler) as client:
+        yield client
 
 
 async def no_headers() -> dict[str, str]:
     return {}
 
 
-@asynccontextmanager
-async def http_client(
+def http_client(
     url: str,
     *,
     era: Era | None = None,
     limits: ClientLimits | None = None,
     input_handler: InputHandler | None = None,
     auth: ServerAuth | None = None,
-) -> AsyncGenerator[McpClient, None]:
+) -> AbstractAsyncContextManager[McpClient]:
     transport = HttpTransport(
         url,
         open_http(),
@@ -99,15 +119,7 @@ async def http_client(
         make_headers=no_headers if auth is None else auth.headers,
         renew=None if auth is None else auth.renew,
     )
-    client = McpClient(
-        transport, implementation=CLIENT, era=era, limits=limits, input_handler=input_handler
-    )
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            group.start_soon(transport.run)
-            yield client
-            await client.aclose()
-            group.cancel_scope.cancel()
+    return running_client(transport, era=era, limits=limits, input_handler=input_handler)
 
 
 @asynccontextmanager

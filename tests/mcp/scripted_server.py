@@ -6,7 +6,7 @@ from typing import TypeAlias, cast
 
 import anyio
 import msgspec
-from tests.mcp.peers import CLIENT
+from tests.mcp.peers import running_client
 
 from mainspring.capabilities.mcp.channel import ChannelTransport, LineChannel
 from mainspring.capabilities.mcp.client import ClientLimits, InputHandler, McpClient
@@ -113,11 +113,19 @@ async def scripted_client(
 ) -> AsyncGenerator[tuple[McpClient, ScriptedProgram], None]:
     program = ScriptedProgram(respond)
     transport = ChannelTransport(LineChannel(program, max_bytes=max_bytes))
-    client = McpClient(
-        transport, implementation=CLIENT, era=era, limits=limits, input_handler=input_handler
-    )
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as group:
-            group.start_soon(transport.run)
-            yield client, program
-            await client.aclose()
+    async with running_client(
+        transport, era=era, limits=limits, input_handler=input_handler
+    ) as client:
+        yield client, program
+
+
+@asynccontextmanager
+async def connected_client(
+    respond: Respond,
+    *,
+    limits: ClientLimits | None = None,
+    input_handler: InputHandler | None = None,
+) -> AsyncGenerator[tuple[McpClient, ScriptedProgram], None]:
+    async with scripted_client(respond, limits=limits, input_handler=input_handler) as opened:
+        await opened[0].connect()
+        yield opened

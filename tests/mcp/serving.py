@@ -14,7 +14,7 @@ from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 from tests.environ import clean_environ
 from tests.fork_server import open_command, run
-from tests.mcp.peers import CLIENT, LocalProgram, open_http
+from tests.mcp.peers import LocalProgram, open_http, running_client
 from tests.written_files import write_file
 
 from mainspring.capabilities.mcp.channel import ChannelTransport, LineChannel
@@ -22,7 +22,6 @@ from mainspring.capabilities.mcp.client import McpClient
 from mainspring.capabilities.mcp.http import HttpTransport
 from mainspring.capabilities.mcp.messages import CallResult, Era
 from mainspring.capabilities.providers.sse_decoder import SseDecoder
-from mainspring.log.task_groups import unwrap_single_error
 
 ADMIN_KEY = "an-admin-key-for-tests-and-nothing-else-0123456789"
 SCRIPT = """
@@ -110,13 +109,11 @@ async def served_stdio(
 ) -> AsyncGenerator[Served, None]:
     process = await start(folder, *words)
     transport = ChannelTransport(LineChannel(LocalProgram(process)))
-    client = McpClient(transport, implementation=CLIENT, era=era, input_handler=person)
-    with anyio.fail_after(_STORY_SECONDS):
-        async with anyio.create_task_group() as group:
-            group.start_soon(transport.run)
-            await client.connect()
-            yield Served(client, process)
-            await client.aclose()
+    async with running_client(
+        transport, era=era, input_handler=person, seconds=_STORY_SECONDS
+    ) as client:
+        await client.connect()
+        yield Served(client, process)
 
 
 @asynccontextmanager
@@ -147,16 +144,11 @@ async def keyed_client(
         return {"Authorization": f"Bearer {key}"}
 
     transport = HttpTransport(url, open_http(), new_decoder=SseDecoder, make_headers=headers)
-    client = McpClient(transport, implementation=CLIENT, era=era, input_handler=person)
-    with anyio.fail_after(_STORY_SECONDS), unwrap_single_error():
-        async with anyio.create_task_group() as group:
-            group.start_soon(transport.run)
-            try:
-                await client.connect()
-                yield client
-            finally:
-                await client.aclose()
-                group.cancel_scope.cancel()
+    async with running_client(
+        transport, era=era, input_handler=person, seconds=_STORY_SECONDS
+    ) as client:
+        await client.connect()
+        yield client
 
 
 async def appearing(file: Path) -> None:

@@ -9,11 +9,10 @@ import msgspec
 import pytest
 from aiohttp import WSMsgType, web
 from aiohttp.test_utils import TestServer
-from tests.mcp.peers import CLIENT, no_headers
+from tests.mcp.peers import no_headers, running_client
 from tests.mcp.scripted_server import Fields, legacy, result
 
 from mainspring.capabilities.mcp.channel import Channel, ChannelTransport
-from mainspring.capabilities.mcp.client import McpClient
 from mainspring.capabilities.mcp.http_responses import open_http
 from mainspring.capabilities.mcp.sse import open_sse
 from mainspring.capabilities.mcp.websocket import open_websocket
@@ -85,20 +84,15 @@ async def over_websocket() -> AsyncGenerator[Channel, None]:
 
 @pytest.mark.parametrize("open_channel", [over_sse, over_websocket])
 async def test_a_server_is_used_over_every_channel(open_channel: OpenChannel) -> None:
-    with anyio.fail_after(60):
-        async with open_channel() as channel:
-            transport = ChannelTransport(channel)
-            client = McpClient(transport, implementation=CLIENT)
-            async with anyio.create_task_group() as group:
-                group.start_soon(transport.run)
-                assert (await client.connect()).era == "legacy"
-                assert [tool.name for tool in (await client.list_tools()).tools] == ["a"]
-                [content] = (await client.call_tool("a", {})).content
-                assert len(bytes(content)) > 100_000
-                assert client.has_changed_tools
-                await client.aclose()
-                with pytest.raises(McpFailed):
-                    await client.list_tools()
+    async with open_channel() as channel, running_client(ChannelTransport(channel)) as client:
+        assert (await client.connect()).era == "legacy"
+        assert [tool.name for tool in (await client.list_tools()).tools] == ["a"]
+        [content] = (await client.call_tool("a", {})).content
+        assert len(bytes(content)) > 100_000
+        assert client.has_changed_tools
+        await client.aclose()
+        with pytest.raises(McpFailed):
+            await client.list_tools()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from tests.mcp.scripted_server import (
     DISCOVERED,
     INITIALIZED,
     Fields,
+    connected_client,
     error,
     legacy,
     modern,
@@ -117,8 +118,7 @@ async def test_silence_ends_at_the_time_limits_and_late_answers_are_nobodys() ->
         late = result(calls[0], resultType="complete", content=[{"type": "text", "text": "late"}])
         return [late, result(message, resultType="complete", content=[])]
 
-    async with scripted_client(modern(respond), limits=QUICK) as (client, program):
-        await client.connect()
+    async with connected_client(modern(respond), limits=QUICK) as (client, program):
         with pytest.raises(McpFailed) as timed_out:
             await client.call_tool("a", {})
         assert timed_out.value.is_in_doubt
@@ -150,8 +150,7 @@ async def test_what_is_no_answer_to_a_request_is_passed_over(noise: bytes) -> No
         answer = result(message, resultType="complete", content=[{"type": "text", "text": "ok"}])
         return [noise, answer, noise]
 
-    async with scripted_client(modern(respond)) as (client, _):
-        await client.connect()
+    async with connected_client(modern(respond)) as (client, _):
         for _ in range(3):
             assert len((await client.call_tool("a", {})).content) == 1
 
@@ -160,8 +159,7 @@ async def test_a_message_that_never_ends_ends_the_connection() -> None:
     def respond(_: Fields) -> list[object]:
         return [b"x" * 65_536 for _ in range(32)]
 
-    async with scripted_client(modern(respond)) as (client, _):
-        await client.connect()
+    async with connected_client(modern(respond)) as (client, _):
         with pytest.raises(McpFailed, match="more than 1,048,576 bytes"):
             await client.call_tool("a", {})
 
@@ -183,8 +181,7 @@ async def test_a_server_that_asks_too_much_at_a_time_is_cut_off() -> None:
         ask: Fields = {"jsonrpc": "2.0", "method": "elicitation/create", "params": {}}
         return [{**ask, "id": n} for n in range(1_000)]
 
-    async with scripted_client(legacy(respond), input_handler=Never()) as (client, _):
-        await client.connect()
+    async with connected_client(legacy(respond), input_handler=Never()) as (client, _):
         with pytest.raises(McpFailed, match="more than 64 things at a time"):
             await client.call_tool("a", {})
     assert started.is_set()
@@ -198,8 +195,7 @@ async def test_a_list_without_end_is_cut() -> None:
         return [result(message, resultType="complete", tools=tools, nextCursor=str(page + 1))]
 
     limits = ClientLimits(max_items=25)
-    async with scripted_client(modern(respond), limits=limits) as (client, program):
-        await client.connect()
+    async with connected_client(modern(respond), limits=limits) as (client, program):
         assert len((await client.list_tools()).tools) == 25
     assert program.methods().count("tools/list") == 3
 
@@ -223,8 +219,7 @@ async def test_an_invalid_definition_does_not_cost_the_other_tools() -> None:
     def respond(message: Fields) -> list[object]:
         return [result(message, resultType="complete", tools=[valid, *invalid])]
 
-    async with scripted_client(modern(respond)) as (client, _):
-        await client.connect()
+    async with connected_client(modern(respond)) as (client, _):
         found = await client.list_tools()
     assert [tool.name for tool in found.tools] == ["good"]
     assert len(found.rejected) == len(invalid)
@@ -248,12 +243,10 @@ async def test_input_that_a_server_needs_is_given_with_its_state() -> None:
         said = [{"type": "text", "text": str(params["inputResponses"])}]
         return [result(message, resultType="complete", content=said)]
 
-    async with scripted_client(modern(respond), input_handler=Answers()) as (client, _):
-        await client.connect()
+    async with connected_client(modern(respond), input_handler=Answers()) as (client, _):
         [content] = (await client.call_tool("a", {})).content
     assert b"Ada" in bytes(content)
-    async with scripted_client(modern(respond)) as (client, _):
-        await client.connect()
+    async with connected_client(modern(respond)) as (client, _):
         with pytest.raises(McpFailed, match="not supported by this client"):
             await client.call_tool("a", {})
 
@@ -266,15 +259,13 @@ async def test_a_server_that_always_needs_more_input_or_answers_oddly_is_an_erro
         return [result(message, resultType="task")]
 
     for respond, why in ((again, "10 times"), (odd, "unknown result type")):
-        async with scripted_client(modern(respond)) as (client, _):
-            await client.connect()
+        async with connected_client(modern(respond)) as (client, _):
             with pytest.raises(McpFailed, match=why):
                 await client.call_tool("a", {})
 
 
 async def test_a_server_that_ends_while_it_is_asked_leaves_the_call_in_doubt() -> None:
-    async with scripted_client(modern(lambda _: [b""])) as (client, _):
-        await client.connect()
+    async with connected_client(modern(lambda _: [b""])) as (client, _):
         with pytest.raises(McpFailed) as ended:
             await client.call_tool("a", {})
         assert ended.value.is_in_doubt

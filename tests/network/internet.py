@@ -105,6 +105,13 @@ class Internet:
                 await stream.send(content)
                 return await _rest(stream)
 
+    async def is_refused(self, host: str, port: int | None = None) -> bool:
+        """Whether the proxy opens no tunnel to a host."""
+        said = await self.raw(
+            f"CONNECT {host}:{port or self.secure.port} HTTP/1.1\r\n\r\n".encode()
+        )
+        return said.startswith(b"HTTP/1.1 403")
+
     @asynccontextmanager
     async def tunnel(self, host: str, port: int | None = None) -> AsyncGenerator[TLSStream]:
         with anyio.fail_after(60):

@@ -112,8 +112,7 @@ async def test_answers_denials_and_feedback_come_again(tmp_path: Path):
         calls("echo", x="1") + calls("echo", x="no"), says("done"), says("now they were")
     )
     async with stage(tmp_path, model, echo(), authorizer=Asking()) as play:
-        ended = await play.play("go")
-        assert ended is not None
+        ended = await play.end_of("go")
         assert ended.reason == "requires_action"
         [waiting] = ended.waiting_for
         confirmation = UserToolConfirmation(tool_use_id=waiting, result="allow")
@@ -124,8 +123,7 @@ async def test_answers_denials_and_feedback_come_again(tmp_path: Path):
 async def test_results_of_the_client_s_own_tools_come_again(tmp_path: Path):
     model = Scripted(calls("pick", x="1"), says("done"))
     async with stage(tmp_path, model, custom_tools=frozenset({"pick"})) as play:
-        ended = await play.play("go")
-        assert ended is not None
+        ended = await play.end_of("go")
         result = UserCustomToolResult(
             custom_tool_use_id=ended.waiting_for[0], content=(TextBlock("blue"),)
         )
@@ -226,9 +224,7 @@ async def test_failures_and_cut_replies_come_again(tmp_path: Path):
     )
     async with stage(tmp_path, model) as play:
         assert await play.play("go") == Ended("completed")
-        ended = await play.play("more")
-        assert ended is not None
-        assert ended.reason == "model_error"
+        assert (await play.end_of("more")).reason == "model_error"
         assert await play.play("and now?") == Ended("completed")
         await identical(play, calls=5)
 
@@ -236,9 +232,7 @@ async def test_failures_and_cut_replies_come_again(tmp_path: Path):
 async def test_a_limit_ends_it_again_without_being_known(tmp_path: Path):
     model = Scripted(otherwise=lambda request: calls("echo", x=str(len(request.messages))))
     async with stage(tmp_path, model, echo(), limits=Limits(max_turns=3)) as play:
-        ended = await play.play("go")
-        assert ended is not None
-        assert ended.reason == "max_turns"
+        assert (await play.end_of("go")).reason == "max_turns"
         await identical(play, calls=3)
 
 

@@ -94,13 +94,9 @@ async def test_a_message_that_was_withheld_is_withheld_again(tmp_path: Path):
     )
     model = Scripted(says("a"), calls("echo", x="1"), says("b"))
     async with stage(tmp_path, model, echo(), authorizer=authorizer) as play:
-        ended = await play.play("the secret")
-        assert ended is not None
-        assert ended.reason == "hook_stopped"
+        assert (await play.end_of("the secret")).reason == "hook_stopped"
         assert await play.play("no secret") == Ended("completed")
-        ended = await play.play("fine", "another secret")
-        assert ended is not None
-        assert ended.reason == "hook_stopped"
+        assert (await play.end_of("fine", "another secret")).reason == "hook_stopped"
         assert await play.play("go on") == Ended("completed")
         await identical(play, calls=len(model.requests))
 
@@ -114,9 +110,7 @@ async def test_a_message_that_is_withheld_between_rounds_is_withheld_again(tmp_p
     authorizer = Hooked({"UserPromptSubmit": [EMPTY_HOOK_RESULT, no, EMPTY_HOOK_RESULT]})
     model = Scripted(calls("echo"), says("b"))
     async with stage(tmp_path, model, replace(echo(), run=sends), authorizer=authorizer) as play:
-        ended = await play.play("go")
-        assert ended is not None
-        assert ended.reason == "hook_stopped"
+        assert (await play.end_of("go")).reason == "hook_stopped"
         assert await play.play("go on") == Ended("completed")
         await identical(play, calls=2)
 
@@ -251,8 +245,7 @@ async def test_denials_are_told_again_with_all_that_was_told(tmp_path: Path):
         calls("echo", x="1"), calls("echo", x="2"), calls("echo", x="3"), says("then not")
     )
     async with stage(tmp_path, model, tool, authorizer=authorizer) as play:
-        ended = await play.play("go")
-        assert ended is not None
+        ended = await play.end_of("go")
         answer = UserToolConfirmation(
             tool_use_id=ended.waiting_for[0], result="deny", deny_message="never\never"
         )
@@ -275,8 +268,7 @@ async def test_an_approval_that_was_void_is_void_again(tmp_path: Path):
         for expected in ("requires_action", "completed"):
             assert ended is not None
             [waiting] = ended.waiting_for
-            ended = await play.play(UserToolConfirmation(tool_use_id=waiting, result="allow"))
-            assert ended is not None
+            ended = await play.end_of(UserToolConfirmation(tool_use_id=waiting, result="allow"))
             assert ended.reason == expected
         reasons = [
             event.payload.reason
@@ -299,8 +291,7 @@ async def test_an_approval_that_came_after_a_rule_is_refused_again(tmp_path: Pat
     authorizer = Overruling(decisions=[Decision(decision="ask", gate="default")])
     model = Scripted(calls("echo", x="1"), says("done"))
     async with stage(tmp_path, model, echo(ran=ran), authorizer=authorizer) as play:
-        ended = await play.play("go")
-        assert ended is not None
+        ended = await play.end_of("go")
         [waiting] = ended.waiting_for
         allow = UserToolConfirmation(tool_use_id=waiting, result="allow")
         assert await play.play(allow) == Ended("completed")
@@ -358,8 +349,7 @@ async def test_what_the_model_does_not_read_changes_nothing(tmp_path: Path):
         )
         await context.event_sink.commit()
         await context.writer.release()
-        ended = await play.play("go")
-        assert ended is not None
+        ended = await play.end_of("go")
         [waiting] = ended.waiting_for
         update = PermissionUpdated(
             updates=(PermissionUpdate(type="setMode", mode="default"),), by="person"

@@ -7,14 +7,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Protocol, Unpack, cast
 
-from anyio import to_thread
-
 from mainspring.core.errors import InvalidInput
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
 from mainspring.function_tools.define import ToolOptions, tool_traits
 from mainspring.function_tools.input_types import is_model_type
-from mainspring.function_tools.results import ToolError, error_result, to_tool_result
+from mainspring.function_tools.results import (
+    ToolError,
+    call_function,
+    error_result,
+    to_tool_result,
+)
 
 
 class LangChainTool(Protocol):
@@ -65,7 +68,7 @@ def from_openai(
         raise InvalidInput("a function's definition has a name, a description and parameters")
 
     async def run(call: Call) -> ToolResult:
-        return await _result_of(partial(_call, function, call.input))
+        return await _result_of(partial(call_function, function, call.input))
 
     description = str(fields.get("description") or inspect.getdoc(function) or name)
     return _tool(name, description, cast("Mapping[str, object]", schema), run, options)
@@ -163,13 +166,6 @@ def _input_error(schema: Mapping[str, object], args: Mapping[str, object]) -> st
         hint = f"unknown; the fields are: {', '.join(properties) or 'none'}"
         problems += [f"- {name}: {hint}" for name in args if name not in properties]
     return "\n".join(["The input is not valid:", *problems]) if problems else None
-
-
-async def _call(function: Callable[..., object], args: Mapping[str, object]) -> object:
-    if inspect.iscoroutinefunction(function):
-        return await function(**args)
-    returned = await to_thread.run_sync(partial(function, **args), abandon_on_cancel=True)
-    return await returned if inspect.isawaitable(returned) else returned
 
 
 async def _result_of(run: Callable[[], Awaitable[object]]) -> ToolResult:

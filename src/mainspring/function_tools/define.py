@@ -9,12 +9,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
 
-from anyio import to_thread
-
 from mainspring.core.errors import InvalidInput
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, InDoubtPolicy, Tool, ToolResult, Traits
-from mainspring.function_tools.results import ToolError, error_result, to_tool_result
+from mainspring.function_tools.results import (
+    ToolError,
+    call_function,
+    error_result,
+    to_tool_result,
+)
 from mainspring.function_tools.tool_inputs import InvalidInputs, ToolInputs, read_signature
 from mainspring.function_tools.wrap import with_approval, with_timeout
 
@@ -166,18 +169,8 @@ async def _run(function: Callable[..., object], inputs: ToolInputs, call: Call) 
     if inputs.call_parameter is not None:
         arguments[inputs.call_parameter] = call
     try:
-        return to_tool_result(await _call_function(function, arguments))
+        return to_tool_result(await call_function(function, arguments))
     # The function is the user's: whatever it raises is a value that the model reads, not a crash
     # of the session. Cancellation is not caught.
     except (Exception, SystemExit) as error:  # noqa: BLE001
         return error_result(error)
-
-
-async def _call_function(
-    function: Callable[..., object], arguments: Mapping[str, object]
-) -> object:
-    if inspect.iscoroutinefunction(function):
-        return await function(**arguments)
-    # A thread cannot be stopped: waiting for it would let one slow function hold up a cancel.
-    returned = await to_thread.run_sync(partial(function, **arguments), abandon_on_cancel=True)
-    return await returned if inspect.isawaitable(returned) else returned

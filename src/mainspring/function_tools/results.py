@@ -1,10 +1,14 @@
-"""What a function gave back, or how it failed, as an outcome that a model can read."""
+"""Calls a function, and makes a result that a model can read of what it returned or raised."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import cast, get_args
 
 import msgspec
+from anyio import to_thread
 
 from mainspring.core.content import Block, TextBlock
 from mainspring.core.errors import MainspringError
@@ -17,6 +21,15 @@ _NOTHING = "(no result)"  # providers refuse an empty text
 
 class ToolError(MainspringError):
     """Raised by a tool's function: what the model is to read about an expected failure."""
+
+
+async def call_function(function: Callable[..., object], arguments: Mapping[str, object]) -> object:
+    """Call a function of the user, in a thread unless it is async."""
+    if inspect.iscoroutinefunction(function):
+        return await function(**arguments)
+    # A thread cannot be stopped: waiting for it would let one slow function hold up a cancel.
+    returned = await to_thread.run_sync(partial(function, **arguments), abandon_on_cancel=True)
+    return await returned if inspect.isawaitable(returned) else returned
 
 
 def to_tool_result(value: object) -> ToolResult:

@@ -6,13 +6,11 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import cast, overload
 from urllib.parse import unquote
 
-from anyio import to_thread
-
 from mainspring.core.errors import InvalidInput
+from mainspring.function_tools.results import call_function
 from mainspring.function_tools.tool_inputs import InvalidInputs, ToolInputs, read_signature
 
 _VARIABLE = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -131,6 +129,4 @@ async def _call(
     values = inputs.read(arguments)
     if isinstance(values, InvalidInputs):
         raise InvalidInput(values.text)
-    if inspect.iscoroutinefunction(function):
-        return await function(**values)
-    return await to_thread.run_sync(partial(function, **values), abandon_on_cancel=True)
+    return await call_function(function, values)

@@ -102,7 +102,9 @@ class Spending(Struct, frozen=True, kw_only=True):
     @property
     def seconds(self) -> float:
         """Running time until the last event."""
-        return self.seconds_before + _seconds(self.running_since, self.latest)
+        if self.running_since is None or self.latest is None:
+            return self.seconds_before
+        return self.seconds_before + max(0.0, (self.latest - self.running_since).total_seconds())
 
 
 _SPENDING_TYPES = frozenset[type](
@@ -303,12 +305,6 @@ def continuation(spending: Spending, limits: Limits) -> str | None:
         f"You have used {used} % of the {target} tokens set aside for this work. Go on: look for"
         " what is missing or unverified and do it. Do not summarize what is done."
     )
-
-
-def _seconds(since: datetime | None, until: datetime | None) -> float:
-    if since is None or until is None:
-        return 0.0
-    return max(0.0, (until - since).total_seconds())
 
 
 def _limit_if_used_up(

@@ -28,14 +28,13 @@ class _PendingEvent(Struct):
     pieces: list[str] = field(default_factory=list[str])
 
 
-class ReplyAnnouncer:
+class ReplyAnnouncer(Struct):
     """Receives the deltas of one reply. Consecutive deltas of one kind become one event."""
 
-    def __init__(self, emit: Callable[[Delta], None], new_event_id: Callable[[], str]) -> None:
-        self._emit = emit
-        self._new_event_id = new_event_id
-        self._coming: list[_PendingEvent] = []
-        self._is_open = False
+    emit: Callable[[Delta], None]
+    new_event_id: Callable[[], str]
+    _coming: list[_PendingEvent] = []
+    _is_open: bool = False
 
     def on_delta(self, delta: Delta) -> None:
         match delta:
@@ -52,9 +51,9 @@ class ReplyAnnouncer:
 
     def _append_text(self, kind: Kind, text: str) -> None:
         if not self._is_open or self._coming[-1].kind != kind:
-            self._coming.append(_PendingEvent(self._new_event_id(), kind))
+            self._coming.append(_PendingEvent(self.new_event_id(), kind))
             self._is_open = True
-            self._emit(EventAnnounced(event_id=self._coming[-1].event_id, kind=kind))
+            self.emit(EventAnnounced(event_id=self._coming[-1].event_id, kind=kind))
         self._coming[-1].pieces.append(text)
 
     def event_ids(self, part: TextBlock | Thinking | ToolUse) -> tuple[str, ...]:

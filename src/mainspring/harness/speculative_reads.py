@@ -37,13 +37,12 @@ class SpeculativeCall(Struct):
         )
 
 
-class SpeculativeReads:
-    def __init__(self, group: TaskGroup) -> None:
-        self._group = group
-        self._by_use: dict[str, SpeculativeCall] = {}
-        self._by_call: dict[str, SpeculativeCall] = {}
-        self.is_closed = False
-        """A call that must run alone was requested: later calls wait for it."""
+class SpeculativeReads(Struct):
+    group: TaskGroup
+    is_closed: bool = False
+    """A call that must run alone was requested: later calls wait for it."""
+    _by_use: dict[str, SpeculativeCall] = {}
+    _by_call: dict[str, SpeculativeCall] = {}
 
     def begin(
         self,
@@ -67,10 +66,7 @@ class SpeculativeReads:
             early.decided.set()
             early.finished.set()
 
-        self._group.start_soon(run)
-
-    def close(self) -> None:
-        self.is_closed = True
+        self.group.start_soon(run)
 
     def matching_call(self, use: ToolUse) -> Call | None:
         """The call that was started for a part of the reply, if the reply still contains it."""

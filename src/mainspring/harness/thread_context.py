@@ -29,7 +29,6 @@ from mainspring.core.model import Delta, Effort, Model
 from mainspring.core.model_facts import ModelFacts, cost_of
 from mainspring.harness.budget import Budget, BudgetTier
 from mainspring.harness.context.request_builder import PromptPrefix, extend_prefix, redact_prefix
-from mainspring.harness.context.status_block import due_status
 from mainspring.harness.context.transcript import Transcript
 from mainspring.harness.event_sink import EventSink
 from mainspring.harness.speculative_reads import SpeculativeReads
@@ -196,25 +195,21 @@ class ThreadContext:
         """Record what clients and other threads have sent; between tool rounds, never inside one.
         Items for a thread that is not running now are recorded on its behalf. With `if_changed`,
         the store is asked only if a signal said that something may have come."""
-        changes = self.writer.inbox_changes
-        is_known = if_changed and changes == self._inbox_changes
+        changes, known_changes = self.writer.inbox_changes, self._inbox_changes
         self._inbox_changes = changes
-        events = [] if is_known else await self._receive_from_clients()
-        return [*events, *self.note(*self.event_sink.thread_tree.messages_for(self.thread.id))]
-
-    async def _receive_from_clients(self) -> list[Event]:
-        own = self.thread.id
-        events = await self.writer.stage_inbox(
-            self.event_sink.thread_tree.addressee,
-            lambda thread_id: thread_id == own or not self.siblings.is_live(thread_id),
-        )
-        self._apply(events)
-        if not self.thread.interrupted and any(
-            isinstance(event.payload, UserInterrupt) for event in events
-        ):
-            self.interrupt_requested = anyio.Event()  # there was nothing to interrupt
-        self.siblings.on_inbox(events)
-        return events
+        own, thread_tree, events = self.thread.id, self.event_sink.thread_tree, list[Event]()
+        if not if_changed or changes != known_changes:
+            events = await self.writer.stage_inbox(
+                thread_tree.addressee,
+                lambda thread_id: thread_id == own or not self.siblings.is_live(thread_id),
+            )
+            self._apply(events)
+            if not self.thread.interrupted and any(
+                isinstance(event.payload, UserInterrupt) for event in events
+            ):
+                self.interrupt_requested = anyio.Event()  # there was nothing to interrupt
+            self.siblings.on_inbox(events)
+        return [*events, *self.note(*thread_tree.messages_for(own))]
 
     async def run_hooks(self, hook_event: HookEvent, *, is_context: bool = True) -> HookResult:
         """Run the hooks of an event and record what they did; with `is_context`, also the text
@@ -264,10 +259,6 @@ class ThreadContext:
         self.prompt_prefix = redact_prefix(
             extend_prefix(self.prompt_prefix, more), self.writer.scrubbed
         )
-
-    def status(self) -> str | None:
-        """The block that is due at the end of the next request."""
-        return due_status(self.thread, self.tiers)
 
     def input_tokens(self, transcript: Transcript | None = None) -> int:
         """Of the next request, or of one with another transcript; an upper estimate."""

@@ -251,10 +251,12 @@ def begin_speculative(context: ThreadContext, use: ToolUse) -> None:
         return
     tool = None if context.toolbox.is_client_tool(use.name) else context.toolbox.find(use.name)
     if tool is None or input_error(context, tool, use.input) or calls_over(context.tiers):
-        return early.close()
+        early.is_closed = True
+        return
     traits = tool.traits(use.input)
     if not (traits.read_only and traits.concurrent and traits.in_doubt == "retry"):
-        return early.close()
+        early.is_closed = True
+        return
     call = new_call(context, context.writer.new_event_id(), use.name, use.input)
     early.begin(
         use,

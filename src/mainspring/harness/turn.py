@@ -28,6 +28,7 @@ from mainspring.core.model import (
 from mainspring.harness.budget import affordable_output, reservation_cost
 from mainspring.harness.context.compaction import compact_after_overflow, compact_if_needed
 from mainspring.harness.context.request_builder import build_request, cache_break
+from mainspring.harness.context.status_block import due_status
 from mainspring.harness.reply_announcer import ReplyAnnouncer
 from mainspring.harness.run_inbox import until_interrupted
 from mainspring.harness.stop_reasons import Continue, Ended, Step
@@ -85,7 +86,10 @@ async def take_turn(context: ThreadContext) -> Step | None:
     if isinstance(reserved, Ended):
         return reserved
     open_request = OpenRequest(
-        context.writer.new_event_id(), context.new_id(ids.RESERVATION), cap, _announcer(context)
+        context.writer.new_event_id(),
+        context.new_id(ids.RESERVATION),
+        cap,
+        ReplyAnnouncer(context.emit, context.writer.new_event_id),
     )
     if (refused := await context.budget.reserve(open_request.reservation_id, reserved)) is not None:
         return Ended("budget_reached", refused)
@@ -98,7 +102,7 @@ async def _ask(
     context: ThreadContext, open_request: OpenRequest, tokens: int, reserved: Decimal
 ) -> Step | None:
     thread = context.thread
-    if not thread.has_open_status and (status := context.status()) is not None:
+    if not thread.has_open_status and (status := due_status(thread, context.tiers)):
         context.note(events.ContextStatus(text=status))
     if thread.prefix != context.prompt_prefix.digest:
         await context.event_sink.store_blob(
@@ -154,51 +158,40 @@ def _output_cap(context: ThreadContext, tokens: int, *, is_escalated: bool) -> i
 async def _request_reply(
     context: ThreadContext, open_request: OpenRequest, request: Request
 ) -> Reply | ReplyInterrupted | ReplyFailed:
-    """Stream the reply until it is complete, the user interrupts, or the call fails."""
-    answer = await _stream(context, open_request, request)
-    if isinstance(answer, ReplyFailed) and answer.error.kind == "stalled" and request.stream:
-        open_request.reply_announcer = _announcer(context)
-        return await _stream(context, open_request, msgspec.structs.replace(request, stream=False))
-    return answer
-
-
-def _announcer(context: ThreadContext) -> ReplyAnnouncer:
-    return ReplyAnnouncer(context.emit, context.writer.new_event_id)
-
-
-async def _stream(
-    context: ThreadContext, open_request: OpenRequest, request: Request
-) -> Reply | ReplyInterrupted | ReplyFailed:
+    """Stream the reply until it is complete, the user interrupts, or the call fails. If the stream
+    stalls, ask once more without streaming."""
     if context.speculative_reads is not None:  # an earlier attempt's calls belong to another reply
         context.speculative_reads.discard()
-    hearing = _ReplyReader(context, request, open_request.reply_announcer)
-    is_interrupted = await until_interrupted(context, hearing.read)
-    text = "".join(hearing.said)
-    if hearing.reply is not None:
-        return hearing.reply
-    if hearing.error is None and is_interrupted:
+    reader = _ReplyReader(context, request, open_request.reply_announcer)
+    is_interrupted = await until_interrupted(context, reader.read)
+    text = "".join(reader.said)
+    if reader.reply is not None:
+        return reader.reply
+    if reader.error is None and is_interrupted:
         return ReplyInterrupted(text)
+    if reader.error is not None and reader.error.kind == "stalled" and request.stream:
+        open_request.reply_announcer = ReplyAnnouncer(context.emit, context.writer.new_event_id)
+        return await _request_reply(
+            context, open_request, msgspec.structs.replace(request, stream=False)
+        )
     no_reply = ProviderFailed(request.model, "malformed", "it ended without a reply")
-    return ReplyFailed(hearing.error or no_reply, text, hearing.has_begun)
+    return ReplyFailed(reader.error or no_reply, text, reader.has_begun)
 
 
-class _ReplyReader:
+class _ReplyReader(Struct):
     """The part of a reply that has arrived so far."""
 
-    def __init__(
-        self, context: ThreadContext, request: Request, reply_announcer: ReplyAnnouncer
-    ) -> None:
-        self.said: list[str] = []
-        self.reply: Reply | None = None
-        self.error: ProviderFailed | None = None
-        self.has_begun = False
-        self._context = context
-        self._request = request
-        self._reply_announcer = reply_announcer
+    context: ThreadContext
+    request: Request
+    reply_announcer: ReplyAnnouncer
+    said: list[str] = []
+    reply: Reply | None = None
+    error: ProviderFailed | None = None
+    has_begun: bool = False
 
     async def read(self) -> None:
         try:
-            async with aclosing(self._context.model.stream(self._request)) as deltas:
+            async with aclosing(self.context.model.stream(self.request)) as deltas:
                 async for delta in deltas:
                     self._on_delta(delta)
         except ProviderFailed as failed:
@@ -207,30 +200,30 @@ class _ReplyReader:
     def _on_delta(self, delta: Delta | Reply) -> None:
         self.has_begun = self.has_begun or not isinstance(delta, FailedOver | Stalled)
         if not isinstance(delta, Reply):
-            self._reply_announcer.on_delta(delta)
+            self.reply_announcer.on_delta(delta)
         match delta:
             case Reply():
                 self.reply = delta
             case FailedOver():
-                self._context.note(
+                self.context.note(
                     events.ProviderFailedOver(
                         from_model=delta.from_model, to_model=delta.to_model, reason=delta.reason
                     ),
                     events.LoopContinued(reason="provider_failed_over"),
                 )
             case ToolUseReady(use=use):
-                begin_speculative(self._context, use)
-                self._context.emit(delta)
+                begin_speculative(self.context, use)
+                self.context.emit(delta)
             case ToolInputDelta(name=name, json=""):
-                toolbox = self._context.toolbox
+                toolbox = self.context.toolbox
                 tool = toolbox.find(name)
                 if toolbox.on_call_announced is not None and tool is not None:
                     toolbox.on_call_announced(tool.spec.name)
-                self._context.emit(delta)
+                self.context.emit(delta)
             case _:
                 if isinstance(delta, TextDelta):
                     self.said.append(delta.text)
-                self._context.emit(delta)
+                self.context.emit(delta)
 
 
 def _end(

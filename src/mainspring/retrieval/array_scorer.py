@@ -46,10 +46,10 @@ class Candidates:
     """Places in `rows`."""
 
     @classmethod
-    def of(cls, arrays: PassageArrays, seeds: Sequence[int], more: Sequence[int]) -> Candidates:
-        """Of what was found, with its neighbours, and of more passages without theirs."""
+    def of(cls, arrays: PassageArrays, seeds: Sequence[int], single: Sequence[int]) -> Candidates:
+        """Of seeds with their neighbours, and of single passages without theirs."""
         numbers = np.array(seeds, np.int64)[:, None] + _OFFSETS
-        wanted = np.union1d(numbers.ravel(), np.array(more, np.int64))
+        wanted = np.union1d(numbers.ravel(), np.array(single, np.int64))
         around = np.unique((wanted[:, None] + _NEAR).ravel())
         rows, chosen = arrays.positions(around), arrays.positions(wanted)
         return cls(arrays=arrays, rows=rows, places=np.searchsorted(rows, chosen))
@@ -100,7 +100,7 @@ class ArrayScorer:
         self._values = self._word_values(container_scores)
         self._add_cues()
 
-    def add_values(self, vector: Floats, words: Floats) -> None:
+    def add_vector_values(self, vector: Floats, words: Floats) -> None:
         """What vectors say of the candidates."""
         chosen = self._around.places
         best = np.zeros(len(self._firsts))

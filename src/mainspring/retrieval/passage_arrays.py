@@ -135,6 +135,13 @@ class PassageArrays:
         )
         self._asked: tuple[tuple[str, ...], dict[str, tuple[Ints, Ints]]] | None = None
 
+    @classmethod
+    def of_rows(cls, rows: Iterable[PassageRow], number_words: NumberWords | None) -> PassageArrays:
+        """Some passages of an index, to be scored."""
+        ordered = sorted(rows, key=lambda row: row.number)
+        numbering = Numbering()
+        return cls(numbering.columns([("", row) for row in ordered], number_words), numbering, 0)
+
     def extended(
         self, rows: Sequence[tuple[str, PassageRow]], number_words: NumberWords | None
     ) -> PassageArrays:
@@ -142,8 +149,8 @@ class PassageArrays:
         if not rows:
             return self
         ordered = sorted(rows, key=lambda row: row[1].number)
-        more = self.numbering.columns(ordered, number_words)
-        return PassageArrays(Columns.joined([more, self.columns]), self.numbering, self._containers)
+        columns = Columns.joined([self.numbering.columns(ordered, number_words), self.columns])
+        return PassageArrays(columns, self.numbering, self._containers)
 
     def positions(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Where passages are; numbers that do not exist are left out."""

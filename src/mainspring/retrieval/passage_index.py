@@ -122,9 +122,6 @@ class Vectors(Protocol):
         limit: int,
     ) -> list[int]: ...
     def values(
-        self, query: str, rows: Sequence[PassageRow], rarity: Mapping[str, float]
-    ) -> dict[int, dict[str, float]]: ...
-    def array_values(
         self, query: str, around: array_scorer.Candidates, rarity: Mapping[str, float]
     ) -> tuple[passage_arrays.Floats, passage_arrays.Floats]:
         """How near the candidates are as a whole, and word by word."""
@@ -191,12 +188,12 @@ class PassageIndex:
         query: str,
         scopes: Collection[str],
         limit: int,
-        more: Sequence[Container] = (),
+        unindexed: Sequence[Container] = (),
     ) -> list[PassageHit]:
-        """The passages that answer a question best, of these scopes and no others. `more` are
-        ranked with them without being in the index."""
+        """The passages that answer a question best, of these scopes and no others. `unindexed`
+        are ranked with them without being in the index."""
         question, allowed, self.problem = Question.of(query), sorted(scopes), None
-        if not question.stems or not (allowed or more):
+        if not question.stems or not (allowed or unindexed):
             return []
         arrays = self._arrays()
         source = self._store if arrays is None else arrays
@@ -204,52 +201,54 @@ class PassageIndex:
         self._passages = facts.passages
         near = self._nearest(question.text, facts, allowed, arrays)
         seeds = [*self._seeds(question, facts, allowed, source), *(near or ())] if allowed else []
-        brought = self._brought(more)
+        extra = self._unindexed_rows(unindexed)
         whole = source.container_scores(question.terms, allowed) if allowed else {}
         weights = WEIGHTS if self.problem else self._weights
         asked = _Asked(question, facts, whole, weights, seeds, limit)
         if arrays is None:
-            best = self._best_by_rows(asked, allowed, [row for row, _ in brought.values()])
+            best = self._best_by_rows(asked, allowed, [row for row, _ in extra.values()])
         else:
-            rows = [(place.scope, row) for row, place in brought.values()]
-            best = self._best_by_arrays(asked, arrays, rows)
+            rows = [(place.scope, row) for row, place in extra.values()]
+            arrays = arrays.extended(rows, self._number_words)
+            best = self._best_by_arrays(asked, arrays, list(extra))
         places = self._store.places([item.number for item in best if item.number > 0])
-        places |= {number: place for number, (_, place) in brought.items()}
+        places |= {number: place for number, (_, place) in extra.items()}
         return _hits(best, places)
 
     def _best_by_rows(
-        self, asked: _Asked, scopes: list[str], brought: list[PassageRow]
+        self, asked: _Asked, scopes: list[str], unindexed: list[PassageRow]
     ) -> list[ScoredPassage]:
         candidates = {seed + offset for seed in asked.seeds for offset in range(-SPAN, SPAN + 1)}
         around = candidates.union(*({at + offset for at in candidates} for offset in NEAR))
-        rows = [*self._store.rows(around, scopes), *brought]
+        rows = [*self._store.rows(around, scopes), *unindexed]
+        numbers = [row.number for row in unindexed]
+        if self._has_vectors:
+            arrays = passage_arrays.PassageArrays.of_rows(rows, self._number_words)
+            return self._best_by_arrays(asked, arrays, numbers)
         scorer = PassageScorer(asked.question, asked.facts, rows, asked.whole, asked.weights)
-        candidates |= {row.number for row in brought}
-        if self._vectors is not None and not self.problem:
-            chosen = [row for row in rows if row.number in candidates]
-            scorer.add_values(self._vectors.values(asked.question.text, chosen, scorer.rarity))
-        return scorer.best(candidates, asked.limit)
+        return scorer.best(candidates.union(numbers), asked.limit)
 
     def _best_by_arrays(
-        self,
-        asked: _Asked,
-        arrays: passage_arrays.PassageArrays,
-        brought: list[tuple[str, PassageRow]],
+        self, asked: _Asked, arrays: passage_arrays.PassageArrays, unindexed: list[int]
     ) -> list[ScoredPassage]:
-        number_words = None if self._vectors is None else self._vectors.number_words
-        arrays = arrays.extended(brought, number_words)
-        more = [row.number for _, row in brought]
-        around = array_scorer.Candidates.of(arrays, asked.seeds, more)
+        around = array_scorer.Candidates.of(arrays, asked.seeds, unindexed)
         if not len(around.places):
             return []
         scorer = array_scorer.ArrayScorer(
             asked.question, asked.facts, around, asked.whole, asked.weights
         )
-        if self._vectors is not None and not self.problem:
-            scorer.add_values(
-                *self._vectors.array_values(asked.question.text, around, scorer.rarity)
-            )
+        if self._vectors is not None and self._has_vectors:
+            values = self._vectors.values(asked.question.text, around, scorer.rarity)
+            scorer.add_vector_values(*values)
         return scorer.best(asked.limit)
+
+    @property
+    def _has_vectors(self) -> bool:
+        return self._vectors is not None and not self.problem
+
+    @property
+    def _number_words(self) -> passage_arrays.NumberWords | None:
+        return None if self._vectors is None else self._vectors.number_words
 
     def _arrays(self) -> passage_arrays.PassageArrays | None:
         """The passages in memory. A process that asks once does not read them all, unless it needs
@@ -259,14 +258,15 @@ class PassageIndex:
             return None
         try:
             if self._source is None:
-                number_words = None if self._vectors is None else self._vectors.number_words
-                self._source = passage_arrays.ArraySource(self._store, number_words)
+                self._source = passage_arrays.ArraySource(self._store, self._number_words)
             return self._source.current()
         except (ModuleNotFoundError, TooLarge):
             self._source, self._arrays_from = None, math.inf
             return None
 
-    def _brought(self, containers: Sequence[Container]) -> dict[int, tuple[PassageRow, Place]]:
+    def _unindexed_rows(
+        self, containers: Sequence[Container]
+    ) -> dict[int, tuple[PassageRow, Place]]:
         """Passages that are not in the index, with numbers that it does not have."""
         number, rows = 0, dict[int, tuple[PassageRow, Place]]()
         for at, container in enumerate(self._stored(containers), 1):

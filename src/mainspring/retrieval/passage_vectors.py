@@ -16,7 +16,6 @@ from mainspring.retrieval.array_scorer import Candidates, places_of_words
 from mainspring.retrieval.passage_arrays import Floats, Ints, NumberWords, PassageArrays
 from mainspring.retrieval.passage_store import PassageStore
 from mainspring.retrieval.passage_weights import VECTOR_WEIGHTS, WHOLE_VECTOR_WEIGHTS
-from mainspring.retrieval.passages import PassageRow
 from mainspring.retrieval.static_vectors import Encoder, Matrix
 from mainspring.retrieval.stems import content_words, stem
 
@@ -73,26 +72,9 @@ class PassageVectors:
         return [int(number) for number in numbers[best]]
 
     def values(
-        self, query: str, rows: Sequence[PassageRow], rarity: Mapping[str, float]
-    ) -> dict[int, dict[str, float]]:
-        """How near passages are: as a whole, and word by word."""
-        having = [row for row in rows if row.vector is not None]
-        if not having:
-            return {}
-        question = self._question(query)
-        matrix = np.frombuffer(b"".join(row.vector or b"" for row in having), np.int8)
-        near = _products(matrix.reshape(len(having), -1), question) / _SCALE
-        numbers = self._numbers([row.words for row in having])
-        lengths = np.array([len(several) for several in numbers], np.int32)
-        words = self._word_scores(query, np.concatenate(numbers), lengths, rarity)
-        return {
-            row.number: {"vector": float(near[at]), "words": float(words[at])}
-            for at, row in enumerate(having)
-        }
-
-    def array_values(
         self, query: str, around: Candidates, rarity: Mapping[str, float]
     ) -> tuple[Floats, Floats]:
+        """How near the candidates are: as a whole, and word by word."""
         arrays, rows = around.arrays, around.rows[around.places]
         columns = arrays.columns
         if not columns.vectors.shape[1]:

@@ -1,7 +1,7 @@
 """Ranks passages by a question, with what a store knows of them: the passages around them, what
-they belong to, who wrote them, and when; with vectors, how near they are. No model.
+they belong to, who wrote them, and when. No model.
 
-`passage_arrays.py` computes the same with numpy; a change here is one there.
+`array_scorer.py` computes the same with numpy, and adds vectors; a change here is one there.
 """
 
 from __future__ import annotations
@@ -137,23 +137,12 @@ class PassageScorer:
         for number, score in self._own.items():
             container = self._rows[number].container
             self._best[container] = max(score, self._best.get(container, 0.0))
-        self._more: dict[int, dict[str, float]] = {}
         self._asked_pairs = frozenset(pairwise(question.stems))
         cues = question.cues
         self._author = cues.author({row.author for row in self._rows.values()})
         self._has_row_cues = bool(self._author or cues.months or cues.years)
         self._flags = cues.flag_values
         self._flag_scores: dict[int, float] = {}
-
-    def add_values(self, values: dict[int, dict[str, float]]) -> None:
-        """What vectors say of the candidates."""
-        best: dict[int, float] = {}
-        for number, more in values.items():
-            container = self._rows[number].container
-            best[container] = max(more["words"], best.get(container, 0.0))
-        for number, more in values.items():
-            more["words_nearby"] = best[self._rows[number].container]
-        self._more = values
 
     def best(self, candidates: Iterable[int], limit: int) -> list[ScoredPassage]:
         """Only those that may be among them are explained: that costs as much as all the rest."""
@@ -168,7 +157,6 @@ class PassageScorer:
 
     def _explained(self, row: PassageRow) -> ScoredPassage:
         values = {**self._word_values(row), **self._flag_values(row), **self._row_cues(row)}
-        values |= self._more.get(row.number, {})
         values["pairs"] = shared_pairs(self._asked_pairs, row.stems)
         parts = {name: self._weights[name] * value for name, value in values.items() if value}
         score = round(sum(parts.values()), DIGITS)
@@ -228,7 +216,7 @@ class PassageScorer:
         score = self._sum(self._word_values(row)) + self._flag_score(row)
         if self._has_row_cues:
             score += self._sum(self._row_cues(row))
-        return score + self._sum(self._more.get(row.number, {}))
+        return score
 
     def _sum(self, values: Mapping[str, float]) -> float:
         weights, score = self._weights, 0.0

@@ -24,7 +24,7 @@ from mainspring.harness.permissions.rule import forbids, parse_rule
 from mainspring.log.lru_cache import LruCache
 from mainspring.runtime.agent_folder.folder_instructions import (
     PathInstructions,
-    load_path_instructions,
+    path_instructions,
     skills_for_path,
 )
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
@@ -181,7 +181,7 @@ class WorkspaceFacts:
         self._without_denied.put((paths, policy), visible)
         return visible
 
-    async def path_instructions(
+    def path_instructions(
         self, setup: SetupRequest, paths: SessionPaths, policy: Policy
     ) -> PathInstructions:
         """The instructions of the last run remember what the model has seen."""
@@ -189,7 +189,7 @@ class WorkspaceFacts:
         if (cached := self._instructions.get(key)) is not None:
             return cached
         home = None if setup.options.is_served else self._home
-        instructions = await load_path_instructions(
+        instructions = path_instructions(
             Scopes(folder=paths.workspace, home=home, managed=MANAGED),
             policy=policy,
             hidden=paths.hidden,

@@ -126,7 +126,7 @@ class ThreadWorkspaces:
                 paths=paths,
                 sandbox=sandbox,
                 folder_workspace=session_tree(paths, session.policy, skills),
-                path_instructions=await self.facts.path_instructions(setup, paths, session.policy),
+                path_instructions=self.facts.path_instructions(setup, paths, session.policy),
             )
         finally:
             if sandbox is not None:

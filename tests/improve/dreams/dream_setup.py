@@ -1,12 +1,8 @@
 """A log with sessions of a person, and a folder of memories that dreams change."""
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
-
-from tests.runtime.memory.memory_setup import memory_folder
 
 from mainspring.core import events
 from mainspring.core.content import TextBlock
@@ -14,10 +10,8 @@ from mainspring.core.events import DreamCreated, KnownPayload
 from mainspring.core.sender import Origin, OriginType, Sender
 from mainspring.improve.dreams.dream_log import create_dream
 from mainspring.improve.dreams.dreamer import Dreamer
-from mainspring.improve.dreams.folder_store import FolderStore
 from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
-from mainspring.log.sqlite import open_sqlite
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 
 ANNA = Sender(kind="person", id="cli:anna")
@@ -79,13 +73,3 @@ def _outcome(session_id: str, result: str) -> Sequence[KnownPayload]:
             usage=events.Usage(),
         )
     ]
-
-
-@asynccontextmanager
-async def open_world(place: Path) -> AsyncGenerator[World]:
-    async with open_sqlite(place / "log.db") as store:
-        log = SessionLog(store)
-        folder = memory_folder(place / "memory")
-        folder.root.mkdir(exist_ok=True)
-        dreamer = Dreamer(log=log, store=FolderStore(folder), clock=lambda: NOW)
-        yield World(log, folder, dreamer)

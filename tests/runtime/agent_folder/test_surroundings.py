@@ -57,7 +57,7 @@ def project(tmp_path: Path) -> Path:
 def around(root: Path, **more: object) -> PathInstructions:
     at = PurePosixPath(root)
     places = InstructionRoots(project=at, cwd=at, agent=at)
-    return PathInstructions(places, load(InstructionFiles(), places), **more)  # pyright: ignore[reportArgumentType] (keywords of it, by name)
+    return PathInstructions(places, **more)  # pyright: ignore[reportArgumentType] (keywords of it, by name)
 
 
 async def shown(surroundings: PathInstructions, path: str, thread_id: str = "") -> list[str]:

@@ -194,7 +194,6 @@ class McpClient:
         name: str,
         arguments: Mapping[str, object],
         *,
-        seconds: float | None = None,
         progress: Progress | None = None,
         rounds: InputRounds | None = None,
     ) -> CallResult:
@@ -204,7 +203,7 @@ class McpClient:
             McpFailed: no result; `is_in_doubt` if the call may have taken effect all the same.
         """
         params = {"name": name, "arguments": arguments}
-        seconds = seconds or self._limits.call_seconds
+        seconds = self._limits.call_seconds
         try:
             result = await self._complete("tools/call", params, seconds, progress, rounds)
         except McpFailed as error:

@@ -39,48 +39,31 @@ RequestHandlers: TypeAlias = Mapping[str, RequestHandler]
 Role: TypeAlias = Literal["user", "assistant"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SamplingRequest:
-    system: str
-    messages: tuple[tuple[Role, str], ...]
-    max_tokens: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SamplingReply:
-    text: str
-    model: str
-    is_cut: bool = False
-
-
-Sample: TypeAlias = Callable[[SamplingRequest], Awaitable[SamplingReply]]
-"""Asks the session's model, at the session's cost. Raises: McpFailed."""
+Messages: TypeAlias = Sequence[tuple[Role, str]]
+Sample: TypeAlias = Callable[[str, Messages, int], Awaitable[Reply]]
+"""Asks the session's model, at the session's cost: a system prompt, a conversation and a token
+limit. Raises: McpFailed."""
 ReadReply: TypeAlias = Callable[
-    [str, Sequence[tuple[str, str]], int], Awaitable[tuple[Reply, Iterable[KnownPayload]]]
+    [str, Messages, int], Awaitable[tuple[Reply, Iterable[KnownPayload]]]
 ]
-"""From a system prompt, a conversation and a token limit to the reply and its cost. Raises:
-ProviderFailed."""
+"""The same, with the cost of the reply. Raises: ProviderFailed."""
 
 
 def make_sample(read_reply: ReadReply, record: Callable[[Iterable[KnownPayload]], None]) -> Sample:
     """`record` gets the cost of each reply."""
     count = 0
 
-    async def sample(request: SamplingRequest) -> SamplingReply:
+    async def sample(system: str, messages: Messages, max_tokens: int) -> Reply:
         nonlocal count
         count += 1
         if count > _MAX_REQUESTS:
             raise McpFailed(f"servers have asked the model {_MAX_REQUESTS} times")
         try:
-            reply, facts = await read_reply(request.system, request.messages, request.max_tokens)
+            reply, facts = await read_reply(system, messages, max_tokens)
         except ProviderFailed as error:
             raise McpFailed(f"the model did not answer: {error}") from error
         record(facts)
-        return SamplingReply(
-            text="".join(part.text for part in reply.content if isinstance(part, TextBlock)),
-            model=reply.model,
-            is_cut=reply.reason == "max_tokens",
-        )
+        return reply
 
     return sample
 
@@ -114,33 +97,31 @@ class _SamplingParams(Struct, frozen=True, kw_only=True, rename="camel"):
 
 def _sampling_handler(sample: Sample) -> RequestHandlers:
     async def answer(params: bytes) -> Mapping[str, object]:
-        reply = await sample(_sampling_request(params))
+        reply = await sample(*_sampling_request(params))
+        text = "".join(part.text for part in reply.content if isinstance(part, TextBlock))
         return {
             "role": "assistant",
-            "content": {"type": "text", "text": reply.text},
+            "content": {"type": "text", "text": text},
             "model": reply.model,
-            "stopReason": "maxTokens" if reply.is_cut else "endTurn",
+            "stopReason": "maxTokens" if reply.reason == "max_tokens" else "endTurn",
         }
 
     return {"sampling/createMessage": RequestHandler("sampling", answer)}
 
 
-def _sampling_request(params: bytes) -> SamplingRequest:
+def _sampling_request(params: bytes) -> tuple[str, Messages, int]:
     request = decode_result(params, _SamplingParams, "sampling/createMessage")
     if request.tools:
         raise _refusal("tools are not offered to servers")
     if not 0 < len(request.messages) <= _MAX_MESSAGES:
         raise _refusal(f"from 1 to {_MAX_MESSAGES} messages, please")
-    messages_: tuple[tuple[Role, str], ...] = tuple(
-        (item.role, _text(item)) for item in request.messages
-    )
+    messages_: Messages = [(item.role, _text(item)) for item in request.messages]
     system = clean_text(request.system_prompt)
     if len(system) + sum(len(text) for _, text in messages_) > _MAX_CHARS:
         raise _refusal(f"more than {_MAX_CHARS:,} characters")
     if messages_[-1][0] != "user":
         raise _refusal("the last message has to be the user's")
-    tokens = min(max(request.max_tokens, 1), _MAX_TOKENS)
-    return SamplingRequest(system=system, messages=messages_, max_tokens=tokens)
+    return system, messages_, min(max(request.max_tokens, 1), _MAX_TOKENS)
 
 
 def _text(message: _SamplingMessage) -> str:

@@ -14,7 +14,7 @@ from yarl import URL
 
 from mainspring.capabilities.network.addresses import Resolver, resolve_allowed, system_resolver
 from mainspring.capabilities.network.rules import Network
-from mainspring.capabilities.network.web_client import PinnedResolver
+from mainspring.capabilities.network.web_client import PinnedResolver, error_text
 from mainspring.core.errors import NetworkRefused
 from mainspring.core.ports import HttpPost, HttpReply, PostResult
 
@@ -175,9 +175,9 @@ class HttpPoster:
             try:
                 return await self._send(target, address, headers, body)
             except _CONNECT_ERRORS as error:
-                failed = PostResult(error=_error_text(error))
+                failed = PostResult(error=error_text(error))
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-                return PostResult(error=_error_text(error))
+                return PostResult(error=error_text(error))
         return failed
 
     async def _send(
@@ -206,14 +206,6 @@ class HttpPoster:
             return PostResult(
                 status=response.status, excerpt=excerpt.decode(errors="replace").replace("\0", "")
             )
-
-
-def _error_text(error: Exception) -> str:
-    if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return "its certificate is not trusted"
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    return f"no answer ({type(error).__name__})"
 
 
 _ISSUER_SECONDS = 10.0

@@ -105,7 +105,7 @@ class WebFetch:
             self._audit(network_fact(request, None))
             raise
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            raise NetworkRefused(f"{request.host}: {_error_text(error)}") from error
+            raise NetworkRefused(f"{request.host}: {error_text(error)}") from error
         finally:
             if status is not None:
                 self._audit(network_fact(request, hop.rule, status=status))
@@ -187,7 +187,7 @@ def _egress_request(url: str) -> EgressRequest:
     return EgressRequest(scheme, host, port, "GET", parts.path or "/")
 
 
-def _error_text(error: Exception) -> str:
+def error_text(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return "its certificate is not trusted"
     if isinstance(error, TimeoutError):

@@ -47,19 +47,18 @@ class Tariff(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     successor: Tariff | None = None
     """The tariff from the day after."""
 
-    def on(self, day: date) -> Tariff:
-        """The tariff on a day: this one, or its successor."""
+    def price_on(self, day: date, price_date: str) -> Price:
+        """Its price on a day, or that of its successor."""
         is_over = self.valid_until is not None and self.valid_until < day
-        return self.successor.on(day) if is_over and self.successor is not None else self
-
-    def priced(self, price_date: str, day: date) -> Price:
+        if is_over and self.successor is not None:
+            return self.successor.price_on(day, price_date)
         return Price(
             input=self.input,
             output=self.output,
             cache_read=self.cache_read,
             cache_write=self.cache_write,
             date=price_date,
-            expired=str(self.valid_until) if self.valid_until and self.valid_until < day else "",
+            expired=str(self.valid_until) if is_over else "",
         )
 
 
@@ -132,6 +131,9 @@ class Catalog:
     def aliases(self) -> dict[str, str]:
         return dict(self._aliases)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._models or name in self._aliases
+
     def resolve(self, name: str) -> str:
         """The id, `provider:name`, of an alias, a bare name or an id.
 
@@ -192,8 +194,9 @@ class Catalog:
         return self._price(listing, listing.price)
 
     def _price(self, listing: ModelListing, tariff: Tariff | None) -> Price:
-        today = self._clock().date()
-        return FREE if tariff is None else tariff.on(today).priced(listing.price_date, today)
+        if tariff is None:
+            return FREE
+        return tariff.price_on(self._clock().date(), listing.price_date)
 
     def quirks(self, name: str) -> Quirks:
         """Quirks for the adapter, completed by other facts of the catalog."""

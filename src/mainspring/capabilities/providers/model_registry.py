@@ -36,6 +36,8 @@ def facts_of(catalog: Catalog, name: str) -> ModelFacts:
 def safest_facts(every: Sequence[ModelFacts]) -> ModelFacts:
     """Facts that hold for all of them: the smallest window, and the highest price of each kind of
     token."""
+    if len(every) == 1:
+        return every[0]
     prices = [facts.price for facts in every]
     return msgspec.structs.replace(
         every[0],
@@ -142,7 +144,7 @@ class ModelRegistry:
 
     def _is_custom(self, name: str) -> bool:
         """Whether the user registered it, and the catalog does not list it."""
-        return name in self._made and name not in (*self.catalog.ids, *self.catalog.aliases)
+        return name in self._made and name not in self.catalog
 
     def _candidate(self, name: str) -> ModelCandidate:
         if name in self._made:

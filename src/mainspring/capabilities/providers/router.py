@@ -82,16 +82,8 @@ class Router:
         self._routing = routing
         self.settings = settings or RouterSettings()
         self.timing = timing or Timing()
-        self._breakers = {
-            candidate.id: CircuitBreaker(self.settings.breaker, self.timing.clock)
-            for candidate in routing.all()
-        }
-        self._paces = {
-            provider: RateLimiter(
-                self.settings.paces.get(provider, self.settings.pace), self.timing
-            )
-            for provider in {candidate.provider for candidate in routing.all()}
-        }
+        self._breakers: dict[str, CircuitBreaker] = {}
+        self._paces: dict[str, RateLimiter] = {}
 
     def route(self, routing_task: RoutingTask | None = None) -> ModelRoute:
         """A model for one thread: it keeps its choice, and reports when another model answers."""
@@ -116,9 +108,15 @@ class Router:
                 yield item
 
     def breaker(self, candidate_id: str) -> CircuitBreaker:
+        if candidate_id not in self._breakers:
+            breaker = CircuitBreaker(self.settings.breaker, self.timing.clock)
+            self._breakers[candidate_id] = breaker
         return self._breakers[candidate_id]
 
     def pace(self, provider: str) -> RateLimiter:
+        if provider not in self._paces:
+            settings = self.settings.paces.get(provider, self.settings.pace)
+            self._paces[provider] = RateLimiter(settings, self.timing)
         return self._paces[provider]
 
     async def choose(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import chain
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -93,12 +94,6 @@ class Routing:
             raise InvalidInput(f"no models for {role}")
         return model_candidates
 
-    def all(self) -> tuple[ModelCandidate, ...]:
-        all_candidates = (
-            candidate for candidates in self._roles.values() for candidate in candidates
-        )
-        return tuple({candidate.id: candidate for candidate in all_candidates}.values())
-
     async def choose(
         self, routing_task: RoutingTask, request: Request
     ) -> tuple[ModelCandidate, ...]:
@@ -117,7 +112,7 @@ class Routing:
             if role_name == use:
                 return candidates
         others = self.candidates(role)
-        for candidate in self.all():
+        for candidate in chain.from_iterable(self._roles.values()):
             if candidate.id == use:
                 return (candidate, *(other for other in others if other.id != use))
         raise InvalidInput(f"a rule uses {use!r}, which is neither a role nor one of its models")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
-from typing import Annotated, TypeAlias, cast
+from typing import TYPE_CHECKING, Annotated, TypeAlias, cast
 
 import msgspec
 from anyio import to_thread
@@ -14,11 +14,16 @@ from msgspec import Meta, Struct
 
 from mainspring.core.content import TextBlock
 from mainspring.core.events import ToolsLoaded
+from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import ToolSpec
 from mainspring.core.model_facts import ModelFacts
 from mainspring.core.tool import Tool, ToolResult
 from mainspring.function_tools.define import tool
-from mainspring.retrieval.bm25 import Bm25Index, Encode, Text
+
+if TYPE_CHECKING:
+    from mainspring.retrieval import bm25
+else:
+    bm25 = LazyModule("mainspring.retrieval.bm25")  # most sessions have no deferred tools
 
 MAX_LOADED_TOOLS = 40
 _SHARE_OF_WINDOW = 10
@@ -35,7 +40,7 @@ _MAX_VALUES = 20
 """How many values of an input are included in the search."""
 _SERVER_PREFIX = "mcp__"
 
-OpenEncode: TypeAlias = Callable[[], Encode | None]
+OpenEncode: TypeAlias = "Callable[[], bm25.Encode | None]"
 """Called at the first search: reading a table of vectors takes a moment."""
 
 
@@ -95,8 +100,8 @@ def tool_search(deferred: Sequence[ToolSpec], open_encode: OpenEncode = _words_a
     specs = {spec.name: spec for spec in sorted(deferred, key=lambda spec: spec.name)}
 
     @cache
-    def make_index() -> Bm25Index:
-        return Bm25Index([search_text(spec) for spec in specs.values()], encode=open_encode())
+    def make_index() -> bm25.Bm25Index:
+        return bm25.Bm25Index([search_text(spec) for spec in specs.values()], encode=open_encode())
 
     @tool(description=_description(list(specs.values())), read_only=True, in_doubt="retry")
     async def tool_search(
@@ -123,13 +128,13 @@ def tool_search(deferred: Sequence[ToolSpec], open_encode: OpenEncode = _words_a
     return tool_search
 
 
-def search_text(spec: ToolSpec) -> Text:
+def search_text(spec: ToolSpec) -> bm25.Text:
     """The searchable text of a tool: its server, name, description, and inputs."""
     server, _, name = spec.name.removeprefix(_SERVER_PREFIX).partition("__")
     if not (spec.name.startswith(_SERVER_PREFIX) and name):
         server, name = "", spec.name
     inputs = " ".join(_schema_words(spec.input_schema, 0))
-    return Text(spec.name, name, spec.description, inputs, group=server)
+    return bm25.Text(spec.name, name, spec.description, inputs, group=server)
 
 
 def _schema_words(schema: object, depth: int) -> Iterable[str]:
@@ -189,7 +194,7 @@ def _search_result(specs: Sequence[ToolSpec], also: Sequence[ToolSpec]) -> ToolR
 
 
 def _selection_result(
-    specs: Sequence[ToolSpec], missing: Sequence[str], index: Bm25Index | None
+    specs: Sequence[ToolSpec], missing: Sequence[str], index: bm25.Bm25Index | None
 ) -> ToolResult:
     notes = [f"There is no deferred tool {name!r}.{_like(name, index)}" for name in missing]
     if not specs:
@@ -203,6 +208,6 @@ def _loaded(specs: Sequence[ToolSpec], notes: Sequence[str]) -> ToolResult:
     return ToolResult((TextBlock(text),), facts=(ToolsLoaded(names=tuple(s.name for s in specs)),))
 
 
-def _like(name: str, index: Bm25Index | None) -> str:
+def _like(name: str, index: bm25.Bm25Index | None) -> str:
     similar = ", ".join(index.search(name, 3) if index else ())
     return f" Similar: {similar}." if similar else ""

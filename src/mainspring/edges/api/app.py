@@ -89,10 +89,7 @@ class HandledRequest:
 
 
 RequestObserver = Callable[[HandledRequest], Awaitable[None]]
-
-
-async def ignore_request(_handled_request: HandledRequest) -> None:
-    pass
+"""Called after each request; it does not raise."""
 
 
 @dataclass(slots=True)
@@ -120,7 +117,7 @@ class Api:
         routes: Sequence[Route],
         *,
         access_control: AccessControl,
-        request_observer: RequestObserver = ignore_request,
+        request_observers: Sequence[RequestObserver] = (),
         proxies: frozenset[str] = frozenset(),
         limits: ConnectionLimits | None = None,
         repeated: IdempotentRequests | None = None,
@@ -128,7 +125,7 @@ class Api:
         """`proxies` are addresses of trusted proxies, whose `x-forwarded-for` is used."""
         self.routes = tuple(routes)
         self._access_control = access_control
-        self._request_observer = request_observer
+        self._request_observers = request_observers
         self._proxies = proxies
         self._limits = limits or ConnectionLimits()
         self._idempotency = Idempotency(repeated)
@@ -147,31 +144,31 @@ class Api:
     def _handler(self, route: Route | None) -> Callable[[web.Request], Awaitable[Any]]:
         async def handle(request: web.Request) -> web.StreamResponse:
             start = time.monotonic()
-            exchange = _RequestState(request, ids.new_id("req"), self._credentials(request), route)
+            headers = join_headers(request.headers.items())
+            address = client_address(request.remote or "", headers, self._proxies)
+            credentials = RequestCredentials(
+                headers=headers, path=request.match_info, address=address
+            )
+            exchange = _RequestState(request, ids.new_id("req"), credentials, route)
             request[_STATE_KEY] = exchange
             with log_context(request_id=exchange.request_id):
                 response = _started_response_or(await self._respond_or_error(exchange), request)
-            await self._request_observer(
-                HandledRequest(
-                    route=route,
-                    who=exchange.who,
-                    path=request.match_info,
-                    status=response.status,
-                    seconds=time.monotonic() - start,
-                    request_id=exchange.request_id,
-                    address=exchange.credentials.address,
-                    made=exchange.made,
-                )
+            handled = HandledRequest(
+                route=route,
+                who=exchange.who,
+                path=request.match_info,
+                status=response.status,
+                seconds=time.monotonic() - start,
+                request_id=exchange.request_id,
+                address=address,
+                made=exchange.made,
             )
+            for observe in self._request_observers:
+                await observe(handled)
             await discard_unread_body(request, response, self._limits)
             return response
 
         return handle
-
-    def _credentials(self, request: web.Request) -> RequestCredentials:
-        headers = join_headers(request.headers.items())
-        address = client_address(request.remote or "", headers, self._proxies)
-        return RequestCredentials(headers=headers, path=request.match_info, address=address)
 
     async def _respond_or_error(self, state: _RequestState) -> web.StreamResponse:
         try:
@@ -196,7 +193,9 @@ class Api:
         state.who, state.headers = admission.who, admission.headers
         if admission.refusal is not None:
             raise admission.refusal
-        await _send_continue(request)
+        if request.headers.get("expect", "").lower() == "100-continue":  # others are ignored
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            request.writer.output_size = 0
         query = read_query(route, request.query)
         body = await read_body(route, request)
         await self._access_control.check_named(
@@ -263,13 +262,6 @@ async def _on_response_prepare(request: web.Request, response: web.StreamRespons
 
 async def _defer_continue(_request: web.Request) -> None:
     """Do not send `100 Continue` before the client is authenticated."""
-
-
-async def _send_continue(request: web.Request) -> None:
-    """Send `100 Continue` if the client expects it; ignore other expectations."""
-    if request.headers.get("expect", "").lower() == "100-continue":
-        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0
 
 
 def _started_response_or(response: web.StreamResponse, request: web.Request) -> web.StreamResponse:

@@ -28,20 +28,14 @@ async def read_body(route: Route, request: web.Request) -> object:
         return Empty()
     try:
         with anyio.fail_after(_BODY_SECONDS):
-            raw = await _read_bytes(request)
+            raw = bytearray()  # appended in place: not copied for each of many small chunks
+            while len(raw) <= MAX_BODY_BYTES and (more := await request.content.read(1 << 20)):
+                raw += more
     except web.HTTPRequestEntityTooLarge:
         raise TooLarge(f"a request has {MAX_BODY_BYTES} bytes at most") from None
     if len(raw) > MAX_BODY_BYTES:
         raise TooLarge(f"a request has {MAX_BODY_BYTES} bytes at most")
-    return decode_body(raw or b"{}", route.body)
-
-
-async def _read_bytes(request: web.Request) -> bytes:
-    """The body, appended in place, so that it is not copied for each of many small chunks."""
-    raw = bytearray()
-    while len(raw) <= MAX_BODY_BYTES and (more := await request.content.read(1 << 20)):
-        raw += more
-    return bytes(raw)
+    return decode_body(bytes(raw) or b"{}", route.body)
 
 
 def decode_body(raw: bytes, type_: object) -> object:

@@ -23,16 +23,6 @@ _STREAM_MEDIA_TYPE = "text/event-stream"
 _PROBE_PATHS = frozenset(("/healthz", "/readyz", "/metrics"))
 
 
-def combined_observer(*witnesses: RequestObserver) -> RequestObserver:
-    """Calls each observer in turn; observers do not raise."""
-
-    async def all_of_them(request: HandledRequest) -> None:
-        for witness in witnesses:
-            await witness(request)
-
-    return all_of_them
-
-
 class MetricsObserver:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

@@ -127,10 +127,11 @@ class Route:
     other_responses: Mapping[int, Any] = field(default_factory=dict[int, Any])
     """Types of JSON responses with other statuses that are not errors."""
 
-    @property
-    def operation(self) -> str:
-        """`post /v1/agents/{agent_id}`: the name that the audit and the metrics use."""
-        return f"{self.method.lower()} {self.path}"
+    operation: str = field(init=False)
+    """`post /v1/agents/{agent_id}`: the name that the audit and the metrics use."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "operation", f"{self.method.lower()} {self.path}")
 
 
 class RouteOptions(TypedDict, total=False):

@@ -50,7 +50,7 @@ async def label(
         labelled = (
             {item.session_id for item in read_labels(suite_file)} if verdict is None else set[str]()
         )
-        for item in (outcome.results[key] for key in sorted(outcome.results)):
+        for item in outcome.sorted_results:
             is_selected = item.case_id in cases and case in (None, item.case_id)
             if not is_selected or item.session_id in labelled:
                 continue

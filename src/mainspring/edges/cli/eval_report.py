@@ -132,7 +132,7 @@ async def _trajectories(
 
 def print_summary(settings: Settings, run: EvalRun) -> None:
     screen = Screen(settings)
-    results = [run.results[key] for key in sorted(run.results)]
+    results = run.sorted_results
     for item in results:
         if item.outcome != "passed":
             name = f"{item.case_id} trial {item.trial}"
@@ -290,7 +290,7 @@ async def report(
         score = await production_score(log, outcome.created.agent_name, outcome.created.suite)
     print_list(
         settings,
-        [outcome.results[key] for key in sorted(outcome.results)],
+        outcome.sorted_results,
         json=json,
         heads=RESULT_HEADS,
         row=result_row,

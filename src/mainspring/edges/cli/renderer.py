@@ -272,6 +272,8 @@ class EventRenderer:
         if node is not None and node.subagent_state != "waiting":
             about = f" · {node.about}" if node.about else ""
             self._turns.append(f"{tree.path(node)}: {_transition_text(node)}{about}")
+        if not tree.nodes:
+            return
         if tree.is_live and self._out.can_redraw:
             if isinstance(event.payload, events.ThreadCreated):
                 self._markdown_stream.set_status("")  # the tree replaces the call's status

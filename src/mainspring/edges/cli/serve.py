@@ -29,7 +29,6 @@ from mainspring.edges.api.request_observers import (
     AuditObserver,
     MetricsObserver,
     access_log,
-    combined_observer,
     webhook_observer,
 )
 from mainspring.edges.api.route import Route, routes_of
@@ -96,7 +95,7 @@ async def serve(settings: Settings, *, options: ServeOptions, worker_options: Wo
         api = Api(
             all_routes(service, *dependencies.operations()),
             access_control=Authenticator(records, token_verifier=tokens),
-            request_observer=combined_observer(
+            request_observers=(
                 AuditObserver(
                     service.access.audit, alarm=dependencies.telemetry.metrics.audit_failures.inc
                 ),

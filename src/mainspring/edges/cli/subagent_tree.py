@@ -64,7 +64,7 @@ class SubagentNode:
 class SubagentTree:
     def __init__(self, main_id: str) -> None:
         self.main_id = main_id
-        self._branches: dict[str, SubagentNode] = {}
+        self.nodes: dict[str, SubagentNode] = {}
         self._calls: set[str] = set()
 
     @classmethod
@@ -87,18 +87,18 @@ class SubagentTree:
 
     def hide_all(self) -> None:
         """Hide all subagents until something happens to them."""
-        for branch in self._branches.values():
+        for branch in self.nodes.values():
             branch.is_shown = False
 
     def apply(self, event: Event) -> SubagentNode | None:
         """Apply an event. Returns the subagent whose state it changed, if any."""
         if isinstance(event.payload, events.SessionForked):
-            for item in self._branches.values():  # the parent session continues them
+            for item in self.nodes.values():  # the parent session continues them
                 item.subagent_state, item.reason = "ended", item.reason or "left behind"
             return None
         if isinstance(event.payload, events.ThreadCreated):
             return self._add_subagent(event.payload)
-        branch = self._branches.get(event.thread_id)
+        branch = self.nodes.get(event.thread_id)
         if branch is None:
             return None
         before = branch.subagent_state
@@ -108,7 +108,7 @@ class SubagentTree:
 
     def path(self, node: SubagentNode) -> str:
         """The names from the main thread down to this subagent."""
-        parent = self._branches.get(node.parent_id or "")
+        parent = self.nodes.get(node.parent_id or "")
         return node.name if parent is None else f"{self.path(parent)} > {node.name}"
 
     def lines(self, most: int = 100) -> list[list[StyledText]]:
@@ -124,11 +124,11 @@ class SubagentTree:
         return [*lines, [(_total_text(nodes), "dim")]]
 
     def _add_subagent(self, created: events.ThreadCreated) -> SubagentNode | None:
-        if created.session_thread_id in self._branches:
+        if created.session_thread_id in self.nodes:
             return None
         if created.tool_use_id is not None:
             self._calls.add(created.tool_use_id)
-        branch = self._branches[created.session_thread_id] = SubagentNode(
+        branch = self.nodes[created.session_thread_id] = SubagentNode(
             id=created.session_thread_id,
             name=created.agent_name or "subagent",
             about=truncate(created.description or ""),
@@ -137,7 +137,7 @@ class SubagentTree:
         return branch
 
     def _visible(self) -> list[SubagentNode]:
-        return [branch for branch in self._branches.values() if branch.is_shown]
+        return [branch for branch in self.nodes.values() if branch.is_shown]
 
     @staticmethod
     def _most_urgent(nodes: list[SubagentNode], most: int) -> list[SubagentNode]:

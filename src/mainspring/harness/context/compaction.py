@@ -5,7 +5,7 @@ afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -13,7 +13,6 @@ from msgspec import Struct
 from mainspring.core.content import Block, TextBlock
 from mainspring.core.events import CompactionRequested, ContextAdded, ContextCompacted
 from mainspring.core.model import Assistant, ToolResultBlock
-from mainspring.core.model_facts import ModelFacts
 from mainspring.harness import hook_events
 from mainspring.harness.context.compaction_layers import (
     CompactionInput,
@@ -32,7 +31,6 @@ from mainspring.harness.context.working_state import (
     extract_state,
     parse_state,
 )
-from mainspring.harness.limits import Limits
 from mainspring.harness.stop_reasons import Continue, Ended, Step
 from mainspring.harness.thread_context import ThreadContext
 
@@ -90,14 +88,14 @@ class CompactionThresholds(Struct, frozen=True):
     """The limit for all results of one round."""
 
 
-def compaction_thresholds(facts: ModelFacts, limits: Iterable[Limits]) -> CompactionThresholds:
+def thresholds_of(context: ThreadContext) -> CompactionThresholds:
     """13k and 3k tokens below the context window; in small windows, a quarter and a tenth of it.
     The smallest `max_context` and `compact_at` of the limits lower both.
 
     The room above the trigger is for the reply.
     """
-    limits = [*limits]
-    window = min([facts.window, *(item.max_context for item in limits if item.max_context)])
+    limits = [tier.limits for tier in context.tiers]
+    window = min([context.facts.window, *(item.max_context for item in limits if item.max_context)])
     shares = [item.compact_at for item in limits if item.compact_at is not None]
     trigger = min([window - min(13_000, window // 4), *(int(window * share) for share in shares)])
     return CompactionThresholds(
@@ -106,10 +104,6 @@ def compaction_thresholds(facts: ModelFacts, limits: Iterable[Limits]) -> Compac
         stop=window - min(3_000, window // 10),
         results=min(50_000, window // 4),
     )
-
-
-def thresholds_of(context: ThreadContext) -> CompactionThresholds:
-    return compaction_thresholds(context.facts, (tier.limits for tier in context.tiers))
 
 
 async def compact_if_needed(context: ThreadContext) -> Step | None:
@@ -175,24 +169,22 @@ async def compact_after_overflow(context: ThreadContext, *, media: bool) -> bool
     return work.has_changed
 
 
-class _Compaction:
+class _Compaction(Struct):
     """One compaction of a thread's conversation. Hooks run before its first change."""
 
-    def __init__(self, context: ThreadContext, request: CompactionRequested | None = None) -> None:
-        self.has_changed = False
-        self.is_interrupted = False
-        self._context = context
-        self._wanted = request
-        self._is_announced = False
-        self._is_blocked = False
-        self._is_urgent = False
+    context: ThreadContext
+    request: CompactionRequested | None = None
+    has_changed: bool = False
+    is_interrupted: bool = False
+    _is_announced: bool = False
+    _is_blocked: bool = False
+    _is_urgent: bool = False
 
     async def limit_results(self, max_tokens: int) -> None:
-        transcript = self._context.thread.transcript
-        max_bytes = int(max_tokens * self._context.facts.bytes_per_token)
-        self._record(
-            limit_results(transcript, max_bytes)
-        )  # the model has not seen these yet: no hooks
+        transcript = self.context.thread.transcript
+        max_bytes = int(max_tokens * self.context.facts.bytes_per_token)
+        if overlays := limit_results(transcript, max_bytes):
+            self._record(overlays)  # the model has not seen these yet: no hooks
 
     async def run(self, *, goal: int, rounds: int) -> None:
         for layer in (drop_finished_tasks, drop_old_results, collapse_rounds):
@@ -206,13 +198,13 @@ class _Compaction:
     async def summarize(self, *, goal: int, rounds: int) -> None:
         sheet = self._sheet(goal, rounds)
         if sheet is None or not is_worth_it(
-            self._context, sheet, is_wanted=self._wanted is not None
+            self.context, sheet, is_wanted=self.request is not None
         ):
             return
         if not await self._may_go_on():
             return
-        keep = None if self._wanted is None else self._wanted.instructions
-        summary = await summarize(self._context, sheet, state=self._state(), keep=keep)
+        keep = None if self.request is None else self.request.instructions
+        summary = await summarize(self.context, sheet, state=self._state(), keep=keep)
         self.is_interrupted = summary is None
         if summary is not None and summary.overlays:
             is_corrected = summary.state is not None
@@ -230,7 +222,7 @@ class _Compaction:
 
     async def drop_media(self, *, with_newest: bool) -> None:
         sheet = CompactionInput(
-            self._context.thread.transcript, 0, _KEPT_ROUNDS, self._context.facts.window
+            self.context.thread.transcript, 0, _KEPT_ROUNDS, self.context.facts.window
         )
         overlays = drop_media(sheet, with_newest=with_newest)
         if not overlays:
@@ -241,7 +233,7 @@ class _Compaction:
 
     def _sheet(self, goal: int, rounds: int) -> CompactionInput | None:
         """None: the goal is reached."""
-        context = self._context
+        context = self.context
         tokens = context.input_tokens()
         if tokens <= goal:
             return None
@@ -257,22 +249,22 @@ class _Compaction:
         """Run hooks once, before the first change; a hook may refuse a compaction that can wait."""
         if not self._is_announced:
             self._is_announced = True
-            hook_result = await self._context.run_hooks(
-                hook_events.before_compact(self._wanted), is_context=False
+            hook_result = await self.context.run_hooks(
+                hook_events.before_compact(self.request), is_context=False
             )
             self._is_blocked = hook_result.blocked
-            await self._context.toolbox.authorizer.before_compact(self._context.thread)
+            await self.context.toolbox.authorizer.before_compact(self.context.thread)
         return self._is_urgent or not self._is_blocked
 
     def _state(self) -> WorkingState:
-        thread = self._context.thread
+        thread = self.context.thread
         previous, _ = parse_state(thread.saved_state.text)
         return extract_state(thread.transcript, thread.tasks, previous)
 
     async def _save_state(self, state: WorkingState, *, is_corrected: bool = False) -> None:
         """Before messages are removed; once, also if a crash comes between, unless a summary has
         corrected it. What outlives the session goes to its memory."""
-        context, thread = self._context, self._context.thread
+        context, thread = self.context, self.context.thread
         max_bytes = min(
             _MAX_STATE_BYTES, int(context.facts.window * context.facts.bytes_per_token) // 20
         )
@@ -288,9 +280,7 @@ class _Compaction:
 
     def _record(self, overlays: Sequence[ContextCompacted]) -> None:
         """Apply all overlays, with what each frees, or none."""
-        if not overlays:
-            return
-        context = self._context
+        context = self.context
         trial = context.thread.transcript.copy()
         tokens = context.input_tokens(trial)
         proven: list[ContextCompacted] = []

@@ -160,8 +160,13 @@ def limit_results(transcript: Transcript, max_bytes: int) -> list[ContextCompact
 
     The largest are shortened first, all to the same size.
     """
+    last = transcript.messages[-1] if transcript.messages else None
+    parts = () if last is None or isinstance(last, Assistant) else last.content
+    # results that no model has answered, even if they were sent
+    results = [part for part in parts if isinstance(part, ToolResultBlock)]
     sizes = {
-        result.tool_use_id: result_bytes(result.content) for result in _newest_results(transcript)
+        result.tool_use_id: result_bytes(result.content)
+        for result in (*results, *transcript.open_results)
     }
     if sum(sizes.values()) <= max_bytes:
         return []
@@ -247,13 +252,6 @@ def drop_media(source: CompactionInput, *, with_newest: bool) -> list[ContextCom
         return []
     first, last = source.span(range(indices[0], indices[-1] + 1))
     return [ContextCompacted(layer="media", first_seq=first, last_seq=last)]
-
-
-def _newest_results(transcript: Transcript) -> list[ToolResultBlock]:
-    """Results of the newest round that no model has answered, even if they were sent."""
-    last = transcript.messages[-1] if transcript.messages else None
-    parts = () if last is None or isinstance(last, Assistant) else last.content
-    return [part for part in parts if isinstance(part, ToolResultBlock)] + transcript.open_results
 
 
 def _rounds(source: CompactionInput, stretch: range) -> list[tuple[int, int]]:

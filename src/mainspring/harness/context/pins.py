@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mainspring.core.content import Block, plain_text
 from mainspring.harness.context.messages import media_placeholder
@@ -32,17 +33,16 @@ def is_lasting_constraint(words: Iterable[Block]) -> bool:
     return any(phrase in text for phrase in _CONSTRAINT_WORDS)
 
 
-class Pins:
+class Pins(Struct):
     """Rules stay pinned; the goal of a task and messages about it do until the task is done."""
 
-    def __init__(self) -> None:
-        self._rules: list[Pin] = []
-        self._goal: list[Pin] = []
-        self._words: list[Pin] = []
-        self._is_begun = False
-        self._is_done = False
-        self._inherited = 0
-        """How many goals belong to the parent thread."""
+    _rules: list[Pin] = []
+    _goal: list[Pin] = []
+    _words: list[Pin] = []
+    _is_begun: bool = False
+    _is_done: bool = False
+    _inherited: int = 0
+    """How many goals belong to the parent thread."""
 
     def add_rule(self, seq: int, blocks: tuple[Block, ...]) -> None:
         self._rules.append(Pin(seq, blocks))
@@ -103,11 +103,7 @@ class Pins:
             ]
 
     def copy(self) -> Pins:
-        twin = Pins()
-        twin._rules, twin._goal, twin._words = [*self._rules], [*self._goal], [*self._words]
-        twin._is_begun, twin._is_done = self._is_begun, self._is_done
-        twin._inherited = self._inherited
-        return twin
+        return replace(self, _rules=[*self._rules], _goal=[*self._goal], _words=[*self._words])
 
     def branch(self) -> Pins:
         """The pins of a thread that branches off here with a task of its own."""

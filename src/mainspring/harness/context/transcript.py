@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TypeAlias
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from mainspring.core.content import Block, TextBlock, plain_text
 from mainspring.core.events import AgentThinking, ContextCompacted, Usage
 from mainspring.core.model import Assistant, Message, Thinking, ToolResultBlock, ToolUse, User
@@ -30,27 +33,27 @@ BRANCH_RESULT = TextBlock("[Under way; you work on the task below.]")
 SNIPPED_NOTE = "[Earlier in this conversation: removed to save space; history_search finds it.]"
 
 
-class Transcript:
-    def __init__(self) -> None:
-        self.messages: list[Message] = []
-        """Closed messages, which only a compaction can change."""
-        self.spans: list[tuple[int, int]] = []
-        """First and last seq of each message."""
-        self.is_answered = True
-        self.pins = Pins()
-        self.finished: list[int] = []
-        """Where runs ended that completed their task."""
-        self._parts: list[ReplyPart] = []
-        self._begun = 0
-        self._asked: list[str] = []
-        self._results: dict[str, ToolResultBlock] = {}
-        self._said: list[Block] = []
-        self._unasked = 0  # how many blocks of the open turn need no answer
-        self._first_open = 0
-        self._head = 0  # how many pinned blocks were inserted into the first message
-        self._bytes = 0
-        self._counted_tokens: int | None = None
-        self._counted_bytes = 0
+class Transcript(Struct, eq=False):
+    messages: list[Message] = []
+    """Closed messages, which only a compaction can change."""
+    spans: list[tuple[int, int]] = []
+    """First and last seq of each message."""
+    is_answered: bool = True
+    pins: Pins = field(default_factory=Pins)
+    finished: list[int] = []
+    """Where runs ended that completed their task."""
+    bytes: int = 0
+    """Its estimated size."""
+    _parts: list[ReplyPart] = []
+    _begun: int = 0
+    _asked: list[str] = []
+    _results: dict[str, ToolResultBlock] = {}
+    _said: list[Block] = []
+    _unasked: int = 0  # how many blocks of the open turn need no answer
+    _first_open: int = 0
+    _head: int = 0  # how many pinned blocks were inserted into the first message
+    _counted_tokens: int | None = None
+    _counted_bytes: int = 0
 
     def add_user(self, seq: int, content: Sequence[Block]) -> None:
         self.pins.add_words(seq, tuple(content))
@@ -60,7 +63,7 @@ class Transcript:
         """Remove text that was not sent to the model yet."""
         withheld_ids = {id(block) for block in content}
         self._said = [block for block in self._said if id(block) not in withheld_ids]
-        self._bytes -= blocks_bytes(content)
+        self.bytes -= blocks_bytes(content)
         self.pins.take_back(seq)
         if len(self._said) == self._unasked and not self._results:
             self.is_answered = True
@@ -94,7 +97,7 @@ class Transcript:
         self._results[call_id] = ToolResultBlock(
             tool_use_id=call_id, content=content, is_error=is_error
         )
-        self._bytes += result_bytes(content)
+        self.bytes += result_bytes(content)
 
     def begin_reply(self, seq: int) -> None:
         """Close the user's turn: results in the order of the calls, then messages."""
@@ -123,7 +126,7 @@ class Transcript:
         if self._parts:
             reply = Assistant(tuple(self._parts))
             self._close(reply, self._begun, seq)
-            self._bytes += message_bytes(reply)
+            self.bytes += message_bytes(reply)
         self._parts = []
         if not is_error:
             self.is_answered = True
@@ -136,7 +139,7 @@ class Transcript:
             + usage.cache_read_input_tokens
             + usage.output_tokens
         )
-        self._counted_bytes = self._bytes
+        self._counted_bytes = self.bytes
 
     def add_import(self, seq: int, note: str | None) -> None:
         """Imported messages: their token counts include the prompt of another tool."""
@@ -148,10 +151,6 @@ class Transcript:
         if is_completed:
             self.finished.append(seq)
             self.pins.finish()
-
-    @property
-    def bytes(self) -> int:
-        return self._bytes
 
     @property
     def open_results(self) -> list[ToolResultBlock]:
@@ -171,30 +170,34 @@ class Transcript:
     def tokens(self, *, prefix_bytes: int, bytes_per_token: float) -> int:
         """A high estimate of the input tokens of the next request."""
         if self._counted_tokens is None:
-            return int((prefix_bytes + self._bytes) / bytes_per_token) + 1
-        grown = self._bytes - self._counted_bytes
+            return int((prefix_bytes + self.bytes) / bytes_per_token) + 1
+        grown = self.bytes - self._counted_bytes
         if grown >= 0:
             return self._counted_tokens + int(grown / bytes_per_token) + 1
-        growth = (prefix_bytes + self._bytes) / (prefix_bytes + self._counted_bytes)
+        growth = (prefix_bytes + self.bytes) / (prefix_bytes + self._counted_bytes)
         return int(self._counted_tokens * growth) + 1
 
     def copy(self) -> Transcript:
         """A copy, to try a compaction on."""
-        twin = Transcript()
-        twin.__dict__.update(self.__dict__)
-        twin.messages, twin.spans = [*self.messages], [*self.spans]
-        twin.finished, twin.pins = [*self.finished], self.pins.copy()
-        twin._parts, twin._asked = [*self._parts], [*self._asked]
-        twin._results, twin._said = {**self._results}, [*self._said]
-        return twin
+        return replace(
+            self,
+            messages=[*self.messages],
+            spans=[*self.spans],
+            finished=[*self.finished],
+            pins=self.pins.copy(),
+            _parts=[*self._parts],
+            _asked=[*self._asked],
+            _results={**self._results},
+            _said=[*self._said],
+        )
 
     def branch(self) -> Transcript:
         """The transcript of a thread that branches off here. Open calls get the same result text in
         every branch, so that all branches share a prompt prefix."""
         twin = self.copy()
         twin.pins = self.pins.branch()
-        twin._bytes -= blocks_bytes(self._said)
-        twin._bytes -= sum(result_bytes(result.content) for result in self._results.values())
+        twin.bytes -= blocks_bytes(self._said)
+        twin.bytes -= sum(result_bytes(result.content) for result in self._results.values())
         twin._said, twin._unasked, twin._results = [], 0, {}
         for call_id in twin._asked:
             twin.add_result(self._begun, call_id, (BRANCH_RESULT,), is_error=False)
@@ -209,7 +212,7 @@ class Transcript:
                 self._drop_media(overlay.first_seq, overlay.last_seq)
             else:
                 self._replace(overlay.first_seq, overlay.last_seq, overlay.summary)
-        self._bytes = (
+        self.bytes = (
             sum(map(message_bytes, self.messages))
             + blocks_bytes(self._said)
             + sum(result_bytes(result.content) for result in self._results.values())
@@ -303,7 +306,7 @@ class Transcript:
     def _say(self, seq: int, content: Sequence[Block]) -> None:
         self._open(seq)
         self._said += content
-        self._bytes += blocks_bytes(content)
+        self.bytes += blocks_bytes(content)
 
     def _open(self, seq: int) -> None:
         self.is_answered = False

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from msgspec import Struct
 
@@ -109,10 +110,6 @@ def with_ask_target(decision: Decision, mode: Mode) -> Decision:
     return replace(decision, asks="parent") if mode == "bubble" else decision
 
 
-def _deny_rules(case: _Case) -> Decision | None:
-    return _forbidding_rule(case, "deny")
-
-
 def _ask_rules(case: _Case) -> Decision | None:
     return _forbidding_rule(case, "ask") or _unreadable_rule(case)
 
@@ -138,17 +135,14 @@ def _unreadable_rule(case: _Case) -> Decision | None:
 
 
 def _plan_mode(case: _Case) -> Decision | None:
-    tool = case.call.tool
-    is_permitted = case.is_read_only or tool in NEEDS_A_PERSON or _is_declared_reading(case)
+    call = case.call
+    # Of an MCP tool that declares itself read-only a person may be asked; others are denied.
+    is_declared_reading = call.analysis is None and call.traits.read_only
+    is_permitted = case.is_read_only or call.tool in NEEDS_A_PERSON or is_declared_reading
     if case.mode != "plan" or is_permitted:
         return None
     reason = f"the mode plan allows no changes, and {_describe(case)} may change something"
     return Decision(decision="deny", gate="mode", rule="plan", reason=reason)
-
-
-def _is_declared_reading(case: _Case) -> bool:
-    """Of an MCP tool that declares itself read-only a person may be asked; others are denied."""
-    return case.call.analysis is None and case.call.traits.read_only
 
 
 def _person_required(case: _Case) -> Decision | None:
@@ -375,7 +369,7 @@ def _describe(case: _Case) -> str:
 
 
 _STEPS: tuple[Callable[[_Case], Decision | None], ...] = (
-    _deny_rules,
+    partial(_forbidding_rule, behavior="deny"),
     _plan_mode,
     _ask_rules,
     _person_required,

@@ -133,8 +133,8 @@ class ThreadTree:
         if member is self.main:
             member.spend_account.apply(event)
         else:
-            for with_ancestor in self.with_ancestors(member):
-                with_ancestor.spend_account.apply(event)
+            for node in self.with_ancestors(member):
+                node.spend_account.apply(event)
         if type(event.payload) in _CONCERNING_OTHERS:
             if _is_progress(event.payload):
                 self._reset_ancestor_wakes(member)
@@ -274,13 +274,10 @@ class ThreadTree:
         )
 
     def _settle(self, call_id: str) -> None:
-        called = self.created_by(call_id)
-        if (
-            called is not None
-            and called.created_event is not None
-            and called.created_event.mode not in _UNAWAITED
-        ):
-            called.is_reported = True
+        node = self._by_call.get(call_id)
+        birth = None if node is None else node.created_event
+        if node is not None and birth is not None and birth.mode not in _UNAWAITED:
+            node.is_reported = True
 
 
 def _note_worktree(node: ThreadNode, change: events.WorktreeOpened | events.WorktreeClosed) -> None:

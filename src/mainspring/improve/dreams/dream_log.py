@@ -10,13 +10,12 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
-import anyio
 import msgspec
 
 from mainspring.core import events, ids
 from mainspring.core.content import plain_text
-from mainspring.core.envelope import Event, event_types
-from mainspring.core.errors import InvalidInput, LeaseHeld, SessionExists, SessionNotFound
+from mainspring.core.envelope import Event
+from mainspring.core.errors import InvalidInput, SessionNotFound
 from mainspring.core.events import (
     DreamApplied,
     DreamCreated,
@@ -25,12 +24,11 @@ from mainspring.core.events import (
     SessionCreated,
 )
 from mainspring.core.sender import Origin, Sender
-from mainspring.log.session_lease import hold_session
+from mainspring.improve.listed_sessions import create_listed, read_list
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.memory.memory_edits import MemoryEdit
 
 DreamStatus: TypeAlias = Literal["running", "proposed", "applied", "rolled_back"]
-_TRIES = 300
 _EDITS = msgspec.json.Decoder(tuple[MemoryEdit, ...])
 _ENCODER = msgspec.json.Encoder()
 
@@ -118,16 +116,7 @@ async def read_edits(log: SessionLog, dream: Dream) -> tuple[MemoryEdit, ...]:
 
 async def list_dreams(log: SessionLog, store: str) -> list[DreamCreated]:
     """Oldest first. `store`: what `create_dream` was given."""
-    try:
-        listed = await log.read(list_session(store), types=event_types(DreamCreated))
-    except SessionNotFound:
-        return []
-    unique = {
-        event.payload.dream_id: event.payload
-        for event in listed
-        if isinstance(event.payload, DreamCreated)
-    }
-    return list(unique.values())
+    return await read_list(log, list_session(store), DreamCreated)
 
 
 async def create_dream(
@@ -135,26 +124,15 @@ async def create_dream(
 ) -> None:
     """Write a dream's first event, and list it; again after a crash, it does nothing twice."""
     origin = Origin(type="dream", id=created.dream_id)
-    title = f"dream of {len(created.session_ids)} sessions"
-    own = dream_session(created.dream_id)
-    for session_id, name in ((own, title), (list_session(store), f"dreams of {created.store_id}")):
-        with suppress(SessionExists):
-            await log.create(
-                SessionCreated(title=name, origin=origin), session_id=session_id, sender=sender
-            )
-        await _append_once(log, session_id, created)
-
-
-async def _append_once(log: SessionLog, session_id: str, created: DreamCreated) -> None:
-    for _ in range(_TRIES):
-        with suppress(LeaseHeld):  # another process lists a dream
-            async with hold_session(log, session_id) as writer:
-                listed = await log.read(session_id, types=event_types(DreamCreated))
-                if all(event.payload != created for event in listed):
-                    await writer.append(created)
-            return
-        await anyio.sleep(0.05)
-    raise InvalidInput(f"session {session_id} is held by another process; try again")
+    titles = {
+        dream_session(created.dream_id): f"dream of {len(created.session_ids)} sessions",
+        list_session(store): f"dreams of {created.store_id}",
+    }
+    sessions = {
+        session_id: SessionCreated(title=title, origin=origin)
+        for session_id, title in titles.items()
+    }
+    await create_listed(log, created, sessions, key=lambda dream: dream.dream_id, sender=sender)
 
 
 def encode_edits(edits: Iterable[MemoryEdit]) -> bytes:

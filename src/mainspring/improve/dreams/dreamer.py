@@ -7,14 +7,13 @@ the step that is missing; no change is made twice and no answer of a model is pa
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Protocol, TypeAlias
 
 from msgspec.structs import replace
 
-from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, ProviderFailed, SessionNotFound
@@ -28,8 +27,7 @@ from mainspring.core.events import (
     ModelRequestStarted,
     Usage,
 )
-from mainspring.core.model import Reply, Request, User
-from mainspring.harness.budget import Charge
+from mainspring.core.model import Request
 from mainspring.improve.dreams.dream_log import (
     Dream,
     dream_session,
@@ -40,13 +38,14 @@ from mainspring.improve.dreams.dream_log import (
 from mainspring.improve.dreams.memory_upkeep import Upkeep, keep_up
 from mainspring.improve.dreams.model_lessons import AskDream, model_lessons
 from mainspring.improve.dreams.session_lessons import SessionRecord, lessons
-from mainspring.improve.evals.judge_calls import RunBudget
+from mainspring.improve.evals.judge_calls import RunBudget, new_request
 from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.log.writer import Writer
 from mainspring.runtime.memory.consolidation import Consolidation
 from mainspring.runtime.memory.memory_edits import AppliedEdits, MemoryEdit
 from mainspring.runtime.memory.recall import UtilityValues
+from mainspring.runtime.model_question import read_reply, reply_text
 from mainspring.runtime.session_context import Models
 
 MAX_SESSIONS = 100
@@ -180,21 +179,12 @@ class Dreamer:
         async def ask(request_id: str, system: str, question: str) -> str | None:
             if request_id in dream.answers:
                 return dream.answers[request_id]
-            facts = models.facts(name)
-            tokens = int(len(system + question) / facts.bytes_per_token) + 1
-            most = (tokens * facts.price.input + _MAX_TOKENS * facts.price.output) / 10**6
-            charge = Charge(reservation_id=ids.new_id(ids.RESERVATION), cost_usd=most)
+            request, charge = new_request(
+                models, name, system, question, max_tokens=_MAX_TOKENS, request_id=request_id
+            )
             if (refusal := await budget.reserve(charge)) is not None:
                 self.report(refusal)
                 return None
-            request = Request(
-                model=name,
-                system=(system,),
-                tools=(),
-                messages=(User((TextBlock(question),)),),
-                max_tokens=_MAX_TOKENS,
-                request_id=request_id,
-            )
             started = ModelRequestStarted(model=name, purpose=PURPOSE, request_id=request_id)
             (event,) = await writer.append(started)
             answer, ended = await _answer(models, request, event.id)
@@ -218,21 +208,14 @@ async def _answer(
         cost_usd="0",
     )
     try:
-        async with aclosing(models.open(request.model).stream(request)) as deltas:
-            async for delta in deltas:
-                if isinstance(delta, Reply):
-                    text = "".join(
-                        part.text for part in delta.content if isinstance(part, TextBlock)
-                    )
-                    cost = str(models.cost(delta.model, delta.usage))
-                    return text, replace(
-                        ended, model_usage=delta.usage, is_error=False, cost_usd=cost
-                    )
+        reply, _ = await read_reply(models, request)
     except ProviderFailed as error:
         return None, replace(ended, stop_reason=error.kind)
     except InvalidInput:  # no key for it, no such model: what needs no model is proposed
         return None, replace(ended, stop_reason="unavailable")
-    return None, ended
+    cost = str(models.cost(reply.model, reply.usage))
+    ended = replace(ended, model_usage=reply.usage, is_error=False, cost_usd=cost)
+    return reply_text(reply), ended
 
 
 def _is_worse(dream: Dream) -> bool:

@@ -17,7 +17,7 @@ from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event
 from mainspring.improve.dreams.session_lessons import SessionRecord
 from mainspring.runtime.memory.absolute_dates import make_dates_absolute
-from mainspring.runtime.memory.extraction import Candidate, Evidence
+from mainspring.runtime.memory.extraction import Candidate, Evidence, is_from_person
 from mainspring.runtime.memory.note import NoteType
 
 AskDream: TypeAlias = Callable[[str, str, str], Awaitable[str | None]]
@@ -89,10 +89,7 @@ def read_facts(answer: str, known: dict[str, Event]) -> list[Candidate]:
 
 def _candidate(fact: _Fact, cited: Sequence[Event]) -> Candidate:
     is_own = all(
-        isinstance(event.payload, events.UserMessage)
-        and event.sender is not None
-        and event.sender.kind == "person"
-        for event in cited
+        isinstance(event.payload, events.UserMessage) and is_from_person(event) for event in cited
     )
     time = max(event.time for event in cited)
     return Candidate(
@@ -134,7 +131,7 @@ def _transcript(log: Iterable[Event]) -> Iterator[str]:
 def _speaker(event: Event) -> str:
     match event.payload:
         case events.UserMessage():
-            return "person" if event.sender and event.sender.kind == "person" else "other"
+            return "person" if is_from_person(event) else "other"
         case events.AgentMessage() | events.AgentToolUse():
             return "agent"
         case _:

@@ -18,16 +18,14 @@ DUE_AFTER = timedelta(hours=24)
 _PAGE = 200
 
 
-async def new_sessions(
-    log: SessionLog, known: Collection[str], *, limit: int = MAX_SESSIONS
-) -> list[str]:
+async def new_sessions(log: SessionLog, known: Collection[str]) -> list[str]:
     """Newest first."""
     chosen: list[str] = []
     before: SessionRow | None = None
-    while len(chosen) < limit and (page := await log.sessions(before=before, limit=_PAGE)):
+    while len(chosen) < MAX_SESSIONS and (page := await log.sessions(before=before, limit=_PAGE)):
         before = page[-1]
         for row in page:
-            if row.id not in known and len(chosen) < limit and await _is_chosen(log, row):
+            if row.id not in known and len(chosen) < MAX_SESSIONS and await _is_chosen(log, row):
                 chosen.append(row.id)
     return chosen
 

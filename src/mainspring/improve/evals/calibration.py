@@ -4,7 +4,7 @@ pairs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -50,9 +50,10 @@ async def calibrate_judges(
     for label in latest_labels(labels):
         if label.case_id not in cases:
             continue
-        for grader in _judges_of(suite_file, cases[label.case_id]):
-            key = grader_hash(grader, grader.model or judges.default_model)
-            labels_by_judge.setdefault(key, (grader, []))[1].append(label)
+        for grader in suite_file.suite.graders_of(cases[label.case_id]):
+            if isinstance(grader, Judge | Pairwise):
+                key = grader_hash(grader, grader.model or judges.default_model)
+                labels_by_judge.setdefault(key, (grader, []))[1].append(label)
     if not labels_by_judge:
         raise InvalidInput("no label is of a case with a judge; `mainspring eval label` adds them")
     return [
@@ -61,12 +62,6 @@ async def calibrate_judges(
         else await _measure(judges, grader, suite_file, judge_labels)
         for grader, judge_labels in labels_by_judge.values()
     ]
-
-
-def _judges_of(suite_file: SuiteFile, case: Case) -> Iterator[Judge | Pairwise]:
-    for item in suite_file.suite.graders_of(case):
-        if isinstance(item, Judge | Pairwise):
-            yield item
 
 
 async def _measure(
@@ -96,14 +91,7 @@ async def _measure(
         padding_flips=sum(flips) / len(flips) if flips else None,
         own_family=_own_family(model_family(model), judged_labels, verdicts),
         malformed=len(labels) - len(verdicts),
-        calibration=Calibration(
-            judge=grader_hash(grader, model),
-            labels=result.labels,
-            agreement=result.agreement,
-            kappa=result.kappa,
-            kappa_low=result.interval.low,
-            kappa_high=result.interval.high,
-        ),
+        calibration=result.calibration(grader_hash(grader, model), labels=result.labels),
     )
 
 

@@ -16,7 +16,7 @@ from mainspring.files.openat import OpenDescriptor, open_beneath
 from mainspring.improve.evals.suite import Case, Script
 from mainspring.retrieval.globs import matches_glob
 
-MAX_FILE_BYTES = 50_000_000
+_MAX_FILE_BYTES = 50_000_000
 _MAX_COPY_BYTES = 200_000_000
 _MAX_COPY_FILES = 20_000
 _READY = ".ready"
@@ -57,9 +57,7 @@ def _copy_own(source: Path, target: Path) -> None:
     shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
 
 
-def read_workspace_file(
-    workspace: Path, name: str, *, max_bytes: int = MAX_FILE_BYTES
-) -> bytes | None:
+def read_workspace_file(workspace: Path, name: str) -> bytes | None:
     """A file that the agent left; `None` if there is none. No link in the path is followed. Blocks.
 
     Raises:
@@ -68,7 +66,7 @@ def read_workspace_file(
     try:
         with OpenDescriptor(os.open(workspace, os.O_RDONLY | os.O_DIRECTORY)) as root:
             opened = open_beneath(root, name, os.O_RDONLY | os.O_NONBLOCK)
-        return read_within(regular_file(opened, name), name, max_bytes)
+        return read_within(regular_file(opened, name), name, _MAX_FILE_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

@@ -10,13 +10,12 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.events import EvalCaseEnded
 from mainspring.improve.evals.case_selection import Selection
 from mainspring.improve.evals.comparison import GateResult, baseline_of, gate
-from mainspring.improve.evals.run_log import EvalRun, existing_runs
+from mainspring.improve.evals.run_log import EvalRun, existing_runs, newest_finished_run
 from mainspring.improve.evals.runner import Plan, RunSettings, SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
 
 LISTED_AS = " (drill)"
 """The suffix of the suite's name in the list of runs."""
-_RUNS_LOOKED_AT = 10
 
 
 def fallback_models(names: str) -> str:
@@ -58,7 +57,8 @@ class Drill:
         self, plan: Plan, on_result: Callable[[EvalCaseEnded], None] = lambda _: None
     ) -> DrillResult:
         """Raises: LeaseHeld: another process runs it."""
-        normal = await self._normal_run()
+        log, name = self.runner.runtime.log, self.suite_file.suite.name
+        normal = await newest_finished_run(log, self.runner.agent.name, name)
         run = await self.runner.run(self.suite_file, plan, self._settings, on_result)
         baseline = None if normal is None else baseline_of(normal)
         return DrillResult(run=run, gate=gate(self.suite_file.suite, run, baseline), normal=normal)
@@ -66,8 +66,3 @@ class Drill:
     @property
     def _settings(self) -> RunSettings:
         return replace(self.settings, fresh=True, listed_as=LISTED_AS)
-
-    async def _normal_run(self) -> EvalRun | None:
-        log, name = self.runner.runtime.log, self.suite_file.suite.name
-        runs = await existing_runs(log, self.runner.agent.name, name, newest=_RUNS_LOOKED_AT)
-        return next((run for run in runs if run.ended is not None and run.results), None)

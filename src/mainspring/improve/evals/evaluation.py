@@ -10,8 +10,6 @@ from mainspring.improve.evals.comparison import CaseResults, Summary, case_resul
 from mainspring.improve.evals.runner import RunSettings, SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
 
-_EVERYTHING = Selection()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
@@ -30,13 +28,12 @@ async def evaluate(
     suite_file: SuiteFile,
     budget_usd: Decimal | None,
     *,
-    selection: Selection = _EVERYTHING,
     name: str = "",
 ) -> Scores:
     """Run a suite with a candidate, the runner's agent. `name` separates the runs of candidates
     from the suite's own runs."""
     settings = RunSettings(budget_usd=budget_usd, listed_as=f" ({name})" if name else "")
-    plan = await candidate.plan(suite_file, selection, settings)
+    plan = await candidate.plan(suite_file, Selection(), settings)
     run = await candidate.run(suite_file, plan, settings)
     cases = case_results(run.results.values())
     return Scores(

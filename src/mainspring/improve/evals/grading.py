@@ -6,7 +6,7 @@ says. The reward is the weighted mean of the incentives.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, get_args
 
@@ -22,53 +22,40 @@ from mainspring.improve.evals.judges import Judges
 
 Grading: TypeAlias = tuple[float | None, Sequence[EvalCheck]]
 """The checks, and a score unless it is the share of checks that passed."""
-# Any: a function of the table takes the grader that it stands for
-GradeBy: TypeAlias = Callable[[Any, Evidence, Judges], Awaitable[Grading]]
-
-
-def _by_checks(function: Callable[[Any, Evidence], Sequence[EvalCheck]]) -> GradeBy:
-    async def grade(grader: Grader, evidence: Evidence, judges: Judges) -> Grading:
-        return None, function(grader, evidence)
-
-    return grade
-
-
-def _by_score(function: Callable[[Any, Evidence], Grading]) -> GradeBy:
-    async def grade(grader: Grader, evidence: Evidence, judges: Judges) -> Grading:
-        return function(grader, evidence)
-
-    return grade
-
-
-def _by_workspace(function: Callable[[Any, Evidence], Awaitable[Sequence[EvalCheck]]]) -> GradeBy:
-    async def grade(grader: Grader, evidence: Evidence, judges: Judges) -> Grading:
-        return None, await function(grader, evidence)
-
-    return grade
-
-
-_JUDGES: dict[type, GradeBy] = {
-    specs.Judge: lambda grader, evidence, judges: judges.judge(grader, evidence),
-    specs.Pairwise: lambda grader, evidence, judges: judges.pairwise(grader, evidence),
+# Any: a function of a table takes the grader that it stands for
+_CHECKS: dict[type, Callable[[Any, Evidence], Sequence[EvalCheck]]] = {
+    specs.Contains: answer_checks.contains,
+    specs.NotContains: answer_checks.not_contains,
+    specs.Equals: answer_checks.equals,
+    specs.Regex: answer_checks.regex,
+    specs.Schema: answer_checks.schema,
+    specs.Bounds: answer_checks.bounds,
+    specs.NoPromptLeak: answer_checks.no_prompt_leak,
+    specs.Citations: answer_checks.citations,
+    specs.Trajectory: trajectory_checks.trajectory,
+    specs.Retrieval: trajectory_checks.retrieval,
 }
-_GRADERS: dict[type, GradeBy] = {
-    specs.Contains: _by_checks(answer_checks.contains),
-    specs.NotContains: _by_checks(answer_checks.not_contains),
-    specs.Equals: _by_checks(answer_checks.equals),
-    specs.Regex: _by_checks(answer_checks.regex),
-    specs.Schema: _by_checks(answer_checks.schema),
-    specs.Bounds: _by_checks(answer_checks.bounds),
-    specs.Measure: _by_score(answer_checks.measure),
-    specs.NoPromptLeak: _by_checks(answer_checks.no_prompt_leak),
-    specs.Citations: _by_checks(answer_checks.citations),
-    specs.FileCheck: _by_workspace(workspace_checks.file),
-    specs.CommandCheck: _by_workspace(workspace_checks.command),
-    specs.Trajectory: _by_checks(trajectory_checks.trajectory),
-    specs.Retrieval: _by_checks(trajectory_checks.retrieval),
-    specs.Similarity: _by_score(answer_checks.similarity),
-    **_JUDGES,
-}
-"""The function of each type of grader."""
+"""The function of each type of grader whose score is the share of checks that passed."""
+
+
+async def _judge(grader: Grader, evidence: Evidence, judges: Judges) -> Grading:
+    match grader:
+        case specs.FileCheck():
+            return None, await workspace_checks.file(grader, evidence)
+        case specs.CommandCheck():
+            return None, await workspace_checks.command(grader, evidence)
+        case specs.Measure():
+            return answer_checks.measure(grader, evidence)
+        case specs.Similarity():
+            return answer_checks.similarity(grader, evidence)
+        case specs.Judge():
+            return await judges.judge(grader, evidence)
+        case specs.Pairwise():
+            return await judges.pairwise(grader, evidence)
+        case _:
+            return None, _CHECKS[type(grader)](grader, evidence)
+
+
 _COST_ORDER: dict[type, int] = {kind: at for at, kind in enumerate(get_args(Grader))}
 
 
@@ -82,7 +69,7 @@ async def grade_trial(
         checks = trajectory_checks.expectation(evidence.case.expect, evidence)
         grades.append(_grade(f"expect {evidence.case.expect}", None, checks))
     for number, grader in enumerate(sorted(graders, key=lambda item: _COST_ORDER[type(item)])):
-        if type(grader) in _JUDGES and not holds_constraints(grades):
+        if isinstance(grader, specs.Judge | specs.Pairwise) and not holds_constraints(grades):
             continue
         grades.append(await _graded(grader, replace(evidence, grader_number=number), judges))
     return tuple(grades)
@@ -92,7 +79,7 @@ async def _graded(grader: Grader, evidence: Evidence, judges: Judges) -> EvalGra
     """Run one grader; an error gives a failed grade, never a pass."""
     name, weight = grader_name(grader), grader.weight
     try:
-        score, checks = await _GRADERS[type(grader)](grader, evidence, judges)
+        score, checks = await _judge(grader, evidence, judges)
     except MainspringError as error:
         return EvalGrade(grader=name, passed=False, score=0.0, weight=weight, error=str(error))
     grade = _grade(name, weight, checks, score)

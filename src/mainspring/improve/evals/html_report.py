@@ -100,8 +100,7 @@ def _tag_table(tags: Mapping[str, tuple[int, float]]) -> Markup:
 
 
 def _trials(run: EvalRun, before: EvalRun | None, logs: Logs) -> Iterator[str]:
-    items = [run.results[key] for key in sorted(run.results)]
-    tags = sorted({tag for item in items for tag in item.tags})
+    tags = sorted({tag for item in run.results.values() for tag in item.tags})
     yield "<h2>Trials</h2>"
     yield '<input class="filter" type="radio" name="t" id="t-all" checked>'
     yield '<input class="filter" type="radio" name="t" id="t-failed">'
@@ -119,7 +118,7 @@ def _trials(run: EvalRun, before: EvalRun | None, logs: Logs) -> Iterator[str]:
     yield '<div class="trials">'
     places = {tag: at for at, tag in enumerate(tags)}
     earlier = {} if before is None else before.results
-    for item in items:
+    for item in run.sorted_results:
         yield _trial(item, places, earlier.get((item.case_id, item.trial)), logs)
     yield "</div>"
 

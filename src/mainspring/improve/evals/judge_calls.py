@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -20,6 +19,7 @@ from mainspring.core.model import Reply, Request, User
 from mainspring.harness.budget import Charge
 from mainspring.improve.evals.judges import AskJudge
 from mainspring.log.writer import Writer
+from mainspring.runtime.model_question import read_reply, reply_text
 from mainspring.runtime.session_context import Models
 
 PURPOSE = "judge"
@@ -49,37 +49,49 @@ class RunBudget:
             self.spent_usd += cost_usd
 
 
+def new_request(
+    models: Models, model: str, system: str, question: str, *, max_tokens: int, request_id: str
+) -> tuple[Request, Charge]:
+    """A request outside any conversation, and a reservation of what it costs at most."""
+    facts = models.facts(model)
+    tokens = int(len(system + question) / facts.bytes_per_token) + 1
+    most = (tokens * facts.price.input + max_tokens * facts.price.output) / 10**6
+    request = Request(
+        model=model,
+        system=(system,),
+        tools=(),
+        messages=(User((TextBlock(question),)),),
+        max_tokens=max_tokens,
+        request_id=request_id,
+    )
+    return request, Charge(reservation_id=ids.new_id(ids.RESERVATION), cost_usd=most)
+
+
 def judge_asker(models: Models, budget: RunBudget, writer: Writer | None = None) -> AskJudge:
     """Each request stands alone: a judge sees no other verdict, nothing of the agent's context.
     With a `writer`, requests are in its log, and what they may cost before they are made."""
 
     async def ask(model: str, system: str, question: str) -> tuple[str, Decimal]:
-        name = models.resolve(model)
-        facts = models.facts(name)
-        tokens = int(len(system + question) / facts.bytes_per_token)
-        most = (tokens * facts.price.input + _MAX_TOKENS * facts.price.output) / 10**6
-        charge = Charge(reservation_id=ids.new_id(ids.RESERVATION), cost_usd=most)
+        name, request_id = models.resolve(model), ids.new_id(ids.REQUEST)
+        request, charge = new_request(
+            models, name, system, question, max_tokens=_MAX_TOKENS, request_id=request_id
+        )
         refusal = await budget.reserve(charge)
         if refusal is not None:
             raise InvalidInput(refusal)
-        request = Request(
-            model=name,
-            system=(system,),
-            tools=(),
-            messages=(User((TextBlock(question),)),),
-            max_tokens=_MAX_TOKENS,
-            request_id=ids.new_id(ids.REQUEST),
-        )
         record = None if writer is None else await _JudgeRecord.start(writer, request, charge)
-        reply = await _reply(models, name, request)
-        is_reply = isinstance(reply, Reply)
-        cost = models.cost(reply.model, reply.usage) if is_reply else Decimal(0)
+        reply, problem = None, ""
+        try:
+            reply, _ = await read_reply(models, request)
+        except ProviderFailed as error:
+            problem = str(error)
+        cost = Decimal(0) if reply is None else models.cost(reply.model, reply.usage)
         await budget.settle(charge.reservation_id, cost)
         if record is not None:
-            await record.end(reply if is_reply else None, cost)
-        if not is_reply:
-            raise InvalidInput(f"the judge {name} did not answer: {reply}")
-        return "".join(part.text for part in reply.content if isinstance(part, TextBlock)), cost
+            await record.end(reply, cost)
+        if reply is None:
+            raise InvalidInput(f"the judge {name} did not answer: {problem}")
+        return reply_text(reply), cost
 
     return ask
 
@@ -116,15 +128,3 @@ class _JudgeRecord:
         )
         settled = BudgetSettled(reservation_id=self.charge.reservation_id, cost_usd=str(cost))
         await self.writer.append(ended, settled)
-
-
-async def _reply(models: Models, name: str, request: Request) -> Reply | str:
-    """The reply, or why there is none."""
-    try:
-        async with aclosing(models.open(name).stream(request)) as deltas:
-            async for delta in deltas:
-                if isinstance(delta, Reply):
-                    return delta
-    except ProviderFailed as error:
-        return str(error)
-    return "the stream ended without a reply"

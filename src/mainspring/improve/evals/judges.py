@@ -105,13 +105,12 @@ class Judges:
 
     async def judge(self, grader: Judge, evidence: Evidence) -> tuple[float, list[EvalCheck]]:
         """Raises: InvalidInput: a judge gives no verdict."""
-        criteria = READY[grader.ready] if grader.ready is not None else grader.criteria
         shows_calls = grader.shows == "calls" or grader.ready == "faithfulness"
         work = _work(evidence, shows_calls=shows_calls)
         model = grader.model or self.default_model
         checks: list[EvalCheck] = []
         scores: list[float] = []
-        for criterion in criteria:
+        for criterion in criteria_of(grader):
             score, reason = await self._criterion(model, criterion, evidence, work)
             scores.append(score)
             checks.append(check(criterion.name, score >= _least(criterion), reason))
@@ -285,5 +284,8 @@ def judge_hash(model: str, rubric: str) -> str:
 def grader_hash(grader: Judge | Pairwise, model: str) -> str:
     if isinstance(grader, Pairwise):
         return judge_hash(model, grader.question)
-    criteria = READY[grader.ready] if grader.ready is not None else grader.criteria
-    return judge_hash(model, msgspec.json.encode(criteria).decode())
+    return judge_hash(model, msgspec.json.encode(criteria_of(grader)).decode())
+
+
+def criteria_of(grader: Judge) -> tuple[Criterion, ...]:
+    return READY[grader.ready] if grader.ready is not None else grader.criteria

@@ -15,8 +15,8 @@ from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import FeedbackGiven
 from mainspring.files.atomic_file import read_bounded, write_atomic
-from mainspring.improve.evals.judges import LEAST_LABELS, Calibration
-from mainspring.improve.evals.statistics import Interval, cohen_kappa, kappa_interval
+from mainspring.improve.evals.judges import Calibration
+from mainspring.improve.evals.statistics import Interval, cohen_kappa
 from mainspring.improve.evals.suite import SuiteFile
 from mainspring.improve.evals.trajectory import read_trajectory
 
@@ -51,9 +51,16 @@ class Agreement:
     """The share that the judge passes although people fail it."""
     people_only: int
 
-    @property
-    def is_calibrated(self) -> bool:
-        return self.labels >= LEAST_LABELS
+    def calibration(self, judge: str, *, labels: int, length_bias: float = 0.0) -> Calibration:
+        return Calibration(
+            judge=judge,
+            labels=labels,
+            agreement=self.agreement,
+            kappa=self.kappa,
+            kappa_low=self.interval.low,
+            kappa_high=self.interval.high,
+            length_bias=length_bias,
+        )
 
 
 def labels_file(suite_file: SuiteFile) -> Path:
@@ -111,11 +118,12 @@ def latest_labels(labels: Sequence[Label]) -> list[Label]:
 def agreement(people: Sequence[bool], judge: Sequence[bool]) -> Agreement:
     pairs = list(zip(people, judge, strict=True))
     count = len(pairs)
+    kappa, interval = cohen_kappa(people, judge)
     return Agreement(
         labels=count,
         agreement=sum(one == other for one, other in pairs) / count if count else 0.0,
-        kappa=cohen_kappa(people, judge) if count else 0.0,
-        interval=kappa_interval(people, judge) if count else Interval(-1.0, 1.0),
+        kappa=kappa,
+        interval=interval,
         both_pass=pairs.count((True, True)),
         both_fail=pairs.count((False, False)),
         judge_only=pairs.count((False, True)),

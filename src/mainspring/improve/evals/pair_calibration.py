@@ -88,14 +88,8 @@ async def calibrate_pairs(
         identical_first=await _probe(judges, grader, pairs, bias, padding=""),
         padding_wins=await _probe(judges, grader, pairs, bias, padding="\n\nIn other words:\n\n"),
         order_flips=_order_flips([vote for _, vote in judged], vote_count),
-        calibration=Calibration(
-            judge=grader_hash(grader, model),
-            labels=len(judged),
-            agreement=result.agreement,
-            kappa=result.kappa,
-            kappa_low=result.interval.low,
-            kappa_high=result.interval.high,
-            length_bias=bias,
+        calibration=result.calibration(
+            grader_hash(grader, model), labels=len(judged), length_bias=bias
         ),
     )
 

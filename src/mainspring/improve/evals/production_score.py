@@ -12,13 +12,12 @@ from mainspring.core.events import EvalCaseEnded
 from mainspring.improve.evals.comparison import case_results, summarize
 from mainspring.improve.evals.grading import holds_constraints
 from mainspring.improve.evals.production import LISTED_AS
-from mainspring.improve.evals.run_log import EvalRun, existing_runs
+from mainspring.improve.evals.run_log import existing_runs, newest_finished_run
 from mainspring.improve.evals.statistics import Interval, mean_interval
 from mainspring.log.session_log import SessionLog
 
 DAYS = 30
 """The number of newest days with sessions that count."""
-_LAB_RUNS = 10
 
 
 class Score(Struct, frozen=True, kw_only=True):
@@ -70,7 +69,7 @@ async def production_score(log: SessionLog, agent_name: str, suite: str) -> Prod
     if not passed:
         return None
     graders = {grade.grader for item in results for grade in item.grades}
-    lab = await _newest_run(log, agent_name, suite)
+    lab = await newest_finished_run(log, agent_name, suite)
     notes = {grade.note for item in results for grade in item.grades if grade.note is not None}
     return ProductionScore(
         suite=suite,
@@ -87,11 +86,6 @@ async def production_score(log: SessionLog, agent_name: str, suite: str) -> Prod
         grading_usd=str(sum((Decimal(item.grading_usd) for item in results), Decimal(0))),
         notes=tuple(sorted(notes)),
     )
-
-
-async def _newest_run(log: SessionLog, agent_name: str, suite: str) -> EvalRun | None:
-    runs = await existing_runs(log, agent_name, suite, newest=_LAB_RUNS)
-    return next((run for run in runs if run.ended is not None and run.results), None)
 
 
 def _by_graders(results: Iterable[EvalCaseEnded], graders: set[str]) -> Iterator[EvalCaseEnded]:

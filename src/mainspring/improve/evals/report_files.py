@@ -29,7 +29,7 @@ def failures_of(item: EvalCaseEnded) -> list[str]:
 
 def junit(run: EvalRun) -> str:
     """One test case for each trial."""
-    items = [run.results[key] for key in sorted(run.results)]
+    items = run.sorted_results
     failed = sum(item.outcome == "failed" for item in items)
     errors = sum(item.outcome == "error" for item in items)
     seconds = sum(item.seconds for item in items)
@@ -86,9 +86,7 @@ def _markdown(run: EvalRun, summary: Summary, result: GateResult | None) -> Iter
         f" | {share_text(summary.pass_at)} | {share_text(summary.pass_all)} | {summary.trials}"
         f" | ${run.cost_usd:.4f} | {_code(run.created.model)} |"
     )
-    failed = [
-        run.results[key] for key in sorted(run.results) if run.results[key].outcome != "passed"
-    ]
+    failed = [item for item in run.sorted_results if item.outcome != "passed"]
     if failed:
         yield ""
         yield "| case | trial | result | why |"

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from mainspring.core.events import EvalCaseEnded, EvalGrade
 from mainspring.improve.evals.grading import weighted_incentives
 from mainspring.improve.evals.labels import latest_labels, read_labels
-from mainspring.improve.evals.run_log import existing_runs
+from mainspring.improve.evals.run_log import RUNS_LOOKED_AT, existing_runs
 from mainspring.improve.evals.runner import SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
 from mainspring.improve.evals.suite_health import ScriptRuns, run_scripts
-
-_RUNS_LOOKED_AT = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +59,7 @@ async def check_reward(runner: SuiteRunner, suite_file: SuiteFile) -> list[HighS
 
 def _results(runs: ScriptRuns, purpose: str) -> Sequence[EvalCaseEnded]:
     run = runs[purpose]
-    return () if run is None else [run.results[key] for key in sorted(run.results)]
+    return () if run is None else run.sorted_results
 
 
 async def _failed_by_people(runner: SuiteRunner, suite_file: SuiteFile) -> list[EvalCaseEnded]:
@@ -71,7 +69,7 @@ async def _failed_by_people(runner: SuiteRunner, suite_file: SuiteFile) -> list[
     }
     if not failed:
         return []
-    runs = await existing_runs(log, runner.agent.name, name, newest=_RUNS_LOOKED_AT)
+    runs = await existing_runs(log, runner.agent.name, name, newest=RUNS_LOOKED_AT)
     results = {item.session_id: item for run in runs for item in run.results.values()}
     return [item for session_id, item in sorted(results.items()) if session_id in failed]
 

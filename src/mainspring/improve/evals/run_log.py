@@ -9,11 +9,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 
-import anyio
-
 from mainspring.core import ids
-from mainspring.core.envelope import Event, event_types
-from mainspring.core.errors import InvalidInput, LeaseHeld, SessionExists, SessionNotFound
+from mainspring.core.envelope import Event
+from mainspring.core.errors import InvalidInput, SessionNotFound
 from mainspring.core.events import (
     EvalCaseEnded,
     EvalRunCreated,
@@ -21,12 +19,12 @@ from mainspring.core.events import (
     SessionCreated,
 )
 from mainspring.core.sender import Origin, Sender
-from mainspring.log.session_lease import hold_session
+from mainspring.improve.listed_sessions import create_listed, read_list
 from mainspring.log.session_log import SessionLog
 
-_CREATED = event_types(EvalRunCreated)
-_INDEX_TRIES = 300
 _EVAL = Origin(type="eval")
+RUNS_LOOKED_AT = 10
+"""How many earlier runs are read for their results."""
 
 
 @dataclass(slots=True)
@@ -50,6 +48,11 @@ class EvalRun:
         results = [item for item in self.results.values() if item.from_run is None]
         costs = (Decimal(item.cost_usd) + Decimal(item.grading_usd) for item in results)
         return sum(costs, Decimal(0))
+
+    @property
+    def sorted_results(self) -> list[EvalCaseEnded]:
+        """By case and trial."""
+        return [self.results[key] for key in sorted(self.results)]
 
     def of_case(self, case_id: str) -> list[EvalCaseEnded]:
         results = [item for (name, _), item in self.results.items() if name == case_id]
@@ -91,11 +94,7 @@ async def read_run(log: SessionLog, run_id: str) -> EvalRun:
 
 async def list_runs(log: SessionLog, agent_name: str, suite: str) -> list[EvalRunCreated]:
     """The runs of a suite, oldest first."""
-    try:
-        entries = await log.read(index_id(agent_name, suite), types=_CREATED)
-    except SessionNotFound:
-        return []
-    return [event.payload for event in entries if isinstance(event.payload, EvalRunCreated)]
+    return await read_list(log, index_id(agent_name, suite), EvalRunCreated)
 
 
 async def existing_runs(
@@ -111,37 +110,23 @@ async def existing_runs(
     return runs
 
 
+async def newest_finished_run(log: SessionLog, agent_name: str, suite: str) -> EvalRun | None:
+    """Of the newest runs, the first that has ended with results."""
+    runs = await existing_runs(log, agent_name, suite, newest=RUNS_LOOKED_AT)
+    return next((run for run in runs if run.ended is not None and run.results), None)
+
+
 async def create_run(
     log: SessionLog, created: EvalRunCreated, *, sender: Sender, origin: Origin = _EVAL
 ) -> None:
     """Write a run's first event, and add the run to the list. After a crash it can be called
     again."""
-    title = f"eval {created.suite}"
-    index = index_id(created.agent_name, created.suite)
-    for session_id, name in ((created.run_id, title), (index, f"runs of {title}")):
-        with suppress(SessionExists):
-            await log.create(
-                SessionCreated(agent_name=created.agent_name, title=name, origin=origin),
-                session_id=session_id,
-                sender=sender,
-            )
-        await _append_once(log, session_id, created)
-
-
-async def _append_once(log: SessionLog, session_id: str, created: EvalRunCreated) -> None:
-    for _ in range(_INDEX_TRIES):
-        with suppress(LeaseHeld):  # another process lists a run
-            return await _append_if_new(log, session_id, created)
-        await anyio.sleep(0.05)
-    return await _append_if_new(log, session_id, created)
-
-
-async def _append_if_new(log: SessionLog, session_id: str, created: EvalRunCreated) -> None:
-    async with hold_session(log, session_id) as writer:
-        entries = await log.read(session_id, types=_CREATED)
-        if all(_run_id(event) != created.run_id for event in entries):
-            await writer.append(created)
-
-
-def _run_id(event: Event) -> str | None:
-    return event.payload.run_id if isinstance(event.payload, EvalRunCreated) else None
+    titles = {
+        created.run_id: f"eval {created.suite}",
+        index_id(created.agent_name, created.suite): f"runs of eval {created.suite}",
+    }
+    sessions = {
+        session_id: SessionCreated(agent_name=created.agent_name, title=title, origin=origin)
+        for session_id, title in titles.items()
+    }
+    await create_listed(log, created, sessions, key=lambda run: run.run_id, sender=sender)

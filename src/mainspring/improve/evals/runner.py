@@ -27,7 +27,13 @@ from mainspring.improve.evals.evidence import RunProgram
 from mainspring.improve.evals.judge_calls import RunBudget, judge_asker
 from mainspring.improve.evals.judges import Judges
 from mainspring.improve.evals.labels import read_calibrations
-from mainspring.improve.evals.run_log import EvalRun, create_run, existing_runs, read_run
+from mainspring.improve.evals.run_log import (
+    RUNS_LOOKED_AT,
+    EvalRun,
+    create_run,
+    existing_runs,
+    read_run,
+)
 from mainspring.improve.evals.suite import ENCODER, Case, Script, SuiteFile
 from mainspring.improve.evals.suite_files import case_content_hash
 from mainspring.improve.evals.trials import (
@@ -44,7 +50,6 @@ from mainspring.runtime.agent import Agent
 from mainspring.runtime.session.pinned_agent import definition_of
 from mainspring.runtime.session.session import Runtime
 
-_RUNS_LOOKED_AT = 10  # earlier runs that results may be taken from
 _GUESSED_TURNS, _GUESSED_OUTPUT_TOKENS = 3, 400
 
 
@@ -107,7 +112,7 @@ class SuiteRunner:
         """Raises: InvalidInput: no case is selected."""
         suite, log = suite_file.suite, self.runtime.log
         name = suite.name + settings.listed_as
-        runs = await existing_runs(log, self.agent.name, name, newest=_RUNS_LOOKED_AT)
+        runs = await existing_runs(log, self.agent.name, name, newest=RUNS_LOOKED_AT)
         cases = select_cases(suite_file, selection, runs[0] if runs else None)
         hashes = await to_thread.run_sync(self._hashes, suite_file, cases, settings)
         trials = tuple(self._trials(suite_file, cases, hashes, selection, settings))

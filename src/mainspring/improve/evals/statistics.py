@@ -35,11 +35,11 @@ def pass_all_k(trials: int, passed: int, k: int) -> float | None:
     return None if trials < k else math.comb(passed, k) / math.comb(trials, k)
 
 
-def mean_interval(means: Sequence[float], *, confidence: float = 0.95) -> Interval:
-    """The confidence interval of the mean over cases; each case counts with the mean of its
+def mean_interval(means: Sequence[float]) -> Interval:
+    """The 95 % confidence interval of the mean over cases; each case counts with the mean of its
     trials."""
     count, mean = len(means), fmean(means) if means else 0.0
-    z = _NORMAL.inv_cdf(0.5 + confidence / 2)
+    z = _NORMAL.inv_cdf(0.975)
     if count == 0:
         return Interval(0.0, 1.0)
     if count < 2 or all(value in (0.0, 1.0) for value in means):
@@ -160,45 +160,15 @@ def paired_test(
     )
 
 
-def cohen_kappa(one: Sequence[bool], other: Sequence[bool]) -> float:
-    """Agreement beyond chance; 0 if one of the two always gives the same answer."""
+def cohen_kappa(one: Sequence[bool], other: Sequence[bool]) -> tuple[float, Interval]:
+    """Agreement beyond chance, and its 95 % confidence interval by the large-sample standard error.
+    It is 0, with the whole range, if one of the two always gives the same answer."""
     count = len(one)
-    observed = sum(a == b for a, b in zip(one, other, strict=True)) / count
-    first, second = sum(one) / count, sum(other) / count
-    chance = first * second + (1 - first) * (1 - second)
-    return 0.0 if chance == 1 else (observed - chance) / (1 - chance)
-
-
-def kappa_interval(one: Sequence[bool], other: Sequence[bool]) -> Interval:
-    """The 95 % confidence interval, by the large-sample standard error."""
-    count = len(one)
-    observed = sum(a == b for a, b in zip(one, other, strict=True)) / count
-    first, second = sum(one) / count, sum(other) / count
+    first, second = (sum(one) / count, sum(other) / count) if count else (1.0, 1.0)
     chance = first * second + (1 - first) * (1 - second)
     if chance == 1:
-        return Interval(-1.0, 1.0)
-    error = math.sqrt(observed * (1 - observed) / count) / (1 - chance)
+        return 0.0, Interval(-1.0, 1.0)
+    observed = sum(a == b for a, b in zip(one, other, strict=True)) / count
     kappa = (observed - chance) / (1 - chance)
-    z = _NORMAL.inv_cdf(0.975)
-    return Interval(max(-1.0, kappa - z * error), min(1.0, kappa + z * error))
-
-
-class Cusum:
-    """Raises an alarm when a share of passes has dropped, run by run.
-
-    `drop` is the fall that matters; `threshold` trades false alarms for delay: 6 gives less than
-    one in 2,000 healthy runs at a drop of 15 points.
-    """
-
-    def __init__(self, expected: float, *, drop: float = 0.15, threshold: float = 6.0) -> None:
-        good = min(0.99, max(0.01, expected))
-        bad = max(0.005, good - drop)
-        self._passed = math.log(bad / good)
-        self._failed = math.log((1 - bad) / (1 - good))
-        self._threshold = threshold
-        self.value = 0.0
-
-    def update(self, passed: bool) -> bool:
-        """Add a run; returns whether there is an alarm."""
-        self.value = max(0.0, self.value + (self._passed if passed else self._failed))
-        return self.value >= self._threshold
+    half = _NORMAL.inv_cdf(0.975) * math.sqrt(observed * (1 - observed) / count) / (1 - chance)
+    return kappa, Interval(max(-1.0, kappa - half), min(1.0, kappa + half))

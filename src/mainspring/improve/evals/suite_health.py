@@ -10,13 +10,12 @@ from typing import TypeAlias
 
 from mainspring.core.errors import SessionNotFound
 from mainspring.improve.evals.case_selection import Selection
-from mainspring.improve.evals.run_log import EvalRun, existing_runs
+from mainspring.improve.evals.run_log import RUNS_LOOKED_AT, EvalRun, existing_runs
 from mainspring.improve.evals.runner import RunSettings, SuiteRunner
 from mainspring.improve.evals.suite import Case, Script, SuiteFile
 
 NOTHING = Script(steps=({"says": ""},))
 """An agent that does nothing and says nothing."""
-_RUNS_LOOKED_AT = 10
 _ENOUGH_RUNS = 5
 """A case that passed in this many runs, and never failed, does not distinguish agents."""
 
@@ -115,7 +114,7 @@ def _with(run: EvalRun | None, *, is_passed: bool) -> tuple[str, ...]:
 
 async def _never_failed(runner: SuiteRunner, suite_file: SuiteFile) -> tuple[str, ...]:
     name = suite_file.suite.name
-    runs = await existing_runs(runner.runtime.log, runner.agent.name, name, newest=_RUNS_LOOKED_AT)
+    runs = await existing_runs(runner.runtime.log, runner.agent.name, name, newest=RUNS_LOOKED_AT)
     passed: Counter[str] = Counter()
     failed: set[str] = set()
     for run in runs:

@@ -120,11 +120,7 @@ def case_skills(place: Path, case: Case) -> list[Skill]:
     return skills
 
 
-def service_tools(services: Sequence[FakeService]) -> list[Tool]:
-    return [_service(service) for service in services]
-
-
-def _service(service: FakeService) -> Tool:
+def service_tool(service: FakeService) -> Tool:
     async def run(call: Call) -> ToolResult:
         arguments = ENCODER.encode(dict(call.input)).decode()
         answer = service.answers.get(arguments, service.answers.get("*"))

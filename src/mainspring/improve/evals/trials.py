@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -35,7 +34,7 @@ from mainspring.improve.evals.judges import Judges
 from mainspring.improve.evals.suite import COMPACT, Case, Script, SuiteFile
 from mainspring.improve.evals.trajectory import read_trajectory
 from mainspring.improve.evals.trial_credit import credit_trial
-from mainspring.improve.evals.trial_tools import case_skills, service_tools, trial_toolbox
+from mainspring.improve.evals.trial_tools import case_skills, service_tool, trial_toolbox
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.memory.memory_mode import strictest_memory
 from mainspring.runtime.session.session import Runtime, Session
@@ -114,8 +113,7 @@ async def _run_and_grade(
             prepare_workspace, place, case, setup.suite_file.folder, key.script
         )
     skills = await to_thread.run_sync(case_skills, place, case)
-    opened = TrialSession(session_id=session_id, workspace=workspace, skills=skills)
-    session, is_resumed = await _open_session(setup, key, opened)
+    session, is_resumed = await _open_session(setup, key, session_id, workspace, skills)
     seconds = case.timeout_seconds or suite.timeout_seconds
     started = setup.monotonic()
     collected: list[Event] = []
@@ -143,22 +141,19 @@ async def _run_and_grade(
         return _ended(key, session_id, evidence, error=reason)
     judges = setup.judges()
     grades = await grade_trial(suite.graders_of(case), evidence, judges)
-    ended = _graded(key, session_id, evidence, grades)
+    outcome, reason = _verdict(grades, case.pass_score)
+    ended = _ended(key, session_id, evidence, grades, outcome=outcome, error=reason)
     if key.script is None and key.recording is None:
         own_skills = [skill.name for skill in skills]
         await credit_trial(session.log, setup.run_id, case, ended, own_skills)
     return msgspec.structs.replace(ended, grading_usd=str(judges.spent_usd))
 
 
-def _graded(
-    key: TrialKey, session_id: str, evidence: Evidence, grades: tuple[EvalGrade, ...]
-) -> EvalCaseEnded:
-    if is_passed(grades, pass_score=key.case.pass_score):
-        return _ended(key, session_id, evidence, grades, outcome="passed")
+def _verdict(grades: Sequence[EvalGrade], pass_score: float) -> tuple[Outcome, str | None]:
+    if is_passed(grades, pass_score=pass_score):
+        return "passed", None
     errors = [f"{grade.grader}: {grade.error}" for grade in grades if grade.error is not None]
-    if errors:
-        return _ended(key, session_id, evidence, grades, error="; ".join(errors))
-    return _ended(key, session_id, evidence, grades, outcome="failed")
+    return ("error", "; ".join(errors)) if errors else ("failed", None)
 
 
 def _ended(
@@ -206,20 +201,15 @@ async def _last_request(session: Session, graders: Sequence[Grader]) -> str:
     return "\n".join((*request.system, *map(render_message, request.messages)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrialSession:
-    """What is specific to the session of a trial."""
-
-    session_id: str
-    workspace: Path | None
-    skills: Sequence[Skill]
-
-
 async def _open_session(
-    setup: TrialSetup, key: TrialKey, opened: TrialSession
+    setup: TrialSetup,
+    key: TrialKey,
+    session_id: str,
+    workspace: Path | None,
+    skills: Sequence[Skill],
 ) -> tuple[Session, bool]:
     """A new session, or the one that a crash left, and whether it is the latter."""
-    case, own, session_id = key.case, setup.runtime, opened.session_id
+    case, own = key.case, setup.runtime
     agent = setup.agent if case.model is None else replace(setup.agent, model=case.model)
     if key.script is not None:
         name = f"scripted:{case.id}-{key.number}-{session_id[-8:]}"
@@ -227,12 +217,12 @@ async def _open_session(
         agent = replace(agent, model=name)
     agent = replace(
         agent,
-        tools=[*agent.tools, *service_tools(case.services)],
-        skills=[*agent.skills, *opened.skills],
+        tools=[*agent.tools, *map(service_tool, case.services)],
+        skills=[*agent.skills, *skills],
     )
     options = replace(
         own.options,
-        workspace=opened.workspace,
+        workspace=workspace,
         is_headless=True,
         is_attended=False,
         memory_mode=strictest_memory(own.options.memory_mode, case.memory),
@@ -249,12 +239,11 @@ async def _open_session(
     )
     title = f"{setup.suite_file.suite.name}/{case.id} trial {key.number}"
     origin = Origin(type="eval", id=setup.run_id)
-    with suppress(SessionExists):
-        return (
-            await runtime.start(agent, title=title, origin=origin, session_id=session_id),
-            False,
-        )
-    return await runtime.resume(agent, session_id), True
+    try:
+        session = await runtime.start(agent, title=title, origin=origin, session_id=session_id)
+    except SessionExists:
+        return await runtime.resume(agent, session_id), True
+    return session, False
 
 
 async def _play(session: Session, case: Case, on_event: Callable[[Event], None]) -> None:

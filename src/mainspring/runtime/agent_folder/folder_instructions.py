@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import TypeAlias, TypeVar
 
@@ -117,15 +118,11 @@ class PathInstructions:
     def __init__(
         self,
         instruction_roots: InstructionRoots,
-        instructions: Instructions,
-        *,
         instruction_files: InstructionFiles | None = None,
         also: Sequence[ExtraSections] = (),
     ) -> None:
         self._files = instruction_files or InstructionFiles()
         self._instruction_roots = instruction_roots
-        self._instructions = instructions
-        self._known = frozenset(section.source for section in instructions.sections)
         self._also = tuple(also)
         self._shown: dict[str, set[str]] = {}
 
@@ -151,6 +148,11 @@ class PathInstructions:
         else:
             self._shown.pop(thread_id, None)
 
+    @cached_property
+    def _instructions(self) -> Instructions:
+        """Read when they are first needed: many sessions touch no file."""
+        return load(self._files, self._instruction_roots)
+
     def _sections(self, path: str) -> list[Section]:
         places = self._instruction_roots.resolved(self._files)
         real = self._files.real(places.cwd / path)
@@ -167,17 +169,18 @@ class PathInstructions:
             *(section for bring in self._also for section in bring(name)),
         ]
         # Skip what already applies and the file that the call is about.
-        return [item for item in sections if item.source not in self._known and item.source != name]
+        known = {name, *(section.source for section in self._instructions.sections)}
+        return [section for section in sections if section.source not in known]
 
 
-async def load_path_instructions(
+def path_instructions(
     scopes: Scopes,
     *,
     policy: Policy,
     hidden: Sequence[str],
     also: Sequence[ExtraSections] = (),
 ) -> PathInstructions:
-    """Read the instructions of a workspace. Files that the session may not see are not read: the
+    """The instructions of a workspace. Files that the session may not see are not read: the
     `hidden` paths in the workspace, and those that its policy hides."""
     folders = [PurePosixPath(scopes.folder, item) for item in hidden]
 
@@ -185,10 +188,7 @@ async def load_path_instructions(
         own = path.as_posix()
         return any(path.is_relative_to(item) for item in folders) or is_hidden(policy, own, own)
 
-    files = InstructionFiles(is_hidden=is_out_of_sight)
-    places = places_of(scopes)
-    instructions = await to_thread.run_sync(load, files, places)
-    return PathInstructions(places, instructions, instruction_files=files, also=also)
+    return PathInstructions(places_of(scopes), InstructionFiles(is_hidden=is_out_of_sight), also)
 
 
 def with_path_instructions(tool: AnyTool, path_instructions: PathInstructions) -> AnyTool:

@@ -155,10 +155,11 @@ def settings_in(file: Path) -> dict[str, object]:
     """
     reader = YamlReader(str(file))
     node = _own_root(reader, _text(file))
-    readers = _readers(reader)
-    keys = ("permissions", "environment", *SERVICE_KEYS)
-    parts: FieldReaders = {key: readers[key] for key in keys}
-    values = {} if node is None or not reader.is_mapping(node) else reader.chosen(node, parts)
+    values: dict[str, object] = {}
+    if node is not None and reader.is_mapping(node):
+        readers = _readers(reader)
+        keys = ("permissions", "environment", *SERVICE_KEYS)
+        values = reader.chosen(node, {key: readers[key] for key in keys})
     if errors := [finding for finding in reader.findings if finding.level == "error"]:
         raise error_table.BAD_AGENT_FILE.error(InvalidInput, finding=errors[0])
     settings: dict[str, object] = {}

@@ -83,8 +83,9 @@ def stored_inputs(secrets: SecretStore, folder: Path) -> dict[str, str]:
 
     Raises: InvalidInput: the vault cannot be opened.
     """
-    secret_values = secrets.values()
     values: dict[str, str] = {}
+    if not (secret_values := secrets.values()):
+        return values
     kinds: tuple[InputKind, ...] = get_args(InputKind)
     for kind in kinds:
         index = secret_values.get(_secret_name(kind, folder))

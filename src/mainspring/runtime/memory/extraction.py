@@ -17,7 +17,6 @@ from msgspec import Struct
 from mainspring.core import events
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event
-from mainspring.core.sender import Sender
 from mainspring.harness.state.utility import NOT_LEARNED_FROM
 from mainspring.retrieval.stems import content_words, stems
 from mainspring.runtime.memory.absolute_dates import make_dates_absolute
@@ -96,19 +95,18 @@ _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
-def extract_candidates(log: Iterable[Event], *, after: int = 0) -> list[Candidate]:
-    """From a session's events; those after `after` count, all are read."""
+def extract_candidates(log: Iterable[Event]) -> list[Candidate]:
+    """From a session's events."""
     candidates: list[Candidate] = []
     commands = _Commands()
     for event in log:
         payload = event.payload
         if isinstance(payload, events.SessionCreated) and not is_learned_from(payload):
             return []
-        if isinstance(payload, events.UserMessage) and _is_person(event.sender):
-            if event.seq > after:
-                candidates += _from_message(event, plain_text(payload.content))
+        if isinstance(payload, events.UserMessage) and is_from_person(event):
+            candidates += _from_message(event, plain_text(payload.content))
         else:
-            candidates += (item for item in commands.apply(event) if event.seq > after)
+            candidates += commands.apply(event)
     unique = {tuple(stems(item.text)): item for item in candidates}
     return list(unique.values())[-MAX_CANDIDATES:]
 
@@ -117,8 +115,8 @@ def is_learned_from(created: events.SessionCreated) -> bool:
     return created.origin is None or created.origin.type not in NOT_LEARNED_FROM
 
 
-def _is_person(sender: Sender | None) -> bool:
-    return sender is not None and sender.kind == "person"
+def is_from_person(event: Event) -> bool:
+    return event.sender is not None and event.sender.kind == "person"
 
 
 def _from_message(event: Event, text: str) -> Iterator[Candidate]:

@@ -55,7 +55,7 @@ def learn(
         edits = consolidation.edits()
         applied = apply_edits(folder, edits, author=author, key=edit_key)
         trusts: dict[str, Trust] = {edit.path: edit.trust for edit in edits}
-        writes += (_written(scope, version, trusts) for version in applied.versions)
+        writes += (item.written(scope, trusts.get(item.path)) for item in applied.versions)
     return writes
 
 
@@ -85,7 +85,7 @@ async def _remember_media(memory: SessionMemory, log: SessionLog) -> list[KnownP
                 source=note.trust,
             )
             version = await to_thread.run_sync(folder.save, note, change)
-            facts.append(_written(memory.store_id(scope), version, {note.path: note.trust}))
+            facts.append(version.written(memory.store_id(scope), note.trust))
     except (OSError, InvalidInput, MemoryChanged) as error:
         memory.warn(f"an image could not be remembered: {error}")
         return []
@@ -109,7 +109,7 @@ async def save_before_compaction(
     if saved_version is None:
         return facts
     version, trust = saved_version
-    return [*facts, _written(memory.store_id(scope), version, {version.path: trust})]
+    return [*facts, version.written(memory.store_id(scope), trust)]
 
 
 def _save_state(
@@ -203,14 +203,3 @@ def edit_key(edit: MemoryEdit) -> str:
 def _scope(candidate: Candidate, folders: dict[str, MemoryFolder]) -> str:
     scope = "user" if candidate.type == "user" else "agent"
     return scope if scope in folders else next(iter(folders))
-
-
-def _written(scope: str, version: MemoryVersion, trusts: dict[str, Trust]) -> MemoryWritten:
-    return MemoryWritten(
-        store_id=scope,
-        path=version.path,
-        operation=version.operation,
-        version=version.id,
-        reason=version.reason,
-        trust=trusts.get(version.path),
-    )

@@ -10,6 +10,7 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import partial
 from typing import TypeAlias
 
 from anyio import move_on_after
@@ -24,7 +25,7 @@ from mainspring.core.envelope import Event
 from mainspring.core.events import KnownPayload, SessionCreated, UserMessage
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.memory.absolute_dates import make_dates_absolute
-from mainspring.runtime.memory.extraction import is_learned_from
+from mainspring.runtime.memory.extraction import is_from_person, is_learned_from
 from mainspring.runtime.memory.note import Note, Trust, note_path
 
 MAX_CAPTIONS = 5
@@ -85,8 +86,7 @@ def wanted_media(log: Iterable[Event]) -> list[Medium]:
         payload = event.payload
         if isinstance(payload, SessionCreated) and not is_learned_from(payload):
             return []
-        is_person = event.sender is not None and event.sender.kind == "person"
-        if isinstance(payload, UserMessage) and is_person:
+        if isinstance(payload, UserMessage) and is_from_person(event):
             media += _media_of(event, payload)
     return media
 
@@ -95,32 +95,15 @@ def _media_of(event: Event, message: UserMessage) -> Iterator[Medium]:
     words = " ".join(plain_text(message.content).split())[:_MAX_WORDS]
     if not _WANTED.search(words):
         return
-    alternatives = _ALTERNATIVE.findall(words)
-    names = _IMAGE.findall(words)
+    medium = partial(Medium, session_id=event.session_id, event_id=event.id, time=event.time)
+    alternatives, names = _ALTERNATIVE.findall(words), _IMAGE.findall(words)
     images = [block for block in message.content if isinstance(block, ImageBlock)]
-    recordings = list(dict.fromkeys(_AUDIO.findall(words)))
-    for index, block in enumerate(images):
-        said = f"{words} ({alternatives[index]})" if index < len(alternatives) else words
-        yield Medium(
-            session_id=event.session_id,
-            event_id=event.id,
-            number=index + 1,
-            time=event.time,
-            kind="image",
-            words=said,
-            file=names[index] if index < len(names) else "",
-            image=block,
-        )
-    for index, name in enumerate(recordings, len(images)):
-        yield Medium(
-            session_id=event.session_id,
-            event_id=event.id,
-            number=index + 1,
-            time=event.time,
-            kind="recording",
-            words=words,
-            file=name,
-        )
+    for number, block in enumerate(images, 1):
+        said = f"{words} ({alternatives[number - 1]})" if number <= len(alternatives) else words
+        file = names[number - 1] if number <= len(names) else ""
+        yield medium(number=number, kind="image", words=said, file=file, image=block)
+    for number, name in enumerate(dict.fromkeys(_AUDIO.findall(words)), len(images) + 1):
+        yield medium(number=number, kind="recording", words=words, file=name)
 
 
 async def media_notes(

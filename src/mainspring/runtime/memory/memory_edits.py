@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable
-from difflib import unified_diff
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -16,7 +15,7 @@ from mainspring.core.sender import Sender
 from mainspring.runtime.memory.extraction import Evidence
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
-from mainspring.runtime.memory.note import Trust, content_hash, parse_note
+from mainspring.runtime.memory.note import Trust, content_hash, parse_note, text_diff
 
 EditAction: TypeAlias = Literal["add", "update", "merge", "link", "conflict", "archive", "promote"]
 
@@ -51,9 +50,7 @@ def edit_diff(edit: MemoryEdit, before: str) -> str:
         f"#   {item.session_id} {item.event_id}: {' '.join(item.quote.split())[:160]}"
         for item in edit.evidence
     ]
-    old, new = before.splitlines(), (edit.text or "").splitlines()
-    lines += unified_diff(old, new, edit.path, edit.path, lineterm="")
-    return "\n".join(lines)
+    return "\n".join([*lines, *filter(None, [text_diff(edit.path, before, edit.text or "")])])
 
 
 def version_id_of(key: str, path: str) -> str:
@@ -68,7 +65,6 @@ def apply_edits(
     *,
     author: Sender,
     key: Callable[[MemoryEdit], str],
-    session_id: str = "",
 ) -> AppliedEdits:
     """Make the changes that were not made before; what was changed since they were proposed stays
     as it is and is reported. `key`: what an edit is known by. Blocks."""
@@ -80,7 +76,7 @@ def apply_edits(
         change = Change(
             author=author,
             reason=edit.reason,
-            session_id=session_id or next((item.session_id for item in edit.evidence), ""),
+            session_id=next((item.session_id for item in edit.evidence), ""),
             event_ids=tuple(item.event_id for item in edit.evidence),
             version_id=version_id,
             source=edit.trust if edit.trust == "foreign" else None,

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from difflib import unified_diff
 from functools import partial
 from pathlib import Path
 
@@ -55,6 +54,7 @@ from mainspring.runtime.memory.note import (
     has_git_conflict,
     parse_note,
     render_note,
+    text_diff,
     with_index_line,
     without_index_line,
 )
@@ -250,11 +250,7 @@ class MemoryFolder:
     def diff(self, version: MemoryVersion) -> str:
         """What a version changed, in the format of `diff -u`."""
         before = next((item for item in self.history() if item.id == version.parent), None)
-        old, new = self._text(before), self._text(version)
-        lines = unified_diff(
-            old.splitlines(), new.splitlines(), version.path, version.path, lineterm=""
-        )
-        return "\n".join(lines)
+        return text_diff(version.path, self._text(before), self._text(version))
 
     def revert(self, version: MemoryVersion, change: Change) -> MemoryVersion:
         """Make a memory as it was before a version.
@@ -267,14 +263,13 @@ class MemoryFolder:
             with self.open_files() as files:
                 content = version_content(files, before)
         reverted = self._change(version.path, content, change, None)
-        if version.path != INDEX_FILE:
-            note = None if content is None else parse_note(version.path, content.decode())
-            edit = (
-                partial(without_index_line, path=version.path)
-                if note is None
-                else partial(with_index_line, note=note)
-            )
-            self._write_index(edit, change)
+        if version.path == INDEX_FILE:
+            return reverted
+        if content is None:
+            self.remove_from_index(version.path, change)
+        else:
+            note = parse_note(version.path, content.decode())
+            self._write_index(partial(with_index_line, note=note), change)
         return reverted
 
     def readers(self, version: MemoryVersion) -> list[str]:

@@ -91,8 +91,8 @@ class MemoryIndex:
         for scope in allowed:
             self.update(scope)
         messages = {message.name: message for message in past}
-        more = [_past_container(message) for message in past]
-        hits = self._passages.search(query, allowed, limit * _MORE_HITS, more)
+        containers = [_past_container(message) for message in past]
+        hits = self._passages.search(query, allowed, limit * _MORE_HITS, containers)
         hits_by_place: dict[tuple[str, str], MemoryHit] = {}
         texts: set[str] = set()
         for hit in hits:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from difflib import unified_diff
 from typing import Annotated, Literal
 
 import msgspec
@@ -18,7 +17,6 @@ from msgspec import Meta, Struct
 
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound
-from mainspring.core.events import MemoryWritten
 from mainspring.core.tool import Call, Question, Tool, ToolResult
 from mainspring.function_tools.define import tool
 from mainspring.runtime.memory.memory_folder import MemoryFolder
@@ -32,6 +30,7 @@ from mainspring.runtime.memory.note import (
     note_path,
     parse_note,
     render_note,
+    text_diff,
 )
 from mainspring.runtime.memory.session_memory import TEAM, SessionMemory, quoted
 
@@ -274,21 +273,11 @@ def _diff(memory: SessionMemory, call: Call) -> str:
     note = _new_note(memory, call, msgspec.convert(call.input["note"], NoteInput), scope)
     folder = memory.folders.get(scope)
     before = "" if folder is None else folder.text(note.path)
-    lines = unified_diff(
-        before.splitlines(), render_note(note).splitlines(), note.path, note.path, lineterm=""
-    )
-    return "\n".join(lines)
+    return text_diff(note.path, before, render_note(note))
 
 
 def _write_result(
     scope: str, version: MemoryVersion, text: str, note: Note | None = None
 ) -> ToolResult:
-    fact = MemoryWritten(
-        store_id=scope,
-        path=version.path,
-        operation=version.operation,
-        version=version.id,
-        reason=version.reason,
-        trust=None if note is None else note.trust,
-    )
+    fact = version.written(scope, None if note is None else note.trust)
     return ToolResult((TextBlock(text),), facts=(fact,))

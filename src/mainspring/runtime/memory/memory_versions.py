@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput, NotFound
+from mainspring.core.events import MemoryWritten
 from mainspring.core.sender import Sender
 from mainspring.files.beneath import ensure_folder
 from mainspring.runtime.memory.memory_files import MemoryFiles
@@ -75,6 +76,17 @@ class MemoryVersion(Struct, frozen=True, kw_only=True, omit_defaults=True):
     event_ids: tuple[str, ...] = ()
     trust: Trust = "person"
     """Of the content, as its writer could vouch for it."""
+
+    def written(self, store_id: str, trust: Trust | None) -> MemoryWritten:
+        """The event that says so."""
+        return MemoryWritten(
+            store_id=store_id,
+            path=self.path,
+            operation=self.operation,
+            version=self.id,
+            reason=self.reason,
+            trust=trust,
+        )
 
 
 class Reader(Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from difflib import unified_diff
 from pathlib import PurePosixPath
 from typing import Literal, TypeAlias, cast, get_args
 
@@ -198,3 +199,9 @@ def age_in_words(updated: datetime, now: datetime) -> str:
     """How old a memory is; empty for today and yesterday."""
     days = (now.date() - updated.date()).days
     return f"{days} days old" if days > 1 else ""
+
+
+def text_diff(path: str, before: str, after: str) -> str:
+    """What changes in a file, in the format of `diff -u`."""
+    lines = unified_diff(before.splitlines(), after.splitlines(), path, path, lineterm="")
+    return "\n".join(lines)

@@ -84,15 +84,11 @@ class SessionMemory:
 
     async def wake_up(self) -> list[KnownPayload]:
         """What a session is told of memory when it begins."""
-        return await self._or_warn(self._wake_up)
-
-    async def _or_warn(self, work: Callable[[], list[KnownPayload]]) -> list[KnownPayload]:
-        """A session goes on without its memory."""
         try:
-            return await to_thread.run_sync(work)
+            return await to_thread.run_sync(self._wake_up)
         except (OSError, sqlite3.Error, InvalidInput) as error:
             self.warn(f"memory could not be read: {error}")
-            return []
+            return []  # a session goes on without its memory
 
     def search(self, query: str, limit: int, past: Sequence[PastMessage] = ()) -> list[MemoryHit]:
         """Blocks."""

@@ -119,14 +119,15 @@ def load_policy(
             without it would permit what it was meant to forbid.
     """
     place = Path(os.path.realpath(folder))
-    project = ProjectFiles(settings={}, scripts={})
+    project, files = ProjectFiles(settings={}, scripts={}), list[_LoadedFile]()
     if not only_managed:
         project = read_project_files(place, home=home, read_scripts=read_scripts)
-    files = list(_read_all(place, project.settings, home=home, managed=managed or MANAGED_SETTINGS))
-    files = files[-1:] if only_managed else files
+        files = list(_read_all(place, project.settings, home=home))
     trusted = is_trusted(place, project, home=home)
     scripts = project.script_hashes(place) if trusted else {}
-    warnings = [warning for file in files for warning in file.warnings]
+    managed = managed or MANAGED_SETTINGS
+    managed_files = [*_read_existing("managed", managed, place)]
+    warnings = [warning for file in (*files, *managed_files) for warning in file.warnings]
     users = {} if only_managed else _user_subagents(home)
     subagents = [*_subagent_files(users, home, "user")]
     if trusted:
@@ -139,11 +140,13 @@ def load_policy(
         agent_settings, agent_warnings = _read_agent_settings(
             agent, place, home=home, read_scripts=read_scripts
         )
-        files[-1:-1] = agent_settings.files
+        files += agent_settings.files
         scripts |= agent_settings.scripts
         subagents += agent_settings.subagents
         warnings += agent_warnings
-    files = _managed_only(files)
+    if any(file.settings.allow_managed_permission_rules_only for file in managed_files):
+        files = [replace(file, settings=_without_allow(file.settings)) for file in files]
+    files += managed_files
     start = Policy(workspace=place.as_posix(), home=home.as_posix())
     policy = reduce(merge_policies, (_policy(file, start, warnings) for file in files), start)
     sandbox = {key: value for file in files for key, value in file.settings.sandbox.items()}
@@ -188,10 +191,11 @@ def read_policy(file: Path, *, folder: Path, home: Path) -> tuple[Policy, tuple[
     Raises: InvalidInput.
     """
     place = Path(os.path.realpath(folder))
-    loaded = _read_file("project", file, place, read_bounded(file))
-    warnings = list(loaded.warnings)
-    start = Policy(workspace=place.as_posix(), home=home.as_posix())
-    return merge_policies(start, _policy(loaded, start, warnings)), tuple(warnings)
+    start, warnings = Policy(workspace=place.as_posix(), home=home.as_posix()), list[str]()
+    for loaded in _read_existing("project", file, place):
+        warnings += loaded.warnings
+        start = merge_policies(start, _policy(loaded, start, warnings))
+    return start, tuple(warnings)
 
 
 def add_local_rules(
@@ -227,19 +231,22 @@ def add_local_rules(
     return file
 
 
-def _read_all(
-    folder: Path, own: Mapping[str, bytes], *, home: Path, managed: Path
-) -> Iterator[_LoadedFile]:
-    """Read all settings files, those with the lowest precedence first."""
+def _read_all(folder: Path, own: Mapping[str, bytes], *, home: Path) -> Iterator[_LoadedFile]:
+    """Read the settings files of the user and the project, those with the lowest precedence
+    first."""
     users = [home / name for name in USER_FILES]
     for file in users:
-        yield _read_file("user", file, file.parent, read_bounded(file))
+        yield from _read_existing("user", file, file.parent)
     for name, content in own.items():
         file = folder / name
         if file not in users:  # the home folder is not a project
             scope: Scope = "local" if name.endswith(".local.json") else "project"
             yield _read_file(scope, file, folder, content)
-    yield _read_file("managed", managed, folder, read_bounded(managed))
+
+
+def _read_existing(scope: Scope, file: Path, folder: Path) -> Iterator[_LoadedFile]:
+    if (content := read_bounded(file)) is not None:
+        yield _read_file(scope, file, folder, content)
 
 
 def _read_agent_settings(
@@ -261,9 +268,7 @@ def _read_agent_settings(
     return _AgentSettings(files, {}), [*warnings, *untrusted]
 
 
-def _read_file(scope: Scope, file: Path, folder: Path, content: bytes | None) -> _LoadedFile:
-    if content is None:
-        return _LoadedFile(scope=scope, file=file, folder=folder, settings=SettingsFile())
+def _read_file(scope: Scope, file: Path, folder: Path, content: bytes) -> _LoadedFile:
     fields = _decode(file, content)
     try:
         settings = msgspec.convert(fields, SettingsFile)
@@ -309,15 +314,6 @@ def _restrict_untrusted(files: list[_LoadedFile]) -> tuple[list[_LoadedFile], li
         if cautious != file.settings:
             warnings.append(error_table.UNTRUSTED_FOLDER.message.format(file=file.file))
     return results, warnings
-
-
-def _managed_only(files: list[_LoadedFile]) -> list[_LoadedFile]:
-    if not files[-1].settings.allow_managed_permission_rules_only:
-        return files
-    return [
-        file if file.scope == "managed" else replace(file, settings=_without_allow(file.settings))
-        for file in files
-    ]
 
 
 def _without_allow(settings: SettingsFile) -> SettingsFile:

@@ -6,13 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
-from mainspring.retrieval.bm25 import Bm25Index
 from mainspring.runtime.skills.skill import Skill
+
+if TYPE_CHECKING:
+    from mainspring.retrieval import bm25
+else:
+    bm25 = LazyModule("mainspring.retrieval.bm25")  # few agents have more skills than are listed
 
 BYTES_PER_TOKEN = 3.5
 """A low estimate, so that token counts err on the high side."""
@@ -65,7 +71,7 @@ def fit_to_window(
     if not exceeds_window(skills, window=window):
         return tuple(skills)
     usable = {skill.name: skill.description for skill in skills if is_in_catalogue(skill)}
-    counts, fit = uses or {}, Bm25Index(usable).scores(query)
+    counts, fit = uses or {}, bm25.Bm25Index(usable).scores(query)
 
     def rank(skill: Skill) -> tuple[float, float, str]:
         return -counts.get(skill.name, 0), -fit.get(skill.name, 0.0), skill.name
@@ -106,7 +112,7 @@ _SEARCH_SPEC = ToolSpec(
 
 def skill_search_tool(skills: Sequence[Skill]) -> Tool:
     by_name = {skill.name: skill for skill in skills}
-    ranking = Bm25Index({skill.name: skill.description for skill in skills})
+    ranking = bm25.Bm25Index({skill.name: skill.description for skill in skills})
 
     async def run(call: Call) -> ToolResult:
         names = ranking.search(str(call.input.get("query", "")), _MAX_RESULTS)

@@ -198,28 +198,26 @@ class Audit:
         return count
 
     async def _commit(self, chain: _Chain, entries: Sequence[_PendingEntry]) -> None:
-        try:
-            await self._extend(chain, entries)
-        except MainspringError as error:
-            chain.end = None
-            for job in entries:
-                job.error = error
-
-    async def _extend(self, chain: _Chain, entries: Sequence[_PendingEntry]) -> None:
+        failure: MainspringError = StaleVersion("the audit: others kept writing")
         for _ in range(_TRIES):
-            end = chain.end or await self._read_end(chain.tenant)
-            puts: list[Put] = []
-            for job in entries:
-                change, end = self._link(chain.tenant, job, end)
-                puts.append(change)
             try:
+                end = chain.end or await self._read_end(chain.tenant)
+                puts: list[Put] = []
+                for job in entries:
+                    change, end = self._link(chain.tenant, job, end)
+                    puts.append(change)
                 await self._records.write(*puts)
             except AlreadyExists:  # another process has taken the number
                 chain.end = None
-                continue
-            chain.end = end
-            return
-        raise StaleVersion("the audit: others kept writing")
+            except MainspringError as error:
+                failure = error
+                break
+            else:
+                chain.end = end
+                return
+        chain.end = None
+        for job in entries:
+            job.error = failure
 
     def _link(self, tenant: str, pending: _PendingEntry, end: _ChainEnd) -> tuple[Put, _ChainEnd]:
         # lists must be in the order of the chain

@@ -7,22 +7,23 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 _BURST_SECONDS = 10
 _EPSILON = 1e-6
 """Smaller differences are rounding errors."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rate:
     per_minute: int
 
-    @property
+    @cached_property
     def interval(self) -> float:
         """Seconds until one more request is allowed."""
         return 60 / self.per_minute
 
-    @property
+    @cached_property
     def burst(self) -> int:
         """Requests that may come at once: those of ten seconds, at least five."""
         return max(5, self.per_minute * _BURST_SECONDS // 60)
@@ -57,15 +58,17 @@ class TokenBuckets:
 
     def wait_seconds(self, name: str, rate: Rate) -> float:
         """Seconds until one more request is accepted; 0: now."""
-        return _wait_seconds(self._full_in(name, self._monotonic()), rate)
+        now = self._monotonic()
+        wait = self._full_at.get(name, now) - now - (rate.burst - 1) * rate.interval
+        return wait if wait > _EPSILON else 0.0
 
     def take(self, *buckets: tuple[str, Rate]) -> Sequence[RateLimitStatus]:
         """Take one token of each bucket, or of none if one is empty."""
         now = self._monotonic()
-        waits = [_wait_seconds(self._full_in(name, now), rate) for name, rate in buckets]
+        waits = [self.wait_seconds(name, rate) for name, rate in buckets]
         statuses: list[RateLimitStatus] = []
         for (name, rate), wait in zip(buckets, waits, strict=True):
-            full_in = self._full_in(name, now)
+            full_in = max(0.0, self._full_at.get(name, now) - now)
             if not any(waits):
                 full_in += rate.interval
                 self._full_at[name] = now + full_in
@@ -79,11 +82,3 @@ class TokenBuckets:
         while len(self._full_at) > self._most:
             self._full_at.popitem(last=False)
         return statuses
-
-    def _full_in(self, name: str, now: float) -> float:
-        return max(0.0, self._full_at.get(name, now) - now)
-
-
-def _wait_seconds(full_in: float, rate: Rate) -> float:
-    wait = full_in - (rate.burst - 1) * rate.interval
-    return wait if wait > _EPSILON else 0.0

@@ -125,13 +125,13 @@ _GRANTABLE_KINDS = ("vault", "memory_store", "file", "skill", "environment")
 
 async def check_ids_exist(records: Records, tenant: str, named: Iterable[NamedId]) -> None:
     """Raises: NotFound: the tenant has no such resource."""
-    for fromkey in dict.fromkeys(named):
-        if fromkey.may_be_gone:
+    for item in dict.fromkeys(named):
+        if item.may_be_gone:
             continue
-        if fromkey.kind == "granted":
-            await _check_any_exists(records, tenant, fromkey.id)
-        elif fromkey.kind in _RECORD_KINDS:
-            await _check_exists(records, tenant, fromkey.kind, fromkey.id)
+        if item.kind == "granted":
+            await _check_any_exists(records, tenant, item.id)
+        elif item.kind in _RECORD_KINDS:
+            await _check_exists(records, tenant, item.kind, item.id)
 
 
 async def _check_exists(records: Records, tenant: str, kind: str, id_: str) -> None:

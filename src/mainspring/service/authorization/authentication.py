@@ -149,11 +149,13 @@ class Authenticator:
                 who=who, refusal=await self._refusal(who, credentials, route)
             )
         status = self._take_tokens(who, key_rate, tenant)
-        return AuthenticationResult(
-            who=who,
-            headers=self._rate_limit_headers(status),
-            refusal=_rate_limit_error(status) or await self._refusal(who, credentials, route),
-        )
+        if status.wait_seconds:
+            text = f"more than {status.rate.per_minute} requests a minute"
+            refusal = RateLimited(text, retry_after_seconds=status.wait_seconds)
+        else:
+            refusal = await self._refusal(who, credentials, route)
+        headers = self._rate_limit_headers(status)
+        return AuthenticationResult(who=who, headers=headers, refusal=refusal)
 
     async def _identify(self, credentials: RequestCredentials) -> tuple[Principal, Rate]:
         secret, is_bearer = presented_secret(credentials.headers)
@@ -305,15 +307,6 @@ def _with_acting_agent(principal: Principal, headers: Mapping[str, str]) -> Prin
     ):
         raise InvalidInput(f"{ACTING_AGENT_HEADER}: the id of an agent")
     return replace(principal, acting_agent=agent_id.strip())
-
-
-def _rate_limit_error(status: RateLimitStatus) -> RateLimited | None:
-    if not status.wait_seconds:
-        return None
-    return RateLimited(
-        f"more than {status.rate.per_minute} requests a minute",
-        retry_after_seconds=status.wait_seconds,
-    )
 
 
 def _network_of(address: str) -> str:

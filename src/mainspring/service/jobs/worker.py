@@ -167,7 +167,13 @@ class Worker:
         if await self.parking.is_parked(job):
             return
         try:
-            await self._run_session(job)
+            before = await self._log.store.pending(job.key, limit=1)
+            await self._run(job.key)
+            after = await self._log.store.pending(job.key, limit=1)
+            if before and after and after[0].position == before[0].position:
+                raise InboxNotConsumed(f"a run of session {job.key} has left its inbox as it was")
+            if after:
+                await self._dispatcher.put(job)  # it arrived as the run ended
         except Exception as error:  # noqa: BLE001 (whatever is wrong with one, others go on)
             await self._has_failed(job, harmless_cause(error))
         else:
@@ -190,16 +196,6 @@ class Worker:
                 _LOG.warning("session %s: its run failed: %s", job.key, reason_of(error))
                 _LOG.debug("session %s: its run failed", job.key, exc_info=error)
                 await self.parking.failed(job, error)
-
-    async def _run_session(self, job: Job) -> None:
-        before = await self._log.store.pending(job.key, limit=1)
-        await self._run(job.key)
-        after = await self._log.store.pending(job.key, limit=1)
-        if not after:
-            return
-        if before and after[0].position == before[0].position:
-            raise InboxNotConsumed(f"a run of session {job.key} has left its inbox as it was")
-        await self._dispatcher.put(job)  # it arrived as the run ended
 
     async def _tenant_of(self, session_id: str) -> str | None:
         if session_id in self._tenants:

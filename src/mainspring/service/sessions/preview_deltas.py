@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from typing import Literal, Protocol, TypeAlias
 
 import msgspec
@@ -150,10 +151,10 @@ class PreviewPublisher:
         self._deltas = deltas
         self._session_id = session.id
         self._thread_id = session.thread_id
-        self._new_veil = lambda: StreamingRedactor(scrub, passages)
+        self._new_redactor = partial(StreamingRedactor, scrub, passages)
         self._request = 0
         self._event_id: str | None = None
-        self._redactor = self._new_veil()
+        self._redactor = self._new_redactor()
         self._said = 0
 
     def emit(self, delta: Delta) -> None:
@@ -185,7 +186,7 @@ class PreviewPublisher:
         )
         self._deltas.publish(self._session_id, began)
         if preview_kind == "agent.message":
-            self._event_id, self._redactor, self._said = event_id, self._new_veil(), 0
+            self._event_id, self._redactor, self._said = event_id, self._new_redactor(), 0
 
     def _end(self) -> None:
         if self._event_id is not None:

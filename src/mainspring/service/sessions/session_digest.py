@@ -101,7 +101,7 @@ class SessionDigest:
         return [call for thread in self.threads.values() for call in thread.calls.values()]
 
     def call(self, call_id: str) -> OpenCall | None:
-        return next((call for call in self.calls if call.id == call_id), None)
+        return next((t.calls[call_id] for t in self.threads.values() if call_id in t.calls), None)
 
     def thread(self, event: Event, thread_id: str | None = None) -> ThreadDigest:
         """The thread that an event changes."""

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import anyio
 import msgspec
 from anyio import to_thread
 
+from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput, NotFound, StoreUnavailable
+from mainspring.core.model import Delta
 from mainspring.core.ports import Credential
 from mainspring.core.sender import Sender
 from mainspring.harness.toolbox import Toolbox
@@ -48,8 +49,6 @@ from mainspring.service.vaults.session_credentials import (
     SessionCredential,
     SessionCredentials,
 )
-
-T = TypeVar("T")
 
 _MAX_CACHED_SESSIONS = 256
 """Sessions whose folded logs stay in memory between runs."""
@@ -133,7 +132,34 @@ class SessionRuns:
         row = await self._store.records.get(SESSION_KIND, session_id)
         with log_context(session_id=session_id, tenant=row.tenant):
             record = msgspec.json.decode(row.body, type=SessionRecord)
-            await self._run(row.tenant, record)
+            session, redaction = await self._open(row.tenant, record)
+            previews = PreviewPublisher(
+                self._services.deltas,
+                await self._store.session(session_id),
+                scrub=redaction.scrub,
+                passages=redaction.passages,
+            )
+            subject = RunSubject(
+                session_id=session_id,
+                tenant=row.tenant,
+                agent_id=record.agent.id,
+                agent_name=record.agent.name,
+            )
+            async with (
+                self._services.run_observers.run(subject) as observer,
+                run_in_background(lambda: self._stop_when_halted(row.tenant, record)),
+            ):
+
+                def emit(delta: Delta) -> None:
+                    previews.emit(delta)
+                    observer.emit(delta)
+
+                def tell(event: Event) -> None:
+                    previews.tell(event)
+                    observer.tell(event)
+
+                await session.run(emit, tell=tell)
+            self._sessions.put(session_id, session)
 
     async def end(self, job: Job) -> None:
         """Run the `SessionEnd` hooks of the archived session whose id is the job's key, once.
@@ -152,33 +178,20 @@ class SessionRuns:
                 await session.end(is_begun=True)
 
     async def _open(self, tenant: str, record: SessionRecord) -> tuple[Session, RunRedaction]:
+        """The session; if this process has run it before, with its folded log."""
         await self._require_running(tenant, record)
         usable = await self._services.credentials.usable(tenant, record.vault_ids)
-        redaction = self._redaction_for(usable)
+        redaction = self._redaction_for(usable) if usable else self._redaction
         mapped = await self._map(tenant, record, usable)
-        return self._session(tenant, record, mapped, redaction), redaction
-
-    async def _run(self, tenant: str, record: SessionRecord) -> None:
-        session, redaction = await self._open(tenant, record)
-        agent = record.agent
-        subject = RunSubject(
-            session_id=record.id, tenant=tenant, agent_id=agent.id, agent_name=agent.name
+        runtime = Runtime(
+            SessionLog(self._store, scrub=redaction.scrub),
+            self._models,
+            toolbox_factory=partial(self._open_toolbox, tenant, record),
+            options=mapped.options,
+            budget=self._services.ledger.budget(tenant, record.created_by.key_id),
+            sender=_WORKER,
         )
-        previews = PreviewPublisher(
-            self._services.deltas,
-            await self._store.session(record.id),
-            scrub=redaction.scrub,
-            passages=redaction.passages,
-        )
-        async with (
-            self._services.run_observers.run(subject) as observer,
-            run_in_background(lambda: self._stop_when_halted(tenant, record)),
-        ):
-            await session.run(
-                call_both(previews.emit, observer.emit),
-                tell=call_both(previews.tell, observer.tell),
-            )
-        self._sessions.put(record.id, session)
+        return runtime.attach(mapped.agent, record.id, self._sessions.pop(record.id)), redaction
 
     async def _require_running(self, tenant: str, record: SessionRecord) -> None:
         if why := await self._services.halts.why_stopped(tenant, record.agent.id):
@@ -196,8 +209,12 @@ class SessionRuns:
         workspace = self._services.workspaces / record.id
         await self._services.forks.create(record, workspace)
         is_expired = await self._require_here(tenant, record.id, workspace)
+        unseal = self._services.seal.unseal
+        tokens = {
+            id_: unseal(token, token_context(id_)).decode() for id_, token in record.sealed.items()
+        }
         notes = await self._services.mounts.mount(
-            workspace, _mounted_resources(record), tenant=tenant, tokens=self._tokens(record)
+            workspace, _mounted_resources(record), tenant=tenant, tokens=tokens
         )
         if isinstance(record.environment, CloudConfig):
             notes = (*notes, OUTPUTS_NOTE)
@@ -211,7 +228,11 @@ class SessionRuns:
                 workspace=workspace,
                 client_tools=self._services.skills.client_tools,
                 max_cost_usd=None if budget is None else int(budget.max_list_cost.amount) * _CENT,
-                credentials=_placeholder_credentials(credentials),
+                credentials=tuple(  # for programs, by placeholder; not tokens of MCP servers
+                    Credential(name=item.name, value=item.value, hosts=item.hosts or ("*",))
+                    for item in credentials
+                    if isinstance(item, SecretVariable) and item.in_headers
+                ),
                 server_token=partial(self._services.credentials.token, tenant, record.vault_ids),
                 notes=notes,
                 model=self._model,
@@ -234,29 +255,7 @@ class SessionRuns:
             )
         return True
 
-    def _tokens(self, record: SessionRecord) -> dict[str, str]:
-        unseal = self._services.seal.unseal
-        return {
-            id_: unseal(token, token_context(id_)).decode() for id_, token in record.sealed.items()
-        }
-
-    def _session(
-        self, tenant: str, record: SessionRecord, mapped: MappedSession, redaction: RunRedaction
-    ) -> Session:
-        """The session; if this process has run it before, with its folded log."""
-        runtime = Runtime(
-            SessionLog(self._store, scrub=redaction.scrub),
-            self._models,
-            toolbox_factory=partial(self._open_toolbox, tenant, record),
-            options=mapped.options,
-            budget=self._services.ledger.budget(tenant, record.created_by.key_id),
-            sender=_WORKER,
-        )
-        return runtime.attach(mapped.agent, record.id, self._sessions.pop(record.id))
-
     def _redaction_for(self, credentials: Sequence[SessionCredential]) -> RunRedaction:
-        if not credentials:
-            return self._redaction
         secrets = dict(self._services.known_secrets)
         for item in credentials:
             if isinstance(item, SecretVariable):
@@ -288,20 +287,3 @@ def _mounted_resources(record: SessionRecord) -> list[SessionResource]:
     """The resources to mount; a client's own worker gets memory stores over the API instead."""
     is_here = isinstance(record.environment, CloudConfig)
     return [item for item in record.resources if is_here or not isinstance(item, StoreResource)]
-
-
-def call_both(first: Callable[[T], None], second: Callable[[T], None]) -> Callable[[T], None]:
-    def both(value: T) -> None:
-        first(value)
-        second(value)
-
-    return both
-
-
-def _placeholder_credentials(credentials: Sequence[SessionCredential]) -> tuple[Credential, ...]:
-    """The credentials that programs may use by placeholder; tokens of MCP servers are excluded."""
-    return tuple(
-        Credential(name=item.name, value=item.value, hosts=item.hosts or ("*",))
-        for item in credentials
-        if isinstance(item, SecretVariable) and item.in_headers
-    )

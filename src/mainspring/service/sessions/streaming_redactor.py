@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.errors import MalformedEvent
 from mainspring.core.events import AgentMessage
@@ -31,7 +33,7 @@ _RECHECK_CHARS = 250
 """A check scans the whole text: the longer it is, the more must be added before the next check."""
 
 
-class StreamingRedactor:
+class StreamingRedactor(Struct):
     """Streams the part of one message that the log is certain to contain unredacted.
 
     A word is held back until it is complete, because only then can a secret be recognized. Text is
@@ -41,12 +43,11 @@ class StreamingRedactor:
     the text after it may belong to it, and the complete event follows soon.
     """
 
-    def __init__(self, scrub: Scrub, passages: Sequence[str] = ()) -> None:
-        self._scrub = scrub
-        self._passages = passages
-        self._said = ""
-        self._shown = 0
-        self._is_shut = False
+    scrub: Scrub
+    passages: Sequence[str] = ()
+    _said: str = ""
+    _shown: int = 0
+    _is_shut: bool = False
 
     def add(self, text: str) -> str:
         """Add text; returns the text that may be shown now."""
@@ -61,7 +62,7 @@ class StreamingRedactor:
             end -= 1
         if end == begin:
             return ""
-        passage_starts = (_passage_start(self._said, passage, end) for passage in self._passages)
+        passage_starts = (_passage_start(self._said, passage, end) for passage in self.passages)
         return self._show(end, min(passage_starts, default=end))
 
     def close(self) -> str:
@@ -77,7 +78,7 @@ class StreamingRedactor:
         if visible <= begin:
             return ""
         try:
-            clean = _redacted(text, self._scrub)
+            clean = _redacted(text, self.scrub)
         except MalformedEvent:  # a lone surrogate: the log will not have it either
             self._is_shut = True
             return ""

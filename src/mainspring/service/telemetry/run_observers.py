@@ -57,38 +57,33 @@ class RunListener(Protocol):
     def finished(self, subject: RunSubject, span: TraceSpan) -> None: ...
 
 
+@dataclass(slots=True)
 class RunObserver:
     """Observes one run: its `emit` and `tell` are for `Session.run`."""
 
-    def __init__(
-        self, subject: RunSubject, fold: SpanFold, listeners: Sequence[RunListener]
-    ) -> None:
-        self.subject = subject
-        self.fold = fold
-        self._listeners = listeners
-        self._is_answering = False
+    subject: RunSubject
+    fold: SpanFold
+    listeners: Sequence[RunListener]
+    _is_answering: bool = False
 
     def emit(self, delta: Delta) -> None:
         if not self._is_answering and isinstance(delta, TextDelta | ThinkingDelta | ToolInputDelta):
             self._is_answering = True
             try:
-                for listener in self._listeners:
+                for listener in self.listeners:
                     listener.on_first_token(self.subject)
             except Exception:  # noqa: BLE001 (as in `tell`)
                 _LOG.exception("a first token was not counted")
 
     def tell(self, event: Event) -> None:
         try:
-            self._tell(event)
+            spans = self.fold.apply(event)
+            for listener in self.listeners:
+                listener.on_event(self.subject, event)
+                for span in spans:
+                    listener.finished(self.subject, span)
         except Exception:  # noqa: BLE001 (a run must not fail because somebody could not count it)
             _LOG.exception("event %s was not counted", event.id)
-
-    def _tell(self, event: Event) -> None:
-        spans = self.fold.apply(event)
-        for listener in self._listeners:
-            listener.on_event(self.subject, event)
-            for span in spans:
-                listener.finished(self.subject, span)
 
 
 class RunObservers:
@@ -107,22 +102,18 @@ class RunObservers:
 
     @asynccontextmanager
     async def run(self, subject: RunSubject) -> AsyncGenerator[RunObserver, None]:
-        fold = await self._fold(subject)
-        self.running += 1
-        try:
-            yield RunObserver(subject, fold, self._listeners)
-        finally:
-            self.running -= 1
-            self._known.put(subject.session_id, fold)
-
-    async def _fold(self, subject: RunSubject) -> SpanFold:
         fold = self._known.pop(subject.session_id)
         fold = fold or SpanFold(agent_name=subject.agent_name, captures=self._captures)
         try:
             await catch_up(self._log, subject.session_id, fold)
         except (LogError, StoreFailed) as error:  # the run itself will report it
             _LOG.warning("session %s: its past is not known: %s", subject.session_id, error)
-        return fold
+        self.running += 1
+        try:
+            yield RunObserver(subject, fold, self._listeners)
+        finally:
+            self.running -= 1
+            self._known.put(subject.session_id, fold)
 
 
 async def catch_up(log: ReadableLog, session_id: str, fold: SpanFold) -> None:
@@ -132,7 +123,8 @@ async def catch_up(log: ReadableLog, session_id: str, fold: SpanFold) -> None:
     Raises: SessionNotFound.
     """
     status_events = await log.read(session_id, after=fold.seq, types=_STATUS_TYPES)
-    settled = _last_idle_seq(status_events, busy=fold.running)
+    busy = {id_ for id_, thread in fold.threads.items() if thread.run is not None}
+    settled = _last_idle_seq(status_events, busy=busy)
     for event in status_events:
         if event.seq <= settled:
             fold.apply(event)

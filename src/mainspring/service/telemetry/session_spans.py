@@ -116,28 +116,23 @@ class _OpenToolCall:
     attempts: int = 0
 
 
+@dataclass(slots=True, kw_only=True)
 class SpanFold:
     """Takes every event of a session, in order; returns the spans that each one ends."""
 
-    def __init__(self, *, agent_name: str = "agent", captures: bool = False) -> None:
-        """`captures`: whether spans contain messages, as the log has them."""
-        self.agent_name = agent_name
-        self.captures = captures
-        self.seq = 0
-        """The seq of the last event."""
-        self.threads: dict[str, _ThreadState] = {}
-        self.requests: dict[str, _OpenRequest] = {}
-        self.calls: dict[str, _OpenToolCall] = {}
+    agent_name: str = "agent"
+    captures: bool = False
+    """Whether spans contain messages, as the log has them."""
+    seq: int = 0
+    """The seq of the last event."""
+    threads: dict[str, _ThreadState] = field(default_factory=dict[str, _ThreadState])
+    requests: dict[str, _OpenRequest] = field(default_factory=dict[str, _OpenRequest])
+    calls: dict[str, _OpenToolCall] = field(default_factory=dict[str, _OpenToolCall])
 
     def apply(self, event: Event) -> list[TraceSpan]:
         self.seq = max(self.seq, event.seq)
         step = _HANDLERS.get(type(event.payload))
         return [] if step is None else step(self, event, event.payload)
-
-    @property
-    def running(self) -> set[str]:
-        """Threads with a run in progress."""
-        return {id_ for id_, thread in self.threads.items() if thread.run is not None}
 
     def rest(self) -> None:
         """Forget open requests and calls: another process has ended them."""

@@ -29,7 +29,7 @@ from mainspring.capabilities.mcp.server.exchange import (
     InputRequired,
     Outlet,
 )
-from mainspring.capabilities.mcp.server.features import CompletionRequest
+from mainspring.capabilities.mcp.server.features import CompletionRequest, Features
 from mainspring.capabilities.mcp.server.listening import listen
 from mainspring.capabilities.mcp.server.params import (
     CallParams,
@@ -95,15 +95,18 @@ class McpServer:
         self._signer = signer
         self._instructions = instructions
         methods: dict[str, tuple[str | None, _Method]] = {
-            "tools/list": ("tools", self._list_tools),
+            "tools/list": ("tools", _lists("tools", lambda own: own.tools())),
             "tools/call": ("tools", self._call_tool),
-            "resources/list": ("resources", self._list_resources),
-            "resources/templates/list": ("resources", self._list_templates),
+            "resources/list": ("resources", _lists("resources", lambda own: own.resources())),
+            "resources/templates/list": (
+                "resources",
+                _lists("resourceTemplates", lambda own: own.resource_templates()),
+            ),
             "resources/read": ("resources", self._read_resource),
-            "prompts/list": ("prompts", self._list_prompts),
+            "prompts/list": ("prompts", _lists("prompts", lambda own: own.prompts())),
             "prompts/get": ("prompts", self._get_prompt),
             "completion/complete": ("completions", self._complete),
-            "skills/list": (SKILLS_EXTENSION, self._list_skills),
+            "skills/list": (SKILLS_EXTENSION, _lists("skills", lambda own: own.skills())),
             "skills/get": (SKILLS_EXTENSION, self._get_skill),
         }
         self._modern: dict[str, tuple[str | None, _Method]] = {
@@ -218,9 +221,6 @@ class McpServer:
 
     # Tools, resources, prompts
 
-    async def _list_tools(self, call: _Call) -> Result:
-        return _page("tools", await call.connection.features.tools(), call)
-
     async def _call_tool(self, call: _Call) -> Result:
         params = read_params(call.params, CallParams)
         exchange = self._exchange(call, params.name, params.arguments)
@@ -228,21 +228,11 @@ class McpServer:
             await call.connection.features.call_tool(params.name, params.arguments or {}, exchange)
         )
 
-    async def _list_resources(self, call: _Call) -> Result:
-        return _page("resources", await call.connection.features.resources(), call)
-
-    async def _list_templates(self, call: _Call) -> Result:
-        templates = await call.connection.features.resource_templates()
-        return _page("resourceTemplates", templates, call)
-
     async def _read_resource(self, call: _Call) -> Result:
         uri = read_params(call.params, ResourceParams).uri
         exchange = self._exchange(call, uri, None)
         contents = await call.connection.features.read_resource(uri, exchange)
         return _cacheable({"contents": list(contents)}, call)
-
-    async def _list_skills(self, call: _Call) -> Result:
-        return _page("skills", await call.connection.features.skills(), call)
 
     async def _get_skill(self, call: _Call) -> Result:
         uri = read_params(call.params, ResourceParams).uri
@@ -251,9 +241,6 @@ class McpServer:
         if skill is None:
             raise invalid(f"there is no skill {uri!r:.200}")
         return _cacheable({"skill": skill}, call)
-
-    async def _list_prompts(self, call: _Call) -> Result:
-        return _page("prompts", await call.connection.features.prompts(), call)
 
     async def _get_prompt(self, call: _Call) -> Result:
         params = read_params(call.params, PromptParams)
@@ -328,10 +315,14 @@ class McpServer:
         }
 
 
-def _page(kind: str, items: Sequence[Struct], call: _Call) -> Result:
-    page, cursor = page_of(items, read_params(call.params, ListParams).cursor)
-    more = {} if cursor is None else {"nextCursor": cursor}
-    return _cacheable({kind: page, **more}, call)
+def _lists(kind: str, read: Callable[[Features], Awaitable[Sequence[Struct]]]) -> _Method:
+    async def answer(call: _Call) -> Result:
+        items = await read(call.connection.features)
+        page, cursor = page_of(items, read_params(call.params, ListParams).cursor)
+        more = {} if cursor is None else {"nextCursor": cursor}
+        return _cacheable({kind: page, **more}, call)
+
+    return answer
 
 
 def _cacheable(result: Result, call: _Call) -> Result:

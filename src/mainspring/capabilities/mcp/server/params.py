@@ -120,9 +120,7 @@ def client_of(known: ClientTraits | None, head: RequestHead, method: str) -> Cli
     )
 
 
-def page_of(
-    items: Sequence[ItemT], cursor: str | None, *, size: int = PAGE_SIZE
-) -> tuple[list[ItemT], str | None]:
+def page_of(items: Sequence[ItemT], cursor: str | None) -> tuple[list[ItemT], str | None]:
     """A page, and the cursor of the next one, which is its start index.
 
     Raises: RequestRefused: not a cursor of this server.
@@ -130,7 +128,7 @@ def page_of(
     start = 0 if cursor is None else _start(cursor)
     if start > len(items):
         raise invalid("cursor: the list is shorter now; start over")
-    end = start + size
+    end = start + PAGE_SIZE
     following = base64.urlsafe_b64encode(b"%d" % end).decode("ascii")
     return list(items[start:end]), following if end < len(items) else None
 

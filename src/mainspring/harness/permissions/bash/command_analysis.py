@@ -5,7 +5,7 @@ its text does not name.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -33,7 +33,6 @@ from mainspring.harness.permissions.bash.hazards import has_harmless_assignments
 from mainspring.harness.permissions.bash.program_tables import PLAIN
 from mainspring.harness.permissions.bash.read_only_commands import (
     ReadOnlyScope,
-    is_read_only_command,
     loads_modules,
     read_only_scope,
 )
@@ -144,7 +143,9 @@ def analyze_command(
         reads_anything=effects.reads_anything,
         shows_history=effects.shows_history,
         unclear=is_unclear,
-        runs=reason if is_unclear else _first(unknown_program_reason(item) for item in more),
+        runs=reason
+        if is_unclear
+        else next((why for item in more if (why := unknown_program_reason(item))), ""),
         loads_modules=any(map(loads_modules, commands)),
         foreign_git=is_foreign,
     )
@@ -181,10 +182,6 @@ def _only_edit(commands: Sequence[Command], more: Sequence[Command]) -> bool:
     )
 
 
-def _first(texts: Iterable[str]) -> str:
-    return next((text for text in texts if text), "")
-
-
 def _makes_links(commands: Sequence[Command]) -> bool:
     """Later commands may then follow the new links."""
     return len(commands) > 1 and any(basename(command) == "ln" for command in commands)
@@ -192,7 +189,8 @@ def _makes_links(commands: Sequence[Command]) -> bool:
 
 def is_read_only(command: Command) -> bool:
     """Read-only, redirections included."""
-    return is_read_only_command(command) and not any(map(_writes_or_connects, command.redirects))
+    is_read_only = read_only_scope(command) == "anywhere"
+    return is_read_only and not any(map(_writes_or_connects, command.redirects))
 
 
 def _writes_or_connects(redirect: Redirect) -> bool:

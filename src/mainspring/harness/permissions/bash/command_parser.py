@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import cache, lru_cache
 
 import tree_sitter_bash
+from msgspec import Struct
 from tree_sitter import Language, Node, Parser
 
 from mainspring.harness.permissions.bash.command import Command, Commands, UnclearCommands, word_set
@@ -170,10 +171,9 @@ def _parse_commands(text: str) -> Commands | UnclearCommands:
     return Commands(tuple(collector.commands))
 
 
-class _Collector:
-    def __init__(self) -> None:
-        self.commands: list[Command] = []
-        self._texts_left = _MAX_TEXTS
+class _Collector(Struct):
+    commands: list[Command] = []
+    _texts_left: int = _MAX_TEXTS
 
     @property
     def exhausted(self) -> bool:

@@ -14,7 +14,7 @@ from mainspring.harness.permissions.bash.file_reads import FileReads, file_reads
 from mainspring.harness.permissions.bash.option_tables import parse_arguments
 from mainspring.harness.permissions.bash.read_only_commands import (
     ReadOnlyScope,
-    is_read_only_command,
+    read_only_scope,
 )
 from mainspring.harness.permissions.bash.scripts import sed_effects
 
@@ -222,7 +222,7 @@ def _written_by(command: Command) -> Iterator[str]:
     name = basename(command)
     if not command.words or name.rstrip(_VERSION) in _INTERPRETERS or name in _INTERPRETERS:
         return
-    if is_read_only_command(command):
+    if read_only_scope(command) == "anywhere":
         return
     words = [value for word in command.words[1:] for value in _values(word)]
     if name not in _COPIERS or any(word.startswith("-t") for word in words) or len(words) < 2:

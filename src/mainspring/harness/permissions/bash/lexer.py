@@ -160,16 +160,13 @@ class Lexer:
             return None
         if self.peek(2) in {"<(", ">("}:
             raise AmbiguousSyntax("a process substitution inside a word")
-        return self._finished(piece)
-
-    def _finished(self, builder: WordBuilder) -> Word:
-        text = "".join(builder.value)
+        text = "".join(piece.value)
         return Word(
-            source=self.text[builder.source_start : self.at],
-            value=None if builder.dynamic else text,
+            source=self.text[piece.source_start : self.at],
+            value=None if piece.dynamic else text,
             pathlike=text,
-            optionlike=builder.optionlike,
-            many=builder.many,
+            optionlike=piece.optionlike,
+            many=piece.many,
         )
 
     def _unquoted(self, char: str, builder: WordBuilder) -> None:

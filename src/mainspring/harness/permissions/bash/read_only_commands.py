@@ -61,13 +61,9 @@ _IP = re.compile(
 )
 
 
-def is_read_only_command(command: Command) -> bool:
-    """Whether `command` leaves everything as it was, its redirections aside."""
-    return read_only_scope(command) == "anywhere"
-
-
 def read_only_scope(command: Command) -> ReadOnlyScope:
-    """Where it only looks: not anywhere if files of the workspace have a say in what it runs."""
+    """Where `command` leaves everything as it was, its redirections aside: only in a sandbox if
+    files of the workspace influence what it runs."""
     if not command.words:
         sets = all(
             is_script_variable(assignment.name) or is_harmless(assignment)

@@ -81,10 +81,10 @@ def scan(text: str, result: ScanResult) -> None:
     Lexer("", _Scanner(result).nested).inside(text)
 
 
+@dataclass(slots=True)
 class _Scanner:
-    def __init__(self, result: ScanResult) -> None:
-        self._scan_result = result
-        self._awaited: list[PendingHeredoc] = []
+    scan_result: ScanResult
+    _awaited: list[PendingHeredoc] = field(default_factory=list[PendingHeredoc])
 
     def nested(self, lexer: Lexer) -> None:
         """Commands up to past a closing parenthesis."""
@@ -189,7 +189,7 @@ class _Scanner:
         name = self._word(lexer)
         if name is None or name.value is None or not name.value.isidentifier():
             raise AmbiguousSyntax("an unusual loop")
-        self._scan_result.variables.append(name.value)
+        self.scan_result.variables.append(name.value)
         self._skip(lexer, newlines=True)
         if _keyword(lexer) == "in":
             lexer.at += 2
@@ -244,7 +244,7 @@ class _Scanner:
         return True
 
     def _define(self, lexer: Lexer, name: Word) -> None:
-        self._scan_result.functions.append(name.source)
+        self.scan_result.functions.append(name.source)
         self._skip(lexer, newlines=True)
         if _keyword(lexer) != "{":
             raise AmbiguousSyntax("a function whose body is not in braces")
@@ -335,13 +335,13 @@ class _Scanner:
         if draft.empty:
             return
         command = Command(tuple(draft.words), tuple(draft.assignments), tuple(draft.redirects))
-        self._scan_result.commands.append(command)
-        if len(self._scan_result.commands) > MAX_COMMANDS:
+        self.scan_result.commands.append(command)
+        if len(self.scan_result.commands) > MAX_COMMANDS:
             raise AmbiguousSyntax("too many commands")
         if command.words and command.words[0].source == "[":
-            self._scan_result.signatures.append((lexer.text[draft.start : draft.end],))
+            self.scan_result.signatures.append((lexer.text[draft.start : draft.end],))
         elif draft.sources:
-            self._scan_result.signatures.append(tuple(draft.sources))
+            self.scan_result.signatures.append(tuple(draft.sources))
 
 
 def _keyword(lexer: Lexer) -> str:

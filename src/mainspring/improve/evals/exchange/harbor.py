@@ -17,7 +17,7 @@ from msgspec import Struct
 from mainspring.core.errors import InvalidInput
 from mainspring.files.atomic_file import read_bounded
 from mainspring.improve.evals.exchange.foreign_suite import ForeignSuite, as_id
-from mainspring.improve.evals.graders import CommandCheck, FileCheck, grader_name
+from mainspring.improve.evals.graders import CommandCheck, FileCheck, as_texts, grader_name
 from mainspring.improve.evals.suite import Case, Script, Suite
 
 _MAX_BYTES = 20_000_000
@@ -155,11 +155,12 @@ def command(check):
     if (hidden := pathlib.Path("/tests/hidden", str(check["number"]))).is_dir():
         shutil.copytree(hidden, ".", dirs_exist_ok=True)
     ran = subprocess.run(check["run"], shell=isinstance(check["run"], str), text=True,
-                         input=check["stdin"], capture_output=True, timeout=check["timeout"])
+                         input=check["stdin"], capture_output=True,
+                         timeout=check["timeout_seconds"])
     out = ran.stdout.strip()
     return (check["status"] in (None, ran.returncode)
             and (check["stdout"] is None or out == check["stdout"].strip())
-            and ("json" not in check or json.loads(out) == check["json"])
+            and (check["stdout_json"] is None or json.loads(out) == check["stdout_json"])
             and all(text in ran.stdout for text in check["contains"])
             and not any(text in ran.stdout for text in check["not_contains"])
             and (check["pattern"] is None or bool(re.search(check["pattern"], ran.stdout))))
@@ -213,50 +214,23 @@ def _tests(suite: Suite, case: Case, folder: Path, notes: list[str]) -> Iterator
     checks: list[dict[str, object]] = []
     for number, grader in enumerate(suite.graders_of(case)):
         if isinstance(grader, CommandCheck):
-            checks.append(_command(grader, number))
+            checks.append(_check(grader, number))
             hidden = () if grader.tests is None else _files(folder / grader.tests)
             yield from ((f"tests/hidden/{number}/{path}", content) for path, content in hidden)
         elif isinstance(grader, FileCheck) and not grader.unchanged and grader.schema is None:
-            checks.append(_file(grader))
+            checks.append(_check(grader, number))
         else:
             name = grader_name(grader)
             notes.append(f"case {case.id}: the grader {name} has no counterpart and was left out")
     if not checks:
         notes.append(f"case {case.id}: nothing of its graders is left, so its task always fails")
-        checks.append(_file(FileCheck(path="never")))
+        checks.append(_check(FileCheck(path="never"), 0))
     yield "tests/test.sh", _TEST.encode()
     yield "tests/check.py", _CHECK.encode()
     yield "tests/checks.json", msgspec.json.format(msgspec.json.encode(checks), indent=1)
 
 
-def _command(grader: CommandCheck, number: int) -> dict[str, object]:
-    value = {} if grader.stdout_json is None else {"json": grader.stdout_json}
-    return {
-        "type": "command",
-        "number": number,
-        "run": grader.run,
-        "stdin": grader.stdin,
-        "timeout": grader.timeout_seconds,
-        "status": grader.status,
-        "stdout": grader.stdout,
-        "contains": _list(grader.contains),
-        "not_contains": _list(grader.not_contains),
-        "pattern": grader.pattern,
-        **value,
-    }
-
-
-def _file(grader: FileCheck) -> dict[str, object]:
-    return {
-        "type": "file",
-        "path": grader.path,
-        "exists": grader.exists,
-        "contains": _list(grader.contains),
-        "not_contains": _list(grader.not_contains),
-        "equals": grader.equals,
-        "pattern": grader.pattern,
-    }
-
-
-def _list(texts: str | tuple[str, ...]) -> list[str]:
-    return [texts] if isinstance(texts, str) else list(texts)
+def _check(grader: CommandCheck | FileCheck, number: int) -> dict[str, object]:
+    texts = {name: as_texts(getattr(grader, name)) for name in ("contains", "not_contains")}
+    kind = grader.__struct_config__.tag
+    return {"type": kind, "number": number, **msgspec.structs.asdict(grader), **texts}

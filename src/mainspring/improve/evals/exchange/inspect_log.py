@@ -23,7 +23,7 @@ _GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 
 def inspect_log(run: EvalRun, inputs: Mapping[str, str], answers: Mapping[str, str]) -> bytes:
     """The run as Inspect's EvalLog, version 2. `inputs` by case, `answers` by session."""
-    created, results = run.created, [run.results[key] for key in sorted(run.results)]
+    created, results = run.created, run.sorted_results
     summary = summarize(case_results(results))
     scorer = "mainspring"
     started = run.started.isoformat()

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 from mainspring.improve.evals import graders
 from mainspring.improve.evals.exchange.foreign_suite import ForeignSuite, as_id
 from mainspring.improve.evals.graders import Criterion, Grader, Judge, as_texts, grader_name
-from mainspring.improve.evals.judges import READY
+from mainspring.improve.evals.judges import criteria_of
 from mainspring.improve.evals.suite import Case, Suite
 
 _VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
@@ -35,15 +35,10 @@ class _Prompt(Struct, frozen=True):
     raw: str
 
 
-class _DefaultTest(Struct, frozen=True):
-    variables: dict[str, object] = field(default_factory=dict[str, object], name="vars")
-    assertions: tuple[_Assertion, ...] = field(default=(), name="assert")
-
-
 class _Promptfoo(Struct, frozen=True):
     tests: tuple[_Test, ...]
     prompts: str | tuple[str | _Prompt, ...] = ("{{input}}",)
-    default: _DefaultTest = field(default=_DefaultTest(), name="defaultTest")
+    default: _Test = field(default=_Test(), name="defaultTest")
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -168,8 +163,8 @@ def _assertions(grader: Grader, case: Case) -> Iterator[Mapping[str, object]]:
         case graders.Schema(schema=schema):
             yield {"type": "is-json", "value": schema}
         case Judge():
-            criteria = READY[grader.ready] if grader.ready is not None else grader.criteria
-            yield from ({"type": "llm-rubric", "value": item.text} for item in criteria)
+            rubrics = (item.text for item in criteria_of(grader))
+            yield from ({"type": "llm-rubric", "value": text} for text in rubrics)
         case _:
             yield from _measured(grader)
 

@@ -1,10 +1,9 @@
 """skill-creator's files: `evals.json` is read and written; of a run, `grading.json` for each trial
-and one `benchmark.json` are written, and a `benchmark.json` is read."""
+and one `benchmark.json` are written."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import PurePosixPath
 from statistics import fmean, stdev
 
@@ -12,10 +11,9 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.core.events import EvalCaseEnded
-from mainspring.improve.evals.comparison import Baseline, CaseResult
 from mainspring.improve.evals.exchange.foreign_suite import ForeignSuite, as_id
 from mainspring.improve.evals.graders import Criterion, Judge
-from mainspring.improve.evals.judges import READY
+from mainspring.improve.evals.judges import criteria_of
 from mainspring.improve.evals.run_log import EvalRun
 from mainspring.improve.evals.suite import Case, Suite
 
@@ -65,11 +63,7 @@ def write_skill_evals(suite: Suite) -> tuple[bytes, list[str]]:
         judges = [item for item in suite.graders_of(case) if isinstance(item, Judge)]
         if len(judges) < len(suite.graders_of(case)):
             notes.append(f"case {case.id}: only what its judges ask was written")
-        texts = [
-            criterion.text
-            for judge in judges
-            for criterion in (READY[judge.ready] if judge.ready else judge.criteria)
-        ]
+        texts = [criterion.text for judge in judges for criterion in criteria_of(judge)]
         evals.append(
             {
                 "id": number,
@@ -91,8 +85,7 @@ def benchmark_files(run: EvalRun, baseline: EvalRun | None, skill: str) -> dict[
     files: dict[str, bytes] = {}
     runs: list[dict[str, object]] = []
     for name, source in configurations.items():
-        for key in sorted(source.results):
-            item = source.results[key]
+        for item in source.sorted_results:
             if item.case_id in numbers:
                 number = numbers[item.case_id]
                 place = PurePosixPath(f"eval-{number}", name, f"run-{item.trial}", "grading.json")
@@ -210,52 +203,6 @@ def _statistics(numbers: Sequence[float]) -> dict[str, float]:
         "min": min(values),
         "max": max(values),
     }
-
-
-class _BenchmarkResult(Struct, frozen=True):
-    pass_rate: float
-
-
-class _BenchmarkRun(Struct, frozen=True):
-    eval_id: int | str
-    configuration: str
-    result: _BenchmarkResult
-    eval_name: str = ""
-    run_number: int = 1
-
-
-class _Metadata(Struct, frozen=True):
-    skill_name: str = "skill"
-    executor_model: str = ""
-    timestamp: datetime | None = None
-
-
-class _Benchmark(Struct, frozen=True):
-    runs: tuple[_BenchmarkRun, ...]
-    metadata: _Metadata = _Metadata()
-
-
-def read_benchmark(content: bytes, configuration: str, time: datetime) -> Baseline:
-    """The results of one configuration, to compare runs with. A run passes if all of its
-    expectations do.
-
-    Raises: msgspec.ValidationError: it is none.
-    """
-    foreign = msgspec.json.decode(content, type=_Benchmark)
-    trials: dict[str, list[float]] = {}
-    for run in foreign.runs:
-        if run.configuration == configuration:
-            name = run.eval_name or f"eval-{run.eval_id}"
-            trials.setdefault(as_id(name), []).append(float(run.result.pass_rate >= 1))
-    return Baseline(
-        suite=as_id(foreign.metadata.skill_name),
-        suite_hash="",
-        model=foreign.metadata.executor_model,
-        run_id=configuration,
-        time=foreign.metadata.timestamp or time,
-        cases={name: CaseResult(trials=tuple(values)) for name, values in trials.items()},
-        cost_usd="0",
-    )
 
 
 def _pretty(content: object) -> bytes:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from mainspring.improve.evals.graders import CommandCheck, FileCheck
+from mainspring.improve.evals.ready.scripts import calls, script
 from mainspring.improve.evals.suite import Case, Script, Suite
 
 _DRIVER = (
@@ -68,12 +69,10 @@ class _Repository:
 
 
 def _rewrites(file: str, content: str) -> Script:
-    return Script(
-        steps=(
-            {"calls": [{"tool": "read", "input": {"file_path": file}}]},
-            {"calls": [{"tool": "write", "input": {"file_path": file, "content": content}}]},
-            {"says": "It is repaired, and the test passes."},
-        )
+    return script(
+        calls("read", file_path=file),
+        calls("write", file_path=file, content=content),
+        "It is repaired, and the test passes.",
     )
 
 

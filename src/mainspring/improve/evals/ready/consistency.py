@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mainspring.improve.evals.graders import Contains, Grader, NotContains, Trajectory
-from mainspring.improve.evals.suite import Case, Script, Suite
+from mainspring.improve.evals.ready.scripts import script
+from mainspring.improve.evals.suite import Case, Suite
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,6 @@ def _cases(question: _Question) -> Iterator[Case]:
             files=question.files,
             tags=(question.name,),
             graders=graders,
-            solution=Script(steps=({"says": f"The answer: {question.answer}."},)),
-            failure=Script(steps=({"says": f"The answer: {question.wrong}."},)),
+            solution=script(f"The answer: {question.answer}."),
+            failure=script(f"The answer: {question.wrong}."),
         )

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mainspring.improve.evals.graders import Contains, NotContains, Regex, Trajectory
-from mainspring.improve.evals.suite import COMPACT, Case, Script, Suite
+from mainspring.improve.evals.ready.scripts import script
+from mainspring.improve.evals.suite import COMPACT, Case, Suite
 
 _TURNS = 60
 _TOPICS = (
@@ -61,8 +62,8 @@ def _facts() -> Iterator[Case]:
                 tier="full",
                 tags=("fact of turn 3", "compaction" if is_compacted else "whole"),
                 graders=(Contains(text=answer, ignore_case=True), Trajectory(ended="completed")),
-                solution=Script(steps=({"says": f"{answer}, as you told me."},)),
-                failure=Script(steps=({"says": "I do not know that."},)),
+                solution=script(f"{answer}, as you told me."),
+                failure=script("I do not know that."),
             )
 
 
@@ -80,8 +81,8 @@ def _rules() -> Iterator[Case]:
                     Regex(pattern=_KEPT),
                     Trajectory(in_context="end every answer with the word OVER"),
                 ),
-                solution=Script(steps=({"says": "It lets a door swing. OVER"},)),
-                failure=Script(steps=({"says": "It lets a door swing."},)),
+                solution=script("It lets a door swing. OVER"),
+                failure=script("It lets a door swing."),
             )
 
 
@@ -101,6 +102,6 @@ def _newest_fact() -> Iterator[Case]:
             Contains(text="blue", ignore_case=True),
             NotContains(text="green", ignore_case=True),
         ),
-        solution=Script(steps=({"says": "Blue."},)),
-        failure=Script(steps=({"says": "Green."},)),
+        solution=script("Blue."),
+        failure=script("Green."),
     )

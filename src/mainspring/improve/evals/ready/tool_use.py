@@ -6,9 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mainspring.improve.evals.graders import CallPattern, Contains, Trajectory
-from mainspring.improve.evals.suite import Case, FakeService, Script, Suite
-
-Step = dict[str, object]
+from mainspring.improve.evals.ready.scripts import calls, script
+from mainspring.improve.evals.suite import Case, FakeService, Suite
 
 
 def _schema(*names: str) -> dict[str, object]:
@@ -42,20 +41,16 @@ _SERVICES = (
 """Their calls need no approval: only the model decides whether to call them."""
 
 
-def _call(tool: str, **given: object) -> Step:
-    return {"calls": [{"tool": tool, "input": given}]}
-
-
 def tool_use_suite() -> Suite:
     return Suite(
         name="tool-use",
         description="The right tool with the right input; ask, or call nothing, where none fits.",
-        cases=(*_must_call(), *_must_ask(), *_must_not_call()),
+        cases=(*_mustcalls(), *_must_ask(), *_must_notcalls()),
         timeout_seconds=120,
     )
 
 
-def _must_call() -> Iterator[Case]:
+def _mustcalls() -> Iterator[Case]:
     email: dict[str, object] = {"to": "ann@example.com", "subject": "Lunch", "body": "At noon?"}
     room: dict[str, object] = {"day": "Friday", "time": "10:00", "people": "6"}
     for name, request, tool, arguments, answer in (
@@ -85,8 +80,8 @@ def _must_call() -> Iterator[Case]:
                 Trajectory(used=(CallPattern(tool=tool, input=_escaped(fields)),)),
                 Contains(text=answer, ignore_case=True),
             ),
-            solution=Script(steps=(_call(tool, **arguments), {"says": f"It says: {answer}."})),
-            failure=Script(steps=({"says": f"It says: {answer}."},)),
+            solution=script(calls(tool, **arguments), f"It says: {answer}."),
+            failure=script(f"It says: {answer}."),
         )
 
 
@@ -126,12 +121,12 @@ def _must_ask() -> Iterator[Case]:
             tags=("must ask",),
             expect="ask",
             graders=(Trajectory(not_tried=(tool,)),),
-            solution=Script(steps=({"says": "That I do not know yet: which one?"},)),
-            failure=Script(steps=(_call(tool, **guess), {"says": "Done. Anything else?"})),
+            solution=script("That I do not know yet: which one?"),
+            failure=script(calls(tool, **guess), "Done. Anything else?"),
         )
 
 
-def _must_not_call() -> Iterator[Case]:
+def _must_notcalls() -> Iterator[Case]:
     """No tool fits, or none is needed."""
     tools = tuple(service.tool for service in _SERVICES)
     for name, request, answer, tool, arguments in (
@@ -164,8 +159,6 @@ def _must_not_call() -> Iterator[Case]:
             services=_SERVICES,
             tags=("must not call",),
             graders=(Trajectory(not_tried=tools), Contains(text=answer, ignore_case=True)),
-            solution=Script(steps=({"says": f"Without any tool: no, {answer}."},)),
-            failure=Script(
-                steps=(_call(tool, **arguments), {"says": f"Without any tool: no, {answer}."})
-            ),
+            solution=script(f"Without any tool: no, {answer}."),
+            failure=script(calls(tool, **arguments), f"Without any tool: no, {answer}."),
         )
